@@ -15,7 +15,7 @@ from bots.replies.conversation import NotAdmitted, TooFast
 from bots.xmpp.events import MessageReceived
 from service.model import UserId
 from service.settings import WhoMayUse
-from service.store.people.people import Invites
+from service.store.people.people import InvitationCodes
 from service.store.people.users import Users, UserState
 
 GUESTS: Final = 3
@@ -41,7 +41,7 @@ class Access:
     def __init__(
         self,
         users: Users,
-        invites: Invites,
+        invites: InvitationCodes,
         who: WhoMayUse,
         listed: Collection[str],
         *,

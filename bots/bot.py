@@ -43,7 +43,7 @@ from service.feeds.sandbox.parser_pool import OpmlReader
 from service.net.upload_client import UploadClient as Files
 from service.settings import Settings
 from service.store import Store
-from service.store.delivery.inbound_log import Place
+from service.store.delivery.inbound_log import EntryId
 
 _APPEAR_WITHIN_S: Final = 30.0
 
@@ -137,7 +137,7 @@ class Bot:
             await self._desk.close()
             await self._replies.close()
 
-    def _on_invitation(self, said: MessageReceived, place: Place) -> None:
+    def _on_invitation(self, said: MessageReceived, place: EntryId) -> None:
         self._rooms.invited(said, place)
 
     async def _appear(self) -> None:

@@ -23,7 +23,7 @@ from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store import Store
-from service.store.coordination.leases import Dead
+from service.store.coordination.leases import FailedProcess
 
 BEAT_EVERY_S: Final = 1.0
 DRAIN_WITHIN_S: Final = 10.0
@@ -54,7 +54,7 @@ class Process(abc.ABC):
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
         """Serve what is served now, of which these partitions are new; have :meth:`_drain` drain these others."""
 
-    async def _recover(self, _failed: Dead, /) -> bool:
+    async def _recover(self, _failed: FailedProcess, /) -> bool:
         """Recover the work of a failed process; return False if that has to be repeated.
 
         There is nothing to do for a component: its new connection takes the place of the old one.
@@ -134,7 +134,7 @@ class Process(abc.ABC):
         self._draining.add(task)
         task.add_done_callback(self._draining.discard)
 
-    async def _bury(self, failed: tuple[Dead, ...]) -> None:
+    async def _bury(self, failed: tuple[FailedProcess, ...]) -> None:
         for each in failed:
             if await self._recover(each):
                 with contextlib.suppress(StoreUnavailable):  # then it is repeated
@@ -182,7 +182,7 @@ class Account(Process):
             await self._bot.gained(gained)
         self._bot.certain()
 
-    async def _recover(self, failed: Dead, /) -> bool:
+    async def _recover(self, failed: FailedProcess, /) -> bool:
         return await self._bot.takeover.recover(failed, self._ttl_s)
 
 

@@ -19,7 +19,7 @@ from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.subscriptions.keyspaces import Weighed, carried_out, completed
+from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
 from workers.tasks import Tasks
 
 _REFUSED = (BadKey, MoveRefused, UnknownKeyspace)
@@ -98,7 +98,7 @@ class Keeper:
         due = {keyspace: self._next(table, known, weighed) for keyspace, table in mine.items()}
         return {keyspace: step for keyspace, step in due.items() if step is not None}
 
-    def _next(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], weighed: Weighed) -> Step | None:
+    def _next(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], weighed: LeafLoads) -> Step | None:
         keyspace, lasting = table.keyspace, weighed.lasting
         return (
             resumed(table)
@@ -125,8 +125,8 @@ class Keeper:
     async def _carried_through(self, keyspace: Keyspace, first: Step, fleet_s: float) -> bool:
         """Say whether it came to its end; a merge can be declined."""
         kind = None
-        async for step, outcome in carried_out(self._store.keyspaces, first):
-            kind = completed(step, outcome)
+        async for step, outcome in run_move(self._store.keyspaces, first):
+            kind = completed_move_kind(step, outcome)
             if isinstance(step, Finish):
                 await self._store.key_group_loads.hand_over(step.move, fleet_s, self._memory)
                 if step.move.kind is Kind.SPLIT:

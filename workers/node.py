@@ -54,8 +54,8 @@ from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
-from service.store.coordination.fleet_policy import AllBounds
-from service.store.coordination.requests import Letter
+from service.store.coordination.fleet_policy import BoundsSnapshot
+from service.store.coordination.requests import InboxMessage
 from workers.key_group_keeper import Keeper
 from workers.lookup_directories import Directories
 from workers.ownership.directory_registration import Naming
@@ -122,14 +122,14 @@ class Parts:
     peers: Peers
 
 
-Answer = Callable[["Node", Letter], Coroutine[Any, Any, None]]
+Answer = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
 
 
 class Node:
     """A node that has joined the ring as ``me``. ``answer`` answers a request that was sent to it."""
 
     def __init__(
-        self, me: NodeInfo, parts: Parts, answer: Callable[["Node", Letter], Coroutine[Any, Any, None]]
+        self, me: NodeInfo, parts: Parts, answer: Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
     ) -> None:
         self.me = me
         self._parts = parts
@@ -140,7 +140,7 @@ class Node:
         """Who is there, as far as this node knows."""
         self._read_to = "0"
         """How far our inbox is read."""
-        self._bounds = AllBounds()
+        self._bounds = BoundsSnapshot()
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = tasks = Tasks()
         self._beating = asyncio.Lock()
@@ -168,7 +168,7 @@ class Node:
         keyspace_limits = Limits(parts.settings.keyspace_capacity)
         self._keeper = Keeper(me.id, store, keyspace_limits, interval_s=interval_s, tasks=tasks)
         self.directories = Directories(me.id, store.channel_directory, self._send_shares, random)
-        self._at_letter: dict[str, Callable[[Letter], Coroutine[Any, Any, None]]] = {
+        self._at_letter: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda letter: answer(self, letter),
             "push": lambda letter: self._take_in(letter.payload.decode()),
             "share": lambda letter: self.directories.received(letter.payload),
@@ -304,7 +304,9 @@ class Node:
                 await self._happened(*received)
 
     async def _send_shares(self, letters: Sequence[tuple[NodeId, bytes]]) -> None:
-        await self._store.node_inboxes.send([(node, Letter("share", self.me.id, payload)) for node, payload in letters])
+        await self._store.node_inboxes.send(
+            [(node, InboxMessage("share", self.me.id, payload)) for node, payload in letters]
+        )
 
     async def _take_in(self, cid: ChannelId) -> None:
         try:
@@ -341,6 +343,8 @@ class Node:
             # Our own part first: what cannot be sent now is repeated anyway.
             await self.polling.refresh([effect for effect in effects if isinstance(effect, UpdateBase)])
             sends = [(send.node, encode(self.me.id, send.message)) for send in effects if isinstance(send, Send)]
-            await self._store.node_inboxes.send([(node, Letter("peer", self.me.id, sent)) for node, sent in sends])
+            await self._store.node_inboxes.send(
+                [(node, InboxMessage("peer", self.me.id, sent)) for node, sent in sends]
+            )
         except StoreUnavailable as error:
             log.warning("effects lost", node=self.me.id[:8], of=type(events[0]).__name__, error=str(error))

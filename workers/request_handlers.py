@@ -27,28 +27,28 @@ from service.model import Channel, Entry, Validators
 from service.net.peer_client import peer_of
 from service.store import Store
 from service.store.coordination.requests import (
-    Answer,
-    Ask,
-    Coordinated,
-    Explained,
-    Failed,
-    Letter,
-    ListDirectories,
-    LookedUp,
-    Lookup,
-    Move,
-    Moving,
-    NameShare,
-    Outlined,
-    Polled,
-    PollNow,
-    Probe,
-    ReadOutline,
-    Share,
-    Show,
-    Shown,
-    Step,
-    Why,
+    ContentReply,
+    ContentRequest,
+    DirectoriesReply,
+    DirectoriesRequest,
+    ErrorReply,
+    ExplanationReply,
+    ExplanationRequest,
+    InboxMessage,
+    LookupReply,
+    LookupRequest,
+    MoveReply,
+    MoveRequest,
+    OutlineReply,
+    OutlineRequest,
+    PollReply,
+    PollRequest,
+    ProbeRequest,
+    ProgressReply,
+    ShareReply,
+    ShareRequest,
+    WorkerReply,
+    WorkerRequest,
 )
 from workers.node import Node
 from workers.polling.concurrency_limits import Lanes
@@ -79,22 +79,22 @@ class Answers:
         self._lanes = lanes
         self._lists = OpmlReader()
         self._looks = no_looks()
-        self._handlers: dict[type, Callable[[Node, Ask, Any], Awaitable[Answer]]] = {
-            Probe: self._probe,
-            Move: self._move,
-            PollNow: self._poll_now,
-            ReadOutline: self._read_outline,
-            Lookup: self._look_up,
-            ListDirectories: self._list_directories,
-            NameShare: self._name_share,
-            Show: self._show,
-            Why: self._why,
+        self._handlers: dict[type, Callable[[Node, WorkerRequest, Any], Awaitable[WorkerReply]]] = {
+            ProbeRequest: self._probe,
+            MoveRequest: self._move,
+            PollRequest: self._poll_now,
+            OutlineRequest: self._read_outline,
+            LookupRequest: self._look_up,
+            DirectoriesRequest: self._list_directories,
+            ShareRequest: self._name_share,
+            ContentRequest: self._show,
+            ExplanationRequest: self._why,
         }
 
-    async def answer(self, node: Node, letter: Letter) -> None:
+    async def answer(self, node: Node, letter: InboxMessage) -> None:
         """Answer one letter, unless nobody waits any more. What goes wrong is part of the answer."""
         try:
-            ask = msgspec.msgpack.decode(letter.payload, type=Ask)
+            ask = msgspec.msgpack.decode(letter.payload, type=WorkerRequest)
         except msgspec.MsgspecError as error:
             log.warning("a request of another version", error=str(error))
             return
@@ -104,29 +104,29 @@ class Answers:
             async with asyncio.timeout(_WITHIN_S):
                 answer = await self._handlers[type(ask.body)](node, ask, ask.body)
         except TimeoutError:
-            answer = Failed(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
+            answer = ErrorReply(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
         except CoronetError as error:
-            answer = Failed(to_fault(error))
+            answer = ErrorReply(to_fault(error))
         await self._store.worker_requests.answer(ask, answer)
 
-    async def _probe(self, node: Node, _: Ask, probe: Probe) -> Answer:
+    async def _probe(self, node: Node, _: WorkerRequest, probe: ProbeRequest) -> WorkerReply:
         return await Probing(self._store, self._poller, self._lanes, node, self._looks).probe(probe)
 
-    async def _move(self, node: Node, _: Ask, move: Move) -> Answer:
+    async def _move(self, node: Node, _: WorkerRequest, move: MoveRequest) -> WorkerReply:
         if not await node.owning.move(move.channel, move.url):
             raise NotSubscribed("There is no such channel, or it has moved already.")
-        return Moving()
+        return MoveReply()
 
-    async def _poll_now(self, node: Node, ask: Ask, wanted: PollNow) -> Answer:
+    async def _poll_now(self, node: Node, ask: WorkerRequest, wanted: PollRequest) -> WorkerReply:
         polling = node.polling.poll_now(wanted.channel)
         result = await (self._told(ask, polling) if wanted.told else polling)
         if result is None:
             raise NotSubscribed(_NO_CHANNEL)
-        return Polled(result)
+        return PollReply(result)
 
-    async def _told(self, ask: Ask, polling: Awaitable[_T]) -> _T:
+    async def _told(self, ask: WorkerRequest, polling: Awaitable[_T]) -> _T:
         """Return what comes of it, and tell its steps meanwhile, in order."""
-        began_s, steps = time.monotonic(), asyncio.Queue[Step | None]()
+        began_s, steps = time.monotonic(), asyncio.Queue[ProgressReply | None]()
 
         async def telling() -> None:
             while (step := await steps.get()) is not None:
@@ -134,13 +134,13 @@ class Answers:
 
         teller = asyncio.create_task(telling())
         try:
-            with listening(lambda words: steps.put_nowait(Step(words, time.monotonic() - began_s))):
+            with listening(lambda words: steps.put_nowait(ProgressReply(words, time.monotonic() - began_s))):
                 return await polling
         finally:
             steps.put_nowait(None)
             await teller
 
-    async def _read_outline(self, _node: Node, _: Ask, wanted: ReadOutline) -> Answer:
+    async def _read_outline(self, _node: Node, _: WorkerRequest, wanted: OutlineRequest) -> WorkerReply:
         """Fetch and read a list of feeds. Raises what its reader is to be told of."""
         channel = Channel(channel_id(wanted.url), wanted.url)
 
@@ -153,18 +153,18 @@ class Answers:
         if len(outline.feeds) > _MOST_FEEDS:
             problem = f"Only the first {_MOST_FEEDS:,} feeds are read."
             outline = OpmlDocument(outline.feeds[:_MOST_FEEDS], (problem, *outline.problems))
-        return Outlined(outline)
+        return OutlineReply(outline)
 
-    async def _look_up(self, node: Node, _: Ask, wanted: Lookup) -> Answer:
-        return LookedUp(tuple(node.directories.find(wanted.pairs, wanted.limit)))
+    async def _look_up(self, node: Node, _: WorkerRequest, wanted: LookupRequest) -> WorkerReply:
+        return LookupReply(tuple(node.directories.find(wanted.pairs, wanted.limit)))
 
-    async def _list_directories(self, node: Node, _: Ask, _wanted: ListDirectories) -> Answer:
-        return Coordinated(node.directories.chosen)
+    async def _list_directories(self, node: Node, _: WorkerRequest, _wanted: DirectoriesRequest) -> WorkerReply:
+        return DirectoriesReply(node.directories.chosen)
 
-    async def _name_share(self, node: Node, _: Ask, wanted: NameShare) -> Answer:
-        return Share(node.directories.share(wanted.pair))
+    async def _name_share(self, node: Node, _: WorkerRequest, wanted: ShareRequest) -> WorkerReply:
+        return ShareReply(node.directories.share(wanted.pair))
 
-    async def _show(self, node: Node, _: Ask, wanted: Show) -> Answer:
+    async def _show(self, node: Node, _: WorkerRequest, wanted: ContentRequest) -> WorkerReply:
         """Show a channel's latest entries, and where its content came from."""
         (state,) = await self._store.channels.states([wanted.channel])
         if state is None:
@@ -177,7 +177,7 @@ class Answers:
             latest = await self._store.channels.newest(wanted.channel)
         workers = ((peer_of(info), info.name) for info in node.ring.nodes)
         name = next((name for peer, name in workers if peer and peer.id == located.worker), "")
-        return Shown(located.version, latest, located.source, located.hops, name)
+        return ContentReply(located.version, latest, located.source, located.hops, name)
 
     async def _fetched(self, channel: Channel) -> tuple[Entry, ...]:
         with contextlib.suppress(PublisherError, UserError):
@@ -188,8 +188,8 @@ class Answers:
                 return (await self._lanes.detect_changes(job, watch, _SHOWN_WITHIN_S)).latest
         return ()
 
-    async def _why(self, node: Node, _: Ask, wanted: Why) -> Answer:
+    async def _why(self, node: Node, _: WorkerRequest, wanted: ExplanationRequest) -> WorkerReply:
         reason = node.why(wanted.channel)
         if reason is None:
             raise AssignmentPending("It is not settled yet how this is polled.")
-        return Explained(reason)
+        return ExplanationReply(reason)

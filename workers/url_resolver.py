@@ -28,7 +28,7 @@ from service.model import Change, Channel, FeedLink, Validators
 from service.net.fetcher import FetchResult
 from service.store import Store
 from service.store.channels.channels import ChannelState, Snapshot
-from service.store.coordination.requests import Probe, Probed
+from service.store.coordination.requests import ProbeReply, ProbeRequest
 from workers.node import Node
 from workers.polling.concurrency_limits import Lanes
 from workers.polling.politeness import public_group
@@ -95,7 +95,7 @@ class Probing:
         self._seen: Look | None = None
         """What was found, if it is not to be kept."""
 
-    async def probe(self, ask: Probe) -> Probed:
+    async def probe(self, ask: ProbeRequest) -> ProbeReply:
         """Return what is at a URL; if it is a feed, or asked for as a page, it is a channel from then on, and awake.
 
         What is not to be kept, is not made a channel, nor woken up. Whoever asks again to have it kept, and soon, gets
@@ -128,16 +128,16 @@ class Probing:
     def _left_s(self, by_s: float) -> float:
         return self._began_s + by_s - time.monotonic()
 
-    async def _probe(self, url: str) -> Probed:
+    async def _probe(self, url: str) -> ProbeReply:
         """Return the feed at a URL, or else the one that its page names, or else one where such pages have theirs.
 
         Several that a page names are for the user to choose from; where none is found, the page itself is offered.
         """
         page = await self._feed_at(url)
-        if isinstance(page, Probed):
+        if isinstance(page, ProbeReply):
             return page
         if len(page.links) > 1:
-            return Probed(choices=page.links)
+            return ProbeReply(choices=page.links)
         if page.links:
             return await self._discovered(canonical_url(page.links[0].url))
         with contextlib.suppress(TimeoutError):
@@ -148,16 +148,16 @@ class Probing:
                         return await self._discovered(likely)
         # Raises what would come of watching it, if that is nothing.
         await self._examine((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
-        return Probed(page=True)
+        return ProbeReply(page=True)
 
-    async def _discovered(self, url: str) -> Probed:
+    async def _discovered(self, url: str) -> ProbeReply:
         """Return the feed at a URL that the user has not named. Raises :class:`NotAFeed` if there is none."""
         feed = await self._feed_at(url)
         if isinstance(feed, _Page):
             raise feed.error or NotAFeed(f"{url} is a page that is no feed.")
         return msgspec.structs.replace(feed, discovered=True)
 
-    async def _feed_at(self, url: str) -> Probed | _Page:
+    async def _feed_at(self, url: str) -> ProbeReply | _Page:
         """Return the feed at this very URL, as a channel that is known and awake from now on, or else the page."""
         state, memory = await self._known(url)
         if state is not None and not state.channel.dormant:
@@ -197,7 +197,7 @@ class Probing:
                 return twin
         return None
 
-    async def _probe_page(self, url: str, *, afresh: bool) -> Probed:
+    async def _probe_page(self, url: str, *, afresh: bool) -> ProbeReply:
         """Watch a page: at first twice in quick succession, to learn what changes by itself."""
         state, memory = await self._known(url)
         if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
@@ -255,15 +255,15 @@ class Probing:
         watch = Watch(channel, Validators(), 0, address_group=self._address_group)
         return await self._lanes.detect_changes(job, watch, self._left_s(_READ_BY_S))
 
-    async def _probed(self, channel: Channel) -> Probed:
+    async def _probed(self, channel: Channel) -> ProbeReply:
         if self._seen is not None:
-            return Probed(self._seen.channel, self._seen.findings.latest[:_LATEST])
+            return ProbeReply(self._seen.channel, self._seen.findings.latest[:_LATEST])
         if not self._keeps:
-            return Probed(channel, await self._store.channels.latest(channel.id, _LATEST))
+            return ProbeReply(channel, await self._store.channels.latest(channel.id, _LATEST))
         # Owned from now on, so that polls have begun by the time somebody subscribes.
         await self._node.owning.expect_subscribers(channel.id)
         latest = await self._store.channels.latest(channel.id, _LATEST)
-        return Probed(await self._store.channels.get(channel.id), latest)
+        return ProbeReply(await self._store.channels.get(channel.id), latest)
 
     async def _keep(self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, known: bool) -> None:
         """Make the channel, or wake it up; what hubs it names is known before its polls find nothing new."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from service.clock import Clock
 from service.model import UserId
-from service.store.delivery.inbound_log import Heard
+from service.store.delivery.inbound_log import InboundLog
 
 PARTITION_COUNT: Final = 64
 ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
@@ -29,7 +29,7 @@ def partition_of(user_id: UserId) -> int:
 class AssignedUsers:
     """The users whom one bot serves: those in its partitions whose home address is the bot's address."""
 
-    def __init__(self, heard: Heard, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
+    def __init__(self, heard: InboundLog, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
         """Start without partitions.
 
         ``address`` is the bare JID of this bot. ``addresses`` are all addresses that share the users; users without a

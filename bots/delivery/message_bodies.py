@@ -24,7 +24,7 @@ from service.feeds.entries.version_parts import article_hashes, select_part
 from service.model import Change, Channel, ChannelId, Delta, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
-from service.store.delivery.outbox import Batch, MessageId, OutboxItem, ToldMessage
+from service.store.delivery.outbox import Batch, MessageId, OutboxItem, SentMessage
 from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effective_template
 
 KEPT: Final = 512
@@ -193,7 +193,7 @@ class Corrections:
                 found.append((uid, batch.message_id, message.message_id))
         return {**claimed, **await self._store.outbox.correct(found, MOST_ITEMS)}
 
-    async def _newest(self, messages: Sequence[ToldMessage], edited: _Entries) -> ToldMessage | None:
+    async def _newest(self, messages: Sequence[SentMessage], edited: _Entries) -> SentMessage | None:
         channels = {cid for cid, _ in edited}
         for message in messages:
             if not channels.isdisjoint(item.channel for item in message.items):

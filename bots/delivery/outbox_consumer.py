@@ -35,7 +35,7 @@ from service.observability.metrics import DELIVERY, OUTBOX_USERS
 from service.observability.tracing import TRACING
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.delivery.outbox import Batch, Decided, MessageId
+from service.store.delivery.outbox import Batch, ClaimRules, MessageId
 
 BURST_USERS: Final = 100
 """People per burst: one Redis pipeline to claim, one stretch of stanzas, one pipeline to complete."""
@@ -411,7 +411,7 @@ class OutboxConsumer:
         self, ready: Mapping[UserId, Recipient], choices: Mapping[UserId, Choice]
     ) -> Mapping[UserId, Batch]:
         """Move each person's oldest items into a batch; the store leaves out what another channel has told them."""
-        decided = {uid: Decided(choice.withheld, frozenset(choice.spaced)) for uid, choice in choices.items()}
+        decided = {uid: ClaimRules(choice.withheld, frozenset(choice.spaced)) for uid, choice in choices.items()}
         return await self._store.outbox.claim(list(ready), MAX_ITEMS, self._clock.wall_s(), decided)
 
     async def _render(

@@ -22,7 +22,7 @@ from service.clock import Clock
 from service.discovery.saved_searches import Subject
 from service.model import ChannelId, Delta, UserId
 from service.store import Store
-from service.store.delivery.outbox import OutboxItem, QueuedItem, Withheld
+from service.store.delivery.outbox import OutboxItem, QueuedItem, Suppressions
 from service.users.preferences import (
     DIGEST_TOLERANCE_S,
     FOR_ALL,
@@ -60,7 +60,7 @@ class Choice(msgspec.Struct):
 
     recipient: Recipient
     told_at_s: Mapping[ChannelId, float]
-    withheld: Withheld = {}
+    withheld: Suppressions = {}
     spaced: set[ChannelId] = set()
     since_s: float | None = None
     later_s: float = inf

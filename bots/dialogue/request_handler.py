@@ -33,11 +33,11 @@ from service.model import Channel, ChannelId, Entry, Subscription
 from service.search import Searcher
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.requests import Probed
-from service.store.delivery.outbox import Batch, MessageId, ToldMessage
+from service.store.coordination.requests import ProbeReply
+from service.store.delivery.outbox import Batch, MessageId, SentMessage
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.people.users import UserState
-from service.store.subscriptions.subscriptions import Resumed
+from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import UserSettings
 
@@ -170,7 +170,7 @@ class Queries:
         (told,), flying = await asyncio.gather(
             self._store.outbox.told([self._uid]), self._store.outbox.inflight([self._uid])
         )
-        messages: list[ToldMessage | Batch] = [*told, *flying[self._uid]]
+        messages: list[SentMessage | Batch] = [*told, *flying[self._uid]]
         items = [item for one in messages if one.message_id == message_id for item in one.items]
         if not items:
             return None
@@ -185,7 +185,7 @@ class RequestHandler(Queries):
         """Return whether the person may have one more new URL looked at this hour."""
         return await self._store.users.allow(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
 
-    async def probe(self, url: str, *, as_page: bool) -> Probed:
+    async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
         """Have a worker look at this canonical URL and make the channel; ``as_page``: of the page itself."""
         self._at_work()
         return await self._store.worker_requests.probe(url, as_page=as_page)
@@ -213,7 +213,7 @@ class RequestHandler(Queries):
         async with self._house.delivery.pause_user(self._jid):
             return await self._store.pauses.pause(self._jid, cids, watches=watches)
 
-    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> Resumed:
+    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
         """Return which of these channels were paused, and what came meanwhile."""
         return await self._store.pauses.resume(self._jid, cids, watches=watches)
 
@@ -274,7 +274,7 @@ class DryRun(Queries):
         """Return True: nothing is counted."""
         return True
 
-    async def probe(self, url: str, *, as_page: bool) -> Probed:
+    async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
         """Have a worker look at this canonical URL, and nothing else."""
         probed = await self._store.worker_requests.probe(url, as_page=as_page, keep=False)
         if probed.channel is not None:
@@ -311,14 +311,14 @@ class DryRun(Queries):
         self.would.append(f"Pause {len(awake):,} subscriptions{_AND_WATCHES if watches else ''}.")
         return awake
 
-    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> Resumed:
+    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
         """Return which of these channels are paused, and how many versions came meanwhile."""
         mine = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
         paused = {each.channel: each.paused_version for each in mine if each.paused_version is not None}
         channels = await self._store.channels.many(list(paused))
         withheld = {each.id: max(0, each.version - paused[each.id]) for each in channels if each is not None}
         self.would.append(f"Resume {len(paused):,} subscriptions{_AND_WATCHES if watches else ''}.")
-        return Resumed(withheld)
+        return ResumeResult(withheld)
 
     async def set_user_settings(self, _user_settings: UserSettings) -> None:
         """Note the change."""

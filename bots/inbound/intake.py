@@ -33,7 +33,7 @@ from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import MOST_UNREAD, Heard, Notice, Sentence
+from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundLog, InboundMessage
 
 AT_ONCE: Final = 500
 NOTE_EVERY_S: Final = 5.0
@@ -74,7 +74,7 @@ class WaitingMessages:
 
     def put(self, said: MessageReceived) -> None:
         """Add a message; drop it if a bound is reached."""
-        bounds = dict(zip(_counted(said), (MOST_UNREAD, _MOST_WAITING_OF_A_SITE), strict=True))
+        bounds = dict(zip(_counted(said), (MAX_UNANSWERED, _MOST_WAITING_OF_A_SITE), strict=True))
         if len(self) < _MOST_WAITING and all(self._counts[key] < most for key, most in bounds.items()):
             self._messages.append(said)
             self._counts.update(bounds.keys())
@@ -95,7 +95,14 @@ class Intake:
     """The intake of one bot. :meth:`run` drives it; the other methods that are not coroutines never wait."""
 
     def __init__(
-        self, heard: Heard, link: XmppClient, assigned_users: AssignedUsers, *, desk: Desk, orders: Orders, clock: Clock
+        self,
+        heard: InboundLog,
+        link: XmppClient,
+        assigned_users: AssignedUsers,
+        *,
+        desk: Desk,
+        orders: Orders,
+        clock: Clock,
     ) -> None:
         """Have ``desk`` and ``orders`` answer the people whom ``assigned_users`` has."""
         self._heard = heard
@@ -201,7 +208,7 @@ class Intake:
         address, now_s, encode = self._link.address, self._clock.wall_s(), msgspec.msgpack.encode
         stored = await self._heard.put(
             [
-                Sentence(one.jid, one.dedup_key, encode(one), address, message_parser.same_since_s(one, now_s))
+                InboundMessage(one.jid, one.dedup_key, encode(one), address, message_parser.same_since_s(one, now_s))
                 for one in said
             ]
         )
@@ -213,7 +220,7 @@ class Intake:
                 self._link.send_unconfirmed(stanzas.displayed(address, each.sender, each.id, each.thread))
         ours = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in said))
         self._desk.read(await self._heard.read(ours))
-        await self._heard.notify([Notice(uid) for uid in {user_id(each.jid) for each in new}.difference(ours)])
+        await self._heard.notify([BotNotice(uid) for uid in {user_id(each.jid) for each in new}.difference(ours)])
         return len(new)
 
     async def _note_progress(self) -> None:

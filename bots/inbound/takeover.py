@@ -21,7 +21,7 @@ from bots.xmpp.message_parser import CLOCKS_DIFFER_S
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.leases import Dead
+from service.store.coordination.leases import FailedProcess
 
 _UID_LENGTH: Final = len(user_id(""))
 _log = structlog.get_logger()
@@ -36,7 +36,7 @@ class Takeover:
         self._link = link
         self._intake = intake
 
-    async def recover(self, failed: Dead, ttl_s: float) -> bool:
+    async def recover(self, failed: FailedProcess, ttl_s: float) -> bool:
         """Recover what a process began whose lease of ``ttl_s`` has ended; return False if that has to be repeated."""
         try:
             await self._end_session(failed.holder)

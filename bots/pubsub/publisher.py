@@ -30,7 +30,7 @@ from service.feeds.urls import without_selector
 from service.model import Channel, ChannelId, Delta
 from service.search import Searcher
 from service.store import Store
-from service.store.channels.pubsub_nodes import Position
+from service.store.channels.pubsub_nodes import PublishedPosition
 from service.store.client.keys import REGISTRY_BUCKETS
 
 PUBLISHED_PER_S: Final = 10
@@ -143,7 +143,7 @@ class Publishing:
         """Return those of these channels whose nodes are not up to date. Raises StoreUnavailable."""
         public = await self._search.public(cids)
         positions = await self._store.pubsub_nodes.of(self._service, cids)
-        finished = {cid: Position(channel.version, _title(channel)) for cid, channel in public.items()}
+        finished = {cid: PublishedPosition(channel.version, _title(channel)) for cid, channel in public.items()}
         return [cid for cid in cids if positions.get(cid) != finished.get(cid)]
 
     # Publishing one channel after the other.
@@ -192,11 +192,11 @@ class Publishing:
         public = await self._search.public([cid])
         position = (await self._store.pubsub_nodes.of(self._service, [cid])).get(cid)
         if cid in public:
-            await self._go_on(public[cid], position or Position())
+            await self._go_on(public[cid], position or PublishedPosition())
         elif position is not None:
             await self._delete(cid)
 
-    async def _go_on(self, channel: Channel, position: Position) -> None:
+    async def _go_on(self, channel: Channel, position: PublishedPosition) -> None:
         deltas, wanted = await self._since(channel, position.version)
         if not position.version:
             await self._create(channel)
@@ -207,14 +207,14 @@ class Publishing:
         except PubsubRefused as error:
             if error.condition != "item-not-found":
                 raise
-            reached = Position()  # the service has lost the node: from the beginning
+            reached = PublishedPosition()  # the service has lost the node: from the beginning
         else:
-            reached = Position(deltas[-1].version if deltas else channel.version, _title(channel))
+            reached = PublishedPosition(deltas[-1].version if deltas else channel.version, _title(channel))
         await self._store.pubsub_nodes.put(self._service, channel.id, reached)
 
     async def _create(self, channel: Channel) -> None:
         """Create a node, or take over the one that is there."""
-        await self._store.pubsub_nodes.put(self._service, channel.id, Position())
+        await self._store.pubsub_nodes.put(self._service, channel.id, PublishedPosition())
         try:
             await self._pubsub.create(channel.id, _config(channel))
         except PubsubRefused as error:

@@ -50,7 +50,7 @@ from service.model import UserId
 from service.net.sites import site_of_jid
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import Notice, Place, Sentence
+from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
 
 INVITATIONS_PER_HOUR: Final = 10
 """Of one address, be it a person's or a room's."""
@@ -183,7 +183,7 @@ class Rooms:
         """Enter all rooms again, as a session began that continues no earlier one."""
         self._plan(self._visits.restart(self._clock.monotonic_s()))
 
-    def invited(self, said: MessageReceived, place: Place) -> None:
+    def invited(self, said: MessageReceived, place: EntryId) -> None:
         """Consider an invitation, which stays at this place in the store, unless "", until that is done."""
         if said.invitation is None:
             return
@@ -277,13 +277,13 @@ class Rooms:
 
     # Invitations.
 
-    async def _see_to(self, said: MessageReceived, to: RoomInvitation, place: Place) -> None:
+    async def _see_to(self, said: MessageReceived, to: RoomInvitation, place: EntryId) -> None:
         await self._surely(partial(self._consider, said, to, place))
         if not place:
             self._waiting[site_of_jid(said.jid)] -= 1
             self._waiting = +self._waiting
 
-    async def _consider(self, said: MessageReceived, to: RoomInvitation, place: Place) -> None:
+    async def _consider(self, said: MessageReceived, to: RoomInvitation, place: EntryId) -> None:
         """Follow an invitation, or say why not, unless too many come from there."""
         if place and not self._assigned_users.includes(user_id(said.jid)):
             return  # the bot that serves them now has read it
@@ -297,7 +297,7 @@ class Rooms:
             await self._decide(to)
         await self._done(said, place)
 
-    async def _done(self, said: MessageReceived, place: Place) -> None:
+    async def _done(self, said: MessageReceived, place: EntryId) -> None:
         if place:
             await self._store.inbound_log.done([(user_id(said.jid), place)])
 
@@ -314,7 +314,7 @@ class Rooms:
         """Return whether these are not too many invitations from one address, and count one."""
         return await self._store.users.allow(jid, "invitation", per_hour, 3600.0)
 
-    async def _ask_service(self, said: MessageReceived, to: RoomInvitation, place: Place) -> None:
+    async def _ask_service(self, said: MessageReceived, to: RoomInvitation, place: EntryId) -> None:
         """Go on with an invitation once a service below the inviter's domain has said whether it has rooms."""
         is_vouched = await self._is_group_chat(to.room.rpartition("@")[2]) is True
 
@@ -344,8 +344,8 @@ class Rooms:
             return
         accepted = msgspec.structs.replace(event, is_accepted=True)
         said = MessageReceived(room, event.inviter, "", "", "", wants_receipt=False, invitation=accepted)
-        await self._store.inbound_log.put([Sentence(room, "", msgspec.msgpack.encode(said), address)])
-        await self._store.inbound_log.notify([Notice(user_id(room))])
+        await self._store.inbound_log.put([InboundMessage(room, "", msgspec.msgpack.encode(said), address)])
+        await self._store.inbound_log.notify([BotNotice(user_id(room))])
 
     def _decline(self, event: RoomInvitation, words: str) -> None:
         """Tell who invited us why we do not come: through the room, and directly if it is surely they."""

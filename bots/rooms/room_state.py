@@ -21,7 +21,7 @@ from bots.xmpp.service_discovery import NAME
 from service.model import UserId
 from service.net.sites import site_of, site_of_jid
 from service.store.client.keys import user_id
-from service.store.people.rooms import TOLD_KEPT, Room
+from service.store.people.rooms import MAX_MESSAGE_IDS, Room
 
 CREATED: Final = "201"
 MYSELF: Final = "110"
@@ -122,7 +122,7 @@ class _Visit:
         self.ours = ours
         self.attempt = 0
         self.wait_s = _RETRY_S[0]
-        self.told: FIFOCache[str, str] = FIFOCache(TOLD_KEPT)
+        self.told: FIFOCache[str, str] = FIFOCache(MAX_MESSAGE_IDS)
         """The room's id of each of our latest messages → our own id."""
         self.reset(due_s)
 

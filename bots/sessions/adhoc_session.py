@@ -34,7 +34,7 @@ from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import Notice
+from service.store.delivery.inbound_log import BotNotice
 
 ERRAND_STANDS_S: Final = 600.0
 MOST_ERRANDS: Final = 2_000
@@ -121,7 +121,9 @@ class Counter:
             await self._store.inbound_log.arrive(ordered.jid, self._link.address)
             if await self._assigned_users.select([uid]):
                 return False
-            await self._store.inbound_log.notify([Notice(uid, msgspec.msgpack.encode(ordered), self._link.session_jid)])
+            await self._store.inbound_log.notify(
+                [BotNotice(uid, msgspec.msgpack.encode(ordered), self._link.session_jid)]
+            )
         except StoreUnavailable:
             _log.info("an order is answered by whoever got it", user=uid)
             return False

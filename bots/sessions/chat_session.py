@@ -39,7 +39,7 @@ from bots.xmpp.message_ids import answer_id, fresh_id
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import Place, Unanswered
+from service.store.delivery.inbound_log import EntryId, UnansweredMessage
 from service.store.people.users import UserState
 
 QUESTION_STANDS_S: Final = 600.0
@@ -65,7 +65,7 @@ class _Task(msgspec.Struct, frozen=True):
     """A message to ``address``; its place in the store, "" if it is not stored."""
 
     said: MessageReceived
-    place: Place = ""
+    place: EntryId = ""
     address: str = ""
     answers: tuple[str, ...] = ()
 
@@ -94,7 +94,7 @@ class Desk:
         replies: ReplySender,
         assigned_users: AssignedUsers,
         clock: Clock,
-        invited: Callable[[MessageReceived, Place], None],
+        invited: Callable[[MessageReceived, EntryId], None],
     ) -> None:
         """Have ``replies`` send what ``house`` has done, to ``assigned_users``; ``link`` says that we are at work.
 
@@ -133,7 +133,7 @@ class Desk:
             return  # a room can have any number of nicks whisper to us
         self._queue(whose, _Task(said, address=self._link.address))
 
-    def read(self, unanswered: Sequence[Unanswered]) -> None:
+    def read(self, unanswered: Sequence[UnansweredMessage]) -> None:
         """Queue stored messages, in order; not again what was queued: it may have been read before it went."""
         for each in unanswered:
             said = msgspec.msgpack.decode(each.said, type=MessageReceived)
@@ -263,7 +263,7 @@ class Desk:
         return stanzas.message(task.address, said.sender, ident, content, said.thread)
 
 
-def _order(place: Place) -> tuple[int, int]:
+def _order(place: EntryId) -> tuple[int, int]:
     at_ms, _, serial = place.partition("-")
     return int(at_ms), int(serial)
 

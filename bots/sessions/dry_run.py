@@ -12,9 +12,16 @@ from bots.replies.base import Question
 from bots.sessions.chat_session import worded
 from service.errors import CoronetError, StoreUnavailable, to_fault
 from service.model import Change, Channel, Delta, Entry
-from service.store.coordination.requests import Failed
-from service.store.delivery.dry_runs import Answer, Draft, Drafted, Line, Rehearse, Rehearsed
-from service.store.delivery.dry_runs import Question as Asked
+from service.store.coordination.requests import ErrorReply
+from service.store.delivery.dry_runs import (
+    BotReply,
+    CommandPreview,
+    DryRunReply,
+    DryRunRequest,
+    MessagePreviewReply,
+    MessagePreviewRequest,
+)
+from service.store.delivery.dry_runs import BotRequest as Asked
 
 _RETRY_S = 1.0
 _WITHIN_S = 11.0
@@ -45,35 +52,37 @@ class Rehearsing:
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
 
-    async def _answer(self, question: Asked) -> Answer:
+    async def _answer(self, question: Asked) -> BotReply:
         """Return the answer. A bug in one stays that question's."""
         try:
             async with asyncio.timeout(_WITHIN_S):
                 match question.body:
-                    case Rehearse(jid, said):
-                        return Rehearsed(await self._rehearsed(jid, said))
-                    case Draft(channel, entry):
-                        return Drafted(self._drafted(channel, entry))
+                    case DryRunRequest(jid, said):
+                        return DryRunReply(await self._rehearsed(jid, said))
+                    case MessagePreviewRequest(channel, entry):
+                        return MessagePreviewReply(self._drafted(channel, entry))
         except CoronetError as error:
-            return Failed(to_fault(error))
+            return ErrorReply(to_fault(error))
         except TimeoutError:
-            return Failed(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
+            return ErrorReply(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
         except Exception:  # noqa: BLE001 - whatever it is, the next question has nothing to do with it
             _log.exception("a rehearsal failed")
-            return Failed(to_fault(CoronetError("The bot failed at that; its log says more.")))
+            return ErrorReply(to_fault(CoronetError("The bot failed at that; its log says more.")))
 
-    async def _rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[Line, ...]:
+    async def _rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[CommandPreview, ...]:
         """Return what a person would be answered to these commands, each by what there is now."""
         known, asked, lines = await self._store.users.get(jid), None, []
         for text in said:
             if known.suspended:
-                lines.append(Line(text, (), ("Say nothing: they are suspended.",)))
+                lines.append(CommandPreview(text, (), ("Say nothing: they are suspended.",)))
                 continue
             dry_run = DryRun(self._house, jid, known.most_subscriptions)
             reply = await answer(dry_run, text, asked)
             words = worded(known, reply)
             lines.append(
-                Line(text, (words, *reply.others(known.user_settings.effective_language)), tuple(dry_run.would))
+                CommandPreview(
+                    text, (words, *reply.others(known.user_settings.effective_language)), tuple(dry_run.would)
+                )
             )
             asked = reply if isinstance(reply, Question) else None
         return tuple(lines)

@@ -14,7 +14,7 @@ from bots.tasks import end
 from bots.xmpp.interface import XmppSender, XmppSessionLost
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.store.delivery.inbound_log import Heard, Place
+from service.store.delivery.inbound_log import EntryId, InboundLog
 
 FINISH_WITHIN_S: Final = 2.0
 _MOST_AT_ONCE: Final = 200
@@ -24,7 +24,7 @@ _RETRY_S: Final = 0.5
 class ReplySender:
     """Sends the replies of one bot."""
 
-    def __init__(self, heard: Heard, link: XmppSender, assigned_users: AssignedUsers) -> None:
+    def __init__(self, heard: InboundLog, link: XmppSender, assigned_users: AssignedUsers) -> None:
         """Write to ``link`` what is sent from its address; the store passes on what another bot has to write.
 
         Replies to stored messages are sent only to people whom ``assigned_users`` has.
@@ -35,7 +35,7 @@ class ReplySender:
         self._sending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
-    async def send(self, uid: UserId, place: Place, address: str, stanzas: Sequence[str]) -> None:
+    async def send(self, uid: UserId, place: EntryId, address: str, stanzas: Sequence[str]) -> None:
         """Answer a message to ``address`` with these stanzas; its place in the store is "" if it is not stored.
 
         Returns when the server has the reply and nobody will send it again, or when it is another bot's to send.
@@ -60,7 +60,7 @@ class ReplySender:
             await asyncio.wait(self._sending, timeout=FINISH_WITHIN_S)
         await end(*self._sending)
 
-    async def _deliver(self, uid: UserId, place: Place, address: str, stanzas: Sequence[str]) -> None:
+    async def _deliver(self, uid: UserId, place: EntryId, address: str, stanzas: Sequence[str]) -> None:
         """Note, write and complete a reply. Raises XmppSessionLost."""
         if place:
             with contextlib.suppress(StoreUnavailable):  # whoever takes over now executes the command once more

@@ -3,7 +3,7 @@
 import secrets
 
 from service.model import UserId
-from service.store.delivery.inbound_log import Place
+from service.store.delivery.inbound_log import EntryId
 from service.store.delivery.outbox import MessageId
 
 
@@ -12,7 +12,7 @@ def fresh_id(uid: UserId) -> MessageId:
     return f"{uid}.{secrets.token_hex(8)}"
 
 
-def answer_id(uid: UserId, place: Place, count: int) -> MessageId:
+def answer_id(uid: UserId, place: EntryId, count: int) -> MessageId:
     """Return the id of an answer to what stands in the store: the same, whoever gives it."""
     return f"{uid}.{place}.{count}"
 

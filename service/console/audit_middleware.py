@@ -19,7 +19,7 @@ from service.console.error_responses import status_of
 from service.console.rendering import CLOCK, STORE, VISITOR
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.net.http_server import client_of
-from service.store.console.audit import Deed, Kept
+from service.store.console.audit import AuditedAction, StoredResponse
 
 DETAIL: Final = web.RequestKey("detail", str)
 """What a handler has to say of a change besides what it is and where: the new value, how many."""
@@ -44,7 +44,7 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
     if visitor is None or only_reads or request.match_info.handler in request.app[WITHOUT_STORE]:
         return await handler(request)
     summary = (request.match_info.handler.__doc__ or "").strip().partition("\n")[0]
-    deed = Deed(
+    deed = AuditedAction(
         request.app[CLOCK].wall_s(),
         visitor.name,
         visitor.key,
@@ -72,13 +72,13 @@ async def audited(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def record(request: web.Request, by: str, action: str, key: str = "") -> None:
     """Log what somebody did who was not logged in before, or whose deed could not be noted before it was done."""
     now_s = request.app[CLOCK].wall_s()
-    deed = Deed(now_s, by, key, client_of(request).address, action, request.path, 200)
+    deed = AuditedAction(now_s, by, key, client_of(request).address, action, request.path, 200)
     note = secrets.token_hex(8)
     await request.app[STORE].audit_log.begin(note, deed)
     await request.app[STORE].audit_log.end(note, deed)
 
 
-async def _end_deed(request: web.Request, note: str, deed: Deed) -> None:
+async def _end_deed(request: web.Request, note: str, deed: AuditedAction) -> None:
     detail = request.get(DETAIL, "")[:_LONGEST_DETAIL]
     try:
         await request.app[STORE].audit_log.end(note, msgspec.structs.replace(deed, detail=detail))
@@ -110,7 +110,7 @@ async def repeated(request: web.Request, handler: Handler) -> web.StreamResponse
     return response
 
 
-def _again(earlier: Kept, asked: str) -> web.Response:
+def _again(earlier: StoredResponse, asked: str) -> web.Response:
     if earlier.request != asked:
         raise UserError(f"This {_KEY_HEADER} was sent with another request. Choose a new one for each request.")
     if not earlier.status:
@@ -125,16 +125,16 @@ def _again(earlier: Kept, asked: str) -> web.Response:
     return response
 
 
-def _kept(request: web.Request, response: web.StreamResponse, asked: str) -> Kept | None:
+def _kept(request: web.Request, response: web.StreamResponse, asked: str) -> StoredResponse | None:
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return None
     body = response.body if isinstance(response, web.Response) else None
     if request.get(SHOWN_ONCE) or not isinstance(body, bytes) or len(body) > _LARGEST_KEPT_BYTES:
-        return Kept(asked, response.status)
-    return Kept(asked, response.status, response.content_type, response.headers.get(hdrs.LOCATION, ""), body)
+        return StoredResponse(asked, response.status)
+    return StoredResponse(asked, response.status, response.content_type, response.headers.get(hdrs.LOCATION, ""), body)
 
 
-async def _end_repeat(request: web.Request, who: str, key: str, kept: Kept | None) -> None:
+async def _end_repeat(request: web.Request, who: str, key: str, kept: StoredResponse | None) -> None:
     try:
         await request.app[STORE].idempotency.end(who, key, kept)
     except StoreUnavailable as error:

@@ -24,9 +24,9 @@ from service.model import ChannelId
 from service.net.sites import host_and_parent_domains, site_of
 from service.observability.metrics import UNPOLLED
 from service.store import Store
-from service.store.channels.admin_settings import Remarked
+from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
-from service.store.subscriptions.keyspaces import mark_of
+from service.store.subscriptions.keyspaces import channel_prefix
 
 FOREIGN_CURSOR: Final = "This cursor is not one the console gave out. Start again without it."
 
@@ -114,7 +114,7 @@ class Roster:
 
     def subscribers(self, cid: ChannelId) -> int:
         """Return how many subscribe to a channel."""
-        return self._counts.get(mark_of(cid), 0)
+        return self._counts.get(channel_prefix(cid), 0)
 
     def blocked(self, row: Row) -> bool:
         """Say whether a channel's host is to be asked for nothing."""
@@ -220,7 +220,7 @@ class Roster:
         self.unpolled = tuple(row.id for row in rows if row.listed or self.subscribers(row.id))
         UNPOLLED.set(len(self.unpolled))
 
-    def _judge(self, found: Remarked, row: Row, now_s: float) -> None:
+    def _judge(self, found: AdministeredChannel, row: Row, now_s: float) -> None:
         """Note whether a channel, as it was read now, is late to be polled."""
         if self.blocked(row):
             self._blocked_s[row.id] = now_s
@@ -266,7 +266,7 @@ def _started(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return task
 
 
-def late_after_s(found: Remarked, usual_interval_s: float) -> float:
+def late_after_s(found: AdministeredChannel, usual_interval_s: float) -> float:
     """Return for how long a channel may be left unpolled, once it may be polled, before that is a fault."""
     channel = found.channel
     if channel.dormant or channel.moved_to or channel.condition:
@@ -275,7 +275,7 @@ def late_after_s(found: Remarked, usual_interval_s: float) -> float:
     return max(_INTERVALS_MISSED * interval_s, _SHORTEST_S) if interval_s > 0 else inf
 
 
-def may_be_polled_since_s(found: Remarked) -> float:
+def may_be_polled_since_s(found: AdministeredChannel) -> float:
     """Return since when (Unix s) the next poll of a channel may be waited for, as far as the store knows.
 
     That is since the last poll; but not while its publisher or admins want it left alone, and anew from when its owner
@@ -285,7 +285,7 @@ def may_be_polled_since_s(found: Remarked) -> float:
     return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, noted_s)
 
 
-def row_of(found: Remarked, now_s: float) -> Row:
+def row_of(found: AdministeredChannel, now_s: float) -> Row:
     """Return a channel's row."""
     channel = found.channel
     return Row(

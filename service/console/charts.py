@@ -14,7 +14,7 @@ from service.corona.poll_explanation import PollingTurn
 from service.model import ChannelId, NodeId, NodeInfo, PollResult
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
-from service.store.channels.admin_settings import Pace
+from service.store.channels.admin_settings import PollRate
 
 _ON_LEFT: Final = 130
 _ON_RIGHT: Final = 24
@@ -133,7 +133,7 @@ _INTERVAL_MARKS_S: Final[Sequence[float]] = (1, 5, 15, 60, 300, 900, 3_600, 14_4
 _LABELS_APART: Final = 18
 
 
-def paces_svg(paces: Sequence[Pace], now_s: float, zone: str) -> Markup | None:
+def paces_svg(paces: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
     """Return the chart; None if nothing was noted. ``paces`` are oldest first."""
     if not paces:
         return None

@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from service.console.rendering import CLOCK, STORE
 from service.feeds.websub import HubState, IntentVerification, is_signature_valid, update_hub, verify_intent
 from service.model import ChannelId
-from service.store.channels.websub import Push, fresh
+from service.store.channels.websub import Push, new_hub_secrets
 
 PATH: Final = "/websub/{cid:[0-9a-f]{40}}/{token}"
 LARGEST_PUSH_BYTES: Final = 5 * 1024 * 1024
@@ -82,7 +82,7 @@ async def verify(request: web.Request) -> web.Response:
         return web.Response(status=404)
     query = request.query
     intent = IntentVerification(*(query.get(f"hub.{name}", "") for name in ("mode", "topic", "lease_seconds")))
-    agreed, after = verify_intent(state, intent, request.app[CLOCK].wall_s(), fresh())
+    agreed, after = verify_intent(state, intent, request.app[CLOCK].wall_s(), new_hub_secrets())
     if not agreed:
         return web.Response(status=404)
     if not await request.app[STORE].websub.swap(request.match_info["cid"], state, after):
@@ -103,7 +103,7 @@ async def receive(request: web.Request) -> web.Response:
         return _later(429)
     channel = await store.channels.get(cid)
     if channel is None or channel.dormant:
-        state = await store.websub.change(cid, lambda state: update_hub(state, (), "", fresh()))
+        state = await store.websub.change(cid, lambda state: update_hub(state, (), "", new_hub_secrets()))
     if state is None or state.status == "leaving":
         return web.Response(status=410)
     arriving = request.app[ARRIVING]

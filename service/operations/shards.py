@@ -13,7 +13,7 @@ from service.errors import BadKey, MoveRefused
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.subscriptions.keyspaces import Weighed, carried_out, completed
+from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ async def merge(store: Store, label: str) -> str:
     return f"Merged {label}: {_subscriptions(size)} in keyspace {table.keyspace}."
 
 
-def _by_node(store: Store, weighed: Weighed) -> tuple[RedisNode, ...]:
+def _by_node(store: Store, weighed: LeafLoads) -> tuple[RedisNode, ...]:
     held: dict[str, list[Keyspace]] = {}
     for keyspace, leaves in sorted(weighed.sizes.items()):
         at = store.redis.node_of(("HLEN", keys.keyspace(keyspace)[0]))
@@ -183,8 +183,8 @@ def _unlike(one: str, other: str) -> int:
 async def _carry_through(store: Store, first: SplitGroup | MergeGroup) -> bool:
     """Do what a keeper would, and say whether it came to its end; if we die in between, the keeper goes on."""
     kind = None
-    async for step, outcome in carried_out(store.keyspaces, first):
-        kind = completed(step, outcome)
+    async for step, outcome in run_move(store.keyspaces, first):
+        kind = completed_move_kind(step, outcome)
     return kind is not None
 
 

@@ -26,7 +26,7 @@ from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry
 from service.settings import Settings
 from service.store import Store, connect
-from service.store.directory.matrices import Name
+from service.store.directory.matrices import ContentName
 
 AT_ONCE = 500
 ASKERS = 8
@@ -71,7 +71,9 @@ async def registering(store: Store, names: Sequence[frozenset[str]]) -> float:
 
     async def registrar() -> None:
         for first in batches:
-            some = [Name(f"{first + at:040x}", 1, pairs) for at, pairs in enumerate(names[first : first + AT_ONCE])]
+            some = [
+                ContentName(f"{first + at:040x}", 1, pairs) for at, pairs in enumerate(names[first : first + AT_ONCE])
+            ]
             await store.channel_directory.register(some, KEPT_S, changed=False)
 
     await asyncio.gather(registrar(), registrar())

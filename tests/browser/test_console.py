@@ -8,7 +8,15 @@ from service.console.auth.login import setup_link
 from service.feeds.urls import page_url
 from service.model import Entry, PollResult
 from service.store import Store
-from service.store.coordination.requests import Answer, Move, Moving, Polled, PollNow, Probe, Probed
+from service.store.coordination.requests import (
+    MoveReply,
+    MoveRequest,
+    PollReply,
+    PollRequest,
+    ProbeReply,
+    ProbeRequest,
+    WorkerReply,
+)
 from tests.support.browser import enter_as, violations
 from tests.support.channels import make_channel, polled
 from tests.support.console import Asked, console, logged_in, worker
@@ -21,10 +29,10 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
     await polled(store, channel.id, PollResult("0" * 40, 1.0, "unchanged", 304))
     complaints: list[str] = []
 
-    def answer(body: Asked) -> Answer:
-        if isinstance(body, PollNow):
-            return Polled(PollResult("0" * 40, 2.0, "unchanged", 304))
-        return Probed(channel, (Entry("k", "The latest entry", "https://example.org/1", "What it says."),))
+    def answer(body: Asked) -> WorkerReply:
+        if isinstance(body, PollRequest):
+            return PollReply(PollResult("0" * 40, 2.0, "unchanged", 304))
+        return ProbeReply(channel, (Entry("k", "The latest entry", "https://example.org/1", "What it says."),))
 
     async with (
         console(store) as (url, _),
@@ -70,9 +78,9 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
 async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Browser) -> None:
     channel = await make_channel(store, page_url("https://example.org/prices", "main table"), kind="page")
 
-    def answer(body: Asked) -> Answer:
-        named = isinstance(body, Probe) and (body.url, body.as_page) == (channel.url, True)
-        return Probed(channel, (Entry("k", "Prices", summary="Apples 1.20"),)) if named else Probed(page=True)
+    def answer(body: Asked) -> WorkerReply:
+        named = isinstance(body, ProbeRequest) and (body.url, body.as_page) == (channel.url, True)
+        return ProbeReply(channel, (Entry("k", "Prices", summary="Apples 1.20"),)) if named else ProbeReply(page=True)
 
     async with console(store) as (url, _), logged_in(url, store) as ada, worker(store, answer):
         page = await browser.new_page()
@@ -95,8 +103,12 @@ async def test_the_selector_of_a_page_is_edited_after_it_was_seen_what_that_read
     whole, part = await make_channel(store, url, kind="page"), page_url(url, "main table")
     channel = await make_channel(store, part, kind="page")
 
-    def answer(body: Asked) -> Answer:
-        return Moving() if isinstance(body, Move) else Probed(channel, (Entry("k", "Prices", summary="Apples 1.20"),))
+    def answer(body: Asked) -> WorkerReply:
+        return (
+            MoveReply()
+            if isinstance(body, MoveRequest)
+            else ProbeReply(channel, (Entry("k", "Prices", summary="Apples 1.20"),))
+        )
 
     async with console(store) as (console_url, _), logged_in(console_url, store) as ada, worker(store, answer):
         page = await browser.new_page()
@@ -117,6 +129,6 @@ async def test_the_overview_refreshes_itself_and_keeps_the_focus(store: Store, b
         await page.goto(url)
         await expect(page.locator("#live")).to_contain_text("No worker runs")
         await page.get_by_role("link", name="Add the first channel").focus()
-        async with worker(store, lambda _: Probed()):
+        async with worker(store, lambda _: ProbeReply()):
             await expect(page.locator("#live")).to_contain_text("Only one worker", timeout=15_000)
         await expect(page.get_by_role("link", name="Add the first channel")).to_be_focused()

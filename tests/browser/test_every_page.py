@@ -13,8 +13,8 @@ from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store
 from service.store.channels.channels import Snapshot
 from service.store.client import keys
-from service.store.coordination.request_budgets import Block
-from service.store.coordination.requests import Answer, Probed, Show, Shown
+from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.requests import ContentReply, ContentRequest, ProbeReply, WorkerReply
 from tests.support.browser import COLOURS, enter_as, violations
 from tests.support.channels import change, make_channel, polled
 from tests.support.console import Asked, Visitor, console, logged_in, worker
@@ -52,7 +52,7 @@ async def _full(store: Store) -> list[str]:
     batches = await store.outbox.claim([bob], 10, now_s)
     await store.outbox.dead(bob, batches[bob].message_id, HOSTILE)
     await store.redis.call("XADD", keys.DEAD_LETTERS, "*", "why", HOSTILE)
-    await store.blocked_hosts.add("news.example.org", Block("ada", now_s, HOSTILE))
+    await store.blocked_hosts.add("news.example.org", HostBlock("ada", now_s, HOSTILE))
     what_if = "goal=lite&longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute=9"
     return [
         *("/", "/channels", "/channels?state=failing&sort=-subscribers", "/channels?q=nowhere", "/channels/add"),
@@ -64,8 +64,12 @@ async def _full(store: Store) -> list[str]:
     ]
 
 
-def _answer(asked: Asked) -> Answer:
-    return Shown(3, (Entry("k", HOSTILE, "", HOSTILE),), "near", 2, "south") if isinstance(asked, Show) else Probed()
+def _answer(asked: Asked) -> WorkerReply:
+    return (
+        ContentReply(3, (Entry("k", HOSTILE, "", HOSTILE),), "near", 2, "south")
+        if isinstance(asked, ContentRequest)
+        else ProbeReply()
+    )
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from playwright.async_api import Browser, expect
 from service.model import PollResult
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import Polled, Step
+from service.store.coordination.requests import PollReply, ProgressReply
 from tests.support.browser import enter_as
 from tests.support.channels import make_channel, polled
 from tests.support.console import console, logged_in, worker
@@ -15,8 +15,11 @@ async def test_a_failing_publisher_is_seen_and_tried_again_with_its_steps(store:
     channel = await make_channel(store, listed=True)
     await make_channel(store, "https://example.net/fine", listed=True)
     await polled(store, channel.id, PollResult("0" * 40, 1.0, "bad-status", 404, "It said 404."))
-    well = Polled(PollResult("0" * 40, 2.0, "unchanged", 304))
-    steps = (Step("Asks example.org for the whole document.", 0.1), Step("example.org answered 304, no body.", 0.2))
+    well = PollReply(PollResult("0" * 40, 2.0, "unchanged", 304))
+    steps = (
+        ProgressReply("Asks example.org for the whole document.", 0.1),
+        ProgressReply("example.org answered 304, no body.", 0.2),
+    )
     async with console(store) as (url, _), logged_in(url, store) as ada, worker(store, lambda _: well, steps=steps):
         page = await browser.new_page()
         await enter_as(ada, page)

@@ -5,7 +5,7 @@ from service.clash.move_steps import GiveKeyGroup, RecallGroup
 from service.operations import shards
 from service.settings import Settings
 from service.store import Store
-from service.store.subscriptions.keyspaces import carried_out
+from service.store.subscriptions.keyspaces import run_move
 
 
 async def test_a_recalled_leaf_is_shown_as_one_and_splits_on_demand_like_any(store: Store) -> None:
@@ -19,7 +19,7 @@ async def test_a_recalled_leaf_is_shown_as_one_and_splits_on_demand_like_any(sto
     assert under_way == [f"recall of 1*: 1* goes from {away} to {home} (planned)"]
     (table,) = await store.keyspaces.tables([home])
     assert table.move is not None
-    async for _ in carried_out(store.keyspaces, GiveKeyGroup(table.move)):
+    async for _ in run_move(store.keyspaces, GiveKeyGroup(table.move)):
         pass
     seen = await shards.show(store, Settings())
     assert {(shard.keyspace, shard.standing) for shard in seen.shards if shard.label == "1*"} == {(home, "recalled")}

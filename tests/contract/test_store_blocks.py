@@ -7,9 +7,9 @@ import pytest
 from service.errors import HostBlocked, LimitReached
 from service.net.sites import host_and_parent_domains
 from service.store import Store
-from service.store.coordination.request_budgets import Block
+from service.store.coordination.request_budgets import HostBlock
 
-BLOCK = Block("ada", 1.0, "asked us to")
+BLOCK = HostBlock("ada", 1.0, "asked us to")
 
 
 def test_a_host_stands_in_lists_by_itself_and_the_domains_that_it_is_of() -> None:
@@ -48,7 +48,7 @@ async def test_a_block_is_lifted_once(store: Store) -> None:
 
 
 async def test_so_many_are_blocked_and_no_more(store: Store) -> None:
-    with mock.patch("service.store.coordination.request_budgets.MOST_BLOCKED", 1):
+    with mock.patch("service.store.coordination.request_budgets.MAX_BLOCKED_HOSTS", 1):
         await store.blocked_hosts.add("example.org", BLOCK)
         with pytest.raises(LimitReached):
             await store.blocked_hosts.add("example.net", BLOCK)

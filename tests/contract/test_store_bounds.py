@@ -7,7 +7,7 @@ import pytest
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.errors import LimitReached
 from service.store import Store
-from service.store.coordination.fleet_policy import AllBounds
+from service.store.coordination.fleet_policy import BoundsSnapshot
 from tests.support.channels import make_channel
 
 HOURLY, SOON = ChannelBounds(shortest_interval_s=3_600.0), ChannelBounds(longest_wait_s=60.0)
@@ -25,7 +25,7 @@ async def test_bounds_are_what_was_set_last_and_know_what_was_before(store: Stor
 
 
 async def test_all_bounds_are_read_only_when_they_have_changed(store: Store) -> None:
-    nothing = await store.poll_bounds.all(AllBounds())
+    nothing = await store.poll_bounds.all(BoundsSnapshot())
     assert nothing.of == {}
     await store.poll_bounds.set(CHANNEL, HOURLY)
     known = await store.poll_bounds.all(nothing)
@@ -38,14 +38,14 @@ async def test_all_bounds_are_read_only_when_they_have_changed(store: Store) -> 
 async def test_a_channel_that_is_removed_takes_its_bounds_along(store: Store) -> None:
     channel = await make_channel(store)
     await store.poll_bounds.set(channel.id, HOURLY)
-    known = await store.poll_bounds.all(AllBounds())
+    known = await store.poll_bounds.all(BoundsSnapshot())
     await store.remove_channel(channel.id)
     assert (await store.poll_bounds.all(known)).of == {}
     assert await store.poll_bounds.get(channel.id) is None
 
 
 async def test_so_many_channels_have_bounds_and_no_more(store: Store) -> None:
-    with mock.patch("service.store.coordination.fleet_policy.MOST_BOUNDED", 1):
+    with mock.patch("service.store.coordination.fleet_policy.MAX_BOUNDED_CHANNELS", 1):
         await store.poll_bounds.set(CHANNEL, HOURLY)
         await store.poll_bounds.set(CHANNEL, SOON)
         with pytest.raises(LimitReached):

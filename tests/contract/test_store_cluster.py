@@ -14,9 +14,9 @@ from service.settings import Settings
 from service.store import Store, connect
 from service.store.client import keys
 from service.store.client.cluster_routing import slot_of
-from service.store.client.connection import Link
-from service.store.client.identity import READ
-from service.store.coordination.requests import Letter
+from service.store.client.connection import RedisClient
+from service.store.client.identity import READ_IDENTITY
+from service.store.coordination.requests import InboxMessage
 from tests.support.channels import make_channel
 from tests.support.everywhere import everywhere
 from tests.support.redis_cluster import RedisCluster
@@ -41,7 +41,7 @@ async def test_the_url_of_one_node_is_enough_and_commands_find_their_nodes(store
 
 
 async def test_a_pipeline_may_be_the_first_that_meets_the_cluster(clean_cluster: RedisCluster) -> None:
-    link = Link(Settings(redis_url=clean_cluster.url))
+    link = RedisClient(Settings(redis_url=clean_cluster.url))
     assert await link.many_once([("INCR", name) for name in NAMES]) == [1] * len(NAMES)
     assert await link.many([("GET", name) for name in NAMES]) == [b"1"] * len(NAMES)
     await link.close()
@@ -61,7 +61,7 @@ async def test_a_reader_that_blocks_is_woken(store: Store) -> None:
     nodes = [f"{number:02x}" * 20 for number in range(6)]
     assert len({slot_of(("XLEN", keys.inbox(node))) for node in nodes}) == len(nodes)
     reading = [asyncio.create_task(store.node_inboxes.read(node, "0")) for node in nodes]
-    await store.node_inboxes.send([(node, Letter("ask", "", node.encode())) for node in nodes])
+    await store.node_inboxes.send([(node, InboxMessage("ask", "", node.encode())) for node in nodes])
     assert [letters[0].payload for letters, _ in await asyncio.gather(*reading)] == [node.encode() for node in nodes]
 
 
@@ -95,7 +95,7 @@ async def _has_identity(store: Store) -> bool:
     return False
 
 
-async def _count_up(link: Link, name: str, acknowledged: dict[str, int]) -> None:
+async def _count_up(link: RedisClient, name: str, acknowledged: dict[str, int]) -> None:
     for number in count(1):
         with contextlib.suppress(StoreUnavailable):
             await link.call("SET", name, number)
@@ -108,7 +108,7 @@ async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_pa
     The store's identity is as safe: the store is not refused when the node that has it dies.
     """
     async with RedisCluster(tmp_path) as cluster:
-        link = Link(Settings(redis_url=cluster.urls))
+        link = RedisClient(Settings(redis_url=cluster.urls))
         acknowledged = dict.fromkeys(NAMES[:30], 0)
         writers = [asyncio.create_task(_count_up(link, name, acknowledged)) for name in acknowledged]
         await until_so(lambda: min(acknowledged.values()) > 20, "all write")
@@ -126,18 +126,18 @@ async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_pa
         await late.identity.look()
         await late.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", 100)
         await late.identity.look()
-        owner = late.redis.node_of(READ)
+        owner = late.redis.node_of(READ_IDENTITY)
         assert owner is not None
         await cluster.kill(owner[1])
         await until(lambda: _has_identity(late), "a replica has the identity")
         await late.ping()
-        assert late.redis.node_of(READ) not in (None, owner)
+        assert late.redis.node_of(READ_IDENTITY) not in (None, owner)
         await late.close()
         await link.close()
 
 
 async def test_a_cluster_that_does_not_answer_is_unavailable(unused_tcp_port: int) -> None:
-    link = Link(Settings(redis_url=f"redis://127.0.0.1:{unused_tcp_port}, redis://127.0.0.1:{unused_tcp_port}"))
+    link = RedisClient(Settings(redis_url=f"redis://127.0.0.1:{unused_tcp_port}, redis://127.0.0.1:{unused_tcp_port}"))
     for asked in (link.call("GET", "a"), link.many([("GET", "a")]), link.many_once([("SET", "a", "b")])):
         with pytest.raises(StoreUnavailable):
             await asked

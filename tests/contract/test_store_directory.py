@@ -12,7 +12,7 @@ from service.discovery import cell
 from service.discovery.matrix import Limits, Size, home
 from service.store import Store
 from service.store.client import keys
-from service.store.directory.matrices import Directory, Name, _draw
+from service.store.directory.matrices import ContentName, Directory, _draw
 from tests.support.waiting import until
 
 KEPT_S = 600.0
@@ -20,8 +20,11 @@ SMALL = Limits(names=20, registrations_s=1e9, queries_s=1e9, partitions=8, repli
 BUSY = Limits(names=10_000, registrations_s=1e9, queries_s=5.0, partitions=8, replicas=4)
 
 
-def named(count: int, *pairs: str) -> list[Name]:
-    return [Name(f"name{n:03}", 1, frozenset({"lang=en", f"tag=t{n % 7}", f"word=w{n}", *pairs})) for n in range(count)]
+def named(count: int, *pairs: str) -> list[ContentName]:
+    return [
+        ContentName(f"name{n:03}", 1, frozenset({"lang=en", f"tag=t{n % 7}", f"word=w{n}", *pairs}))
+        for n in range(count)
+    ]
 
 
 async def found(directory: Directory, *pairs: str) -> set[str]:
@@ -44,8 +47,12 @@ async def test_a_name_is_found_by_every_subset_of_its_pairs_and_by_no_others(sto
 
 
 async def test_a_changed_name_is_found_as_it_is_now(store: Store) -> None:
-    await store.channel_directory.register([Name("a", 1, frozenset({"lang=en", "tag=old"}))], KEPT_S, changed=False)
-    await store.channel_directory.register([Name("a", 2, frozenset({"lang=en", "tag=new"}))], KEPT_S, changed=True)
+    await store.channel_directory.register(
+        [ContentName("a", 1, frozenset({"lang=en", "tag=old"}))], KEPT_S, changed=False
+    )
+    await store.channel_directory.register(
+        [ContentName("a", 2, frozenset({"lang=en", "tag=new"}))], KEPT_S, changed=True
+    )
     await store.channel_directory.withdraw("a", 2, ["tag=old"], KEPT_S)
     assert await found(store.channel_directory, "tag=old") == set()
     assert await found(store.channel_directory, "tag=new") == await found(store.channel_directory, "lang=en") == {"a"}
@@ -132,7 +139,7 @@ async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
 
     async def shrunk() -> bool:
         """Nothing comes to the heir of the last partition, where what has expired is counted still."""
-        await directory.register([Name(alone, 1, frozenset({"lang=en"}))], KEPT_S, changed=False)
+        await directory.register([ContentName(alone, 1, frozenset({"lang=en"}))], KEPT_S, changed=False)
         await settled(directory)
         return (await directory.matrices())["lang=en"].partitions == last
 

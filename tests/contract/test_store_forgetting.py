@@ -15,9 +15,9 @@ from service.model import Channel, Entry
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.outbox import MessageId
-from service.store.directory.saved_searches import FreshMatcher
+from service.store.directory.saved_searches import SavedSearchMatcher
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
-from service.store.subscriptions.opml_imports import MOST_WAITING
+from service.store.subscriptions.opml_imports import MAX_QUEUED_FEEDS
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.quiet_hours import UserSettings
 from tests.contract.test_store_subscriptions import DyingLink
@@ -128,7 +128,7 @@ async def test_a_receipt_that_comes_late_makes_nobody_known_again(store: Store) 
 
 
 async def test_workers_match_no_more_for_who_is_forgotten(store: Store) -> None:
-    matcher = FreshMatcher(store.saved_searches)
+    matcher = SavedSearchMatcher(store.saved_searches)
     await store.saved_searches.watch(ALICE, parse_watch("tag=python"), 9)
     kept = await store.saved_searches.watch(BOB, parse_watch("tag=python"), 9)
     subject = Subject(Entry("1", "A title"), ("tag=python",))
@@ -219,9 +219,9 @@ async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) ->
 
 
 async def test_no_more_feeds_wait_than_one_list_has(store: Store) -> None:
-    feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MOST_WAITING - 1)]
+    feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MAX_QUEUED_FEEDS - 1)]
     await store.import_queue.add(ALICE, feeds, "bot@localhost")
     with pytest.raises(LimitReached):
         await store.import_queue.add(ALICE, feeds[:2], "bot@localhost")
     await store.import_queue.add(ALICE, feeds[:1], "bot@localhost")
-    assert len(await store.import_queue.next(UID, MOST_WAITING + 1)) == MOST_WAITING
+    assert len(await store.import_queue.next(UID, MAX_QUEUED_FEEDS + 1)) == MAX_QUEUED_FEEDS

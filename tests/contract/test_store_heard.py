@@ -6,7 +6,7 @@ import pytest
 
 from service.store import Store
 from service.store.client import keys
-from service.store.delivery.inbound_log import KNOWN_S, MOST_UNREAD, Notice, Sentence
+from service.store.delivery.inbound_log import MAX_UNANSWERED, TOKEN_TTL_S, BotNotice, InboundMessage
 from tests.support.waiting import until
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
@@ -15,7 +15,7 @@ HERE, THERE = "one@feeds.localhost", "two@feeds.localhost"
 
 
 async def say(store: Store, *texts: str, jid: str = ALICE, token: str = "", address: str = HERE) -> list[bool]:
-    return await store.inbound_log.put([Sentence(jid, token, text.encode(), address) for text in texts])
+    return await store.inbound_log.put([InboundMessage(jid, token, text.encode(), address) for text in texts])
 
 
 async def unanswered(store: Store, *uids: str) -> Sequence[bytes]:
@@ -46,9 +46,9 @@ async def test_what_two_bots_were_brought_is_kept_once(store: Store) -> None:
 async def test_what_was_heard_by_a_name_is_known_for_longer_than_anything_is_answered(store: Store) -> None:
     await say(store, "list", token="m1")
     known = keys.said(UID)[2]
-    await store.redis.call("ZINCRBY", known, 5 - KNOWN_S, "m1")
+    await store.redis.call("ZINCRBY", known, 5 - TOKEN_TTL_S, "m1")
     assert await say(store, "list", token="m1") == [False]
-    assert await store.redis.call("TTL", known) > KNOWN_S - 60
+    assert await store.redis.call("TTL", known) > TOKEN_TTL_S - 60
     await store.redis.call("ZINCRBY", known, -10, "m1")
     await say(store, "list", token="m2")
     assert await store.redis.call("ZRANGE", known, 0, -1) == [b"m2"], "and then forgotten"
@@ -57,7 +57,7 @@ async def test_what_was_heard_by_a_name_is_known_for_longer_than_anything_is_ans
 async def test_a_name_that_was_heard_too_early_is_another_messages(store: Store) -> None:
     await say(store, "list", token="m1")
     heard_s = float(await store.redis.call("ZSCORE", keys.said(UID)[2], "m1"))
-    same, other = (Sentence(ALICE, "m1", b"list", HERE, since_s) for since_s in (heard_s, heard_s + 1))
+    same, other = (InboundMessage(ALICE, "m1", b"list", HERE, since_s) for since_s in (heard_s, heard_s + 1))
     assert await store.inbound_log.put([same, other]) == [False, True]
 
 
@@ -68,9 +68,9 @@ async def test_until_when_an_account_has_listened_is_known(store: Store) -> None
 
 
 async def test_of_too_much_the_oldest_is_dropped(store: Store) -> None:
-    await say(store, *(f"number {n}" for n in range(MOST_UNREAD + 10)))
+    await say(store, *(f"number {n}" for n in range(MAX_UNANSWERED + 10)))
     said = await unanswered(store)
-    assert (len(said), said[0]) == (MOST_UNREAD, b"number 10")
+    assert (len(said), said[0]) == (MAX_UNANSWERED, b"number 10")
 
 
 async def test_answers_that_are_on_their_way_are_known_to_whoever_takes_over(store: Store) -> None:
@@ -93,9 +93,9 @@ async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in
 
 
 async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.delivery.inbound_log.BLOCK_AT_MOST_S", 0.05)
+    monkeypatch.setattr("service.store.delivery.inbound_log.MAX_BLOCK_S", 0.05)
     after = await store.inbound_log.newest_notice()
-    sent = [Notice(UID), Notice(UID, b"subscribe", "bot/a")]
+    sent = [BotNotice(UID), BotNotice(UID, b"subscribe", "bot/a")]
     await store.inbound_log.notify(sent)
     notices = await store.inbound_log.notices(after)
     assert list(notices.values()) == sent
@@ -119,7 +119,7 @@ async def test_what_others_have_a_bot_write_waits_until_it_is_written(store: Sto
 
 async def test_nothing_that_a_forgotten_person_said_is_left(store: Store) -> None:
     await say(store, "forget me", token="m1")
-    await store.inbound_log.notify([Notice(UID)])
+    await store.inbound_log.notify([BotNotice(UID)])
     await store.erasure.forget(ALICE)
     assert [key for key in await store.redis.call("KEYS", "*") if UID.encode() in key] == []
     assert await store.inbound_log.unread() == []

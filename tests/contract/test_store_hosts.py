@@ -4,9 +4,9 @@ import asyncio
 
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import Bound
+from service.store.coordination.request_budgets import RateLimit
 
-SLOW = Bound("example.org", 0.001, 3)
+SLOW = RateLimit("example.org", 0.001, 3)
 CHANNEL = "c" * 40
 
 
@@ -23,7 +23,7 @@ async def test_of_many_who_ask_at_once_only_a_burst_is_granted(store: Store) -> 
 
 
 async def test_those_behind_one_address_get_no_more_than_theirs_and_all_no_more_than_the_sites(store: Store) -> None:
-    one, other = Bound("one", 0.001, 2), Bound("other", 0.001, 2)
+    one, other = RateLimit("one", 0.001, 2), RateLimit("other", 0.001, 2)
     assert [await store.request_budgets.take(SLOW, one) > 0 for _ in range(3)] == [False, False, True]
     assert [await store.request_budgets.take(SLOW, other) > 0 for _ in range(2)] == [False, True]
     # What the site refused cost the group nothing.
@@ -43,13 +43,13 @@ async def test_an_admins_rate_holds_for_the_next_request_until_it_is_taken_back(
 
 async def test_an_admins_rate_is_that_of_each_address_of_ours_too(store: Store) -> None:
     await store.request_budgets.set_rate("example.org", 0.01)
-    egress = Bound("one", 0.001, 1)
+    egress = RateLimit("one", 0.001, 1)
     assert await store.request_budgets.take(SLOW, egress) == 0.0
     assert 90 < await store.request_budgets.take(SLOW, egress) <= 100
 
 
 async def test_a_network_is_charged_for_what_it_answered_unasked_but_not_for_ever(store: Store) -> None:
-    network = Bound("192.0.2.0/24", 0.001, 2)
+    network = RateLimit("192.0.2.0/24", 0.001, 2)
     for _ in range(10):
         await store.request_budgets.charge(network)
     assert 2900 < await store.request_budgets.take_network(network) <= 3000
@@ -72,7 +72,7 @@ async def test_a_pause_costs_no_polls_and_ends_by_itself(store: Store) -> None:
 
 
 async def test_a_poll_and_its_network_are_asked_for_together(store: Store) -> None:
-    network = Bound("192.0.2.0/24", 0.001, 1)
+    network = RateLimit("192.0.2.0/24", 0.001, 1)
     assert await store.request_budgets.take_poll(CHANNEL, 12.0, network) == (0.0, 0.0, 0.0)
     again = await store.request_budgets.take_poll(CHANNEL, 12.0, network)
     assert again.poll_s == 0.0

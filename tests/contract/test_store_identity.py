@@ -19,13 +19,13 @@ from service.store.client import keys
 from service.store.client.identity import (
     BEHIND,
     EMPTIED,
+    MAX_COUNTER_LAG,
     OTHER_FLEET,
-    STEPS_AT_RISK,
-    Identity,
     IdentityFile,
     IdentityGuard,
-    Seen,
-    reason_to_refuse,
+    StoreIdentity,
+    TrustedIdentity,
+    refusal_reason,
 )
 from tests.support.channels import make_channel
 from tests.support.redis_cluster import RedisCluster
@@ -174,7 +174,7 @@ async def test_an_older_copy_of_the_data_is_refused(
     store = start_with_file()
     await _use(store)
     copy = shutil.copytree(redis.directory / "appendonlydir", tmp_path / "copy")
-    await _use(store, STEPS_AT_RISK + 1)
+    await _use(store, MAX_COUNTER_LAG + 1)
     await _run_for_a_moment(store)
     await _restart(redis, copy=Path(copy))
     with pytest.raises(StoreIdentityMismatch, match="older than it was"):
@@ -220,7 +220,7 @@ async def test_what_one_program_refuses_no_other_one_uses(redis: PrivateRedis, s
 async def test_a_program_does_not_help_an_older_store_to_catch_up(start: Program) -> None:
     store = start()
     await _use(store)
-    await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", -STEPS_AT_RISK - 1)
+    await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", -MAX_COUNTER_LAG - 1)
     await store.redis.call("HSET", keys.STORE_IDENTITY, "grown_ms", 0)
     await store.identity.look()
     assert await _is_refused(store)
@@ -303,43 +303,43 @@ async def test_a_redis_that_is_away_is_not_a_refused_one(redis: PrivateRedis, st
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (Identity("f", 10), ""),
-        (Identity("f", 11), ""),
-        (Identity("f", 10 - STEPS_AT_RISK), ""),  # what a power cut may take
-        (Identity("f", 9 - STEPS_AT_RISK), BEHIND),
-        (Identity("f", 1, accepted_ms=1_001), ""),
-        (Identity("f", 1, accepted_ms=1_000), BEHIND),  # a copy of a store that was accepted once
-        (Identity("g", 10, accepted_ms=1_001), OTHER_FLEET),
-        (Identity(), EMPTIED),
-        (Identity("f", 10, refused=BEHIND), BEHIND),
+        (StoreIdentity("f", 10), ""),
+        (StoreIdentity("f", 11), ""),
+        (StoreIdentity("f", 10 - MAX_COUNTER_LAG), ""),  # what a power cut may take
+        (StoreIdentity("f", 9 - MAX_COUNTER_LAG), BEHIND),
+        (StoreIdentity("f", 1, accepted_ms=1_001), ""),
+        (StoreIdentity("f", 1, accepted_ms=1_000), BEHIND),  # a copy of a store that was accepted once
+        (StoreIdentity("g", 10, accepted_ms=1_001), OTHER_FLEET),
+        (StoreIdentity(), EMPTIED),
+        (StoreIdentity("f", 10, refused=BEHIND), BEHIND),
     ],
 )
-def test_a_store_is_refused_for_a_reason(found: Identity, reason: str) -> None:
-    assert reason_to_refuse(found, Seen("f", 10, 1_000)) == reason
+def test_a_store_is_refused_for_a_reason(found: StoreIdentity, reason: str) -> None:
+    assert refusal_reason(found, TrustedIdentity("f", 10, 1_000)) == reason
 
 
 def test_a_fleet_that_has_not_used_its_store_yet_takes_an_empty_one() -> None:
-    assert reason_to_refuse(Identity(), Seen("f")) == ""
-    assert reason_to_refuse(Identity("g", 10), Seen("f")) == OTHER_FLEET
+    assert refusal_reason(StoreIdentity(), TrustedIdentity("f")) == ""
+    assert refusal_reason(StoreIdentity("g", 10), TrustedIdentity("f")) == OTHER_FLEET
 
 
 def test_a_reply_that_is_read_late_is_no_loss() -> None:
     """A process that stood still reads it after others made the counter grow, and after it has seen that."""
     guard = IdentityGuard("")
-    guard.judge(Identity("f", 100, 1_000), None)
+    guard.judge(StoreIdentity("f", 100, 1_000), None)
     asked_with = guard.seen
-    guard.judge(Identity("f", 200, 2_000), asked_with)
-    guard.judge(Identity("f", 101, 1_100), asked_with)
+    guard.judge(StoreIdentity("f", 200, 2_000), asked_with)
+    guard.judge(StoreIdentity("f", 101, 1_100), asked_with)
     guard.check()
-    assert guard.seen == Seen("f", 200, 2_000)
+    assert guard.seen == TrustedIdentity("f", 200, 2_000)
 
 
 def test_the_file_keeps_what_was_seen_last(tmp_path: Path) -> None:
     file = IdentityFile(tmp_path / "identity.json")
     assert file.read() is None
-    file.write(Seen("f", 10, 2_000))
-    file.write(Seen("f", 9, 1_000))
-    assert file.read() == Seen("f", 10, 2_000)
+    file.write(TrustedIdentity("f", 10, 2_000))
+    file.write(TrustedIdentity("f", 9, 1_000))
+    assert file.read() == TrustedIdentity("f", 10, 2_000)
     (tmp_path / "identity.json").write_text("{")
     with pytest.raises(SettingsInvalid, match=r"identity\.json"):
         file.read()

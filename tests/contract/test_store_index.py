@@ -66,7 +66,7 @@ async def test_at_every_step_of_splits_recalls_and_merges_all_is_found_counted_a
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group of a channel is split until its people are in several keyspaces, recalls some, and is merged again."""
-    monkeypatch.setattr("service.store.subscriptions.keyspaces.PAGE", 15)
+    monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 15)
     channel = await _subscribed(store)
     prefix, place = LAYOUT.channel_group(SITE, channel.id), store.keyspaces.map.keyspace_of
     path = [KeyGroup.around(prefix.key, depth, LAYOUT.bits) for depth in range(prefix.depth + 3)]

@@ -18,8 +18,8 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client import connection as links
 from service.store.client import keys
-from service.store.client.connection import Link, Together
-from service.store.subscriptions.keyspaces import KeyspaceStore, unpacked
+from service.store.client.connection import BatchingClient, RedisClient
+from service.store.subscriptions.keyspaces import KeyspaceStore, unpack_page
 from tests.support.histories import BITS, Moves, live_through
 from tests.support.keyspaces import MemoryKeyspaces
 
@@ -31,7 +31,7 @@ class Redis:
 
     def __init__(self, url: str) -> None:
         self.runner = asyncio.Runner()
-        self.link = Link(Settings(redis_url=url))
+        self.link = RedisClient(Settings(redis_url=url))
 
     def __call__(self, asked: Awaitable[T]) -> T:
         async def wait() -> T:
@@ -51,7 +51,7 @@ class BothKeyspaces(MemoryKeyspaces):
         super().__init__(count, BITS)
         self._redis = redis
         redis(redis.link.call("FLUSHALL"))
-        self._other = KeyspaceStore(Together(redis.link), Keyspaces(count), BITS)
+        self._other = KeyspaceStore(BatchingClient(redis.link), Keyspaces(count), BITS)
 
     def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
         try:
@@ -93,7 +93,7 @@ class BothKeyspaces(MemoryKeyspaces):
             _, pages, records, channels, ends = keys.keyspace(keyspace)
             asked = [("ZRANGE", pages, 0, -1), ("HGETALL", records), ("HGETALL", channels), ("ZRANGE", ends, 0, -1)]
             order, found, counts, ended = self._redis(self._redis.link.many(asked))
-            assert [record for start in order for record in unpacked(found[start])] == expected
+            assert [record for start in order for record in unpack_page(found[start])] == expected
             assert len(order) == len(found)
             assert sum(map(int, counts.values())) == sum(record.present for record in expected)
             assert len(ended) == sum(not record.present for record in expected)
@@ -119,7 +119,7 @@ def redis(clean_redis: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
     monkeypatch.setattr(
         links, "_script", lambda name: whole(name).replace("MOST = 28, 24, 128\n", "MOST = 28, 24, 3\n")
     )
-    monkeypatch.setattr("service.store.subscriptions.keyspaces.PAGE", 2)
+    monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 2)
     opened = Redis(clean_redis)
     try:
         yield opened

@@ -15,7 +15,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.client.connection import _PROMPT_CONNECTIONS, BLOCK_AT_MOST_S, Link, script
+from service.store.client.connection import _PROMPT_CONNECTIONS, MAX_BLOCK_S, RedisClient, script_command
 from tests.support.channels import make_channel
 from tests.support.waiting import until, until_so
 
@@ -25,7 +25,7 @@ UID = keys.user_id(ALICE)
 
 @pytest.mark.parametrize("steps", range(24))
 async def test_a_command_that_is_cancelled_ends_cancelled_at_whatever_step_it_was(redis_url: str, steps: int) -> None:
-    link = Link(Settings(redis_url=redis_url))
+    link = RedisClient(Settings(redis_url=redis_url))
     command = asyncio.create_task(link.call("GET", "nothing"))
     for _ in repeat(None, steps):
         await asyncio.sleep(0)
@@ -38,25 +38,25 @@ async def test_a_command_that_is_cancelled_ends_cancelled_at_whatever_step_it_wa
 
 @pytest.mark.parametrize("steps", range(24))
 async def test_who_is_cancelled_waits_no_longer_at_whatever_step_it_was(redis_url: str, steps: int) -> None:
-    link = Link(Settings(redis_url=redis_url))
+    link = RedisClient(Settings(redis_url=redis_url))
     waiting = asyncio.create_task(link.wait("BLPOP", "nothing", 0))
     for _ in repeat(None, steps):
         await asyncio.sleep(0)
     waiting.cancel()
-    await until_so(waiting.done, "it is cancelled", within_s=BLOCK_AT_MOST_S - 1.0)
+    await until_so(waiting.done, "it is cancelled", within_s=MAX_BLOCK_S - 1.0)
     assert waiting.cancelled()
     await link.close()
 
 
 @pytest_asyncio.fixture
-async def link(clean_redis: str) -> AsyncIterator[Link]:
-    ready = Link(Settings(redis_url=clean_redis))
+async def link(clean_redis: str) -> AsyncIterator[RedisClient]:
+    ready = RedisClient(Settings(redis_url=clean_redis))
     yield ready
     await ready.close()
 
 
 @contextlib.asynccontextmanager
-async def configured(link: Link, name: str, value: str, usual: str) -> AsyncIterator[None]:
+async def configured(link: RedisClient, name: str, value: str, usual: str) -> AsyncIterator[None]:
     await link.call("CONFIG", "SET", name, value)
     try:
         yield
@@ -66,10 +66,10 @@ async def configured(link: Link, name: str, value: str, usual: str) -> AsyncIter
 
 @pytest.mark.parametrize(("name", "value"), [("maxmemory", "1"), ("min-replicas-to-write", "1")])
 async def test_a_redis_that_refuses_writes_for_now_is_unavailable_however_it_is_asked(
-    link: Link, name: str, value: str
+    link: RedisClient, name: str, value: str
 ) -> None:
     """Full, or without the replicas it should have: plain commands, scripts, and both within a pipeline."""
-    take = script("rate_take", [keys.host("example.org")], 5, 60_000)
+    take = script_command("rate_take", [keys.host("example.org")], 5, 60_000)
     async with configured(link, name, value, "0"):
         for asked in (link.call("SET", "a", "b"), link.call(*take), link.many([("SET", "a", "b")]), link.many([take])):
             with pytest.raises(StoreUnavailable):
@@ -100,7 +100,7 @@ async def losing_an_answer(redis_url: str, directory: Path, command_part: bytes)
 
 @contextlib.asynccontextmanager
 async def opened(redis_url: str) -> AsyncIterator[Store]:
-    store = Store(Link(Settings(redis_url=redis_url)))
+    store = Store(RedisClient(Settings(redis_url=redis_url)))
     try:
         yield store
     finally:
@@ -121,13 +121,13 @@ async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, 
 
 
 async def test_any_number_of_commands_at_once_is_answered(redis_url: str) -> None:
-    link = Link(Settings(redis_url=redis_url))
+    link = RedisClient(Settings(redis_url=redis_url))
     assert await asyncio.gather(*(link.call("PING") for _ in range(500))) == [True] * 500
     await link.close()
 
 
 async def test_a_heartbeat_does_not_wait_for_what_keeps_all_other_connections_busy(
-    link: Link, clean_redis: str
+    link: RedisClient, clean_redis: str
 ) -> None:
     busy = [asyncio.create_task(link.call("BLPOP", f"nothing:{number}", "2")) for number in range(_PROMPT_CONNECTIONS)]
 

@@ -1,7 +1,7 @@
 """How far channels are published: kept per service; news reaches who listens, and costs nothing if nobody does."""
 
 from service.store import Store
-from service.store.channels.pubsub_nodes import Position
+from service.store.channels.pubsub_nodes import PublishedPosition
 from service.store.client import keys
 
 SERVICE, OTHER = "pubsub.example.org", "pubsub.example.net"
@@ -9,14 +9,17 @@ ONE, TWO = "1" * 40, "2" * 40
 
 
 async def test_each_service_has_its_own_positions(store: Store) -> None:
-    await store.pubsub_nodes.put(SERVICE, ONE, Position(3, "One"))
-    await store.pubsub_nodes.put(SERVICE, TWO, Position())
-    await store.pubsub_nodes.put(OTHER, ONE, Position(1, "One"))
-    assert await store.pubsub_nodes.of(SERVICE, [TWO, ONE, "3" * 40]) == {ONE: Position(3, "One"), TWO: Position()}
+    await store.pubsub_nodes.put(SERVICE, ONE, PublishedPosition(3, "One"))
+    await store.pubsub_nodes.put(SERVICE, TWO, PublishedPosition())
+    await store.pubsub_nodes.put(OTHER, ONE, PublishedPosition(1, "One"))
+    assert await store.pubsub_nodes.of(SERVICE, [TWO, ONE, "3" * 40]) == {
+        ONE: PublishedPosition(3, "One"),
+        TWO: PublishedPosition(),
+    }
     assert sorted(await store.pubsub_nodes.all(SERVICE)) == [ONE, TWO]
     await store.pubsub_nodes.drop(SERVICE, ONE)
     assert await store.pubsub_nodes.all(SERVICE) == [TWO]
-    assert await store.pubsub_nodes.of(OTHER, [ONE]) == {ONE: Position(1, "One")}
+    assert await store.pubsub_nodes.of(OTHER, [ONE]) == {ONE: PublishedPosition(1, "One")}
     assert await store.pubsub_nodes.of(SERVICE, []) == {}
 
 

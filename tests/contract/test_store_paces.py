@@ -1,7 +1,7 @@
 """How often channels were polled: what changed, the last few of it, and of no channel that is gone."""
 
 from service.store import Store
-from service.store.channels.admin_settings import KEPT
+from service.store.channels.admin_settings import MAX_POLL_RATES
 from tests.support.channels import make_channel
 
 
@@ -19,10 +19,10 @@ async def test_only_what_differs_notably_from_what_was_noted_last_is_noted(store
 
 async def test_no_more_than_the_last_few_are_kept(store: Store) -> None:
     cid = (await make_channel(store)).id
-    wanted = [float(2 + number % 2) * (number + 1) for number in range(2 * KEPT)]
+    wanted = [float(2 + number % 2) * (number + 1) for number in range(2 * MAX_POLL_RATES)]
     for interval_s in wanted:
         await store.poll_rate_history.note([(cid, interval_s)])
-    assert [each.interval_s for each in await store.poll_rate_history.of(cid)] == wanted[-KEPT:]
+    assert [each.interval_s for each in await store.poll_rate_history.of(cid)] == wanted[-MAX_POLL_RATES:]
 
 
 async def test_a_channel_that_is_gone_does_not_come_back_by_what_is_noted_of_it(store: Store) -> None:

@@ -6,7 +6,7 @@ from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import Channel
 from service.store import Store
 from service.store.client import keys
-from service.store.delivery.outbox import Batch, Decided, Hit, MetWatch, Withheld
+from service.store.delivery.outbox import Batch, ClaimRules, MatchedSearch, SavedSearchHit, Suppressions
 from service.users.preferences import FOR_ALL, Preferences
 from tests.support.channels import make_channel
 
@@ -111,7 +111,7 @@ async def test_a_paused_subscription_that_moves_stays_paused_under_its_number(st
 async def test_while_everything_is_paused_what_standing_queries_meet_is_counted(store: Store) -> None:
     channel = await make_channel(store)
     await store.redis.call("HSET", keys.watches(UID), 1, "")
-    hits = [Hit(UID, (MetWatch(1, "x", (0, 2)),))]
+    hits = [SavedSearchHit(UID, (MatchedSearch(1, "x", (0, 2)),))]
     await store.pauses.pause(ALICE, [], watches=True)
     for _ in range(2):
         await store.outbox.enqueue_hits(channel.id, 2, 5.0, hits, news=(), changes=3)
@@ -143,7 +143,7 @@ async def test_what_is_withheld_counts_as_told_by_nobody(store: Store) -> None:
     await give(store, one, 2, parts=VersionParts(articles("x", "y")))
     ((queued,),) = await store.outbox.queued({UID: ""}, 10)
     assert (queued.item.channel, queued.item.version) == (one.id, 2)
-    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: Decided({queued.place: (0,)})}))[UID]
+    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules({queued.place: (0,)})}))[UID]
     assert [item.left_out for item in batch.items] == [(0,)]
     await give(store, other, 2, parts=VersionParts(articles("x", "y")))
     batch = (await store.outbox.claim([UID], 20, 6.0))[UID]
@@ -157,7 +157,7 @@ async def test_an_item_that_nobody_has_looked_at_is_not_claimed_with_those_that_
     (looked_at,) = await store.outbox.queued({UID: ""}, 10)
     await give(store, channel, 2 + behind)
     withheld = {each.place: None for each in looked_at}
-    assert await store.outbox.claim([UID], 20, 6.0, {UID: Decided(dict(withheld))}) == {}
+    assert await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules(dict(withheld))}) == {}
     assert await store.outbox.waiting() == [UID], "there is more to look at"
     assert told(await claim(store)) == [(2 + behind, None)]
 
@@ -171,14 +171,14 @@ async def test_what_is_to_be_told_later_stays_and_lets_others_by_and_it_is_noted
     (queue,) = await store.outbox.queued({UID: ""}, 30)
     (after,) = await store.outbox.queued({UID: queue[24].place}, 30)
     assert [each.item.channel for each in after] == [other.id, other.id]
-    later: Withheld = {each.place: "later" if each.item.channel == one.id else () for each in queue}
-    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: Decided(later, frozenset({other.id}))}))[UID]
+    later: Suppressions = {each.place: "later" if each.item.channel == one.id else () for each in queue}
+    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules(later, frozenset({other.id}))}))[UID]
     assert [(item.channel, item.version) for item in batch.items] == [(other.id, 2), (other.id, 3)]
     (told_at_s,) = await store.outbox.told_at_s([UID])
     assert list(told_at_s) == [other.id]
     assert told_at_s[other.id] >= queue[-1].queued_s, "by the clock that queues"
     await store.outbox.completed(done=[(UID, batch.message_id)])
-    assert await store.outbox.claim([UID], 20, 6.0, {UID: Decided(later)}) == {}
+    assert await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules(later)}) == {}
     assert await store.outbox.waiting() == [UID]
     assert told(await claim(store)) == [(version, None) for version in range(2, 22)]
     await store.subscriptions.unsubscribe(ALICE, other.id)

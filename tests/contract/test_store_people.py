@@ -8,7 +8,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.outbox import Batch, OutboxItem
-from service.store.people.rooms import TOLD_KEPT
+from service.store.people.rooms import MAX_MESSAGE_IDS
 from tests.support.channels import make_channel
 
 ADA = "ada@example.org"
@@ -188,10 +188,10 @@ async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_al
 
 async def test_how_a_room_calls_the_last_messages_is_remembered_for_a_while(store: Store) -> None:
     room, other = "lounge@rooms.localhost", "library@rooms.localhost"
-    for number in range(TOLD_KEPT + 2):
+    for number in range(MAX_MESSAGE_IDS + 2):
         for _ in range(2):
             await store.rooms.keep_told(room, f"theirs {number}", f"ours {number}")
     told = await store.rooms.told([other, room])
     assert told[other] == {}
-    assert list(told[room].items()) == [(f"theirs {n}", f"ours {n}") for n in range(2, TOLD_KEPT + 2)]
+    assert list(told[room].items()) == [(f"theirs {n}", f"ours {n}") for n in range(2, MAX_MESSAGE_IDS + 2)]
     assert 0 < await store.redis.call("TTL", keys.echoes(keys.user_id(room))) <= 30 * 86_400

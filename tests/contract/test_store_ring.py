@@ -10,7 +10,7 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client import keys
-from service.store.coordination.requests import Letter
+from service.store.coordination.requests import InboxMessage
 from tests.support.waiting import until
 
 
@@ -86,12 +86,12 @@ async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the
 
 
 async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever(store: Store) -> None:
-    node, letters = "a" * 40, [Letter("peer", "", b"one"), Letter("ask", "", b"two")]
+    node, letters = "a" * 40, [InboxMessage("peer", "", b"one"), InboxMessage("ask", "", b"two")]
     await store.node_inboxes.send([(node, letter) for letter in letters])
     assert 0 < await store.redis.call("TTL", keys.inbox(node)) <= 3600
     read, place = await store.node_inboxes.read(node, "0")
     assert read == letters
-    await store.node_inboxes.send([(node, Letter("peer", "", b"three"))])
+    await store.node_inboxes.send([(node, InboxMessage("peer", "", b"three"))])
     await store.node_inboxes.drop_read(node, place)
     assert await store.redis.call("XLEN", keys.inbox(node)) <= 2
     assert [letter.payload for letter in (await store.node_inboxes.read(node, place))[0]] == [b"three"]

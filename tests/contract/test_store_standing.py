@@ -10,8 +10,8 @@ from service.errors import LimitReached
 from service.model import Change, Channel, Delta, Entry
 from service.store import Store
 from service.store.client import keys
-from service.store.delivery.outbox import MetWatch, OutboxItem
-from service.store.directory.saved_searches import FreshMatcher
+from service.store.delivery.outbox import MatchedSearch, OutboxItem
+from service.store.directory.saved_searches import SavedSearchMatcher
 from tests.support.channels import change, make_channel
 from workers.ownership.fanout import FanOut
 
@@ -25,7 +25,7 @@ def subject(*pairs: str) -> Subject:
 
 
 async def test_who_watches_is_found_by_every_worker_until_they_do_not(store: Store) -> None:
-    early, late = FreshMatcher(store.saved_searches), FreshMatcher(store.saved_searches)
+    early, late = SavedSearchMatcher(store.saved_searches), SavedSearchMatcher(store.saved_searches)
     assert await early.match([subject("tag=python")]) == [set()]
     watch = await store.saved_searches.watch(ALICE, PYTHON, 3)
     phrase = await store.saved_searches.watch(BOB, parse_watch('"brown fox"'), 3)
@@ -39,7 +39,7 @@ async def test_who_watches_is_found_by_every_worker_until_they_do_not(store: Sto
 
 
 async def test_a_worker_that_slept_through_a_forgotten_log_reads_all_anew(store: Store) -> None:
-    matcher = FreshMatcher(store.saved_searches)
+    matcher = SavedSearchMatcher(store.saved_searches)
     first = await store.saved_searches.watch(ALICE, PYTHON, 9)
     assert await matcher.match([subject("tag=python")]) == [{first.id}]
     await store.saved_searches.unwatch(ALICE, first.number)
@@ -55,7 +55,7 @@ async def test_the_same_query_is_kept_once_and_no_more_than_may_be(store: Store)
     with pytest.raises(LimitReached):
         await store.saved_searches.watch(ALICE, parse_watch("tag=go"), 2)
     assert [watch.number for watch in await store.saved_searches.of_user(ALICE)] == [1, 2]
-    assert await FreshMatcher(store.saved_searches).match([subject("tag=go")]) == [set()]
+    assert await SavedSearchMatcher(store.saved_searches).match([subject("tag=go")]) == [set()]
 
 
 async def public(store: Store, url: str = "https://example.org/feed", subscribers: int = 3) -> Channel:
@@ -87,7 +87,7 @@ async def test_who_watches_is_told_of_what_they_watch_for_once_and_of_nothing_el
     await published(store, channel, Entry("a", "Other"), Entry("b", "On snakes", tags=("Python",)), Entry("c", "Last"))
     (item,) = await told(store, BOB)
     assert (item.channel, item.version, item.left_out) == (channel.id, 2, (0, 2))
-    assert item.met == (MetWatch(1, "tag=python", (1,)), MetWatch(2, '"snakes"', (1,)))
+    assert item.met == (MatchedSearch(1, "tag=python", (1,)), MatchedSearch(2, '"snakes"', (1,)))
     await published(store, channel, Entry("d", "Nothing of that"), base=2)
     assert await told(store, BOB) == []
 
@@ -132,7 +132,7 @@ async def test_what_only_an_ended_watch_met_is_left_out_of_what_the_others_met(s
     both = (Entry("a", "On crabs", tags=("Rust",)), Entry("b", "On both", tags=("Python", "Rust")))
     await published(store, channel, *both)
     (item,) = await told(store, BOB)
-    assert (item.left_out, item.met) == ((0,), (MetWatch(1, "tag=python", (1,)),))
+    assert (item.left_out, item.met) == ((0,), (MatchedSearch(1, "tag=python", (1,)),))
 
 
 async def test_a_message_still_says_which_watch_was_met_when_it_is_sent_again_and_when_it_is_remembered(
@@ -142,7 +142,7 @@ async def test_a_message_still_says_which_watch_was_met_when_it_is_sent_again_an
     await published(store, await public(store), Entry("b", "On snakes", tags=("Python",)))
     uid = keys.user_id(BOB)
     (batch,) = (await store.outbox.claim([uid], 20, 5.0)).values()
-    assert batch.items[0].met == (MetWatch(1, "tag=python", (0,)),)
+    assert batch.items[0].met == (MatchedSearch(1, "tag=python", (0,)),)
     await store.outbox.completed(acked=[(uid, batch.message_id)])
     assert [flying.items for flying in (await store.outbox.inflight([uid]))[uid]] == [batch.items]
     assert [message.items for message in (await store.outbox.told([uid]))[0]] == [batch.items]

@@ -11,17 +11,17 @@ from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
 from service.store.client.cluster_routing import Address
-from service.store.client.connection import Command, Link, Value
+from service.store.client.connection import Command, RedisClient, Value
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
 
 
-class DyingLink(Link):
+class DyingLink(RedisClient):
     """A link whose process dies after so many round trips."""
 
-    def __init__(self, link: Link, survives: int) -> None:
+    def __init__(self, link: RedisClient, survives: int) -> None:
         self._link, self._left = link, survives
 
     def _step(self) -> None:

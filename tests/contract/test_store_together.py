@@ -10,17 +10,17 @@ from redis.exceptions import RedisError
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.cluster_routing import Address
-from service.store.client.connection import Command, Link, Together
+from service.store.client.connection import BatchingClient, Command, RedisClient
 
 
 async def test_each_asker_gets_its_own_answers(store: Store) -> None:
-    together = Together(store.redis)
+    together = BatchingClient(store.redis)
     asked: list[list[Command]] = [[("ECHO", "a"), ("ECHO", "b")], [], [("ECHO", "c")]]
     assert await asyncio.gather(*map(together.many, asked)) == [[b"a", b"b"], [], [b"c"]]
 
 
 async def test_who_gives_up_takes_nothing_from_the_others(store: Store) -> None:
-    together = Together(store.redis)
+    together = BatchingClient(store.redis)
     gone, stays = (asyncio.ensure_future(together.many([("ECHO", name)])) for name in ("a", "b"))
     await asyncio.sleep(0)
     gone.cancel()
@@ -28,7 +28,7 @@ async def test_who_gives_up_takes_nothing_from_the_others(store: Store) -> None:
 
 
 async def test_what_goes_wrong_with_one_askers_commands_is_that_askers_alone(store: Store) -> None:
-    together = Together(store.redis)
+    together = BatchingClient(store.redis)
     await store.redis.call("SET", "cn:{x}:text", "no list")
     asked: list[list[Command]] = [
         [("ECHO", "a"), ("LPUSH", "cn:{x}:text", "b")],
@@ -45,7 +45,7 @@ async def test_what_goes_wrong_with_one_askers_commands_is_that_askers_alone(sto
 
 
 async def test_what_redis_refuses_one_asker_it_does_not_refuse_the_others(store: Store) -> None:
-    together = Together(store.redis)
+    together = BatchingClient(store.redis)
     refuses: Command = ("EVAL", "return redis.error_reply('MISCONF cannot write')", 0)
     asked: list[list[Command]] = [[refuses], [("ECHO", "c")]]
     refused, answered = await asyncio.gather(*map(together.many, asked), return_exceptions=True)
@@ -53,7 +53,7 @@ async def test_what_redis_refuses_one_asker_it_does_not_refuse_the_others(store:
     assert answered == [b"c"]
 
 
-class _OneNodeIsDown(Link):
+class _OneNodeIsDown(RedisClient):
     """Two nodes of a cluster, by what a command says."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _OneNodeIsDown(Link):
 
 async def test_who_asks_a_node_that_is_down_holds_up_nobody_who_asks_another() -> None:
     link = _OneNodeIsDown()
-    together = Together(link)
+    together = BatchingClient(link)
     waits = asyncio.ensure_future(together.many([("a", "down"), ("b", "up")]))
     try:
         async with asyncio.timeout(5):

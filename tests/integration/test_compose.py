@@ -37,7 +37,7 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import opened
 from service.store.client import keys
-from service.store.client.connection import Link
+from service.store.client.connection import RedisClient
 from service.store.client.identity import IdentityFile
 from tests.support.channels import make_channel, publish
 
@@ -104,8 +104,8 @@ def redis_settings(socket: Path, password: str) -> Settings:
 
 
 @pytest.fixture
-async def link(redis_socket: Path, secrets: Path) -> AsyncIterator[Link]:
-    link = Link(redis_settings(redis_socket, redis_password(secrets)))
+async def link(redis_socket: Path, secrets: Path) -> AsyncIterator[RedisClient]:
+    link = RedisClient(redis_settings(redis_socket, redis_password(secrets)))
     yield link
     await link.close()
 
@@ -173,14 +173,16 @@ def test_redis_keeps_its_data_in_a_folder_that_its_image_makes() -> None:
     assert f"WORKDIR {folder}\n" in recipe
 
 
-async def test_redis_does_for_our_user_what_the_store_asks(link: Link) -> None:
+async def test_redis_does_for_our_user_what_the_store_asks(link: RedisClient) -> None:
     assert (await link.call("INFO", "server"))["run_id"]  # what `coronet doctor` asks
     await link.call("SET", "cn:{d}:waiting", "1")
     assert await link.call("EVAL", "return redis.call('GET', KEYS[1])", 1, "cn:{d}:waiting") == b"1"
 
 
 @pytest.mark.parametrize("command", ["FLUSHALL", "CONFIG GET *", "KEYS *", "SHUTDOWN", "ACL LIST", "GET another"])
-async def test_redis_refuses_our_user_what_administers_endangers_or_is_not_ours(link: Link, command: str) -> None:
+async def test_redis_refuses_our_user_what_administers_endangers_or_is_not_ours(
+    link: RedisClient, command: str
+) -> None:
     with pytest.raises(StoreUnavailable, match="no permission"):
         await link.call(*command.split())
 

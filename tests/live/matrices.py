@@ -29,7 +29,7 @@ from service.embedded.redis import PrivateRedis
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect
-from service.store.directory.matrices import Directory, Explained, Name
+from service.store.directory.matrices import ContentName, Directory, QueryResult
 from tests.bench.bench_discovery import population
 from tests.support.redis_cluster import RedisCluster
 
@@ -97,7 +97,7 @@ class Crowd:
 
     async def _register(self, count: int) -> bool:
         ids = [f"{next(self._number):040x}" for _ in range(count)]
-        names = [Name(one, 1, self._pairs_of(one)) for one in ids]
+        names = [ContentName(one, 1, self._pairs_of(one)) for one in ids]
         await self._directory.register(names, KEPT_S, changed=False)
         self._there += [(time.monotonic(), one) for one in ids]
         return True
@@ -114,7 +114,7 @@ class Crowd:
         some = frozenset(self._drawn.sample(sorted(own), self._drawn.randint(1, 4)))
         return bool(self._right(await self._directory.find(some, 10), some))
 
-    def _right(self, told: Explained, pairs: frozenset[str]) -> set[str]:
+    def _right(self, told: QueryResult, pairs: frozenset[str]) -> set[str]:
         found = {match.name for match in told.matches}
         right = {name for name in found if pairs <= self._pairs_of(name)}
         self._seen.false_matches += len(found - right)

@@ -21,7 +21,7 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client import keys
-from service.store.client.connection import Together
+from service.store.client.connection import BatchingClient
 from service.store.subscriptions.keyspaces import KeyspaceStore
 from workers.key_group_keeper import Keeper
 from workers.tasks import Tasks
@@ -66,7 +66,7 @@ class Mortal(KeyspaceStore):
     """Keyspaces to a keeper that is killed at its first step of a kind: ``before Settle``, or ``after Settle``."""
 
     def __init__(self, store: Store, dies: str) -> None:
-        super().__init__(Together(store.redis), store.keyspaces.map, store.keyspaces.bits)
+        super().__init__(BatchingClient(store.redis), store.keyspaces.map, store.keyspaces.bits)
         self._when, self._kind = dies.split()
 
     async def carry_out(self, step: Step) -> Outcome:

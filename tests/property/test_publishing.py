@@ -16,7 +16,7 @@ from bots.xmpp.pubsub import PubsubRefused
 from service.clock import SystemClock
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry
-from service.store.channels.pubsub_nodes import Position
+from service.store.channels.pubsub_nodes import PublishedPosition
 
 URL = "https://example.org/feed"
 CID = channel_id(URL)
@@ -86,7 +86,7 @@ class Store:
         self.log = [first]
         self.channel = Channel(CID, URL, title="A feed", version=1)
         self.is_public = True
-        self.positions: dict[ChannelId, Position] = {}
+        self.positions: dict[ChannelId, PublishedPosition] = {}
         self.subscriptions = self.nodes = self.channels = self
 
     def version(self, *changes: Change) -> None:
@@ -100,10 +100,10 @@ class Store:
     async def counts(self, _cids: Sequence[ChannelId]) -> list[int]:
         return [0]
 
-    async def of(self, _service: str, _cids: Sequence[ChannelId]) -> dict[ChannelId, Position]:
+    async def of(self, _service: str, _cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
         return dict(self.positions)
 
-    async def put(self, _service: str, cid: ChannelId, position: Position) -> None:
+    async def put(self, _service: str, cid: ChannelId, position: PublishedPosition) -> None:
         self.positions[cid] = position
 
     async def drop(self, _service: str, cid: ChannelId) -> None:

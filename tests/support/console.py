@@ -26,27 +26,36 @@ from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Account, Role
 from service.store.coordination.requests import (
-    Answer,
-    Ask,
-    Explained,
-    Failed,
-    ListDirectories,
-    Lookup,
-    Move,
-    NameShare,
-    PollNow,
-    Probe,
-    ReadOutline,
-    Show,
-    Step,
-    Why,
+    ContentRequest,
+    DirectoriesRequest,
+    ErrorReply,
+    ExplanationReply,
+    ExplanationRequest,
+    LookupRequest,
+    MoveRequest,
+    OutlineRequest,
+    PollRequest,
+    ProbeRequest,
+    ProgressReply,
+    ShareRequest,
+    WorkerReply,
+    WorkerRequest,
 )
-from service.store.delivery.dry_runs import Draft, Drafted, Rehearse, Rehearsed
+from service.store.delivery.dry_runs import DryRunReply, DryRunRequest, MessagePreviewReply, MessagePreviewRequest
 from tests.support.waiting import until
 
 TOKEN = "an-api-token-for-tests"
 
-Asked = Probe | Move | PollNow | ReadOutline | Lookup | ListDirectories | NameShare | Show
+Asked = (
+    ProbeRequest
+    | MoveRequest
+    | PollRequest
+    | OutlineRequest
+    | LookupRequest
+    | DirectoriesRequest
+    | ShareRequest
+    | ContentRequest
+)
 """What a scripted worker is asked besides why."""
 
 
@@ -117,7 +126,9 @@ async def logged_in(
 
 
 @asynccontextmanager
-async def rehearsing(store: Store, answer: Callable[[Rehearse | Draft], Rehearsed | Drafted]) -> AsyncIterator[None]:
+async def rehearsing(
+    store: Store, answer: Callable[[DryRunRequest | MessagePreviewRequest], DryRunReply | MessagePreviewReply]
+) -> AsyncIterator[None]:
     """A bot that answers what the console asks it, and does nothing else."""
 
     async def answering() -> None:
@@ -141,13 +152,13 @@ async def rehearsing(store: Store, answer: Callable[[Rehearse | Draft], Rehearse
 @asynccontextmanager
 async def worker(
     store: Store,
-    answer: Callable[[Asked], Answer],
+    answer: Callable[[Asked], WorkerReply],
     *,
     name: str = "w1",
     metrics_url: str = "",
     place: float = 0,
     reason: PollExplanation | None = None,
-    steps: Sequence[Step] = (),
+    steps: Sequence[ProgressReply] = (),
 ) -> AsyncIterator[NodeInfo]:
     """A node at this place of the ring (in turns) that answers requests and does nothing else.
 
@@ -155,8 +166,8 @@ async def worker(
     are told before each other answer.
     """
 
-    def explained() -> Answer:
-        return Explained(reason) if reason else Failed(to_fault(NoWorker("It is not settled yet.")))
+    def explained() -> WorkerReply:
+        return ExplanationReply(reason) if reason else ErrorReply(to_fault(NoWorker("It is not settled yet.")))
 
     me = await store.ring.join(name, metrics_url, 600.0, lambda _: to_hex(int(place * (1 << BITS))))
 
@@ -167,11 +178,13 @@ async def worker(
             for letter in letters:
                 if letter.kind != "ask":
                     continue
-                ask = msgspec.msgpack.decode(letter.payload, type=Ask)
+                ask = msgspec.msgpack.decode(letter.payload, type=WorkerRequest)
                 assert ask.until_s > time.time()
                 for step in steps:
                     await store.worker_requests.answer(ask, step)
-                await store.worker_requests.answer(ask, explained() if isinstance(ask.body, Why) else answer(ask.body))
+                await store.worker_requests.answer(
+                    ask, explained() if isinstance(ask.body, ExplanationRequest) else answer(ask.body)
+                )
 
     task = asyncio.create_task(answering())
     try:

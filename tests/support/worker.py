@@ -9,10 +9,10 @@ import msgspec
 from service.errors import CoronetError, NoWorker, to_fault
 from service.model import NodeInfo
 from service.store import Store
-from service.store.coordination.requests import Answer, Ask, Failed, Probe, Probed
+from service.store.coordination.requests import ErrorReply, ProbeReply, ProbeRequest, WorkerReply, WorkerRequest
 from tests.support.channels import make_channel
 
-Script = Mapping[str, Probed | CoronetError | None]
+Script = Mapping[str, ProbeReply | CoronetError | None]
 """Canonical URL → what a probe finds there; None: a feed, of which a channel with one entry is made.
 
 What is asked for as a page becomes one.
@@ -38,19 +38,19 @@ async def _answer(store: Store, me: NodeInfo, script: Script) -> None:
         letters, after = await store.node_inboxes.read(me.id, after)
         for letter in letters:
             if letter.kind == "ask":
-                ask = msgspec.msgpack.decode(letter.payload, type=Ask)
+                ask = msgspec.msgpack.decode(letter.payload, type=WorkerRequest)
                 await store.worker_requests.answer(ask, await _found(store, ask, script))
 
 
-async def _found(store: Store, ask: Ask, script: Script) -> Answer:
-    if not isinstance(ask.body, Probe):
-        return Failed(to_fault(NoWorker("This worker only probes.")))
+async def _found(store: Store, ask: WorkerRequest, script: Script) -> WorkerReply:
+    if not isinstance(ask.body, ProbeRequest):
+        return ErrorReply(to_fault(NoWorker("This worker only probes.")))
     if ask.body.as_page:
-        return Probed(await make_channel(store, ask.body.url, kind="page"))
+        return ProbeReply(await make_channel(store, ask.body.url, kind="page"))
     found = script.get(ask.body.url, NoWorker("This worker knows no such URL."))
     if isinstance(found, CoronetError):
-        return Failed(to_fault(found))
+        return ErrorReply(to_fault(found))
     if found is None:
         channel = await make_channel(store, ask.body.url)
-        return Probed(channel, await store.channels.latest(channel.id, 1))
+        return ProbeReply(channel, await store.channels.latest(channel.id, 1))
     return found

@@ -18,7 +18,7 @@ from service.model import ChannelId
 from service.search import name_of
 from service.store import Store
 from service.store.channels.channels import ChannelState
-from service.store.directory.matrices import Name
+from service.store.directory.matrices import ContentName
 
 KEPT_S = 6 * 3600.0
 REFRESHED_S = KEPT_S / 3
@@ -96,8 +96,8 @@ class Naming:
         states = [state for state in await self._store.channels.states(list(counts)) if state is not None]
         cids = [state.channel.id for state in states]
         named = await asyncio.gather(*(self._pairs(state, counts[state.channel.id]) for state in states))
-        changed: list[Name] = []
-        alike: list[Name] = []
+        changed: list[ContentName] = []
+        alike: list[ContentName] = []
         for state, pairs, before in zip(states, named, await self._store.channels.names(cids), strict=True):
             cid, version = state.channel.id, int(time.time() * 1000)
             if pairs != before:
@@ -106,7 +106,7 @@ class Naming:
             if before - pairs:
                 await self._store.channel_directory.withdraw(cid, version, before - pairs, KEPT_S)
             if pairs:
-                (changed if before and before != pairs else alike).append(Name(cid, version, pairs))
+                (changed if before and before != pairs else alike).append(ContentName(cid, version, pairs))
         await self._store.channel_directory.register(alike, KEPT_S, changed=False)
         await self._store.channel_directory.register(changed, KEPT_S, changed=True)
         self._plan(counts, {name.id for name in (*alike, *changed)}, now_s)

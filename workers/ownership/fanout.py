@@ -24,9 +24,9 @@ from service.net.sites import site_of
 from service.observability.tracing import TRACING
 from service.search import Searcher
 from service.store import Store
-from service.store.delivery.outbox import Hit, MetWatch
-from service.store.directory.matrices import Name
-from service.store.directory.saved_searches import FreshMatcher
+from service.store.delivery.outbox import MatchedSearch, SavedSearchHit
+from service.store.directory.matrices import ContentName
+from service.store.directory.saved_searches import SavedSearchMatcher
 
 PAGE: Final = 500
 ENTRIES_KEPT_S: Final = 3 * 86_400.0
@@ -44,7 +44,7 @@ class FanOut:
         """``least_subscribers`` make a channel public."""
         self._store = store
         self._search = Searcher(store, least_subscribers)
-        self._matcher = FreshMatcher(store.saved_searches)
+        self._matcher = SavedSearchMatcher(store.saved_searches)
 
     async def run(self, cid: ChannelId, epoch: int) -> bool:
         """Queue every version that is not fully fanned out, in order; False if another node owns the channel now."""
@@ -94,7 +94,7 @@ class FanOut:
         domain = site_of(host_of(without_selector(channel.url)))
         pairs = [entry_pairs(entry, channel, Traits(channel.language), domain) for _, entry in new]
         names = [
-            Name(entry_name(delta.channel, delta.version, position), 1, frozenset(own))
+            ContentName(entry_name(delta.channel, delta.version, position), 1, frozenset(own))
             for (position, _), own in zip(new, pairs, strict=True)
         ]
         try:
@@ -112,7 +112,11 @@ class FanOut:
         hits = []
         for uid, own in (await self._store.saved_searches.held(sorted(met))).items():
             words = ((watch, one_line(written(watch.standing), _WORDS_CHARS)) for watch in own)
-            hits.append(Hit(uid, tuple(MetWatch(watch.number, said, tuple(met[watch.id])) for watch, said in words)))
+            hits.append(
+                SavedSearchHit(
+                    uid, tuple(MatchedSearch(watch.number, said, tuple(met[watch.id])) for watch, said in words)
+                )
+            )
         if hits:
             news, changes = split_version(delta).news or (), len(delta.changes)
             await self._store.outbox.enqueue_hits(

@@ -12,7 +12,7 @@ from service.location.content_cache import MOST_BYTES, Cache, Content, Digest, d
 from service.model import Channel, ChannelId, Delta, NodeId
 from service.observability.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BYTES, CONTENTS
 from service.store.channels.channels import Channels
-from service.store.coordination.requests import Source
+from service.store.coordination.requests import ContentSource
 
 KEPT_S = 6 * 3600.0
 """A content that nobody asked for in so long is not kept: the channel may be polled by others by now."""
@@ -31,7 +31,7 @@ class Located(msgspec.Struct, frozen=True):
 
     content: Content
     version: int
-    source: Source
+    source: ContentSource
     hops: int = 0
     worker: NodeId = ""
 

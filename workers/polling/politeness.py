@@ -16,7 +16,7 @@ from service.model import Channel
 from service.net.address_guard import is_public
 from service.net.sites import address_group, host_and_parent_domains, site_of
 from service.settings import Settings
-from service.store.coordination.request_budgets import SECONDS_PER_HOUR, Bound, Hosts
+from service.store.coordination.request_budgets import SECONDS_PER_HOUR, RateLimit, RequestBudgets
 
 BURST = 5
 """Requests that a publisher may see in a row."""
@@ -31,7 +31,7 @@ _HOSTS_KEPT = 10_000
 class Courtesy:
     """Asks the fleet's budgets before a publisher is asked."""
 
-    def __init__(self, hosts: Hosts, settings: Settings) -> None:
+    def __init__(self, hosts: RequestBudgets, settings: Settings) -> None:
         self._hosts = hosts
         self._settings = settings
         self._blocked: Container[str] = frozenset()
@@ -106,15 +106,15 @@ class Courtesy:
         if for_s > SECONDS_PER_HOUR / self._settings.max_polls_per_hour:
             await self._hosts.pause(channel.id, for_s)
 
-    def _network(self, group: str) -> Bound:
+    def _network(self, group: str) -> RateLimit:
         per_s = self._settings.address_requests_per_s
-        return Bound(group, per_s, max(_GRANTED_IN_A_ROW, int(per_s)))
+        return RateLimit(group, per_s, max(_GRANTED_IN_A_ROW, int(per_s)))
 
     async def _take(self, host: str) -> None:
         settings, site = self._settings, site_of(host)
-        bound, egress = Bound(site, settings.host_requests_per_s, _GRANTED_IN_A_ROW), None
+        bound, egress = RateLimit(site, settings.host_requests_per_s, _GRANTED_IN_A_ROW), None
         if settings.egress_group:
-            egress = Bound(settings.egress_group, settings.egress_requests_per_s, _GRANTED_IN_A_ROW)
+            egress = RateLimit(settings.egress_group, settings.egress_requests_per_s, _GRANTED_IN_A_ROW)
         await self._in_line(host, site, lambda: self._hosts.take(bound, egress))
 
     async def _in_line(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:

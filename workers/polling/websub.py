@@ -27,7 +27,7 @@ from service.net.fetcher import Fetcher
 from service.net.sites import site_of
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
-from service.store.channels.websub import fresh
+from service.store.channels.websub import new_hub_secrets
 from workers.polling.politeness import Courtesy
 
 UPKEEP_S = 60.0
@@ -62,7 +62,9 @@ class Hubs:
         if not self._public_url:
             return
         try:
-            state = await self._store.websub.change(cid, lambda state: update_hub(state, hubs, topic, fresh()))
+            state = await self._store.websub.change(
+                cid, lambda state: update_hub(state, hubs, topic, new_hub_secrets())
+            )
             if state is not None:
                 async with self._slots:
                     await self._ask(cid, state)
@@ -109,7 +111,7 @@ class Hubs:
         channel = await self._store.channels.get(cid)
         after: HubState | None = state
         if channel is None or channel.dormant:
-            after = await self._store.websub.change(cid, lambda state: update_hub(state, (), "", fresh()))
+            after = await self._store.websub.change(cid, lambda state: update_hub(state, (), "", new_hub_secrets()))
         if after is not None:
             await self._ask(cid, after)
 
@@ -119,7 +121,7 @@ class Hubs:
         if now_s < next_request_s(state):
             return
         if is_unresponsive(state):
-            await websub.swap(cid, state, leave_hub(state, fresh()))
+            await websub.swap(cid, state, leave_hub(state, new_hub_secrets()))
             return
         await self._courtesy.may_follow(_host(state))
         after = record_request(state, now_s)

@@ -20,7 +20,7 @@ from service.console.pages.people import Invitation, invite
 from service.console.rendering import CLOCK, STORE, VISITOR, form_of, limit, log_cursor, render, zone_of
 from service.errors import PermissionDenied, UserError
 from service.store.console.accounts import Role, Session
-from service.store.console.audit import Noted
+from service.store.console.audit import AuditRecord
 
 _DEEDS: Final = 50
 _LONGEST_KEY_NAME: Final = 64
@@ -136,7 +136,7 @@ class NewKey(msgspec.Struct, frozen=True):
 class Deeds(msgspec.Struct, frozen=True):
     """What was done, newest first; ``next`` is the cursor of what was done before, "" at the end."""
 
-    items: tuple[Noted, ...]
+    items: tuple[AuditRecord, ...]
     next: str
 
 

@@ -20,7 +20,7 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.errors import CoronetError, UserError
 from service.feeds.websub import Status
 from service.model import ChannelId, PollResult
-from service.store.coordination.requests import Step
+from service.store.coordination.requests import ProgressReply
 
 _HUB_WORDS: Final[Mapping[Status, str]] = {
     "wanted": "To be asked for its pushes",
@@ -175,7 +175,7 @@ async def trace(request: web.Request) -> web.StreamResponse:
     async def write(told: Told) -> None:
         await response.write(msgspec.json.encode(told) + b"\n")
 
-    async def on_step(step: Step) -> None:
+    async def on_step(step: ProgressReply) -> None:
         await write(Told(step.words, step.after_s))
 
     ring = await request.app[STORE].ring.look()

@@ -18,9 +18,9 @@ from service.feeds.websub import HubState, Status
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollingHints, PollResult, Validators
 from service.net.sites import site_of
 from service.store import Store
-from service.store.channels.admin_settings import Pace, Remarked
-from service.store.coordination.fleet_policy import Bounded
-from service.store.coordination.requests import Source
+from service.store.channels.admin_settings import AdministeredChannel, PollRate
+from service.store.coordination.fleet_policy import BoundsRevision
+from service.store.coordination.requests import ContentSource
 
 _ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 20
@@ -103,8 +103,8 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     paused_s: float
     validators: Validators
     note: str
-    paces: tuple[Pace, ...]
-    bounds: Bounded | None
+    paces: tuple[PollRate, ...]
+    bounds: BoundsRevision | None
     hub: HubView | None
 
 
@@ -118,7 +118,7 @@ class ContentView(msgspec.Struct, frozen=True):
 
     version: int
     latest: tuple[Entry, ...]
-    source: Source
+    source: ContentSource
     hops: int
     worker: str
 
@@ -228,7 +228,7 @@ async def views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ..
     )
 
 
-def _view(found: Remarked, subscribers: int, blocked_by: str, now_s: float) -> ChannelView:
+def _view(found: AdministeredChannel, subscribers: int, blocked_by: str, now_s: float) -> ChannelView:
     channel = found.channel
     return ChannelView(
         id=channel.id,

@@ -16,7 +16,7 @@ from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.rendering import CLOCK, PULSE, STORE, limit, log_cursor, render
 from service.model import ChannelId, UserId
 from service.store import Store
-from service.store.delivery.outbox import Batch, ToldMessage
+from service.store.delivery.outbox import Batch, SentMessage
 from service.store.people.people import Person
 
 _PAGE: Final = 50
@@ -163,13 +163,13 @@ async def deliveries(store: Store, uid: UserId) -> Deliveries:
     noted = {message.message_id: message for message in log}
     under_way = list(reversed(flying[uid]))
     ended = [message for message in log if message.message_id not in {batch.message_id for batch in under_way}]
-    every: list[Batch | ToldMessage] = [*under_way, *ended]
+    every: list[Batch | SentMessage] = [*under_way, *ended]
     cids = {item.channel for each in every for item in each.items}
     titles = {channel.id: channel.title or channel.url for channel in await store.channels.many(list(cids)) if channel}
     return Deliveries(tuple(_delivery(each, noted.get(each.message_id), titles) for each in every))
 
 
-def _delivery(message: Batch | ToldMessage, noted: ToldMessage | None, titles: dict[ChannelId, str]) -> Delivery:
+def _delivery(message: Batch | SentMessage, noted: SentMessage | None, titles: dict[ChannelId, str]) -> Delivery:
     state: Literal["sending", "awaited", "sent", "received", "failed"]
     received_s, why = None, ""
     if isinstance(message, Batch):

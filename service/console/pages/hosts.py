@@ -27,7 +27,7 @@ from service.model import ChannelId, PollResult
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
-from service.store.coordination.request_budgets import Block
+from service.store.coordination.request_budgets import HostBlock
 
 _PAGE: Final = 50
 _POLLS_OF: Final = 250
@@ -87,7 +87,7 @@ class SetBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Blocked(msgspec.Struct, frozen=True):
     """The hosts, and domains with all their hosts, that nobody is to ask for anything."""
 
-    items: dict[str, Block]
+    items: dict[str, HostBlock]
 
 
 async def sites(store: Store, roster: Roster, part: str) -> list[Site]:
@@ -266,7 +266,7 @@ async def allow(request: web.Request) -> web.Response:
 
 async def _block(request: web.Request, name: str, why: str) -> None:
     request[DETAIL] = f"{name}: {why}"
-    await request.app[STORE].blocked_hosts.add(name, Block(request[VISITOR].name, request.app[CLOCK].wall_s(), why))
+    await request.app[STORE].blocked_hosts.add(name, HostBlock(request[VISITOR].name, request.app[CLOCK].wall_s(), why))
 
 
 async def _answers(store: Store, roster: Roster, site: str) -> dict[str, object]:

@@ -20,7 +20,7 @@ from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
 from service.model import Channel, Entry, FeedLink
 from service.store import Store
-from service.store.coordination.requests import Probed
+from service.store.coordination.requests import ProbeReply
 
 _Selector = Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)]
 
@@ -162,7 +162,7 @@ async def choose_part(request: web.Request) -> web.Response:
     )
 
 
-async def _probe(request: web.Request, asked: AddChannel, *, keep: bool) -> Probed:
+async def _probe(request: web.Request, asked: AddChannel, *, keep: bool) -> ProbeReply:
     """Have a worker look at a URL, and keep it as a channel or not. Raises what the worker met."""
     request[DETAIL] = f"{asked.url} {asked.selector}".strip()
     as_page = asked.as_page or bool(asked.selector)
@@ -171,7 +171,7 @@ async def _probe(request: web.Request, asked: AddChannel, *, keep: bool) -> Prob
     )
 
 
-async def _preview(store: Store, channel: Channel, probed: Probed) -> Preview:
+async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
     """Return what would come of a ``channel`` that was ``probed``."""
     message, trouble = "", ""
     try:
@@ -193,7 +193,7 @@ async def _preview(store: Store, channel: Channel, probed: Probed) -> Preview:
     )
 
 
-def _choices(asked: AddChannel, probed: Probed) -> web.Response:
+def _choices(asked: AddChannel, probed: ProbeReply) -> web.Response:
     if probed.page:
         url = page_url(asked.url, asked.selector)
         raise UserError(f"{url} is a page that names no feed. To watch the page itself, say `as_page`.")

@@ -22,7 +22,7 @@ from service.errors import CoronetError, NotFound, StoreUnavailable, UserError
 from service.model import UserId
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.delivery.dry_runs import Line
+from service.store.delivery.dry_runs import CommandPreview
 from service.store.people.people import Person
 
 DAY_S: Final = 86_400
@@ -77,7 +77,7 @@ class Commands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Rehearsal(msgspec.Struct, frozen=True):
     """What would come of it, command by command; each is answered by what there is now."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[CommandPreview, ...]
 
 
 @operation("POST", "/people/{user}/rehearsal", act("people"), 404)
@@ -202,7 +202,7 @@ async def rehearsal_page(request: web.Request) -> web.Response:
     before = [str(text)[:_LONGEST_COMMAND] for text in form.getall("before", [])]
     text = str(form.get("command", "")).strip()[:_LONGEST_COMMAND]
     request[DETAIL] = f"{len(before) + 1} commands"
-    lines: tuple[Line, ...] = ()
+    lines: tuple[CommandPreview, ...] = ()
     status, error = 200, ""
     try:
         if not text:

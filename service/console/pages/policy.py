@@ -20,7 +20,7 @@ from service.errors import UserError
 from service.model import ChannelId
 from service.settings import Settings
 from service.store import Store
-from service.store.coordination.fleet_policy import AllBounds, Revision
+from service.store.coordination.fleet_policy import BoundsSnapshot, Revision
 
 GOALS: Final[Mapping[Goal, tuple[str, str]]] = {
     Goal.LITE: ("Lite", "News reaches the average subscriber soonest, with a fixed number of polls."),
@@ -243,7 +243,7 @@ async def _what_if(store: Store, settings: Settings, roster: Roster, aims: Fleet
         store.fleet_policy.get(),
         store.ring.view(),
         store.request_budgets.rates(),
-        store.poll_bounds.all(AllBounds()),
+        store.poll_bounds.all(BoundsSnapshot()),
         roster.look(),
     )
     usual = settings.policy()

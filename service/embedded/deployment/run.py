@@ -39,8 +39,8 @@ from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channels import Snapshot
 from service.store.client import keys
-from service.store.client.connection import script
-from service.store.subscriptions.subscriptions import moment
+from service.store.client.connection import script_command
+from service.store.subscriptions.subscriptions import encode_timestamp
 
 POLL_INTERVAL_S = 60.0
 """The paper's 30 minutes, compressed."""
@@ -248,18 +248,18 @@ async def _add(store: Store, port: int, updates: Updates, number: int) -> Channe
 
 
 async def _subscribe(store: Store, some: Sequence[tuple[str, UserId, ChannelId]]) -> None:
-    link, since = store.redis, moment(time.time())
+    link, since = store.redis, encode_timestamp(time.time())
     own = [(keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid)) for _, uid, _ in some]
     subscribing = zip(own, some, strict=True)
     written = await link.many(
-        [script("user_subscribe", held, jid, cid, 1, since, 0, "") for held, (jid, _, cid) in subscribing]
+        [script_command("user_subscribe", held, jid, cid, 1, since, 0, "") for held, (jid, _, cid) in subscribing]
     )
     seqs = [record.split()[1].decode() for _, record, _ in written]
     added = zip(some, seqs, strict=True)
     await asyncio.gather(*(store.channel_index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
     await link.many(
         [
-            script("user_settle", (keys.intents(uid),), cid, f"add {seq}")
+            script_command("user_settle", (keys.intents(uid),), cid, f"add {seq}")
             for (_, uid, cid), seq in zip(some, seqs, strict=True)
         ]
     )

@@ -1,6 +1,6 @@
 """Remarks about single channels: the tags, notes and pauses that admins set, and the polling intervals over time.
 
-Only changes of an interval are stored, and only the last ``KEPT``: at most ``8 * KEPT`` bytes of a channel's hash.
+Only changes of an interval are stored, and only the last ``MAX_POLL_RATES``: at most 8 bytes each in a channel's hash.
 """
 
 import struct
@@ -12,51 +12,53 @@ import msgspec
 from service.corona.polling_plans import NOTABLE_GAP_CHANGE
 from service.corona.update_rates import UpdateHistory
 from service.model import Channel, ChannelId
-from service.store.channels.channels import OF_CHANNEL, present, state_of
+from service.store.channels.channels import CHANNEL_FIELDS, existing_fields, parse_state
 from service.store.client import keys
-from service.store.client.connection import BatchedPart, script
+from service.store.client.connection import BatchedRepository, script_command
 
-KEPT: Final = 24
+MAX_POLL_RATES: Final = 24
 _PACE: Final = struct.Struct("<If")
-PACE_BYTES: Final = _PACE.size
+POLL_RATE_BYTES: Final = _PACE.size
 
 
-class Pace(msgspec.Struct, frozen=True):
+class PollRate(msgspec.Struct, frozen=True):
     """From ``since_s`` on (Unix s), the fleet polled a channel each ``interval_s``; 0 if not at all."""
 
     since_s: float
     interval_s: float
 
 
-class Paces(BatchedPart):
+class PollRateHistory(BatchedRepository):
     """Note and read them. Every method may raise :class:`StoreUnavailable`."""
 
     async def note(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Note how often channels are polled from now on; what differs little from what was noted last is left out."""
         await self._link.many(
             [
-                script("channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE_GAP_CHANGE, KEPT)
+                script_command(
+                    "channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE_GAP_CHANGE, MAX_POLL_RATES
+                )
                 for cid, interval_s in intervals_s
             ]
         )
 
-    async def of(self, cid: ChannelId) -> tuple[Pace, ...]:
+    async def of(self, cid: ChannelId) -> tuple[PollRate, ...]:
         """Return how often a channel was polled since when, oldest first."""
-        return unpacked(await self._link.call("HGET", keys.channel(cid), "paces") or b"")
+        return unpack_poll_rates(await self._link.call("HGET", keys.channel(cid), "paces") or b"")
 
 
-def unpacked(packed: bytes) -> tuple[Pace, ...]:
+def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
     """Return what a channel's field ``paces`` holds, oldest first."""
-    return tuple(Pace(float(since_s), interval_s) for since_s, interval_s in _PACE.iter_unpack(packed))
+    return tuple(PollRate(float(since_s), interval_s) for since_s, interval_s in _PACE.iter_unpack(packed))
 
 
 _REMARKED = (
-    *OF_CHANNEL,
+    *CHANNEL_FIELDS,
     *("failing_since", "updates", "tags", "paused", "no_poll_before", "polled", "paces"),
 )
 
 
-class Remarked(msgspec.Struct, frozen=True):
+class AdministeredChannel(msgspec.Struct, frozen=True):
     """A channel as admins file it. It is paused until ``paused_until_s`` (Unix s; 0 if it is not).
 
     Its last poll ended at ``polled_s``; its publisher wanted none before ``no_poll_before_s`` (Unix s; 0 if unknown).
@@ -70,16 +72,16 @@ class Remarked(msgspec.Struct, frozen=True):
     paused_until_s: float
     no_poll_before_s: float = 0.0
     polled_s: float = 0.0
-    pace: Pace | None = None
+    pace: PollRate | None = None
 
 
-class Remarks(BatchedPart):
+class AdminSettings(BatchedRepository):
     """Read and set them. What is said of a channel that is not there is not kept."""
 
-    async def read(self, cids: Sequence[ChannelId]) -> list[Remarked | None]:
+    async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:
         """Return channels with what is said of them, in the order asked for; None for those that are not there."""
         found = await self._link.many([("HMGET", keys.channel(cid), *_REMARKED) for cid in cids])
-        return [_remarked(cid, present(_REMARKED, values)) for cid, values in zip(cids, found, strict=True)]
+        return [_remarked(cid, existing_fields(_REMARKED, values)) for cid, values in zip(cids, found, strict=True)]
 
     async def note(self, cid: ChannelId) -> str:
         """Return what is noted about a channel; "" if nothing is."""
@@ -92,20 +94,22 @@ class Remarks(BatchedPart):
     async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
         """File channels under these words, none of which has a space."""
         await self._link.many(
-            [script("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
+            [script_command("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
         """Have nobody poll channels for so long, whatever anybody says meanwhile; 0 to have them polled again."""
         for_ms = int(for_s * 1000)
-        await self._link.many([script("channel_pause", (keys.channel(cid), keys.pause(cid)), for_ms) for cid in cids])
+        await self._link.many(
+            [script_command("channel_pause", (keys.channel(cid), keys.pause(cid)), for_ms) for cid in cids]
+        )
 
 
-def _remarked(cid: ChannelId, fields: dict[bytes, bytes]) -> Remarked | None:
-    state = state_of(cid, fields)
+def _remarked(cid: ChannelId, fields: dict[bytes, bytes]) -> AdministeredChannel | None:
+    state = parse_state(cid, fields)
     if state is None:
         return None
-    return Remarked(
+    return AdministeredChannel(
         channel=state.channel,
         failing_since_s=state.failing_since_s,
         updates=state.updates,
@@ -113,5 +117,5 @@ def _remarked(cid: ChannelId, fields: dict[bytes, bytes]) -> Remarked | None:
         paused_until_s=float(fields.get(b"paused", b"0")),
         no_poll_before_s=float(fields.get(b"no_poll_before", b"0")),
         polled_s=float(fields.get(b"polled", b"0")),
-        pace=next(iter(unpacked(fields.get(b"paces", b"")[-PACE_BYTES:])), None),
+        pace=next(iter(unpack_poll_rates(fields.get(b"paces", b"")[-POLL_RATE_BYTES:])), None),
     )

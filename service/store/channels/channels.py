@@ -30,15 +30,15 @@ from service.model import (
     Validators,
 )
 from service.store.client import keys
-from service.store.client.connection import Together, script
+from service.store.client.connection import BatchingClient, script_command
 from service.store.subscriptions.channel_index import ChannelIndex
 
-OF_CHANNEL = (
+CHANNEL_FIELDS = (
     *("url", "title", "link", "kind", "version", "created"),
     *("private", "listed", "dormant", "condition", "moved_to", "language"),
 )
-OF_STATE = (
-    *OF_CHANNEL,
+STATE_FIELDS = (
+    *CHANNEL_FIELDS,
     *("epoch", "owner", "fanned", "cursor", "etag", "last_modified", "body_sha256"),
     *("failing_since", "wishes", "updates", "digest"),
 )
@@ -66,12 +66,12 @@ class ChannelState(msgspec.Struct, frozen=True):
     digest: bytes = b""
 
 
-def present(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
     """Return the fields that a channel has among those asked for."""
     return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
 
-def state_of(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
+def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
     """Return what the fields say, None if they are no channel's."""
     if b"url" not in fields:
         return None
@@ -123,7 +123,7 @@ def _condition(text: str) -> Literal["", "dead", "quarantined"]:
     return "dead" if text == "dead" else "quarantined" if text == "quarantined" else ""
 
 
-def told_fields(notice: Notice | None) -> tuple[str, str]:
+def notice_fields(notice: Notice | None) -> tuple[str, str]:
     """Return the field in which a channel keeps what its subscribers were told, and its value."""
     if notice is None:
         return "", ""
@@ -230,7 +230,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 class Channels:
     """Create, find, adopt, version and remove channels."""
 
-    def __init__(self, link: Together, index: ChannelIndex) -> None:
+    def __init__(self, link: BatchingClient, index: ChannelIndex) -> None:
         """Use this link to Redis; the index tells how many subscribe."""
         self._link = link
         self._index = index
@@ -289,14 +289,18 @@ class Channels:
 
     async def many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
         """Return channels in the order asked for."""
-        found = await self._link.many([("HMGET", keys.channel(cid), *OF_CHANNEL) for cid in cids])
-        states = [state_of(cid, present(OF_CHANNEL, values)) for cid, values in zip(cids, found, strict=True)]
+        found = await self._link.many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
+        states = [
+            parse_state(cid, existing_fields(CHANNEL_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
+        ]
         return [state.channel if state else None for state in states]
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         """Return channels with what their pollers need, in the order asked for."""
-        found = await self._link.many([("HMGET", keys.channel(cid), *OF_STATE) for cid in cids])
-        return [state_of(cid, present(OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
+        found = await self._link.many([("HMGET", keys.channel(cid), *STATE_FIELDS) for cid in cids])
+        return [
+            parse_state(cid, existing_fields(STATE_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
+        ]
 
     async def memory(self, cid: ChannelId) -> tuple[int, bytes]:
         """Return the channel's version and what is remembered of its content; (0, b"") if there is no channel."""
@@ -317,8 +321,12 @@ class Channels:
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Become the owner of channels: raise their epochs and return their states."""
-        found = await self._link.many([script("channel_adopt", (keys.channel(cid),), node, *OF_STATE) for cid in cids])
-        return [state_of(cid, present(OF_STATE, values)) for cid, values in zip(cids, found, strict=True)]
+        found = await self._link.many(
+            [script_command("channel_adopt", (keys.channel(cid),), node, *STATE_FIELDS) for cid in cids]
+        )
+        return [
+            parse_state(cid, existing_fields(STATE_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
+        ]
 
     async def publish(self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool) -> Delta:
         """Version a delta: compare-and-set against ``delta.base_version``, fenced by ``epoch``.
@@ -337,7 +345,7 @@ class Channels:
             msgspec.msgpack.encode(versioned),
             int(silent),
             LOG_LENGTH,
-            *told_fields(delta.notice),
+            *notice_fields(delta.notice),
             *(_snapshot_fields(snapshot) if snapshot else ()),
         )
         if won:
@@ -368,7 +376,9 @@ class Channels:
             kept = b"" if report.again else msgspec.msgpack.encode(result)
             charge = _UNDECIDED if report.charge is None else report.charge
             own = (keys.channel(cid), keys.polls(cid))
-            commands.append(script("channel_polled", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node))
+            commands.append(
+                script_command("channel_polled", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node)
+            )
         found = await self._link.many(commands)
         return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
 
@@ -446,7 +456,7 @@ class Channels:
     async def forget(self, cid: ChannelId) -> None:
         """Delete a channel and its log. Its subscriptions have to be ended before, and once more after."""
         own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
-        await self._link.many([script("channel_forget", own, ""), ("SREM", keys.registry(cid[:2]), cid)])
+        await self._link.many([script_command("channel_forget", own, ""), ("SREM", keys.registry(cid[:2]), cid)])
 
     async def forgotten(self, cid: ChannelId) -> None:
         """Delete what was left of a channel to end its last subscriptions by."""

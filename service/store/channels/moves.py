@@ -16,7 +16,7 @@ import msgspec
 from service.errors import LimitReached
 from service.feeds.urls import channel_id, without_selector
 from service.model import Channel, ChannelId, Delta, Entry, Validators
-from service.store.channels.admin_settings import Remarks
+from service.store.channels.admin_settings import AdminSettings
 from service.store.channels.channels import Channels, ChannelState, Snapshot
 from service.store.coordination.fleet_policy import BoundsStore
 from service.store.subscriptions.subscriptions import Subscriptions
@@ -28,10 +28,12 @@ _COMPARED = 20
 """Versions of a successor that are searched for one with none but the last entries that the old channel told."""
 
 
-class Moves:
+class ChannelMoves:
     """Carries out moves that have been told; anybody may repeat one."""
 
-    def __init__(self, channels: Channels, subscriptions: Subscriptions, remarks: Remarks, bounds: BoundsStore) -> None:
+    def __init__(
+        self, channels: Channels, subscriptions: Subscriptions, remarks: AdminSettings, bounds: BoundsStore
+    ) -> None:
         """Move these subscriptions between these channels, and what admins said of one."""
         self._channels = channels
         self._remarks = remarks

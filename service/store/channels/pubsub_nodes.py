@@ -9,13 +9,13 @@ import msgspec
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import BLOCK_AT_MOST_S, Part
+from service.store.client.connection import MAX_BLOCK_S, RedisRepository
 
 _KEPT_S = 86_400
 _MOST_NEWS = 10_000
 
 
-class Position(msgspec.Struct, frozen=True, array_like=True):
+class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
     """All versions of a channel up to this one are published on its node, which has this title.
 
     Version 0: the node is to be made, or made again; it may be there.
@@ -25,22 +25,22 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     title: str = ""
 
 
-class Nodes(Part):
+class PubsubNodes(RedisRepository):
     """Positions, by the address of the service. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def of(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, Position]:
+    async def of(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
         """Return the positions of those of these channels that have a node."""
         if not cids:
             return {}
         found = await self._link.call("HMGET", keys.nodes(service), *cids)
         pairs = zip(cids, found, strict=True)
-        return {cid: msgspec.msgpack.decode(packed, type=Position) for cid, packed in pairs if packed}
+        return {cid: msgspec.msgpack.decode(packed, type=PublishedPosition) for cid, packed in pairs if packed}
 
     async def all(self, service: str) -> list[ChannelId]:
         """Return the channels that have a node."""
         return [cid.decode() for cid in await self._link.call("HKEYS", keys.nodes(service))]
 
-    async def put(self, service: str, cid: ChannelId, position: Position) -> None:
+    async def put(self, service: str, cid: ChannelId, position: PublishedPosition) -> None:
         """Remember how far a channel is published."""
         await self._link.call("HSET", keys.nodes(service), cid, msgspec.msgpack.encode(position))
 
@@ -58,7 +58,7 @@ class Nodes(Part):
             begun: bytes = await self._link.call("XADD", keys.NEWS, "MAXLEN", "~", _MOST_NEWS, "*", "c", "")
             after = begun.decode()
         await self._link.call("EXPIRE", keys.NEWS, _KEPT_S)
-        block_ms = max(1, int(min(timeout_s, BLOCK_AT_MOST_S) * 1000))
+        block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
         found = await self._link.wait("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.NEWS, after)
         changed: dict[ChannelId, None] = {}
         for _, entries in found or ():

@@ -9,10 +9,10 @@ from service.errors import StoreUnavailable
 from service.feeds.websub import HubCredentials, HubState
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import Part
+from service.store.client.connection import RedisRepository
 
 PUSHES_PER_MINUTE = 30
-PUSHES_KEPT = 4
+MAX_QUEUED_PUSHES = 4
 _KEPT_MS = 120_000
 _MINUTE_MS = 60_000
 _KIBIBYTE = 1024
@@ -33,12 +33,12 @@ class Push(msgspec.Struct, frozen=True, array_like=True):
     content_type: str = ""
 
 
-def fresh() -> HubCredentials:
+def new_hub_secrets() -> HubCredentials:
     """Return random texts for a subscription that may begin."""
     return HubCredentials(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
 
 
-class WebSub(Part):
+class WebSub(RedisRepository):
     """Each channel's :class:`HubState`, changed by one at a time; pushes of a channel, few and for a short time."""
 
     async def get(self, cid: ChannelId) -> HubState | None:
@@ -90,11 +90,11 @@ class WebSub(Part):
     async def keep(self, cid: ChannelId, push: Push) -> None:
         """Keep a push until it is taken, for at most two minutes.
 
-        The same one twice in a row is kept once. More than ``PUSHES_KEPT``, or more bytes than one channel or all
+        The same one twice in a row is kept once. More than ``MAX_QUEUED_PUSHES``, or more bytes than one channel or all
         together may have here, become one without a body: a poll reads all of them at once.
         """
         packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
-        bounds = PUSHES_KEPT, _KEPT_MS, _MOST_OF_A_CHANNEL_BYTES, _LARGE_BYTES, _MOST_LARGE_BYTES, _MOST_BYTES
+        bounds = MAX_QUEUED_PUSHES, _KEPT_MS, _MOST_OF_A_CHANNEL_BYTES, _LARGE_BYTES, _MOST_LARGE_BYTES, _MOST_BYTES
         await self._link.script("push_keep", keys.pushed(cid), cid, *packed, *bounds)
 
     async def taken(self, cid: ChannelId) -> list[Push]:

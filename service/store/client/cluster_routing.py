@@ -32,7 +32,7 @@ Command = tuple[Value, ...]
 Address = tuple[str, int]
 """Host and port."""
 
-READS_ONLY = "-- reads only"
+READ_ONLY_MARKER = "-- reads only"
 """What the first line of a script says that writes nothing."""
 
 _NO_KEY = frozenset({"PING", "INFO", "TIME", "CONFIG", "KEYS", "SCAN", "FLUSHALL", "CLUSTER", "SCRIPT", "DBSIZE"})
@@ -57,10 +57,10 @@ def slot_of(command: Command) -> int | None:
     return None if key is None else key_slot(key if isinstance(key, bytes) else str(key).encode())
 
 
-def writes(command: Command) -> bool:
+def is_write(command: Command) -> bool:
     """Say whether a command may change what the store holds."""
     name = str(command[0])
-    return name not in _READS | _NO_KEY and not (name == "EVAL" and str(command[1]).startswith(READS_ONLY))
+    return name not in _READS | _NO_KEY and not (name == "EVAL" and str(command[1]).startswith(READ_ONLY_MARKER))
 
 
 class SlotMap(msgspec.Struct):
@@ -95,7 +95,7 @@ def _address(node: Sequence[Any], asked: Address | None) -> Address:
     return (host if host not in ("", "?") or asked is None else asked[0]), int(node[1])
 
 
-ANSWER_WITHIN_S = 5.0
+REPLY_TIMEOUT_S = 5.0
 
 
 def address_of(url: str) -> Address | None:
@@ -160,7 +160,7 @@ _LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.Mast
 _NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
 
-class Slots:
+class SlotMapCache:
     """What is known of the cluster: shared by all lanes of a link, None of a Redis that is none."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class Slots:
         return time.monotonic() - self._learnt_s > _MAP_KEPT_S
 
 
-class Lane:
+class NodePools:
     """Connections for one kind of command. ``tries``: how often a single Redis is asked when a connection breaks.
 
     With 1, commands are not repeated that may have been carried out. ``copied``: writes wait for a replica. Nothing is
@@ -193,7 +193,7 @@ class Lane:
     def __init__(
         self,
         settings: Settings,
-        slots: Slots,
+        slots: SlotMapCache,
         guard: IdentityGuard | None,
         connections: int,
         timeout_s: float,
@@ -220,7 +220,7 @@ class Lane:
             except _NO_ANSWER:
                 if not await self._another_seed():
                     raise
-        (reply,) = without_errors([command], await self._in_cluster([command]))
+        (reply,) = raise_errors([command], await self._in_cluster([command]))
         return reply
 
     async def each(self, commands: Sequence[Command]) -> list[Any]:
@@ -266,7 +266,7 @@ class Lane:
             if not waiting or (patient_until is not None and time.monotonic() >= patient_until):
                 return replies
             if patient_until is None:
-                patient_until = time.monotonic() + ANSWER_WITHIN_S
+                patient_until = time.monotonic() + REPLY_TIMEOUT_S
             else:
                 await asyncio.sleep(_PAUSE_S)
             await self._look_after({place: replies[place] for place in waiting}, commands)
@@ -299,7 +299,7 @@ class Lane:
     async def _ask_node(self, node: Address | None, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
         slots = self._slots
         commands = [command for _, command in asked]
-        copied = self._copied and slots.map is not None and node in slots.map.copied and any(map(writes, commands))
+        copied = self._copied and slots.map is not None and node in slots.map.copied and any(map(is_write, commands))
         extra: list[Command] = [("WAIT", 1, _COPIED_WITHIN_MS)] if copied else []
         extra += [("CLUSTER", "SLOTS")] if slots.outdated else []
         try:
@@ -372,7 +372,7 @@ class Lane:
             timeout=self._timeout_s,
             connection_class=_ours(kind),
             socket_timeout=self._timeout_s,
-            socket_connect_timeout=ANSWER_WITHIN_S,
+            socket_connect_timeout=REPLY_TIMEOUT_S,
             redis_connect_func=None if guard is None else guard.check_connection,
             # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), tries - 1),
@@ -389,7 +389,7 @@ async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:
         return await pipeline.execute(raise_on_error=False)
 
 
-def without_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
+def raise_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
     """Return the replies; raise the first that is an error, with a note of what it answers."""
     for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
         if isinstance(reply, exceptions.RedisError | OSError):

@@ -3,7 +3,7 @@
 Scripts are sent whole with EVAL: Redis caches them by their digest anyway, and so neither SCRIPT
 FLUSH nor a new master in a cluster can leave us with a script it does not know.
 
-:class:`Together` sends commands that are given in the same turn of the event loop as one: a command alone costs a
+:class:`BatchingClient` sends commands that are given in the same turn of the event loop as one: a command alone costs a
 worker some 0.3 ms of processor time, one among many a tenth of that. In a cluster only those of the same node go
 together: what waits for a node that is down does not hold up the rest.
 """
@@ -22,33 +22,33 @@ from redis import exceptions
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store.client.cluster_routing import (
-    ANSWER_WITHIN_S,
-    READS_ONLY,
+    READ_ONLY_MARKER,
+    REPLY_TIMEOUT_S,
     Address,
     Command,
-    Lane,
-    Slots,
+    NodePools,
+    SlotMapCache,
     Value,
-    without_errors,
+    raise_errors,
 )
 from service.store.client.identity import IdentityGuard
 
 __all__ = [
-    "BLOCK_AT_MOST_S",
-    "BatchedPart",
+    "MAX_BLOCK_S",
+    "BatchedRepository",
+    "BatchingClient",
     "Command",
-    "Link",
-    "Part",
-    "Together",
+    "RedisClient",
+    "RedisRepository",
     "Value",
-    "script",
+    "script_command",
     "script_digest",
 ]
 
 _PER_ROUND_TRIP = 500
 """Commands written at once: more would cost memory that a process keeps for good, and hold up others."""
 
-BLOCK_AT_MOST_S = 5.0
+MAX_BLOCK_S = 5.0
 
 # Of each lane, to each node. Who comes when all are busy waits; more would not make Redis faster, and cost descriptors.
 _PROMPT_CONNECTIONS = 32
@@ -80,7 +80,7 @@ _WITH = "-- with "
 def _script(name: str) -> str:
     """Return a script without its comments, which need not travel with every command."""
     lines = files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8").splitlines()
-    kept = lines[:1] if lines[0] == READS_ONLY else []
+    kept = lines[:1] if lines[0] == READ_ONLY_MARKER else []
     for line in lines:
         if line.startswith(_WITH):
             kept.append(_script(line.removeprefix(_WITH)))
@@ -89,7 +89,7 @@ def _script(name: str) -> str:
     return "\n".join(kept)
 
 
-def script(name: str, keys: Sequence[str], *arguments: Value) -> Command:
+def script_command(name: str, keys: Sequence[str], *arguments: Value) -> Command:
     """Return the command that runs ``scripts/NAME.lua``; all keys must be of one slot."""
     return ("EVAL", _script(name), len(keys), *keys, *arguments)
 
@@ -124,7 +124,7 @@ def _stay_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-class Link:
+class RedisClient:
     """Lanes to a Redis or a Redis Cluster: for commands that answer at once, block, are sent only once, or are vital.
 
     What may be repeated is sent again when its connection breaks before the answer, or its slot has a new master.
@@ -132,14 +132,14 @@ class Link:
 
     def __init__(self, settings: Settings) -> None:
         """Open nothing yet; connections are made on demand and kept. Raises SettingsInvalid."""
-        slots = Slots()
+        slots = SlotMapCache()
         self.guard = guard = IdentityGuard(settings.store_identity_file)
-        blocking_s = BLOCK_AT_MOST_S + ANSWER_WITHIN_S
-        self._prompt = Lane(settings, slots, guard, _PROMPT_CONNECTIONS, ANSWER_WITHIN_S, tries=4, copied=True)
-        self._blocking = Lane(settings, slots, guard, _BLOCKING_CONNECTIONS, blocking_s, tries=4, copied=False)
-        self._once = Lane(settings, slots, guard, _PROMPT_CONNECTIONS, ANSWER_WITHIN_S, tries=1, copied=True)
-        self._vital = Lane(settings, slots, guard, _VITAL_CONNECTIONS, ANSWER_WITHIN_S, tries=4, copied=False)
-        self._unguarded = Lane(settings, slots, None, _IDENTITY_CONNECTIONS, ANSWER_WITHIN_S, tries=4, copied=True)
+        blocking_s = MAX_BLOCK_S + REPLY_TIMEOUT_S
+        self._prompt = NodePools(settings, slots, guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, copied=True)
+        self._blocking = NodePools(settings, slots, guard, _BLOCKING_CONNECTIONS, blocking_s, tries=4, copied=False)
+        self._once = NodePools(settings, slots, guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=1, copied=True)
+        self._vital = NodePools(settings, slots, guard, _VITAL_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, copied=False)
+        self._unguarded = NodePools(settings, slots, None, _IDENTITY_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, copied=True)
 
     async def call(self, *command: Value) -> Any:
         """Run one command. Raises :class:`StoreUnavailable`."""
@@ -147,14 +147,14 @@ class Link:
             return await self._prompt.call(command)
 
     async def wait(self, *command: Value) -> Any:
-        """Run one command that blocks, for at most ``BLOCK_AT_MOST_S``. Raises :class:`StoreUnavailable`."""
+        """Run one command that blocks, for at most ``MAX_BLOCK_S``. Raises :class:`StoreUnavailable`."""
         with _translated():
             return await self._blocking.call(command)
 
     async def vital(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run one script that must not wait until others are done, as a heartbeat. Raises :class:`StoreUnavailable`."""
         with _translated():
-            return await self._vital.call(script(name, keys, *arguments))
+            return await self._vital.call(script_command(name, keys, *arguments))
 
     async def unguarded(self, *command: Value) -> Any:
         """Run one command about the store's identity, of a store that is refused as well.
@@ -166,7 +166,7 @@ class Link:
 
     async def script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run one script. Raises :class:`StoreUnavailable`."""
-        return await self.call(*script(name, keys, *arguments))
+        return await self.call(*script_command(name, keys, *arguments))
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands, hundreds in one round trip, in order in each slot.
@@ -203,11 +203,11 @@ class Link:
         await asyncio.gather(*(lane.close() for lane in lanes))
 
 
-async def _stretched(lane: Lane, commands: Sequence[Command]) -> list[Any]:
+async def _stretched(lane: NodePools, commands: Sequence[Command]) -> list[Any]:
     replies: list[Any] = []
     with _translated():
         for some in _stretches(commands):
-            replies += without_errors(some, await lane.each(some))
+            replies += raise_errors(some, await lane.each(some))
     return replies
 
 
@@ -219,7 +219,7 @@ def _ours(command: Command, error: Exception) -> Exception:
     """Return an error as it would be raised."""
     try:
         with _translated():
-            without_errors([command], [error])
+            raise_errors([command], [error])
     except Exception as raised:  # noqa: BLE001 - whatever it is, it is for who asked
         return raised
     return error
@@ -228,21 +228,21 @@ def _ours(command: Command, error: Exception) -> Exception:
 _Asked = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 
 
-class Part:
+class RedisRepository:
     """Base of the parts of the store that need nothing but a link to Redis."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RedisClient) -> None:
         """Use this link to Redis."""
         self._link = link
 
 
-class Together:
-    """Gathers commands until the loop's next turn; each may be repeated, as those of :meth:`Link.many`.
+class BatchingClient:
+    """Gathers commands until the loop's next turn; each may be repeated, as those of :meth:`RedisClient.many`.
 
     What goes wrong with one asker's commands is that asker's alone.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RedisClient) -> None:
         """Use this link to Redis."""
         self._link = link
         self._gathered: list[_Asked] = []
@@ -263,7 +263,7 @@ class Together:
 
     async def script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run one script. Raises :class:`StoreUnavailable`."""
-        return await self.call(*script(name, keys, *arguments))
+        return await self.call(*script_command(name, keys, *arguments))
 
     def _send(self) -> None:
         by_nodes: dict[frozenset[Address | None], list[_Asked]] = {}
@@ -295,9 +295,9 @@ class Together:
                 replies.set_result(own)
 
 
-class BatchedPart:
+class BatchedRepository:
     """Base of the parts of the store whose commands are sent together with others."""
 
-    def __init__(self, link: Together) -> None:
+    def __init__(self, link: BatchingClient) -> None:
         """Use this link to Redis."""
         self._link = link

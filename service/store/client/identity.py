@@ -1,13 +1,14 @@
 """The store's identity: which fleet it belongs to, and a counter by which a store that lost data is noticed.
 
-The store carries the fleet's id and a counter that grows once in ``GROW_EVERY_MS`` while any program runs. A program
+The store carries the fleet's id and a counter that grows once in ``COUNTER_INTERVAL_MS`` while any program runs. A
+program
 remembers what it saw last, and shares that with the other programs of its machine in a file. A store that has no id
 although one was seen, another fleet's id, or a counter behind the one that was seen has lost what the fleet relies on.
 A program that finds such a store uses it no more until the operator accepts it (``coronet admin accept-store``), or the
 right data is back.
 
 With ``appendfsync everysec`` a power cut may take the last second or two. That must not stop a fleet: a counter that is
-``STEPS_AT_RISK`` behind, which is at least ``STEPS_AT_RISK * GROW_EVERY_MS`` of loss, is trusted. More is not.
+``MAX_COUNTER_LAG`` behind, which is at least ``MAX_COUNTER_LAG * GROW_EVERY_MS`` of loss, is trusted. More is not.
 
 **Where it is checked.** Each new connection asks for the identity before anything else, because a Redis that restarts
 drops all connections. :class:`service.store.client.identity_watch.IdentityWatch` asks again every few seconds and
@@ -30,11 +31,11 @@ from service.files import write_private
 from service.settings import SettingsInvalid
 from service.store.client import keys
 
-GROW_EVERY_MS: Final = 2_000
-STEPS_AT_RISK: Final = 2
+COUNTER_INTERVAL_MS: Final = 2_000
+MAX_COUNTER_LAG: Final = 2
 """How far the counter may fall behind: what a power cut takes when Redis writes its file once a second."""
 
-READ: Final = ("HMGET", keys.STORE_IDENTITY, "fleet", "counter", "grown_ms", "accepted_ms", "refused")
+READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, "fleet", "counter", "grown_ms", "accepted_ms", "refused")
 
 EMPTIED: Final = "emptied"
 OTHER_FLEET: Final = "other fleet"
@@ -51,7 +52,7 @@ _SENTENCES: Final = {
 }
 
 
-class Identity(msgspec.Struct, frozen=True):
+class StoreIdentity(msgspec.Struct, frozen=True):
     """What a store says of itself; times are in ms of Redis's clock.
 
     ``accepted_ms``: when the operator accepted the store last. ``refused``: why a program refused it, after which no
@@ -65,7 +66,7 @@ class Identity(msgspec.Struct, frozen=True):
     refused: str = ""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class TrustedIdentity(msgspec.Struct, frozen=True):
     """The last identity that was trusted, and when (ms of Redis's clock). The file holds it as JSON.
 
     A counter of 0: the id was made, and the store has not been used yet.
@@ -78,22 +79,22 @@ class Seen(msgspec.Struct, frozen=True):
     @property
     def in_use(self) -> bool:
         """Whether the store cannot have lost this id in a power cut."""
-        return self.counter > STEPS_AT_RISK
+        return self.counter > MAX_COUNTER_LAG
 
-    def is_newer_than(self, other: "Seen | None") -> bool:
+    def is_newer_than(self, other: "TrustedIdentity | None") -> bool:
         """Whether the store was seen later, or the counter further, than by ``other``."""
         return other is None or (self.at_ms, self.counter) > (other.at_ms, other.counter)
 
 
-def parse_identity(reply: Sequence[Any]) -> Identity:
-    """Read the reply to ``READ``."""
+def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
+    """Read the reply to ``READ_IDENTITY``."""
     fleet, counter, grown_ms, accepted_ms, refused = (
         value if isinstance(value, str) else (value or b"").decode(errors="replace") for value in reply
     )
-    return Identity(fleet, int(counter or 0), int(grown_ms or 0), int(accepted_ms or 0), refused)
+    return StoreIdentity(fleet, int(counter or 0), int(grown_ms or 0), int(accepted_ms or 0), refused)
 
 
-def reason_to_refuse(found: Identity, seen: Seen | None) -> str:
+def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
     """Return why a store must not be used, "" if it may be."""
     if found.refused:
         return found.refused
@@ -103,7 +104,7 @@ def reason_to_refuse(found: Identity, seen: Seen | None) -> str:
         return EMPTIED if seen.in_use else ""
     if found.fleet != seen.fleet:
         return OTHER_FLEET
-    is_behind = found.counter < seen.counter - STEPS_AT_RISK
+    is_behind = found.counter < seen.counter - MAX_COUNTER_LAG
     return BEHIND if is_behind and found.accepted_ms <= seen.at_ms else ""
 
 
@@ -114,10 +115,10 @@ class IdentityFile:
         """Use this file; it need not exist."""
         self._path = path
 
-    def read(self) -> Seen | None:
+    def read(self) -> TrustedIdentity | None:
         """Return what the file holds, None if there is no file. Raises :class:`SettingsInvalid`."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Seen)
+            return msgspec.json.decode(self._path.read_bytes(), type=TrustedIdentity)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
@@ -126,7 +127,7 @@ class IdentityFile:
                 "is made for the store that is found."
             ) from error
 
-    def write(self, seen: Seen) -> None:
+    def write(self, seen: TrustedIdentity) -> None:
         """Keep this, unless another program has kept something newer. Raises ``OSError``."""
         lock = os.open(self._path.with_name(f".{self._path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -156,7 +157,7 @@ class IdentityGuard:
         """Begin with what the file knows, "" for none. Raises :class:`SettingsInvalid` if it cannot be read."""
         self.file = IdentityFile(Path(file)) if file else None
         self.seen = self.file.read() if self.file else None
-        self.found = Identity()
+        self.found = StoreIdentity()
         self.reason = ""
         self._accepted_before_ms = 0
 
@@ -165,7 +166,7 @@ class IdentityGuard:
         if self.reason:
             raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
 
-    def recall(self) -> Seen | None:
+    def recall(self) -> TrustedIdentity | None:
         """Return what was seen of the store last, by this program or by another one of its machine."""
         if self.file is not None:
             with suppress(SettingsInvalid):
@@ -174,13 +175,13 @@ class IdentityGuard:
                     self.seen = kept
         return self.seen
 
-    def judge(self, found: Identity, seen: Seen | None) -> None:
+    def judge(self, found: StoreIdentity, seen: TrustedIdentity | None) -> None:
         """Decide anew, by what was found, and what had been seen when that was asked for.
 
         What was seen since then is no measure: other programs may have made the counter grow in between.
         """
         self.found = found
-        reason = reason_to_refuse(found, seen)
+        reason = refusal_reason(found, seen)
         if reason and not (self.reason and self._is_accepted(found)):
             if not self.reason:
                 self._accepted_before_ms = max(found.accepted_ms, seen.at_ms if seen else 0)
@@ -191,9 +192,9 @@ class IdentityGuard:
         if found.fleet and (self.seen is None or at_ms >= self.seen.at_ms):
             goes_on = self.seen is not None and self.seen.fleet == found.fleet and found.accepted_ms <= self.seen.at_ms
             counter = max(found.counter, self.seen.counter) if goes_on and self.seen else found.counter
-            self.seen = Seen(found.fleet, counter, at_ms)
+            self.seen = TrustedIdentity(found.fleet, counter, at_ms)
 
-    def _is_accepted(self, found: Identity) -> bool:
+    def _is_accepted(self, found: StoreIdentity) -> bool:
         """Return whether the operator has accepted the store since it was refused."""
         return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
 
@@ -201,7 +202,7 @@ class IdentityGuard:
         """Set up a new connection and verify the store's identity. Raises StoreIdentityMismatch."""
         await connection.on_connect()
         seen = self.recall()
-        await connection.send_command(*READ)
+        await connection.send_command(*READ_IDENTITY)
         try:
             reply = await connection.read_response()
         except (exceptions.MovedError, exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError):

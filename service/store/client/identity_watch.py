@@ -8,30 +8,30 @@ import structlog
 
 from service.errors import StoreIdentityMismatch, StoreUnavailable
 from service.store.client import keys
-from service.store.client.connection import Link, script
+from service.store.client.connection import RedisClient, script_command
 from service.store.client.identity import (
     BEHIND,
+    COUNTER_INTERVAL_MS,
     EMPTIED,
-    GROW_EVERY_MS,
-    READ,
-    STEPS_AT_RISK,
-    Seen,
+    MAX_COUNTER_LAG,
+    READ_IDENTITY,
+    TrustedIdentity,
     parse_identity,
 )
 
-_LOOK_EVERY_S: Final = GROW_EVERY_MS / 1_000
+_LOOK_EVERY_S: Final = COUNTER_INTERVAL_MS / 1_000
 _KEEP_EVERY_MS: Final = 60_000
 
 log = structlog.get_logger(__name__)
 
 
-class IdentityWatch:
+class IdentityMonitor:
     """Looks at the store's identity again and again, and lets its counter grow."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: RedisClient) -> None:
         """Watch over what this link leads to."""
         self._link = link
-        self._kept: Seen | None = None
+        self._kept: TrustedIdentity | None = None
         self._is_refused = False
 
     async def run(self) -> None:
@@ -58,19 +58,19 @@ class IdentityWatch:
         seen = guard.recall()
         new = seen.fleet if seen else secrets.token_hex(16)
         reply = await self._link.unguarded(
-            *script(
+            *script_command(
                 "identity_grow",
                 [keys.STORE_IDENTITY],
                 seen.fleet if seen else "",
-                seen.counter - STEPS_AT_RISK if seen else 0,
+                seen.counter - MAX_COUNTER_LAG if seen else 0,
                 "" if seen and seen.in_use else new,
-                GROW_EVERY_MS,
+                COUNTER_INTERVAL_MS,
             )
         )
         guard.judge(parse_identity(reply), seen)
         found = guard.found
         if guard.reason in (EMPTIED, BEHIND) and not found.refused and seen is not None:
-            mark = script("identity_refuse", [keys.STORE_IDENTITY], seen.fleet, found.accepted_ms, guard.reason)
+            mark = script_command("identity_refuse", [keys.STORE_IDENTITY], seen.fleet, found.accepted_ms, guard.reason)
             await self._link.unguarded(*mark)
 
     def check(self) -> None:
@@ -80,7 +80,7 @@ class IdentityWatch:
     async def verify(self) -> None:
         """Verify the store's identity now. Raises :class:`StoreIdentityMismatch` and :class:`StoreUnavailable`."""
         guard, seen = self._link.guard, self._link.guard.seen
-        guard.judge(parse_identity(await self._link.call(*READ)), seen)
+        guard.judge(parse_identity(await self._link.call(*READ_IDENTITY)), seen)
         self.check()
 
     async def accept(self) -> None:
@@ -88,9 +88,9 @@ class IdentityWatch:
 
         Raises :class:`StoreUnavailable`.
         """
-        guard, seen = self._link.guard, self._link.guard.seen or Seen("")
+        guard, seen = self._link.guard, self._link.guard.seen or TrustedIdentity("")
         reply = await self._link.unguarded(
-            *script(
+            *script_command(
                 "identity_accept",
                 [keys.STORE_IDENTITY],
                 seen.fleet,

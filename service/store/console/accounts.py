@@ -22,7 +22,7 @@ import msgspec
 
 from service.net.client_address import network_of
 from service.store.client import keys
-from service.store.client.connection import Part
+from service.store.client.connection import RedisRepository
 
 SETUP_TTL_S = 7 * 24 * 3600
 """How long a link lasts that makes the first account, or lets an account choose its password."""
@@ -34,7 +34,7 @@ KEY_PREFIX: Final = "coronet_"
 _USE_NOTED_EVERY_S = 60.0
 _ID_DIGITS = 16
 BROWSER_TTL_S: Final = 90 * 24 * 3600
-MOST_KNOWN_BROWSERS: Final = 20
+MAX_KNOWN_BROWSERS: Final = 20
 """Of one account; the one that logged in longest ago goes first."""
 
 _MINUTE: Final = ("minute", 60)
@@ -105,7 +105,7 @@ class _PasswordLink(msgspec.Struct, frozen=True):
         return is_same and time.time() < self.until_s
 
 
-class Accounts(Part):
+class AccountStore(RedisRepository):
     """The console's accounts, by name. Every method may raise :class:`StoreUnavailable`."""
 
     async def exist(self) -> bool:
@@ -219,7 +219,7 @@ class _Held(msgspec.Struct, frozen=True):
     browser: str
 
 
-class Sessions(Part):
+class Sessions(RedisRepository):
     """The sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def open(self, name: str, account: Account, address: str = "", browser: str = "") -> str:
@@ -274,7 +274,7 @@ class ApiKey(msgspec.Struct, frozen=True):
     created_s: float
 
 
-class ApiKeys(Part):
+class ApiKeyStore(RedisRepository):
     """The keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def make(
@@ -317,7 +317,7 @@ class ApiKeys(Part):
         return bool(tokens)
 
 
-class LoginLimits(Part):
+class LoginLimits(RedisRepository):
     """Counts login attempts and knows browsers. Every method may raise :class:`StoreUnavailable`."""
 
     async def attempt(self, name: str, address: str, known_browser: str = "") -> float:
@@ -348,7 +348,7 @@ class LoginLimits(Part):
         """Return a token by which a browser is known from now on; the one that it had before is known no more."""
         token = new_token()
         members = _member(account, token), _member(account, token_before)
-        await self._link.script("console_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MOST_KNOWN_BROWSERS)
+        await self._link.script("console_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS)
         return token
 
 

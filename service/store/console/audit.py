@@ -9,17 +9,17 @@ from typing import Final
 import msgspec
 
 from service.store.client import keys
-from service.store.client.connection import Part, script
+from service.store.client.connection import RedisRepository, script_command
 from service.store.console.accounts import digest
 
-KEPT: Final = 10_000
+MAX_ENTRIES: Final = 10_000
 _ENDS_WITHIN_S = 300.0
 _ANSWERS_KEPT_S = 24 * 3600
 _UNDER_WAY_S = 120
 """A console that dies meanwhile leaves the request to be carried out again after that."""
 
 
-class Deed(msgspec.Struct, frozen=True):
+class AuditedAction(msgspec.Struct, frozen=True):
     """Something that somebody set about to do.
 
     ``by`` is an account's name, "" for a stranger; ``key`` the API key's name if it was a program; ``action`` one
@@ -37,31 +37,34 @@ class Deed(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Noted(msgspec.Struct, frozen=True):
+class AuditRecord(msgspec.Struct, frozen=True):
     """A deed with its place in the log."""
 
     id: str
-    deed: Deed
+    deed: AuditedAction
 
 
-class Audit(Part):
-    """The log of deeds, the newest ``KEPT``. Every method may raise :class:`StoreUnavailable`."""
+class AuditLog(RedisRepository):
+    """The log of deeds, the newest ``MAX_ENTRIES``. Every method may raise :class:`StoreUnavailable`."""
 
-    async def begin(self, note: str, deed: Deed) -> None:
+    async def begin(self, note: str, deed: AuditedAction) -> None:
         """Note under a name of its own that this is about to be done."""
         await self._link.call("HSET", keys.CONSOLE_BEGUN, note, msgspec.msgpack.encode(deed))
 
-    async def end(self, note: str, deed: Deed) -> None:
+    async def end(self, note: str, deed: AuditedAction) -> None:
         """Note how it ended."""
         own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
-        await self._link.script("console_audit", own, note, msgspec.msgpack.encode(deed), KEPT)
+        await self._link.script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
 
-    async def page(self, before: str = "", count: int = 50) -> tuple[list[Noted], str]:
+    async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return deeds, newest first, and the place to go on from; "" begins and ends."""
         await self._end_the_lost()
         newest = f"({before}" if before else "+"
         found = await self._link.call("XREVRANGE", keys.CONSOLE_AUDIT, newest, "-", "COUNT", count + 1)
-        noted = [Noted(place.decode(), msgspec.msgpack.decode(fields[b"d"], type=Deed)) for place, fields in found]
+        noted = [
+            AuditRecord(place.decode(), msgspec.msgpack.decode(fields[b"d"], type=AuditedAction))
+            for place, fields in found
+        ]
         return noted[:count], noted[count - 1].id if len(noted) > count else ""
 
     async def _end_the_lost(self) -> None:
@@ -70,14 +73,14 @@ class Audit(Part):
         own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
         long_ago_s = time.time() - _ENDS_WITHIN_S
         lost = [
-            script("console_audit", own, note, packed, KEPT)
+            script_command("console_audit", own, note, packed, MAX_ENTRIES)
             for note, packed in begun.items()
-            if msgspec.msgpack.decode(packed, type=Deed).at_s < long_ago_s
+            if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]
         await self._link.many(lost)
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredResponse(msgspec.Struct, frozen=True):
     """An answer. ``request`` is a digest of what it answers; ``status`` 0 while it is under way."""
 
     request: str
@@ -87,19 +90,19 @@ class Kept(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class Repeats(Part):
+class IdempotencyStore(RedisRepository):
     """Answers by the keys that clients chose. Every method may raise :class:`StoreUnavailable`."""
 
-    async def begin(self, who: str, key: str, request: str) -> Kept | None:
+    async def begin(self, who: str, key: str, request: str) -> StoredResponse | None:
         """Note that a request is under way; return what is known of an earlier one with this key of theirs, if any."""
         place = keys.console_repeat(digest(f"{who} {key}"))
-        packed = msgspec.msgpack.encode(Kept(request))
+        packed = msgspec.msgpack.encode(StoredResponse(request))
         if await self._link.call("SET", place, packed, "NX", "EX", _UNDER_WAY_S):
             return None
         held = await self._link.call("GET", place)
-        return msgspec.msgpack.decode(held, type=Kept) if held else Kept(request)
+        return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
-    async def end(self, who: str, key: str, kept: Kept | None) -> None:
+    async def end(self, who: str, key: str, kept: StoredResponse | None) -> None:
         """Keep the answer; None if there is none that is worth it: then the request can be sent anew."""
         place = keys.console_repeat(digest(f"{who} {key}"))
         await self._link.call(

@@ -11,9 +11,9 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.errors import LimitReached
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import Part
+from service.store.client.connection import RedisRepository
 
-REVISIONS_KEPT = 100
+MAX_REVISIONS = 100
 
 
 class Revision(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class _Written(msgspec.Struct, frozen=True):
     aims: str | None
 
 
-class PolicyStore(Part):
+class PolicyStore(RedisRepository):
     """The fleet's aims. Without any, each node has those of its settings."""
 
     async def get(self) -> FleetObjective | None:
@@ -55,7 +55,7 @@ class PolicyStore(Part):
                 "" if seen is None else seen,
                 b"" if aims is None else msgspec.json.encode(aims),
                 by,
-                REVISIONS_KEPT,
+                MAX_REVISIONS,
             )
         )
 
@@ -70,13 +70,13 @@ def _revision(raw: bytes) -> Revision:
     return Revision(written.number, written.at_s, written.by, aims)
 
 
-MOST_BOUNDED = 10_000
+MAX_BOUNDED_CHANNELS = 10_000
 """Every node holds all of them."""
 
 _KEYS = (keys.BOUNDS, keys.BOUNDS_EDITION)
 
 
-class Bounded(msgspec.Struct, frozen=True, omit_defaults=True):
+class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
     """A channel's bounds: since when (Unix s), by whom, and what held ``before``."""
 
     bounds: ChannelBounds
@@ -85,7 +85,7 @@ class Bounded(msgspec.Struct, frozen=True, omit_defaults=True):
     before: ChannelBounds
 
 
-class AllBounds(msgspec.Struct, frozen=True):
+class BoundsSnapshot(msgspec.Struct, frozen=True):
     """The bounds of all channels that have some, and which ``edition`` of them that is."""
 
     edition: int = -1
@@ -101,10 +101,10 @@ class _WrittenBounds(msgspec.Struct, frozen=True):
     before: str
 
 
-class BoundsStore(Part):
+class BoundsStore(RedisRepository):
     """Every channel's bounds. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def get(self, cid: ChannelId) -> Bounded | None:
+    async def get(self, cid: ChannelId) -> BoundsRevision | None:
         """Return what was set for a channel last; None if nothing was."""
         raw = await self._link.call("HGET", keys.BOUNDS, cid)
         return _bounded(raw) if raw else None
@@ -112,20 +112,22 @@ class BoundsStore(Part):
     async def set(self, cid: ChannelId, bounds: ChannelBounds, *, by: str = "") -> None:
         """Have its owner keep a channel within these bounds from its next maintenance interval on.
 
-        Raises :class:`service.errors.LimitReached` when ``MOST_BOUNDED`` channels have some.
+        Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels have some.
         """
-        kept = await self._link.script("bounds_set", _KEYS, cid, msgspec.json.encode(bounds), by, MOST_BOUNDED)
+        kept = await self._link.script("bounds_set", _KEYS, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS)
         if not kept:
-            raise LimitReached(f"{MOST_BOUNDED:,} channels have bounds of their own already. Take some of them away.")
+            raise LimitReached(
+                f"{MAX_BOUNDED_CHANNELS:,} channels have bounds of their own already. Take some of them away."
+            )
 
     async def forget(self, cid: ChannelId) -> None:
         """Forget a channel's bounds together with the channel."""
         await self._link.script("bounds_forget", _KEYS, cid)
 
-    async def all(self, known: AllBounds) -> AllBounds:
+    async def all(self, known: BoundsSnapshot) -> BoundsSnapshot:
         """Return the bounds of all channels: what is ``known``, if that is what holds."""
         edition, *found = await self._link.script("bounds_read", _KEYS, known.edition)
-        return AllBounds(int(edition), _read(found[0])) if found else known
+        return BoundsSnapshot(int(edition), _read(found[0])) if found else known
 
 
 def _read(flat: Sequence[bytes]) -> dict[ChannelId, ChannelBounds]:
@@ -133,7 +135,7 @@ def _read(flat: Sequence[bytes]) -> dict[ChannelId, ChannelBounds]:
     return {cid: bounds for cid, bounds in every.items() if bounds != NO_BOUNDS}
 
 
-def _bounded(raw: bytes) -> Bounded:
+def _bounded(raw: bytes) -> BoundsRevision:
     written = msgspec.json.decode(raw, type=_WrittenBounds)
     now, before = (msgspec.json.decode(text, type=ChannelBounds) for text in (written.bounds, written.before))
-    return Bounded(now, written.at_s, written.by, before)
+    return BoundsRevision(now, written.at_s, written.by, before)

@@ -14,7 +14,7 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store.client import keys
-from service.store.client.connection import Part, script
+from service.store.client.connection import RedisRepository, script_command
 
 _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
 _JOIN_TRIES = 100
@@ -22,7 +22,7 @@ _NONE_KNOWN = -1
 _WAITING_SEEN_WITHIN_S = 30.0
 
 
-class Beat(msgspec.Struct, frozen=True):
+class Heartbeat(msgspec.Struct, frozen=True):
     """What a heartbeat brought: the ring, when it was news.
 
     ``time_s`` is Redis's clock (Unix s) when it answered: the fleet's common time.
@@ -34,7 +34,7 @@ class Beat(msgspec.Struct, frozen=True):
     expired: tuple[NodeId, ...]
 
 
-class Ring(Part):
+class Ring(RedisRepository):
     """Join, stay in, and leave the ring; look at it."""
 
     async def join(
@@ -61,7 +61,7 @@ class Ring(Part):
                 return msgspec.structs.replace(info, epoch=reply[1])
         raise LeaseLost("Could not join the ring: others joined or left at every try. Start this worker again.")
 
-    async def beat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Beat:
+    async def beat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
         """Renew the lease. Raises :class:`LeaseLost` when it is no longer ours: join again."""
         return await self._beat(me.id, me.epoch, ttl_s, known_version)
 
@@ -70,18 +70,18 @@ class Ring(Part):
         beat = await self._beat("", 0, 0, _NONE_KNOWN)
         return beat.time_s, beat.ring or RingView(0, ())
 
-    async def _beat(self, node: NodeId, epoch: int, ttl_s: float, known_version: int) -> Beat:
+    async def _beat(self, node: NodeId, epoch: int, ttl_s: float, known_version: int) -> Heartbeat:
         held, version, now_ms, found, expired = await self._link.vital(
             "ring_beat", _RING, node, epoch, int(ttl_s * 1000), known_version
         )
         if node and not held:
             raise LeaseLost(f"The lease of node {node[:8]} ran out; another view of the ring is in force.")
         ring = RingView(version, _nodes(found)) if found is not None else None
-        return Beat(now_ms / 1000, ring, tuple(lost.decode() for lost in expired))
+        return Heartbeat(now_ms / 1000, ring, tuple(lost.decode() for lost in expired))
 
     async def leave(self, *nodes: NodeInfo) -> None:
         """Have nodes leave at once, so that nobody has to wait for their leases to run out."""
-        await self._link.many([script("ring_leave", _RING, info.id, info.epoch) for info in nodes])
+        await self._link.many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
 
     async def drain(self, node: NodeInfo) -> None:
         """Have a node leave, and its worker stay out of the ring until it is restored."""
@@ -124,34 +124,34 @@ def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
     return tuple(sorted(nodes, key=lambda info: info.id))
 
 
-class Dead(msgspec.Struct, frozen=True):
+class FailedProcess(msgspec.Struct, frozen=True):
     """A process whose lease ended, at this moment of Redis's clock (Unix s), and that nobody has buried."""
 
     holder: str
     ended_s: float
 
 
-class Spread(msgspec.Struct, frozen=True):
+class PartitionHeartbeat(msgspec.Struct, frozen=True):
     """What a heartbeat brought: our parts, how many we may have, and the dead, if it is on us to bury them."""
 
     mine: frozenset[int]
     most: int
-    dead: tuple[Dead, ...]
+    dead: tuple[FailedProcess, ...]
 
 
-class Spreads(Part):
+class PartitionLeases(RedisRepository):
     """Partitions shared by processes, by name. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def beat(
         self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
-    ) -> Spread:
+    ) -> PartitionHeartbeat:
         """Say that a process lives, for ``ttl_s``; give parts ``back``; return what it has of all ``parts``."""
         reply = await self._link.vital(
             "spread_beat", keys.spread(name), holder, int(ttl_s * 1000), parts, " ".join(map(str, sorted(back)))
         )
         mine, most, dead, recoverer = reply
-        found = (Dead(dead[i].decode(), float(dead[i + 1]) / 1000) for i in range(0, len(dead), 2))
-        return Spread(frozenset(mine), most, tuple(found) if recoverer.decode() == holder else ())
+        found = (FailedProcess(dead[i].decode(), float(dead[i + 1]) / 1000) for i in range(0, len(dead), 2))
+        return PartitionHeartbeat(frozenset(mine), most, tuple(found) if recoverer.decode() == holder else ())
 
     async def bury(self, name: str, holder: str) -> bool:
         """Free what a dead process held; False if it lives after all."""
@@ -170,7 +170,7 @@ class Spreads(Part):
 _BELIEVED_S = 60.0
 
 
-class Bots(Part):
+class BotEndpoints(RedisRepository):
     """Addresses of the metrics of all running bots, which are not on the ring."""
 
     async def announce(self, metrics_url: str) -> None:

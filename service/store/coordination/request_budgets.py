@@ -13,13 +13,13 @@ from service.errors import HostBlocked, LimitReached
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains
 from service.store.client import keys
-from service.store.client.connection import BatchedPart, Command, Part, script
+from service.store.client.connection import BatchedRepository, Command, RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
 _POLLS_IN_A_ROW = 3
 
 
-class Bound(NamedTuple):
+class RateLimit(NamedTuple):
     """How often somebody named may be asked: requests per second on average, and how many in a row."""
 
     name: str
@@ -27,7 +27,7 @@ class Bound(NamedTuple):
     burst: int
 
 
-class Waits(NamedTuple):
+class PollDelays(NamedTuple):
     """Seconds until a channel's publisher may be asked, for each reason it may not be now; all 0.0 when it may.
 
     A pause that is left hides how full the channel's own budget is.
@@ -38,10 +38,10 @@ class Waits(NamedTuple):
     network_s: float
 
 
-class Hosts(BatchedPart):
+class RequestBudgets(BatchedRepository):
     """Budgets of sites and networks, by name, and of single channels, whether or not the store has these."""
 
-    async def take(self, site: Bound, egress: Bound | None = None) -> float:
+    async def take(self, site: RateLimit, egress: RateLimit | None = None) -> float:
         """Take one request's token; return 0.0 if granted, else the seconds until one is there.
 
         ``egress`` is what those behind one address of ours may ask of this site. An admin's rate for the
@@ -53,20 +53,20 @@ class Hosts(BatchedPart):
         (wait_ms,) = await self._link.many([_take(site.name, buckets)])
         return float(wait_ms) / 1000
 
-    async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: Bound | None = None) -> Waits:
+    async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: RateLimit | None = None) -> PollDelays:
         """Take one of a channel's polls, unless it is paused, and a token of the network that answers for it."""
         budget = keys.pause(cid), keys.poll_budget(cid)
-        commands = [script("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
+        commands = [script_command("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
         commands += [_network(network)] if network else []
         (paused_ms, poll_ms), *network_ms = await self._link.many(commands)
-        return Waits(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
+        return PollDelays(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
 
-    async def take_network(self, network: Bound) -> float:
+    async def take_network(self, network: RateLimit) -> float:
         """Take one token of a network; return 0.0 if granted, else the seconds until one is there."""
         wait_ms: int = await self._link.call(*_network(network))
         return wait_ms / 1000
 
-    async def charge(self, network: Bound) -> None:
+    async def charge(self, network: RateLimit) -> None:
         """Charge a network for a request that it answered before we knew it would; a debt is at most a burst."""
         await self._link.call(*_network(network, least=-network.burst))
 
@@ -100,21 +100,21 @@ class Hosts(BatchedPart):
         return float(max(0, left_ms)) / 1000
 
 
-def _network(network: Bound, *, least: int = 0) -> Command:
+def _network(network: RateLimit, *, least: int = 0) -> Command:
     return _take(network.name, {keys.host(network.name): network}, least=least)
 
 
-def _take(name: str, buckets: Mapping[str, Bound], *, least: int = 0) -> Command:
+def _take(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
     """Return what takes a token of each bucket, all of them in the slot of ``name``, if ``least`` tokens stay."""
     shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
-    return script("host_take", (keys.host_rate(name), *buckets), least, *shapes)
+    return script_command("host_take", (keys.host_rate(name), *buckets), least, *shapes)
 
 
-MOST_BLOCKED = 10_000
+MAX_BLOCKED_HOSTS = 10_000
 """Every worker holds all of them."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class HostBlock(msgspec.Struct, frozen=True):
     """Who wants a host left alone, since when (Unix s), and ``why``, in their words."""
 
     by: str
@@ -122,13 +122,13 @@ class Block(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Blocks(Part):
+class BlockedHosts(RedisRepository):
     """Hosts and domains that admins have blocked. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def all(self) -> dict[str, Block]:
+    async def all(self) -> dict[str, HostBlock]:
         """Return the whole list, by host or domain."""
         found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.BLOCKED_HOSTS)
-        return {name.decode(): msgspec.json.decode(raw, type=Block) for name, raw in found.items()}
+        return {name.decode(): msgspec.json.decode(raw, type=HostBlock) for name, raw in found.items()}
 
     async def over(self, hosts: Sequence[str]) -> list[str]:
         """Return what stands in the list for each of these hosts, in order; "" for nothing."""
@@ -146,13 +146,13 @@ class Blocks(Part):
         if name:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
-    async def add(self, name: str, block: Block) -> None:
+    async def add(self, name: str, block: HostBlock) -> None:
         """Have nobody ask a host, or the hosts of a domain, from the next maintenance interval on.
 
-        Raises :class:`LimitReached` when ``MOST_BLOCKED`` are blocked.
+        Raises :class:`LimitReached` when ``MAX_BLOCKED_HOSTS`` are blocked.
         """
-        if await self._link.call("HLEN", keys.BLOCKED_HOSTS) >= MOST_BLOCKED:
-            raise LimitReached(f"{MOST_BLOCKED:,} hosts are blocked already. Block a domain instead of its hosts.")
+        if await self._link.call("HLEN", keys.BLOCKED_HOSTS) >= MAX_BLOCKED_HOSTS:
+            raise LimitReached(f"{MAX_BLOCKED_HOSTS:,} hosts are blocked already. Block a domain instead of its hosts.")
         await self._link.call("HSET", keys.BLOCKED_HOSTS, name, msgspec.json.encode(block))
 
     async def lift(self, name: str) -> bool:

@@ -13,29 +13,29 @@ import msgspec
 from service.errors import NoWorker
 from service.model import Channel, Entry
 from service.store.client import keys
-from service.store.client.connection import BLOCK_AT_MOST_S, Part
-from service.store.coordination.requests import Failed, expected, next_answer, send_answer
+from service.store.client.connection import MAX_BLOCK_S, RedisRepository
+from service.store.coordination.requests import ErrorReply, expect_reply, next_reply, send_reply
 
 _WITHIN_S = 12.0
 _KEPT_S = 60
 _BELIEVED_S = 20
 
 
-class Rehearse(msgspec.Struct, frozen=True, tag=True):
+class DryRunRequest(msgspec.Struct, frozen=True, tag=True):
     """Say what this person would be answered if they wrote these commands, one after the other."""
 
     jid: str
     commands: tuple[str, ...]
 
 
-class Draft(msgspec.Struct, frozen=True, tag=True):
+class MessagePreviewRequest(msgspec.Struct, frozen=True, tag=True):
     """Write the message that would tell of an entry, as if it were a channel's news; the channel need not be there."""
 
     channel: Channel
     entry: Entry
 
 
-class Line(msgspec.Struct, frozen=True):
+class CommandPreview(msgspec.Struct, frozen=True):
     """A command, all messages that would answer it, and what would be done, a sentence each."""
 
     command: str
@@ -43,36 +43,36 @@ class Line(msgspec.Struct, frozen=True):
     would: tuple[str, ...]
 
 
-class Rehearsed(msgspec.Struct, frozen=True, tag=True):
+class DryRunReply(msgspec.Struct, frozen=True, tag=True):
     """What would be said."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[CommandPreview, ...]
 
 
-class Drafted(msgspec.Struct, frozen=True, tag=True):
+class MessagePreviewReply(msgspec.Struct, frozen=True, tag=True):
     """The message."""
 
     text: str
 
 
-Answer = Rehearsed | Drafted | Failed
-_ANSWER: Final[Any] = Answer
+BotReply = DryRunReply | MessagePreviewReply | ErrorReply
+_ANSWER: Final[Any] = BotReply
 
 
-class Question(msgspec.Struct, frozen=True):
+class BotRequest(msgspec.Struct, frozen=True):
     """What is asked, and where to answer. After ``until_s`` (on Redis's clock, Unix s) nobody waits any more."""
 
     id: str
-    body: Rehearse | Draft
+    body: DryRunRequest | MessagePreviewRequest
     until_s: float
 
 
-class Rehearsals(Part):
+class DryRunQueue(RedisRepository):
     """Ask the bot, and wait for its answer. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def rehearse(self, jid: str, commands: tuple[str, ...]) -> tuple[Line, ...]:
+    async def rehearse(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
         """Return what a person would be answered. Raises what the bot met, or :class:`NoWorker`."""
-        return expected(await self._ask(Rehearse(jid, commands)), Rehearsed).lines
+        return expect_reply(await self._ask(DryRunRequest(jid, commands)), DryRunReply).lines
 
     async def draft(self, channel: Channel, latest: Sequence[Entry]) -> str:
         """Return the message that would tell of the first of a channel's ``latest`` entries; "" if there are none.
@@ -81,31 +81,31 @@ class Rehearsals(Part):
         """
         if not latest:
             return ""
-        return expected(await self._ask(Draft(channel, latest[0])), Drafted).text
+        return expect_reply(await self._ask(MessagePreviewRequest(channel, latest[0])), MessagePreviewReply).text
 
-    async def asked(self) -> Question | None:
+    async def asked(self) -> BotRequest | None:
         """Wait for a question (bots); None if there is none for a while, or nobody waits for its answer any more."""
         await self._link.call("SET", keys.BOT_ANSWERS, 1, "EX", _BELIEVED_S)
-        found = await self._link.wait("BLPOP", keys.BOT_ASKED, BLOCK_AT_MOST_S)
+        found = await self._link.wait("BLPOP", keys.BOT_ASKED, MAX_BLOCK_S)
         if not found:
             return None
         try:
-            question = msgspec.msgpack.decode(found[1], type=Question)
+            question = msgspec.msgpack.decode(found[1], type=BotRequest)
         except msgspec.MsgspecError:
             return None  # of another version
         return question if question.until_s > await self._now_s() else None
 
-    async def answer(self, question: Question, answer: Answer) -> None:
+    async def answer(self, question: BotRequest, answer: BotReply) -> None:
         """Answer a question (bots)."""
-        await send_answer(self._link, question.id, answer)
+        await send_reply(self._link, question.id, answer)
 
-    async def _ask(self, body: Rehearse | Draft) -> object:
+    async def _ask(self, body: DryRunRequest | MessagePreviewRequest) -> object:
         if not await self._link.call("EXISTS", keys.BOT_ANSWERS):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
-        question = Question(secrets.token_urlsafe(12), body, await self._now_s() + _WITHIN_S)
+        question = BotRequest(secrets.token_urlsafe(12), body, await self._now_s() + _WITHIN_S)
         packed = msgspec.msgpack.encode(question)
         await self._link.many([("RPUSH", keys.BOT_ASKED, packed), ("EXPIRE", keys.BOT_ASKED, _KEPT_S)])
-        answer = await next_answer(self._link, question.id, time.monotonic() + _WITHIN_S, _ANSWER)
+        answer = await next_reply(self._link, question.id, time.monotonic() + _WITHIN_S, _ANSWER)
         if answer is None:
             raise NoWorker(f"The bot did not answer within {_WITHIN_S:.0f} s. Is one connected?")
         return answer

@@ -11,22 +11,22 @@ import msgspec
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import BLOCK_AT_MOST_S, Command, Link, Together, script
+from service.store.client.connection import MAX_BLOCK_S, BatchingClient, Command, RedisClient, script_command
 from service.store.client.keys import user_id
-from service.store.delivery.outbox import stamp
+from service.store.delivery.outbox import unique_timestamp
 
-MOST_UNREAD: Final = 100
-KNOWN_S: Final = 90_000
+MAX_UNANSWERED: Final = 100
+TOKEN_TTL_S: Final = 90_000
 """For so long it is known what was said: longer than anything that was said is answered."""
 _LENGTH: Final = 10_000
 _SAID_KEPT_S: Final = 86_400
 _ARRIVED_KEPT_S: Final = 3_600
 
-Place = str
+EntryId = str
 """Of something in what a person said."""
 
 
-class Sentence(msgspec.Struct, frozen=True):
+class InboundMessage(msgspec.Struct, frozen=True):
     """Something that a person said: ``said`` as the bots wrote it down, to which address.
 
     ``token`` names it, "" if nobody can hear it twice; what was heard by that name before ``since_s`` (Unix s) was
@@ -40,17 +40,17 @@ class Sentence(msgspec.Struct, frozen=True):
     since_s: float = 0.0
 
 
-class Unanswered(msgspec.Struct, frozen=True):
+class UnansweredMessage(msgspec.Struct, frozen=True):
     """A sentence in its place; ``answers``, unless empty, are on their way already."""
 
     uid: UserId
-    place: Place
+    place: EntryId
     said: bytes
     address: str
     answers: tuple[str, ...]
 
 
-class Notice(msgspec.Struct, frozen=True):
+class BotNotice(msgspec.Struct, frozen=True):
     """A notice to the other bots: a message of this person was stored, or their software sent an ad-hoc command.
 
     ``ordered`` is the command as the bots serialize it, empty for a stored message; ``voice`` is who has to answer it.
@@ -61,36 +61,38 @@ class Notice(msgspec.Struct, frozen=True):
     voice: str = ""
 
 
-class Heard:
+class InboundLog:
     """Sentences, by person. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, link: Link, together: Together) -> None:
+    def __init__(self, link: RedisClient, together: BatchingClient) -> None:
         """Use these links to Redis: ``link`` for commands that block, ``together`` for all others."""
         self._blocking = link
         self._link = together
 
-    async def put(self, sentences: Sequence[Sentence]) -> list[bool]:
+    async def put(self, sentences: Sequence[InboundMessage]) -> list[bool]:
         """Store messages; return whether each was new, in the same order."""
         if not sentences:
             return []
         # First: the list may name too many, never too few.
-        await self._link.call("ZADD", keys.UNREAD, *(part for one in sentences for part in (stamp(), user_id(one.jid))))
+        await self._link.call(
+            "ZADD", keys.UNREAD, *(part for one in sentences for part in (unique_timestamp(), user_id(one.jid)))
+        )
         commands: list[Command] = []
         for one in sentences:
             uid = user_id(one.jid)
-            given = (one.token, one.said, one.address, MOST_UNREAD, one.since_s, KNOWN_S)
+            given = (one.token, one.said, one.address, MAX_UNANSWERED, one.since_s, TOKEN_TTL_S)
             heard, _, known, home = keys.said(uid)
-            commands.append(script("heard_put", (heard, known, home), *given))
+            commands.append(script_command("heard_put", (heard, known, home), *given))
         return [reply == 1 for reply in await self._link.many(commands)]
 
-    async def read(self, uids: Collection[UserId]) -> list[Unanswered]:
+    async def read(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
         """Return what these people said and nobody has answered, each one's in order."""
         found = await self._link.many([("XRANGE", _heard(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
         begun = await self._link.many([("HGETALL", _answers(uid)) for uid in full])
         answers = dict(zip(full, begun, strict=True))
         return [
-            Unanswered(
+            UnansweredMessage(
                 uid,
                 place.decode(),
                 fields[b"s"],
@@ -105,11 +107,11 @@ class Heard:
         """Return everybody of whom something may wait for an answer, longest waiting first."""
         return [uid.decode() for uid in await self._link.call("ZRANGE", keys.UNREAD, 0, -1)]
 
-    async def answered(self, uid: UserId, place: Place, stanzas: Sequence[str]) -> None:
+    async def answered(self, uid: UserId, place: EntryId, stanzas: Sequence[str]) -> None:
         """Note the reply that is about to be sent: whoever takes over sends the same one."""
         await self._link.script("heard_answered", keys.said(uid)[:2], place, msgspec.json.encode(stanzas))
 
-    async def done(self, pairs: Sequence[tuple[UserId, Place]]) -> None:
+    async def done(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
         """These sentences are answered."""
         uids = list(dict.fromkeys(uid for uid, _ in pairs))
         if not uids:
@@ -120,7 +122,7 @@ class Heard:
         left = (await self._link.many([*gone, *(("XLEN", _heard(uid)) for uid in uids)]))[len(gone) :]
         await self._link.many(
             [
-                script("zrem_if", (keys.UNREAD,), uid, repr(stamp))
+                script_command("zrem_if", (keys.UNREAD,), uid, repr(stamp))
                 for uid, count in zip(uids, left, strict=True)
                 if not count and (stamp := stamps[uid]) is not None
             ]
@@ -155,7 +157,7 @@ class Heard:
 
     # From bot to bot.
 
-    async def notify(self, notices: Sequence[Notice]) -> None:
+    async def notify(self, notices: Sequence[BotNotice]) -> None:
         """Send notices to the other bots."""
         added = ("XADD", keys.HEARD, "MAXLEN", "~", _LENGTH, "*")
         await self._link.many([(*added, "u", each.uid, "o", each.ordered, "v", each.voice) for each in notices])
@@ -165,10 +167,10 @@ class Heard:
         newest = await self._link.call("XREVRANGE", keys.HEARD, "+", "-", "COUNT", 1)
         return newest[0][0].decode() if newest else "0-0"
 
-    async def notices(self, after: str) -> dict[str, Notice]:
+    async def notices(self, after: str) -> dict[str, BotNotice]:
         """Wait, for some seconds, for notices sent after the one with this id; return them by their ids."""
         return {
-            ident: Notice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
+            ident: BotNotice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
             for ident, fields in (await self._entries(keys.HEARD, after)).items()
         }
 
@@ -194,7 +196,7 @@ class Heard:
             await self._link.call("XDEL", keys.say(voice), *places)
 
     async def _entries(self, stream: str, after: str) -> dict[str, dict[bytes, bytes]]:
-        block_ms = int(BLOCK_AT_MOST_S * 1000)
+        block_ms = int(MAX_BLOCK_S * 1000)
         found = await self._blocking.wait("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", stream, after)
         return {ident.decode(): fields for _, entries in found or () for ident, fields in entries}
 

@@ -21,11 +21,11 @@ from service.errors import UserError
 from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import BLOCK_AT_MOST_S, Link, Part, Value, script
+from service.store.client.connection import MAX_BLOCK_S, RedisClient, RedisRepository, Value, script_command
 from service.users.preferences import MAX_INTERVAL_S
 
 
-def stamp() -> float:
+def unique_timestamp() -> float:
     """Return a score that sorts by time (ms) and that no two writers share, so that a removal knows its own."""
     return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
 
@@ -34,7 +34,7 @@ MessageId = str
 _Pair = tuple[UserId, MessageId]
 
 
-class MetWatch(msgspec.Struct, frozen=True, array_like=True):
+class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
     """A standing query, by its owner's number and as people write it, and which changes of a version it has met."""
 
     number: int
@@ -55,7 +55,7 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
     queued_s: float
     edits: bool = False
     left_out: tuple[int, ...] | None = None
-    met: tuple[MetWatch, ...] | None = None
+    met: tuple[MatchedSearch, ...] | None = None
     after: int | None = None
 
 
@@ -71,26 +71,26 @@ class QueuedItem(msgspec.Struct, frozen=True):
         return int(self.place.partition("-")[0]) / 1000
 
 
-Withheld = dict[str, tuple[int, ...] | Literal["later"] | None]
+Suppressions = dict[str, tuple[int, ...] | Literal["later"] | None]
 """By the places of items, in order: the positions of changes that are not told; "later" for an item that is told at
 another time, None for one that never is."""
 
 
-class Decided(msgspec.Struct, frozen=True):
+class ClaimRules(msgspec.Struct, frozen=True):
     """What a claim has to apply for one person; the channels that are ``spaced`` are told at intervals."""
 
-    withheld: Withheld
+    withheld: Suppressions
     spaced: frozenset[ChannelId] = frozenset()
 
 
-_NOTHING: Final[Mapping[UserId, Decided]] = {}
+_NOTHING: Final[Mapping[UserId, ClaimRules]] = {}
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SavedSearchHit(msgspec.Struct, frozen=True):
     """What one user's standing queries have met in a version, each something."""
 
     uid: UserId
-    met: tuple[MetWatch, ...]
+    met: tuple[MatchedSearch, ...]
 
 
 class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
@@ -110,7 +110,7 @@ class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s":
     more: bool = False
 
 
-class ToldMessage(
+class SentMessage(
     msgspec.Struct,
     frozen=True,
     rename={"message_id": "m", "claimed_s": "at", "sent_s": "sent", "received_s": "received"},
@@ -131,10 +131,10 @@ class ToldMessage(
 
 
 _BATCH: Final = msgspec.json.Decoder(Batch)
-_TOLD: Final = msgspec.json.Decoder(ToldMessage)
+_TOLD: Final = msgspec.json.Decoder(SentMessage)
 
 
-class Outbox(Part):
+class Outbox(RedisRepository):
     """Queues per person, in order; enqueueing is idempotent, delivery at least once under one id."""
 
     async def enqueue(
@@ -145,13 +145,20 @@ class Outbox(Part):
         Returns the users who are not subscribed: the channel index was behind.
         """
         given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
-        replies = await self._link.many([script("outbox_enqueue", _queued_keys(uid), *given) for uid in uids])
+        replies = await self._link.many([script_command("outbox_enqueue", _queued_keys(uid), *given) for uid in uids])
         # Also those who already had it: a crash may have come between the queue and the waiting list.
         await self.wake_up([uid for uid, reply in zip(uids, replies, strict=True) if reply in (0, 1)])
         return [uid for uid, reply in zip(uids, replies, strict=True) if reply < 0]
 
     async def enqueue_hits(
-        self, cid: ChannelId, version: int, now_s: float, hits: Sequence[Hit], *, news: ArticleHashes, changes: int
+        self,
+        cid: ChannelId,
+        version: int,
+        now_s: float,
+        hits: Sequence[SavedSearchHit],
+        *,
+        news: ArticleHashes,
+        changes: int,
     ) -> None:
         """Queue, once, what people's standing queries have met among a version's ``changes``, and wake delivery.
 
@@ -162,14 +169,14 @@ class Outbox(Part):
             positions = {position for watch in hit.met for position in watch.positions}
             marks = _wire(tuple(mark for mark in news if mark[0] in positions))
             met = (part for each in hit.met for part in (each.number, each.words, msgspec.json.encode(each.positions)))
-            commands.append(script("outbox_hit", _hit_keys(hit.uid), cid, version, now_s, marks, changes, *met))
+            commands.append(script_command("outbox_hit", _hit_keys(hit.uid), cid, version, now_s, marks, changes, *met))
         replies = await self._link.many(commands)
         await self.wake_up([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
     async def wake_up(self, waiting: Sequence[UserId]) -> None:
         """Have delivery look after these users, for something was queued for them."""
         if waiting:
-            stamps = [value for uid in waiting for value in (stamp(), uid)]
+            stamps = [value for uid in waiting for value in (unique_timestamp(), uid)]
             await self._link.many(
                 [
                     ("ZADD", keys.WAITING, *stamps),
@@ -190,7 +197,7 @@ class Outbox(Part):
         if not after:
             newest = await self._link.call("XREVRANGE", keys.WAKE, "+", "-", "COUNT", 1)
             after = newest[0][0].decode() if newest else "0-0"
-        block_ms = max(1, int(min(timeout_s, BLOCK_AT_MOST_S) * 1000))
+        block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
         found = await self._link.wait("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.WAKE, after)
         uids: dict[UserId, None] = {}
         for _, entries in found or ():
@@ -221,7 +228,7 @@ class Outbox(Part):
         return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
 
     async def claim(
-        self, uids: Sequence[UserId], max_items: int, now_s: float, decided: Mapping[UserId, Decided] = _NOTHING
+        self, uids: Sequence[UserId], max_items: int, now_s: float, decided: Mapping[UserId, ClaimRules] = _NOTHING
     ) -> dict[UserId, Batch]:
         """Move each user's oldest items into a new batch with a message id; users with nothing to be told are absent.
 
@@ -232,7 +239,7 @@ class Outbox(Part):
         stamps = await self._stamps(uids)
         replies = await self._link.many_once(
             [
-                script("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_written(decided.get(uid)))
+                script_command("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_written(decided.get(uid)))
                 for uid in uids
             ]
         )
@@ -248,13 +255,13 @@ class Outbox(Part):
         found = await self._link.many([("HVALS", keys.in_flight(uid)) for uid in uids])
         return {uid: sorted(map(_BATCH.decode, batches), key=_age) for uid, batches in zip(uids, found, strict=True)}
 
-    async def told(self, uids: Sequence[UserId]) -> list[list[ToldMessage]]:
+    async def told(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
         """Return what each user's last messages told, newest first, but for those that were given up."""
         found = await self._link.many([("LRANGE", keys.told(uid), 0, -1) for uid in uids])
         every = ([_TOLD.decode(message) for message in messages] for messages in found)
         return [[message for message in messages if not message.why] for messages in every]
 
-    async def log(self, uid: UserId) -> list[ToldMessage]:
+    async def log(self, uid: UserId) -> list[SentMessage]:
         """Return a user's last messages that are not under way any more, newest first, and how they went."""
         return [_TOLD.decode(message) for message in await self._link.call("LRANGE", keys.told(uid), 0, -1)]
 
@@ -268,7 +275,9 @@ class Outbox(Part):
         """
         replies = await self._link.many(
             [
-                script("outbox_correct", (keys.in_flight(uid), keys.told(uid), keys.user_index(uid)), *mids, max_items)
+                script_command(
+                    "outbox_correct", (keys.in_flight(uid), keys.told(uid), keys.user_index(uid)), *mids, max_items
+                )
                 for uid, *mids in batches
             ]
         )
@@ -286,7 +295,7 @@ class Outbox(Part):
 
     async def retried(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
         """Count that these batches are sent once more."""
-        await self._link.many([script("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids])
+        await self._link.many([script_command("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids])
 
     async def dead(self, uid: UserId, message_id: MessageId, reason: str) -> None:
         """Park a batch that can never be delivered as a dead letter, and go on."""
@@ -301,7 +310,7 @@ class Outbox(Part):
         stamps = await self._stamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._link.many(
             [
-                script("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), *how)
+                script_command("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), *how)
                 for uid, *how in batches
             ]
         )
@@ -315,7 +324,7 @@ class Outbox(Part):
     async def _drop_idle(self, stamps: dict[UserId, float | None], idle: Sequence[UserId]) -> None:
         await self._link.many(
             [
-                script("zrem_if", (keys.WAITING,), uid, repr(stamp))
+                script_command("zrem_if", (keys.WAITING,), uid, repr(stamp))
                 for uid in dict.fromkeys(idle)
                 if (stamp := stamps[uid]) is not None
             ]
@@ -348,7 +357,7 @@ def _queued(place: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
         float(fields[b"t"]),
         fields[b"e"] == b"1",
         left_out=msgspec.json.decode(fields.get(b"x", b"[]"), type=tuple[int, ...]) or None,
-        met=msgspec.json.decode(fields.get(b"w", b"[]"), type=tuple[MetWatch, ...]) or None,
+        met=msgspec.json.decode(fields.get(b"w", b"[]"), type=tuple[MatchedSearch, ...]) or None,
         after=int(fields[b"a"]) if b"a" in fields else None,
     )
     return QueuedItem(place.decode(), item)
@@ -361,7 +370,7 @@ def _wire(marks: ArticleHashes | None) -> str:
     return msgspec.json.encode([[position, *(mark.hex() for mark in own)] for position, own in marks]).decode()
 
 
-def _written(decided: Decided | None) -> tuple[Value, ...]:
+def _written(decided: ClaimRules | None) -> tuple[Value, ...]:
     """Return what is decided as outbox_claim reads it: the last place, the spaced channels, their TTL (s), the rest."""
     if decided is None:
         return ()
@@ -396,7 +405,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 class DeadLetters:
     """The newest ~10,000. Every method may raise :class:`StoreUnavailable`."""
 
-    def __init__(self, link: Link, outbox: Outbox) -> None:
+    def __init__(self, link: RedisClient, outbox: Outbox) -> None:
         """Use this link to Redis; the outbox is where they go back to."""
         self._link = link
         self._outbox = outbox

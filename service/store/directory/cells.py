@@ -23,7 +23,7 @@ from service.discovery.cell import Answer, Command, Match, Membership, Record, S
 from service.discovery.matrix import Load, Matrix, Pair, Place, Size, rate_per_s
 from service.store.client import connection as redis
 from service.store.client import keys
-from service.store.client.connection import BatchedPart
+from service.store.client.connection import BatchedRepository
 
 PAIR_BYTES = 8
 
@@ -44,7 +44,7 @@ def pair_key(pair: str) -> Pair:
     return blake2b(pair.encode(), digest_size=PAIR_BYTES).digest().decode("latin-1")
 
 
-class Cells(BatchedPart):
+class MatrixCells(BatchedRepository):
     """All cells of a store. Calls of one turn of the event loop share a round trip.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
@@ -118,7 +118,7 @@ def _named(name: str, place: Place, arguments: Sequence[redis.Value]) -> redis.C
 def _whole(name: str, place: Place, arguments: Sequence[redis.Value]) -> redis.Command:
     if not name:
         return _look(place)
-    return redis.script(name, keys.cell(place), place.pair.encode("latin-1"), *arguments)
+    return redis.script_command(name, keys.cell(place), place.pair.encode("latin-1"), *arguments)
 
 
 def _asked(command: Command) -> _Asked | None:

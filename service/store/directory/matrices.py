@@ -39,8 +39,8 @@ from service.discovery.matrix import (
 )
 from service.discovery.matrix_resizing import upkeep
 from service.store.client import keys
-from service.store.client.connection import Together
-from service.store.directory.cells import Cells, pair_key
+from service.store.client.connection import BatchingClient
+from service.store.directory.cells import MatrixCells, pair_key
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ _ONE = Size(0, 1, 1)
 _GROWTH = (Kind.INC_P, Kind.INC_R)
 
 
-class Name(msgspec.Struct, frozen=True):
+class ContentName(msgspec.Struct, frozen=True):
     """A content name to register: version ``version`` of ``id``. Without pairs it is taken away."""
 
     id: str
@@ -62,7 +62,7 @@ class Name(msgspec.Struct, frozen=True):
     pairs: frozenset[AvPair]
 
 
-class Explained(msgspec.Struct, frozen=True):
+class QueryResult(msgspec.Struct, frozen=True):
     """What a query found, and how: whose matrix was asked, of which size, how many cells, and how long it took."""
 
     matches: tuple[Match, ...]
@@ -76,7 +76,7 @@ class Explained(msgspec.Struct, frozen=True):
 class Directory:
     """The names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, link: Together, cells: Cells, about: About, limits: Limits = LIMITS) -> None:
+    def __init__(self, link: BatchingClient, cells: MatrixCells, about: About, limits: Limits = LIMITS) -> None:
         """Use these cells; each kind of name has pairs of its own there."""
         self._link = link
         self._cells = cells
@@ -87,7 +87,7 @@ class Directory:
         self._unsettled: dict[Pair, None] = {}
         self._texts: LRUCache[Pair, AvPair] = LRUCache(_SIZES_REMEMBERED)
 
-    async def register(self, names: Sequence[Name], kept_s: float, *, changed: bool) -> None:
+    async def register(self, names: Sequence[ContentName], kept_s: float, *, changed: bool) -> None:
         """Register names for so long, or refresh them; ``changed``: an earlier version may lie there.
 
         Raises :class:`service.errors.CellsUnavailable`.
@@ -160,7 +160,7 @@ class Directory:
             together([register_and_search.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone])
         )
 
-    async def find(self, pairs: Iterable[AvPair], limit: int) -> Explained:
+    async def find(self, pairs: Iterable[AvPair], limit: int) -> QueryResult:
         """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsUnavailable`."""
         began_s = time.perf_counter()
         own = frozenset(map(self.key, pairs))
@@ -170,7 +170,7 @@ class Directory:
         chosen = found.asked or ""
         took_s = time.perf_counter() - began_s
         size = found.sizes.get(chosen, Size(0, 0, 0))
-        return Explained(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
+        return QueryResult(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
 
     async def names(self, pair: AvPair, most: int) -> list[Record]:
         """Return up to so many records of names that have an AV-pair. Raises :class:`CellsUnavailable`."""

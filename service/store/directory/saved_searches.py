@@ -15,14 +15,14 @@ from service.discovery.saved_searches import Matcher, Standing, Subject, Watch, 
 from service.errors import LimitReached
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import BatchedPart
+from service.store.client.connection import BatchedRepository
 
 BUCKETS = 16
 _CHANGES_AT_ONCE = 1_000
 _LOG_LENGTH = 10_000
 
 
-class Standings(BatchedPart):
+class SavedSearches(BatchedRepository):
     """Everybody's standing queries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def watch(self, jid: str, standing: Standing, most: int) -> Watch:
@@ -114,10 +114,10 @@ class Standings(BatchedPart):
         return place
 
 
-class FreshMatcher:
+class SavedSearchMatcher:
     """A worker's :class:`Matcher`, brought up to date before it is asked."""
 
-    def __init__(self, standings: Standings) -> None:
+    def __init__(self, standings: SavedSearches) -> None:
         self._standings = standings
         self._matcher = Matcher()
         self._place = ""

@@ -1,6 +1,6 @@
 """Forgetting a person: nothing that names them stays behind but what limits them, however it ends in between.
 
-They are noted as leaving first and struck off that list last, so that :meth:`Forgetting.heal` goes on where a crash
+They are noted as leaving first and struck off that list last, so that :meth:`Erasure.heal` goes on where a crash
 came in between. What is left of them for a day is one number among all of those who left: see ``SEQ_FLOOR``.
 
 Two things outlive a person, or they could lift their own limits by being forgotten: counters of how often they did
@@ -14,8 +14,8 @@ from typing import Final
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import Together
-from service.store.directory.saved_searches import Standings
+from service.store.client.connection import BatchingClient
+from service.store.directory.saved_searches import SavedSearches
 from service.store.subscriptions.subscriptions import Subscriptions
 
 _PAGE = 1_000
@@ -27,10 +27,10 @@ RESTRICTIONS_KEPT_DAYS: Final = 180
 _RESTRICTIONS_KEPT_S: Final = RESTRICTIONS_KEPT_DAYS * 86_400
 
 
-class Forgetting:
+class Erasure:
     """Every method may raise :class:`service.errors.StoreUnavailable`, and can be repeated then."""
 
-    def __init__(self, link: Together, subscriptions: Subscriptions, standing: Standings) -> None:
+    def __init__(self, link: BatchingClient, subscriptions: Subscriptions, standing: SavedSearches) -> None:
         """Use this link to Redis; subscriptions and standing queries end as if their person ended them."""
         self._link = link
         self._subscriptions = subscriptions

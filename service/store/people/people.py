@@ -13,9 +13,9 @@ import msgspec
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import Link, Part
+from service.store.client.connection import RedisClient, RedisRepository
 from service.store.delivery.outbox import Outbox
-from service.store.people.erasure import Forgetting
+from service.store.people.erasure import Erasure
 
 _RESTRICTIONS = ("jid", "suspended", "most_subscriptions")
 _COMMANDS = 7
@@ -47,7 +47,7 @@ class Person(msgspec.Struct, frozen=True):
 class People:
     """Everybody who ever wrote to us. Every method may raise :class:`StoreUnavailable`."""
 
-    def __init__(self, link: Link, forgetting: Forgetting, outbox: Outbox) -> None:
+    def __init__(self, link: RedisClient, forgetting: Erasure, outbox: Outbox) -> None:
         """Use this link to Redis; the others hold what people have."""
         self._link = link
         self._forgetting = forgetting
@@ -140,7 +140,7 @@ def _person(uid: UserId, replies: Sequence[Any]) -> Person | None:
 _CODE_BYTES = 9
 
 
-class Invites(Part):
+class InvitationCodes(RedisRepository):
     """Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def create(self, uses: int, lasts_s: float) -> str:

@@ -6,10 +6,10 @@ from typing import Final
 import msgspec
 
 from service.store.client import keys
-from service.store.client.connection import Part
+from service.store.client.connection import RedisRepository
 from service.store.delivery.outbox import MessageId
 
-TOLD_KEPT: Final = 50
+MAX_MESSAGE_IDS: Final = 50
 """Messages of a bot in one room whose ids are remembered, for 30 days."""
 
 
@@ -21,7 +21,7 @@ class Room(msgspec.Struct, frozen=True):
     by: str = ""
 
 
-class Rooms(Part):
+class BotRooms(RedisRepository):
     """Rooms, by the address of the bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def of(self, address: str) -> dict[str, Room]:
@@ -48,4 +48,4 @@ class Rooms(Part):
     async def keep_told(self, jid: str, room_id: str, message_id: MessageId) -> None:
         """Remember how a room calls a message of the bot's."""
         pair = msgspec.msgpack.encode((room_id, message_id))
-        await self._link.script("room_echo", (keys.echoes(keys.user_id(jid)),), pair, TOLD_KEPT)
+        await self._link.script("room_echo", (keys.echoes(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS)

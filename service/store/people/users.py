@@ -7,7 +7,7 @@ import msgspec
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import Command, Part, script
+from service.store.client.connection import Command, RedisRepository, script_command
 from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 
@@ -38,7 +38,7 @@ def _decode_user_settings(written: bytes | None, client_language: bytes | None) 
     return msgspec.structs.replace(user_settings, client_language=client_language.decode())
 
 
-class Users(Part):
+class Users(RedisRepository):
     """People, by bare JID."""
 
     async def get(self, jid: str) -> UserState:
@@ -101,7 +101,7 @@ class Users(Part):
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Remember that these people's clients send receipts."""
-        await self._link.many([script("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
+        await self._link.many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
 
     async def allow(self, jid: str, what: str, limit: int, per_s: float) -> bool:
         """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""
@@ -125,7 +125,7 @@ _NOTHING: Final[PreferencesByNumber] = {}
 """Of nearly everybody: it is remembered for each who is told something."""
 
 
-class PreferenceStore(Part):
+class PreferenceStore(RedisRepository):
     """Preferences by person and number. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:

@@ -21,8 +21,8 @@ from service.feeds.urls import host_of
 from service.model import ChannelId, UserId
 from service.net.sites import site_of
 from service.store.client import keys
-from service.store.client.connection import Together, script
-from service.store.subscriptions.keyspaces import KeyspaceStore, channel_mark, record_id, users
+from service.store.client.connection import BatchingClient, script_command
+from service.store.subscriptions.keyspaces import KeyspaceStore, cached_channel_prefix, record_id, user_ids
 
 _MOST_SITES = 10_000
 
@@ -43,7 +43,7 @@ class ChannelIndex:
     - *a channel does not doze under a subscriber*: who joins after it was counted makes its count void.
     """
 
-    def __init__(self, link: Together, keyspaces: KeyspaceStore, layout: Layout) -> None:
+    def __init__(self, link: BatchingClient, keyspaces: KeyspaceStore, layout: Layout) -> None:
         """Use this link to Redis, and these keyspaces with keys of this layout."""
         self._link = link
         self._keyspaces = keyspaces
@@ -84,7 +84,7 @@ class ChannelIndex:
         """
         if site is None:
             return 0
-        mark, counts = channel_mark(cid), dict[Keyspace, int]()
+        mark, counts = cached_channel_prefix(cid), dict[Keyspace, int]()
         units = Units(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
         while (probe := units.probe) is not None:
             answer, number = await self._keyspaces.count(probe, mark)
@@ -107,12 +107,12 @@ class ChannelIndex:
             return [], ""
         prefix = self._layout.channel_group(site, cid)
         walk = Walk(prefix, self._keyspaces.map, self._depths, count, _place(cursor))
-        mark = channel_mark(cid).decode("latin-1")
+        mark = cached_channel_prefix(cid).decode("latin-1")
         found: list[Record] = []
         with _translated():
             while walk.question is not None and not found:
                 found = [record for record in await self._answered(walk) if record.id.startswith(mark)]
-        entries = list(zip(users(found), [record.seq for record in found], strict=True))
+        entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
         return entries, "" if walk.question is None else _cursor(walk.place)
 
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
@@ -128,7 +128,7 @@ class ChannelIndex:
             held = dict(zip(unknown, read, strict=True))
             new = {cid: site_of(host_of(url.decode())) for cid, (site, url) in held.items() if url and not site}
             decided = await self._link.many(
-                [script("channel_site", (keys.channel(cid),), site) for cid, site in new.items()]
+                [script_command("channel_site", (keys.channel(cid),), site) for cid, site in new.items()]
             )
             asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))
             learnt = {cid: intern(site.decode()) for cid, site in asked.items() if site}

@@ -40,7 +40,7 @@ from service.clash.transitions import Accepted, Answer, admit, answer, emptied, 
 from service.errors import BadKey
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import Command, Together, Value
+from service.store.client.connection import BatchingClient, Command, Value
 
 _RECORD = Struct(">I20sI")
 _CHANNEL_BYTES = 8
@@ -52,21 +52,21 @@ _CHANNELS_KEPT = 1_000
 RECORD_BYTES = _RECORD.size
 
 
-def mark_of(cid: ChannelId) -> bytes:
+def channel_prefix(cid: ChannelId) -> bytes:
     """Return what tells a channel's subscriptions from others of the same key."""
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
 
-channel_mark = lru_cache(_CHANNELS_KEPT)(mark_of)
+cached_channel_prefix = lru_cache(_CHANNELS_KEPT)(channel_prefix)
 """The same, for who asks for the same ones again and again."""
 
 
 def record_id(cid: ChannelId, uid: UserId) -> str:
     """Return the id of a subscription's record."""
-    return (channel_mark(cid) + urlsafe_b64decode(uid)).decode("latin-1")
+    return (cached_channel_prefix(cid) + urlsafe_b64decode(uid)).decode("latin-1")
 
 
-def users(records: Sequence[Record]) -> list[UserId]:
+def user_ids(records: Sequence[Record]) -> list[UserId]:
     """Return whose subscriptions these are."""
     # Twelve bytes are sixteen characters and nothing is left over: all can be written at once.
     together = "".join([record.id[_CHANNEL_BYTES:] for record in records]).encode("latin-1")
@@ -74,14 +74,14 @@ def users(records: Sequence[Record]) -> list[UserId]:
     return [text[at : at + 16] for at in range(0, len(text), 16)]
 
 
-def packed(record: Record) -> bytes:
+def pack_record(record: Record) -> bytes:
     """Return a record's bytes. Raises :class:`BadKey` for one that no page can hold."""
     if not 0 <= record.seq <= _MOST_SEQ or not 0 <= record.key <= _MOST_KEY:
         raise BadKey(f"No page can hold {record}: keys have up to 32 bits, and seqs 31.")
     return _RECORD.pack(record.key, _id_bytes(record.id), record.seq << 1 | (not record.present))
 
 
-def unpacked(page: bytes) -> tuple[Record, ...]:
+def unpack_page(page: bytes) -> tuple[Record, ...]:
     """Return the records of a page."""
     return tuple(
         [Record(key, name.decode("latin-1"), word >> 1, not word & 1) for key, name, word in _RECORD.iter_unpack(page)]
@@ -90,10 +90,10 @@ def unpacked(page: bytes) -> tuple[Record, ...]:
 
 def position_bytes(record: Record) -> bytes:
     """Return where a record stands."""
-    return packed(record)[:-4]
+    return pack_record(record)[:-4]
 
 
-def bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
+def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
     """Return the first and the last place where records of a group can stand, beyond a position."""
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
@@ -114,20 +114,20 @@ Fields = Mapping[str, str]
 """A table as it was read; empty where nobody has written one yet."""
 
 
-def changes(fields: Fields, table: ServerTable) -> bytes:
+def table_changes(fields: Fields, table: ServerTable) -> bytes:
     """Return a table as it was read, and what makes another of it, for a script."""
     after = to_fields(table)
     changed = {name: text for name, text in after.items() if fields.get(name) != text}
     return msgspec.json.encode({"read": fields, "set": changed, "drop": [*(fields.keys() - after.keys())]})
 
 
-def fields_of(reply: Any) -> Fields:
+def decode_fields(reply: Any) -> Fields:
     """Return a hash that came from HGETALL itself, or through a script."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     return {name.decode(): text.decode() for name, text in pairs}
 
 
-PAGE = 500
+RECORDS_PER_STEP = 500
 """Records that a move takes over at once: some milliseconds of Redis."""
 _ENDS_AT_ONCE = 500
 _ADDING = ("count", "read")
@@ -142,7 +142,7 @@ class KeyspaceStore:
     store :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`: then nothing has changed.
     """
 
-    def __init__(self, link: Together, keyspaces: Keyspaces, bits: int) -> None:
+    def __init__(self, link: BatchingClient, keyspaces: Keyspaces, bits: int) -> None:
         """Use this link to Redis. All processes need the same keyspaces, and bits of a key (at most 32)."""
         self._link = link
         self.map = keyspaces
@@ -169,7 +169,7 @@ class KeyspaceStore:
     async def write(self, probe: Probe, record: Record) -> Answer:
         """AcceptObject, for a subscription or its end: written if, and only if, it is accepted."""
         check_key(record.key, self.bits)
-        return (await self._accept(probe, "write", packed(record)))[0]
+        return (await self._accept(probe, "write", pack_record(record)))[0]
 
     async def count(self, probe: Probe, mark: bytes) -> tuple[Answer, int]:
         """AcceptObject, for who counts: how many subscriptions to the channel of this mark the keyspace has."""
@@ -192,21 +192,23 @@ class KeyspaceStore:
 
     async def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
         """AcceptObject, for a reader."""
-        low, high = bounds(question.prefix, question.after)
+        low, high = range_bounds(question.prefix, question.after)
         found, pages = await self._accept(question.probe, "read", low, high, question.count)
         return found, _page(pages, question.count) if isinstance(found, Accepted) else _NOTHING
 
     async def read_donor(self, question: ReadDonor) -> Page:
         """Read what has not gone over yet."""
         donor = question.move.donor
-        low, high = bounds(question.group, question.after)
+        low, high = range_bounds(question.group, question.after)
         fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
-        table = self._table(donor, fields_of(fields))
+        table = self._table(donor, decode_fields(fields))
         return _page(pages, question.count) if gives(table, question.move) else _NOTHING
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
         """Return how many subscriptions of each group lie in a keyspace."""
-        found: list[int] = await self._run(keyspace, "sizes", *(bound for group in groups for bound in bounds(group)))
+        found: list[int] = await self._run(
+            keyspace, "sizes", *(bound for group in groups for bound in range_bounds(group))
+        )
         return found
 
     async def told(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
@@ -218,14 +220,14 @@ class KeyspaceStore:
         """Return what was noted since the last call, by leaf, and begin again from nothing."""
         self.map.check(keyspace)
         found = await self._link.script("keyspace_told", (keys.keyspace_told(keyspace),))
-        return {KeyGroup.labelled(label, self.bits): int(number) for label, number in fields_of(found).items()}
+        return {KeyGroup.labelled(label, self.bits): int(number) for label, number in decode_fields(found).items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
         """Return tables in the order asked for, with the fields that they were read from."""
         for keyspace in keyspaces:
             self.map.check(keyspace)
         replies = await self._link.many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
-        found = zip(keyspaces, map(fields_of, replies), strict=True)
+        found = zip(keyspaces, map(decode_fields, replies), strict=True)
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
     def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
@@ -236,7 +238,7 @@ class KeyspaceStore:
 
     async def _write_table(self, fields: Fields, table: ServerTable) -> bool:
         """Write a table in place of one that was read; False if that is not there any more."""
-        (done,) = await self._run(table.keyspace, "change", changes(fields, table))
+        (done,) = await self._run(table.keyspace, "change", table_changes(fields, table))
         return bool(done)
 
     async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
@@ -255,7 +257,7 @@ class KeyspaceStore:
             said, *rest = reply if what in _ADDING else (reply,)
             if isinstance(said, bytes):
                 return Accepted(KeyGroup.labelled(said.decode(), self.bits)), rest
-            fields = fields_of(said)
+            fields = decode_fields(said)
             table = self._table(probe.keyspace, fields)
             if fields or not table.entries:
                 return answer(table, probe.key), rest
@@ -297,23 +299,25 @@ class KeyspaceStore:
 
     async def _drop_ends(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
         """Change the table, and drop the first ends of a leaf in the same instant; false if there are more."""
-        changed = changes(fields, after)
-        done, *dropped = await self._run(after.keyspace, "filled", changed, *bounds(leaf), _ENDS_AT_ONCE)
+        changed = table_changes(fields, after)
+        done, *dropped = await self._run(after.keyspace, "filled", changed, *range_bounds(leaf), _ENDS_AT_ONCE)
         return bool(done) and dropped[0] < _ENDS_AT_ONCE
 
     async def _fetch(self, step: move_steps.Fetch, fields: Fields, table: ServerTable) -> move_steps.Fetched | None:
         if not gives(table, step.move):
             return move_steps.Fetched(())
         dropped = b"".join(position_bytes(record) for record in step.taken_over)
-        changed = changes(fields, emptied(table, step.move))
-        done, *pages = await self._run(table.keyspace, "fetch", changed, dropped, *bounds(step.move.group), PAGE)
-        return move_steps.Fetched(_page(pages, PAGE).records) if done else None
+        changed = table_changes(fields, emptied(table, step.move))
+        done, *pages = await self._run(
+            table.keyspace, "fetch", changed, dropped, *range_bounds(step.move.group), RECORDS_PER_STEP
+        )
+        return move_steps.Fetched(_page(pages, RECORDS_PER_STEP).records) if done else None
 
     async def _put(self, step: move_steps.Put, fields: Fields, table: ServerTable) -> move_steps.Kept | None:
         if not takes(table, step.move):
             return move_steps.Kept(taking=False)
-        records = b"".join(packed(record) for record in step.records)
-        (done,) = await self._run(table.keyspace, "put", changes(fields, table), records)
+        records = b"".join(pack_record(record) for record in step.records)
+        (done,) = await self._run(table.keyspace, "put", table_changes(fields, table), records)
         return move_steps.Kept(taking=True) if done else None
 
 
@@ -321,10 +325,10 @@ def _page(reply: Sequence[Any], count: int) -> Page:
     """Return the first records of what a script found in a range."""
     more, *pages = reply
     found = b"".join(pages)
-    return Page(unpacked(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
+    return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
 
 
-async def carried_out(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
+async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
     """Carry out a step and all that follow, and yield each with what came of it.
 
     Whoever stops in between leaves a move that goes on with :func:`service.clash.move_steps.resumed`. Raises
@@ -337,7 +341,7 @@ async def carried_out(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tu
         step = following(step, outcome)
 
 
-def completed(step: Step, outcome: Outcome) -> str | None:
+def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
     """Return what is complete with this step: ``split`` or ``merge``."""
     match step:
         case Finish(move=move):
@@ -347,13 +351,13 @@ def completed(step: Step, outcome: Outcome) -> str | None:
     return None
 
 
-KEPT_S = 3600
+RATES_TTL_S = 3600
 _NEGLIGIBLE_PER_S = 0.01
 
 Rates = Mapping[KeyGroup, Rate]
 
 
-class Weighed(NamedTuple):
+class LeafLoads(NamedTuple):
     """Subscriptions and load of each leaf of some keyspaces: the load now, and the most of now and of a while."""
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]
@@ -364,7 +368,7 @@ class Weighed(NamedTuple):
 class LoadStore:
     """Rates of prefixes, and loads of leaves. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, link: Together, keyspaces: KeyspaceStore) -> None:
+    def __init__(self, link: BatchingClient, keyspaces: KeyspaceStore) -> None:
         """Use this link to Redis."""
         self._link = link
         self._keyspaces = keyspaces
@@ -384,7 +388,7 @@ class LoadStore:
         faint = [prefix for prefix, rate in before.items() if prefix not in risen and _is_faint(rate)]
         await self._note(keyspace, risen, faint, fleet_s)
 
-    async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: Memory) -> Weighed:
+    async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: Memory) -> LeafLoads:
         """Return how many subscriptions each leaf of these keyspaces has, and what it weighs."""
         leaves = [[group for group, entry in table.entries.items() if entry.standing in LEAVES] for table in tables]
         counted, rates = await asyncio.gather(
@@ -393,7 +397,7 @@ class LoadStore:
             ),
             self._rates([table.keyspace for table in tables], fleet_s, memory),
         )
-        weighed = Weighed({}, {}, {})
+        weighed = LeafLoads({}, {}, {})
         for table, own, counts, found in zip(tables, leaves, counted, rates, strict=True):
             sizes = dict(zip(own, counts, strict=True))
             now = loads(sizes, {prefix: rate.current for prefix, rate in found.items()})
@@ -418,7 +422,7 @@ class LoadStore:
         commands: list[Command] = []
         if rates:
             fields = [value for prefix, rate in rates.items() for value in (prefix.label, _text(rate, fleet_s))]
-            commands += [("HSET", own, *fields), ("EXPIRE", own, KEPT_S)]
+            commands += [("HSET", own, *fields), ("EXPIRE", own, RATES_TTL_S)]
         if gone:
             commands.append(("HDEL", own, *(prefix.label for prefix in gone)))
         if commands:

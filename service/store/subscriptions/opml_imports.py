@@ -9,24 +9,24 @@ from service.errors import LimitReached
 from service.feeds.opml import OpmlSubscription
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import Part
+from service.store.client.connection import RedisRepository
 
-MOST_WAITING: Final = 5_000
+MAX_QUEUED_FEEDS: Final = 5_000
 """Feeds of one person: as many as one list may have."""
 
 
-class Imports(Part):
+class ImportQueue(RedisRepository):
     """What is still to be imported, per person. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, feeds: Sequence[OpmlSubscription], bot: str) -> None:
         """Add feeds to what is to be imported by the bot of this address.
 
-        Raises :class:`LimitReached` if more than ``MOST_WAITING`` of one person would wait.
+        Raises :class:`LimitReached` if more than ``MAX_QUEUED_FEEDS`` of one person would wait.
         """
         uid = keys.user_id(jid)
         await self._link.call("HSET", keys.IMPORTING, uid, bot)
         packed = (msgspec.msgpack.encode(feed) for feed in feeds)
-        if not await self._link.script("list_append", (keys.imports(uid),), MOST_WAITING, *packed):
+        if not await self._link.script("list_append", (keys.imports(uid),), MAX_QUEUED_FEEDS, *packed):
             raise LimitReached("I am still busy with the lists that you have sent. Send this one when I am done.")
 
     async def count(self, jid: str) -> int:

@@ -22,8 +22,8 @@ from service.feeds.entries.version_parts import VersionParts, split_version
 from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.connection import Command, Link, Together, script
-from service.store.client.identity_watch import IdentityWatch
+from service.store.client.connection import BatchingClient, Command, RedisClient, script_command
+from service.store.client.identity_watch import IdentityMonitor
 from service.store.delivery.outbox import Outbox
 from service.store.subscriptions.channel_index import ChannelIndex
 
@@ -36,7 +36,7 @@ class Subscriptions:
     """Who wants to be told of what."""
 
     def __init__(
-        self, link: Together, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityWatch
+        self, link: BatchingClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityMonitor
     ) -> None:
         """Use this link to Redis; channels and outboxes are for subscriptions that move."""
         self._identity = identity
@@ -55,7 +55,7 @@ class Subscriptions:
         stamp, floor, channel = await asyncio.gather(self._announce(uid), self._floor(uid), self._channels.resolve(cid))
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
-        given = (jid, cid, seen, moment(time.time()), floor, "" if most is None else most)
+        given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
         new, *found = await self._link.script("user_subscribe", own, *given)
         if new < 0:
             raise LimitReached("You have reached {count} subscriptions.", count=found[0])
@@ -202,7 +202,7 @@ class Subscriptions:
 
 def _unless_touched(uid: UserId, stamp: float) -> Command:
     """Return what takes a user off the list of those with intents, unless they were announced again."""
-    return script("zrem_if", (keys.INTENT_USERS,), uid, repr(stamp))
+    return script_command("zrem_if", (keys.INTENT_USERS,), uid, repr(stamp))
 
 
 def _place(cid: ChannelId) -> bytes:
@@ -216,7 +216,7 @@ def _subscription(cid: ChannelId, record: bytes) -> Subscription:
     return Subscription(cid, int(number), int(seq), int(seen), _moment_s(since), withheld_after)
 
 
-def moment(at_s: float) -> str:
+def encode_timestamp(at_s: float) -> str:
     """Return a time in six characters; ten digits would cost a person with five subscriptions 32 bytes more."""
     return urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
 
@@ -226,17 +226,17 @@ def _moment_s(text: bytes) -> float:
     return float(int.from_bytes(urlsafe_b64decode(text + b"==")))
 
 
-class Resumed(msgspec.Struct, frozen=True):
+class ResumeResult(msgspec.Struct, frozen=True):
     """How many versions of each channel were withheld, and how many articles standing queries met meanwhile."""
 
     withheld: dict[ChannelId, int]
     unheard: int = 0
 
 
-class Pauses:
+class SubscriptionPauses:
     """Who wants to be told nothing of what. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, link: Link, outbox: Outbox) -> None:
+    def __init__(self, link: RedisClient, outbox: Outbox) -> None:
         """Use this link to Redis; what was withheld goes through the outbox."""
         self._link = link
         self._outbox = outbox
@@ -255,7 +255,7 @@ class Pauses:
 
     async def resume(
         self, jid: str, cids: Sequence[ChannelId], *, watches: bool = False, unasked: bool = False
-    ) -> Resumed:
+    ) -> ResumeResult:
         """Tell a person of these channels again, and of their ``watches``; what was withheld is queued, each as one.
 
         ``unasked``: only what we paused without being asked. Only those that were paused are among what is returned.
@@ -263,7 +263,7 @@ class Pauses:
         own, mark = _own_keys(jid), "*" if unasked else ""
         resumed, unheard = await self._link.script("user_resume", own, time.time(), mark, int(watches), *cids)
         await self._outbox.wake_up([keys.user_id(jid)])  # also if nothing was: a repeated command does not tell
-        return Resumed({cid.decode(): int(versions) for cid, versions in resumed}, int(unheard))
+        return ResumeResult({cid.decode(): int(versions) for cid, versions in resumed}, int(unheard))
 
     async def rest(self, jid: str, cids: Sequence[ChannelId]) -> None:
         """Pause everything of a person whom nothing reaches, until :meth:`reinstate`; can be repeated."""

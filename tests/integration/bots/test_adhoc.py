@@ -11,7 +11,7 @@ from bots.sessions import adhoc_session
 from service.feeds.urls import channel_id
 from service.model import FeedLink
 from service.store import Store
-from service.store.coordination.requests import Probed
+from service.store.coordination.requests import ProbeReply
 from tests.support.bot import Person
 from tests.support.channels import make_channel
 from tests.support.software import Errand, software, where
@@ -73,7 +73,10 @@ async def test_several_are_left_at_once_and_all_only_after_a_question(at: str, p
 
 async def test_a_choice_of_feeds_is_the_next_form(at: str, person: Person, store: Store) -> None:
     alice = await person()
-    script = {"https://example.org/": Probed(choices=(FeedLink(FEED, "News"), FeedLink(OTHER, "Other"))), OTHER: None}
+    script = {
+        "https://example.org/": ProbeReply(choices=(FeedLink(FEED, "News"), FeedLink(OTHER, "Other"))),
+        OTHER: None,
+    }
     async with scripted_worker(store, script):
         errand = Errand(alice, at, "subscribe")
         await errand.step()

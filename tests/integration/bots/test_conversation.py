@@ -9,8 +9,8 @@ from service.feeds.urls import channel_id, page_url
 from service.model import FeedLink
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import Block
-from service.store.coordination.requests import Probed
+from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.requests import ProbeReply
 from tests.support.bot import Person
 from tests.support.channels import make_channel
 from tests.support.worker import scripted_worker
@@ -53,14 +53,14 @@ async def test_a_polled_channel_is_joined_without_asking_a_worker(person: Person
 async def test_several_feeds_are_offered_by_number(person: Person, store: Store) -> None:
     alice = await person()
     choices = (FeedLink("https://example.org/news", "News"), FeedLink(FEED, "Blog"))
-    async with scripted_worker(store, {"https://example.org/": Probed(choices=choices), FEED: None}):
+    async with scripted_worker(store, {"https://example.org/": ProbeReply(choices=choices), FEED: None}):
         assert "2. Blog: https://example.org/feed" in await alice.say("example.org")
         assert "Subscribed to *A feed*" in await alice.say("2")
 
 
 async def test_a_page_without_a_feed_is_watched_itself_if_the_person_likes(person: Person, store: Store) -> None:
     alice = await person()
-    async with scripted_worker(store, {"https://example.org/prices": Probed(page=True)}):
+    async with scripted_worker(store, {"https://example.org/prices": ProbeReply(page=True)}):
         assert "Shall I watch the page itself" in await alice.say("example.org/prices")
         assert "Subscribed to *A feed* (#1)" in await alice.say("yes")
         assert "Subscribed to *A feed (main table)* (#2)" in await alice.say("subscribe example.org/prices main table")
@@ -106,7 +106,7 @@ async def test_at_a_blocked_host_nothing_can_be_followed_and_why_says_so(person:
     alice, bob = await asyncio.gather(person(), person())
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
-        await store.blocked_hosts.add("example.org", Block("ada", 1.0))
+        await store.blocked_hosts.add("example.org", HostBlock("ada", 1.0))
         refused = f"I cannot watch “{FEED}”: example.org is blocked here by an admin."
         assert refused in await bob.say(FEED), "although it is polled"
         assert "example.org is blocked here by an admin." in await bob.say("https://www.example.org/other")

@@ -19,7 +19,7 @@ from service.feeds.entries.version_parts import split_version
 from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store
-from service.store.client.connection import Link
+from service.store.client.connection import RedisClient
 from service.store.client.keys import user_id
 from service.users.preferences import FOR_ALL, FilterRule, Preferences, parse_condition
 from tests.support.channels import change, make_channel
@@ -56,7 +56,7 @@ class Killed:
             raise asyncio.CancelledError
 
 
-class KillableLink(Link):
+class KillableLink(RedisClient):
     """Redis, as a process reaches it that may be killed."""
 
     process: Killed

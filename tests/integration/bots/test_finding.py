@@ -5,7 +5,7 @@ import pytest
 from service.clock import SystemClock
 from service.model import Change, Channel, Entry
 from service.store import Store
-from service.store.directory.matrices import Name
+from service.store.directory.matrices import ContentName
 from tests.support.bot import Person
 from tests.support.channels import change, make_channel
 from workers.ownership.directory_registration import Naming
@@ -39,8 +39,8 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
     await Naming(store, SystemClock(), 3).keep([(channels[0].id, 9), (channels[1].id, 2), (channels[2].id, 3)])
     for channel in channels[:2]:  # as if they had been everybody's once
         pairs = frozenset({"tag=python", "host=example.org"})
-        await store.channel_directory.register([Name(channel.id, 9, pairs)], 600.0, changed=False)
-        await store.entry_directory.register([Name(f"{channel.id}/2/0", 9, pairs)], 600.0, changed=False)
+        await store.channel_directory.register([ContentName(channel.id, 9, pairs)], 600.0, changed=False)
+        await store.entry_directory.register([ContentName(f"{channel.id}/2/0", 9, pairs)], 600.0, changed=False)
         await store.channels.set_name(channel.id, 9, pairs)
 
     told = await bob.wait_for(lambda message: "For all" in message.body)

@@ -9,7 +9,7 @@ from service.errors import NoWorker
 from service.model import Channel, Entry
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import Block
+from service.store.coordination.request_budgets import HostBlock
 from tests.support.bot import Person
 from tests.support.channels import make_channel
 from tests.support.waiting import until
@@ -102,7 +102,7 @@ async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_woul
     alice = await person()
     await alice.say("status")
     await make_channel(store)
-    await store.blocked_hosts.add("example.org", Block("ada", 1.0))
+    await store.blocked_hosts.add("example.org", HostBlock("ada", 1.0))
     (said,), would = await _answered(store, alice.jid, FEED)
     assert "example.org is blocked here by an admin." in said
     assert would == []

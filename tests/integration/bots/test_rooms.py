@@ -15,7 +15,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import Notice, Sentence
+from service.store.delivery.inbound_log import BotNotice, InboundMessage
 from tests.support.bot import Person, serving
 from tests.support.channels import make_channel, publish
 from tests.support.guest import Guest
@@ -56,9 +56,9 @@ async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_
     whispered = MessageReceived(
         alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, sent_s=1.0
     )
-    sentence = Sentence(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
+    sentence = InboundMessage(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
     assert await store.inbound_log.put([sentence]) == [True]
-    await store.inbound_log.notify([Notice(user_id(alice.room))])
+    await store.inbound_log.notify([BotNotice(user_id(alice.room))])
 
     async def struck_off() -> bool:
         return not await store.inbound_log.read([user_id(alice.room)])

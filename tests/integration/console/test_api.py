@@ -17,15 +17,15 @@ from service.model import Entry, FeedLink, PollingHints, PollResult
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.requests import (
-    Answer,
-    Coordinated,
-    ListDirectories,
-    Polled,
-    Probe,
-    Probed,
-    Share,
-    Show,
-    Shown,
+    ContentReply,
+    ContentRequest,
+    DirectoriesReply,
+    DirectoriesRequest,
+    PollReply,
+    ProbeReply,
+    ProbeRequest,
+    ShareReply,
+    WorkerReply,
 )
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, worker
@@ -61,7 +61,7 @@ async def test_the_document_is_valid_and_names_every_route(
 
 async def test_a_url_becomes_a_channel_that_is_polled(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store)
-    async with worker(store, lambda _: Probed(channel)):
+    async with worker(store, lambda _: ProbeReply(channel)):
         status, made = await _ask(api, "POST", "channels", {"url": channel.url})
     assert status == 201
     assert made["channel"]["listed"] is True
@@ -71,7 +71,7 @@ async def test_a_url_becomes_a_channel_that_is_polled(store: Store, api: aiohttp
 
 
 async def test_several_feeds_are_answered_as_choices(store: Store, api: aiohttp.ClientSession) -> None:
-    async with worker(store, lambda _: Probed(choices=(FeedLink("https://example.org/a", "A"),))):
+    async with worker(store, lambda _: ProbeReply(choices=(FeedLink("https://example.org/a", "A"),))):
         status, answer = await _ask(api, "POST", "channels", {"url": "https://example.org/"})
     assert (status, answer) == (300, {"choices": [{"url": "https://example.org/a", "title": "A"}]})
 
@@ -79,7 +79,7 @@ async def test_several_feeds_are_answered_as_choices(store: Store, api: aiohttp.
 async def test_a_page_without_a_feed_is_a_problem_that_says_how_to_watch_it(
     store: Store, api: aiohttp.ClientSession
 ) -> None:
-    async with worker(store, lambda _: Probed(page=True)):
+    async with worker(store, lambda _: ProbeReply(page=True)):
         status, problem = await _ask(api, "POST", "channels", {"url": "example.org"})
     assert (status, problem["code"]) == (422, "user-error")
     assert "https://example.org/ is a page that names no feed" in problem["detail"]
@@ -99,13 +99,13 @@ async def test_a_page_is_watched_itself_or_a_part_of_it(
     asked = []
     channel = await make_channel(store, url, kind="page")
 
-    def answer(body: Asked) -> Answer:
+    def answer(body: Asked) -> WorkerReply:
         asked.append(body)
-        return Probed(channel)
+        return ProbeReply(channel)
 
     async with worker(store, answer):
         status, made = await _ask(api, "POST", "channels", {"url": "example.org/prices", **wanted})
-    assert asked == [Probe(url, as_page=True)]
+    assert asked == [ProbeRequest(url, as_page=True)]
     assert (status, made["channel"]["kind"]) == (201, "page")
     assert made["channel"]["selector"] == wanted.get("selector", "")
 
@@ -128,10 +128,10 @@ async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
-    shown = Shown(7, (Entry("a", "From near by"),), "near", 2, "w2")
+    shown = ContentReply(7, (Entry("a", "From near by"),), "near", 2, "w2")
 
-    def answer(body: Asked) -> Answer:
-        assert body == Show(channel.id)
+    def answer(body: Asked) -> WorkerReply:
+        assert body == ContentRequest(channel.id)
         return shown
 
     async with worker(store, answer):
@@ -199,7 +199,7 @@ async def test_a_channel_is_listed_unlisted_polled_and_deleted(store: Store, api
     path = f"channels/{channel.id}"
     assert (await _ask(api, "PATCH", path, {"listed": True}))[1]["channel"]["state"] == "polled"
     assert (await _ask(api, "PATCH", path, {"listed": False}))[1]["channel"]["state"] == "idle"
-    async with worker(store, lambda _: Polled(PollResult("a" * 40, 9.0, "unchanged", 304))):
+    async with worker(store, lambda _: PollReply(PollResult("a" * 40, 9.0, "unchanged", 304))):
         status, polled = await _ask(api, "POST", f"{path}/poll")
     assert (status, polled["outcome"]) == (200, "unchanged")
     assert (await _ask(api, "DELETE", path))[0] == 204
@@ -207,7 +207,7 @@ async def test_a_channel_is_listed_unlisted_polled_and_deleted(store: Store, api
 
 
 async def test_nodes_and_overview_agree(store: Store, api: aiohttp.ClientSession) -> None:
-    async with worker(store, lambda _: Probed()):
+    async with worker(store, lambda _: ProbeReply()):
         _, nodes = await _ask(api, "GET", "nodes")
         _, fleet = await _ask(api, "GET", "overview")
     assert [node["name"] for node in nodes["items"]] == ["w1"]
@@ -258,7 +258,7 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
 ) -> None:
     assert await _ask(api, "GET", "directories") == (200, {"items": []})
     measured = Measured(target=100, entries=1000, servers=20, updates_per_lookup=0.5)
-    async with worker(store, lambda _: Coordinated((Chosen("tag=python", measured, choose(measured)),))):
+    async with worker(store, lambda _: DirectoriesReply((Chosen("tag=python", measured, choose(measured)),))):
         status, told = await _ask(api, "GET", "directories")
     assert status == 200
     (item,) = told["items"]
@@ -274,8 +274,10 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
 async def test_a_directory_is_measured_by_what_its_workers_keep(store: Store, api: aiohttp.ClientSession) -> None:
     chosen = Chosen("tag=python", Measured(2, 4, 2, 0.5), Choice(Fixed(2), ()))
 
-    def answer(asked: Asked) -> Answer:
-        return Coordinated((chosen,)) if isinstance(asked, ListDirectories) else Share(("a" * 40, "b" * 40))
+    def answer(asked: Asked) -> WorkerReply:
+        return (
+            DirectoriesReply((chosen,)) if isinstance(asked, DirectoriesRequest) else ShareReply(("a" * 40, "b" * 40))
+        )
 
     async with worker(store, answer):
         status, told = await _ask(api, "GET", "directories/metrics?pair=tag=python")

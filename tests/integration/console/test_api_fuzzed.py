@@ -18,16 +18,22 @@ from service.model import Channel, PollResult
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.requests import (
-    Answer,
-    Coordinated,
-    ListDirectories,
-    LookedUp,
-    Lookup,
-    Polled,
-    PollNow,
-    Probed,
+    DirectoriesReply,
+    DirectoriesRequest,
+    LookupReply,
+    LookupRequest,
+    PollReply,
+    PollRequest,
+    ProbeReply,
+    WorkerReply,
 )
-from service.store.delivery.dry_runs import Draft, Drafted, Line, Rehearse, Rehearsed
+from service.store.delivery.dry_runs import (
+    CommandPreview,
+    DryRunReply,
+    DryRunRequest,
+    MessagePreviewReply,
+    MessagePreviewRequest,
+)
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, make_account, rehearsing, worker
 
@@ -56,22 +62,22 @@ async def _filled(store: Store) -> Channel:
     return channel
 
 
-def _answer(channel: Channel, asked: Asked) -> Answer:
+def _answer(channel: Channel, asked: Asked) -> WorkerReply:
     match asked:
-        case PollNow():
-            return Polled(PollResult("a" * 40, 1.0, "unchanged", 304))
-        case Lookup():
-            return LookedUp(())
-        case ListDirectories():
-            return Coordinated(())
+        case PollRequest():
+            return PollReply(PollResult("a" * 40, 1.0, "unchanged", 304))
+        case LookupRequest():
+            return LookupReply(())
+        case DirectoriesRequest():
+            return DirectoriesReply(())
         case _:
-            return Probed(channel)
+            return ProbeReply(channel)
 
 
-def _said(asked: Rehearse | Draft) -> Rehearsed | Drafted:
-    if isinstance(asked, Draft):
-        return Drafted("*A feed*")
-    return Rehearsed(tuple(Line(command, ("Yes.",), ("Nothing.",)) for command in asked.commands))
+def _said(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | MessagePreviewReply:
+    if isinstance(asked, MessagePreviewRequest):
+        return MessagePreviewReply("*A feed*")
+    return DryRunReply(tuple(CommandPreview(command, ("Yes.",), ("Nothing.",)) for command in asked.commands))
 
 
 def _fuzz(base_url: str) -> None:

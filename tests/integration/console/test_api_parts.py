@@ -13,7 +13,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.model import PollResult
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import Answer, Polled
+from service.store.coordination.requests import PollReply, WorkerReply
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, make_account, worker
 from tests.support.waiting import until
@@ -155,9 +155,9 @@ async def test_sites_are_listed_by_how_much_is_watched_there(store: Store, api: 
 async def test_a_request_that_is_sent_twice_is_carried_out_once(store: Store, api: aiohttp.ClientSession) -> None:
     channel, polls = await make_channel(store), []
 
-    def answer(asked: Asked) -> Answer:
+    def answer(asked: Asked) -> WorkerReply:
         polls.append(asked)
-        return Polled(PollResult("a" * 40, float(len(polls)), "unchanged", 304))
+        return PollReply(PollResult("a" * 40, float(len(polls)), "unchanged", 304))
 
     path, one = f"channels/{channel.id}/poll", {"Idempotency-Key": "one"}
     async with worker(store, answer):

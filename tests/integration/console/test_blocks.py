@@ -7,7 +7,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.store import Store
-from service.store.coordination.request_budgets import Block
+from service.store.coordination.request_budgets import HostBlock
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor
 
@@ -49,7 +49,7 @@ async def test_only_hosts_of_the_site_are_blocked_on_its_page(store: Store, ada:
 
 
 async def test_nothing_is_added_at_a_blocked_host(store: Store, ada: Visitor, api: aiohttp.ClientSession) -> None:
-    await store.blocked_hosts.add("example.org", Block("ada", 1.0))
+    await store.blocked_hosts.add("example.org", HostBlock("ada", 1.0))
     status, text = await ada.post("/channels/add", url="https://www.example.org/feed")
     assert status == 422
     assert "example.org is blocked here by an admin." in text

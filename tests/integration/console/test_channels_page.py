@@ -6,7 +6,7 @@ import pytest
 
 from service.model import PollResult
 from service.store import Store
-from service.store.coordination.requests import Polled
+from service.store.coordination.requests import PollReply
 from tests.support.channels import make_channel, polled
 from tests.support.console import TOKEN, Visitor, worker
 
@@ -117,7 +117,7 @@ async def test_what_is_no_tag_is_explained(store: Store, ada: Visitor, tag: str)
 async def test_many_channels_are_polled_and_what_goes_wrong_is_told(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     assert "No worker is running" in (await _change(ada, "poll", channel.id))[1]
-    async with worker(store, lambda _: Polled(PollResult("a" * 40, 9.0, "unchanged", 304))):
+    async with worker(store, lambda _: PollReply(PollResult("a" * 40, 9.0, "unchanged", 304))):
         assert "Done: poll, 1 channel." in (await _change(ada, "poll", channel.id))[1]
 
 

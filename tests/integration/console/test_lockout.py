@@ -9,7 +9,7 @@ from service.console.auth.accounts import Passwords
 from service.console.auth.login import browser_cookie
 from service.store import Store
 from service.store.client import keys
-from service.store.console.accounts import MOST_KNOWN_BROWSERS, Account
+from service.store.console.accounts import MAX_KNOWN_BROWSERS, Account
 from tests.support.console import Visitor, console, make_account, stranger
 
 PASSWORD = "correct horse battery"
@@ -120,11 +120,11 @@ async def test_a_known_browsers_cookie_is_for_one_account_and_only_its_hash_is_s
 
 
 async def test_an_account_has_a_bounded_number_of_known_browsers(store: Store, account: Account) -> None:
-    tokens = [await store.login_limits.remember("ada", account, "") for _ in range(MOST_KNOWN_BROWSERS + 5)]
+    tokens = [await store.login_limits.remember("ada", account, "") for _ in range(MAX_KNOWN_BROWSERS + 5)]
     assert not await store.login_limits.is_known("ada", account, tokens[4])
     assert await store.login_limits.is_known("ada", account, tokens[5])
     (key,) = await store.redis.call("KEYS", keys.known_browsers("*"))
-    assert await store.redis.call("ZCARD", key) == MOST_KNOWN_BROWSERS
+    assert await store.redis.call("ZCARD", key) == MAX_KNOWN_BROWSERS
     assert await store.redis.call("TTL", key) > 0
 
 

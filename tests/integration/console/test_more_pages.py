@@ -21,7 +21,7 @@ from service.net.internal_clients import ProcessClient
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Role
-from service.store.coordination.requests import Polled, Probed, Shown, Step
+from service.store.coordination.requests import ContentReply, PollReply, ProbeReply, ProgressReply
 from tests.support.channels import change, make_channel, polled, publish
 from tests.support.console import TOKEN, Visitor, logged_in, worker
 
@@ -149,7 +149,7 @@ async def test_a_message_that_cannot_be_read_is_shown_as_such_and_deleted(store:
 
 
 async def test_a_node_drains_and_comes_back(store: Store, ada: Visitor) -> None:
-    async with worker(store, lambda _: Probed(), name="north") as node:
+    async with worker(store, lambda _: ProbeReply(), name="north") as node:
         assert "north" in (await ada.get("/nodes"))[1]
         assert await ada.post(f"/nodes/{node.id}/drain") == (303, "/nodes")
         assert await store.ring.view() == []
@@ -165,7 +165,7 @@ async def test_a_node_shows_what_its_process_says_of_itself(
     health = await serve_health("127.0.0.1", 0, store.ping)
     try:
         async with (
-            worker(store, lambda _: Probed(), metrics_url=f"{health.url}/metrics") as node,
+            worker(store, lambda _: ProbeReply(), metrics_url=f"{health.url}/metrics") as node,
             ProcessClient() as asked,
         ):
             pulse = served[1][PULSE]
@@ -180,7 +180,7 @@ async def test_a_node_shows_what_its_process_says_of_itself(
             assert told["versions"]["redis_client"] == version("redis")
     finally:
         await health.close()
-    async with worker(store, lambda _: Probed(), name="silent", place=0.5):
+    async with worker(store, lambda _: ProbeReply(), name="silent", place=0.5):
         assert "if it answers" in (await ada.get("/nodes"))[1]
 
 
@@ -244,7 +244,7 @@ async def test_the_content_says_where_its_nearest_copy_was(store: Store, ada: Vi
     await publish(store, channel, "one")
     _, text = await ada.get(f"/channels/{channel.id}/content")
     assert "it was in Redis" in text
-    shown = Shown(7, (Entry("a", "From near by"),), "near", 2, "w2")
+    shown = ContentReply(7, (Entry("a", "From near by"),), "near", 2, "w2")
     async with worker(store, lambda _: shown):
         _, text = await ada.get(f"/channels/{channel.id}/content")
     assert "with w2, 2 hops away" in text
@@ -254,7 +254,7 @@ async def test_the_content_says_where_its_nearest_copy_was(store: Store, ada: Vi
 async def test_a_poll_on_demand_tells_its_steps(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     result = PollResult("a" * 40, 9.0, "unchanged", 304)
-    async with worker(store, lambda _: Polled(result), steps=(Step("Asks example.org.", 0.1),)):
+    async with worker(store, lambda _: PollReply(result), steps=(ProgressReply("Asks example.org.", 0.1),)):
         status, text = await ada.post(f"/channels/{channel.id}/trace")
     told = [json.loads(line) for line in text.splitlines()]
     assert status == 200

@@ -16,18 +16,18 @@ from service.feeds.urls import channel_id
 from service.model import Channel, FeedLink
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.requests import Answer, Failed, Probe, Probed
+from service.store.coordination.requests import ErrorReply, ProbeReply, ProbeRequest, WorkerReply
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, Visitor, worker
 
 CATS, DOGS, GONE, BUSY, PAGE, BARE = (
     f"https://{name}.example/feed" for name in ("cats", "dogs", "gone", "busy", "page", "bare")
 )
-FOUND: Mapping[str, Probed | CoronetError] = {
+FOUND: Mapping[str, ProbeReply | CoronetError] = {
     GONE: HostNotFound("gone.example has no address."),
     BUSY: LimitReached("busy.example was asked often enough."),
-    PAGE: Probed(choices=(FeedLink("https://page.example/a"), FeedLink("https://page.example/b"))),
-    BARE: Probed(page=True),
+    PAGE: ProbeReply(choices=(FeedLink("https://page.example/a"), FeedLink("https://page.example/b"))),
+    BARE: ProbeReply(page=True),
 }
 
 
@@ -38,10 +38,10 @@ async def api(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.Clie
         yield session
 
 
-def _looked_at(asked: Asked) -> Answer:
-    assert isinstance(asked, Probe)
-    found = FOUND.get(asked.url, Probed(Channel(channel_id(asked.url), asked.url)))
-    return Failed(to_fault(found)) if isinstance(found, CoronetError) else found
+def _looked_at(asked: Asked) -> WorkerReply:
+    assert isinstance(asked, ProbeRequest)
+    found = FOUND.get(asked.url, ProbeReply(Channel(channel_id(asked.url), asked.url)))
+    return ErrorReply(to_fault(found)) if isinstance(found, CoronetError) else found
 
 
 def _file(*urls: str) -> bytes:
@@ -88,13 +88,13 @@ async def test_feeds_of_a_file_are_looked_at_and_listed(store: Store, api: aioht
 async def test_a_page_is_looked_at_as_a_page(store: Store, api: aiohttp.ClientSession) -> None:
     asked: list[Asked] = []
 
-    def look(probe: Asked) -> Answer:
+    def look(probe: Asked) -> WorkerReply:
         asked.append(probe)
         return _looked_at(probe)
 
     async with worker(store, look):
         await _import(api, write("Mine", [OpmlSubscription(f"{CATS}#main", page=True)]))
-    assert asked == [Probe(f"{CATS}#main", as_page=True)]
+    assert asked == [ProbeRequest(f"{CATS}#main", as_page=True)]
 
 
 async def test_what_is_wrong_with_a_feed_is_said_and_spoils_no_other(store: Store, api: aiohttp.ClientSession) -> None:

@@ -15,15 +15,15 @@ from service.overlay.id_space import BITS, to_hex
 from service.store import Store
 from service.store.channels.channels import Snapshot
 from service.store.client import keys
-from service.store.coordination.requests import Answer, Failed, Polled, Probe, Probed
+from service.store.coordination.requests import ErrorReply, PollReply, ProbeReply, ProbeRequest, WorkerReply
 from tests.support.channels import make_channel, polled
 from tests.support.console import Asked, Visitor, stranger, worker
 
 HOSTILE = "<svg onload=alert(1)>{{7*7}}"
 
 
-def _nothing(_: Asked) -> Answer:
-    return Failed(Fault("bad-url", "Not asked for."))
+def _nothing(_: Asked) -> WorkerReply:
+    return ErrorReply(Fault("bad-url", "Not asked for."))
 
 
 @pytest.mark.parametrize(
@@ -64,19 +64,19 @@ async def test_a_channel_is_seen_before_it_is_kept(store: Store, ada: Visitor) -
     channel = await make_channel(store, "https://example.org/feed")
     asked = []
 
-    def answer(body: Asked) -> Answer:
+    def answer(body: Asked) -> WorkerReply:
         asked.append(body)
-        return Probed(channel, (Entry("k", "The latest", "https://example.org/1"),))
+        return ProbeReply(channel, (Entry("k", "The latest", "https://example.org/1"),))
 
     async with worker(store, answer):
         status, text = await ada.post("/channels/add", url="example.org/feed#top")
-        assert asked == [Probe("https://example.org/feed", keep=False)]
+        assert asked == [ProbeRequest("https://example.org/feed", keep=False)]
         assert status == 200
         assert "The latest" in text
         assert "It is not listed" in text
         assert 'name="url" value="example.org/feed#top"' in text
         assert await ada.post("/channels", url="example.org/feed#top") == (303, f"/channels/{channel.id}")
-        assert asked[1:] == [Probe("https://example.org/feed")]
+        assert asked[1:] == [ProbeRequest("https://example.org/feed")]
         assert "there is nothing to add" in (await ada.post("/channels/add", url="example.org/feed"))[1]
     kept = await store.channels.get(channel.id)
     assert kept is not None
@@ -84,7 +84,9 @@ async def test_a_channel_is_seen_before_it_is_kept(store: Store, ada: Visitor) -
 
 
 async def test_the_preview_of_what_is_no_channel_yet_makes_none(store: Store, ada: Visitor) -> None:
-    seen = Probed(Channel("a" * 40, "https://example.org/feed", "A feed"), (Entry("k", "The latest"),), discovered=True)
+    seen = ProbeReply(
+        Channel("a" * 40, "https://example.org/feed", "A feed"), (Entry("k", "The latest"),), discovered=True
+    )
     async with worker(store, lambda _: seen):
         _, text = await ada.post("/channels/add", url="example.org")
     assert "nothing is kept yet" in text
@@ -94,7 +96,7 @@ async def test_the_preview_of_what_is_no_channel_yet_makes_none(store: Store, ad
 
 async def test_several_feeds_on_a_page_are_a_choice(store: Store, ada: Visitor) -> None:
     choices = (FeedLink("https://example.org/a", "Articles"), FeedLink("https://example.org/b"))
-    async with worker(store, lambda _: Probed(choices=choices)):
+    async with worker(store, lambda _: ProbeReply(choices=choices)):
         status, text = await ada.post("/channels/add", url="https://example.org/")
     assert status == 200
     assert "Articles" in text
@@ -104,10 +106,12 @@ async def test_several_feeds_on_a_page_are_a_choice(store: Store, ada: Visitor) 
 async def test_a_page_without_a_feed_can_be_watched_itself_or_a_part_of_it(store: Store, ada: Visitor) -> None:
     url = "https://example.org/prices"
     channel = await make_channel(store, page_url(url, "main table"), kind="page")
-    script: dict[Asked, Answer] = {
-        Probe(url, keep=False): Probed(page=True),
-        Probe(page_url(url, "main tabel"), as_page=True, keep=False): Failed(Fault("bad-url", "Nothing matches.")),
-        Probe(channel.url, as_page=True, keep=False): Probed(channel, (Entry("k", summary="Apples 1.20"),)),
+    script: dict[Asked, WorkerReply] = {
+        ProbeRequest(url, keep=False): ProbeReply(page=True),
+        ProbeRequest(page_url(url, "main tabel"), as_page=True, keep=False): ErrorReply(
+            Fault("bad-url", "Nothing matches.")
+        ),
+        ProbeRequest(channel.url, as_page=True, keep=False): ProbeReply(channel, (Entry("k", summary="Apples 1.20"),)),
     }
     async with worker(store, script.__getitem__):
         status, text = await ada.post("/channels/add", url="example.org/prices")
@@ -172,7 +176,7 @@ async def test_a_channel_shows_what_its_publisher_wants_and_whether_it_is_left_a
 async def test_what_the_worker_met_is_explained_and_the_url_stays_in_the_form(
     store: Store, ada: Visitor, fault: Fault, status: int, words: str
 ) -> None:
-    async with worker(store, lambda _: Failed(fault)):
+    async with worker(store, lambda _: ErrorReply(fault)):
         got, text = await ada.post("/channels/add", url="https://example.org/")
     assert got == status
     assert words in text
@@ -224,7 +228,7 @@ async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: 
 
 async def test_poll_now_asks_the_owner_and_comes_back(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
-    async with worker(store, lambda _: Polled(PollResult("a" * 40, 9.0, "unchanged", 304))):
+    async with worker(store, lambda _: PollReply(PollResult("a" * 40, 9.0, "unchanged", 304))):
         assert await ada.post(f"/channels/{channel.id}/poll") == (303, f"/channels/{channel.id}?polled=1")
 
 

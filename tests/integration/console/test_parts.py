@@ -7,7 +7,7 @@ from aiohttp import web
 from service.feeds.urls import page_url
 from service.model import Channel, Entry
 from service.store import Store
-from service.store.coordination.requests import Answer, Move, Moving, Probe, Probed
+from service.store.coordination.requests import MoveReply, MoveRequest, ProbeReply, ProbeRequest, WorkerReply
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, Visitor, worker
 
@@ -24,9 +24,9 @@ async def test_another_part_is_seen_and_then_watched_by_everybody(store: Store, 
     await store.subscriptions.subscribe("bob@example.org", page.id)
     asked: list[Asked] = []
 
-    def answer(body: Asked) -> Answer:
+    def answer(body: Asked) -> WorkerReply:
         asked.append(body)
-        return Moving() if isinstance(body, Move) else Probed(part, (Entry("k", summary="Apples 1.20"),))
+        return MoveReply() if isinstance(body, MoveRequest) else ProbeReply(part, (Entry("k", summary="Apples 1.20"),))
 
     assert 'action="/channels/' + page.id + '/selector"' in (await ada.get(f"/channels/{page.id}"))[1]
     async with worker(store, answer):
@@ -34,10 +34,10 @@ async def test_another_part_is_seen_and_then_watched_by_everybody(store: Store, 
         assert status == 200
         assert "Apples 1.20" in text
         assert "1 subscriber moves over" in text
-        assert asked == [Probe(part.url, as_page=True, keep=False, afresh=True)]
+        assert asked == [ProbeRequest(part.url, as_page=True, keep=False, afresh=True)]
         moved = await ada.post(f"/channels/{page.id}/selector", selector="main table", sure="1")
         assert moved == (303, f"/channels/{part.id}")
-        assert asked[1:] == [Probe(part.url, as_page=True, afresh=True), Move(page.id, part.url)]
+        assert asked[1:] == [ProbeRequest(part.url, as_page=True, afresh=True), MoveRequest(page.id, part.url)]
     _, log = await ada.get("/log")
     assert "the whole page → main table" in log
 
@@ -60,7 +60,10 @@ async def test_programs_do_the_same(store: Store, served: tuple[str, web.Applica
     headers, body = {"Authorization": f"Bearer {TOKEN}"}, {"selector": "main table"}
     async with (
         aiohttp.ClientSession(f"{served[0]}/api/v1/", headers=headers) as api,
-        worker(store, lambda body: Moving() if isinstance(body, Move) else Probed(part, (Entry("k", "Apples"),))),
+        worker(
+            store,
+            lambda body: MoveReply() if isinstance(body, MoveRequest) else ProbeReply(part, (Entry("k", "Apples"),)),
+        ),
     ):
         async with api.post(f"channels/{page.id}/selector/preview", json=body) as answer:
             seen = await answer.json()

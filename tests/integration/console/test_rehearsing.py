@@ -6,19 +6,27 @@ from aiohttp import web
 from service.model import Channel, Entry, FeedLink
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import Probed
-from service.store.delivery.dry_runs import Draft, Drafted, Line, Rehearse, Rehearsed
+from service.store.coordination.requests import ProbeReply
+from service.store.delivery.dry_runs import (
+    CommandPreview,
+    DryRunReply,
+    DryRunRequest,
+    MessagePreviewReply,
+    MessagePreviewRequest,
+)
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor, rehearsing, worker
 
 BOB = "bob@example.org"
 
 
-def _echo(asked: Rehearse | Draft) -> Rehearsed | Drafted:
-    if isinstance(asked, Draft):
-        return Drafted("*A feed*\n<b>First</b>")
-    lines = (Line(command, (f"{asked.jid} said <b>{command}</b>",), ("Do it.",)) for command in asked.commands)
-    return Rehearsed(tuple(lines))
+def _echo(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | MessagePreviewReply:
+    if isinstance(asked, MessagePreviewRequest):
+        return MessagePreviewReply("*A feed*\n<b>First</b>")
+    lines = (
+        CommandPreview(command, (f"{asked.jid} said <b>{command}</b>",), ("Do it.",)) for command in asked.commands
+    )
+    return DryRunReply(tuple(lines))
 
 
 async def test_what_a_person_would_be_answered_is_shown_command_by_command(store: Store, ada: Visitor) -> None:
@@ -45,7 +53,7 @@ async def test_without_a_bot_nobody_knows_what_it_would_say(store: Store, ada: V
 
 async def test_the_preview_of_a_channel_has_the_message_that_subscribers_would_get(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
-    async with worker(store, lambda _: Probed(channel, (Entry("k", "First"),))):
+    async with worker(store, lambda _: ProbeReply(channel, (Entry("k", "First"),))):
         async with rehearsing(store, _echo):
             _, text = await ada.post("/channels/add", url=channel.url)
         assert "*A feed*\n&lt;b&gt;First&lt;/b&gt;" in text
@@ -71,8 +79,8 @@ async def test_programs_rehearse_too(store: Store, served: tuple[str, web.Applic
 
 async def test_programs_see_a_channel_before_it_is_kept(store: Store, served: tuple[str, web.Application]) -> None:
     headers, url = {"Authorization": f"Bearer {TOKEN}"}, "https://example.org/feed"
-    seen = Probed(Channel("a" * 40, url, "A feed"), (Entry("k", "First"),))
-    answers: list[Probed] = [seen, Probed(page=True), Probed(choices=(FeedLink(url),))]
+    seen = ProbeReply(Channel("a" * 40, url, "A feed"), (Entry("k", "First"),))
+    answers: list[ProbeReply] = [seen, ProbeReply(page=True), ProbeReply(choices=(FeedLink(url),))]
     async with (
         aiohttp.ClientSession(f"{served[0]}/api/v1/", headers=headers) as api,
         worker(store, lambda _: answers.pop(0)),

@@ -14,7 +14,7 @@ from service.model import PollResult
 from service.overlay.ring import balanced_id
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import Block
+from service.store.coordination.request_budgets import HostBlock
 from tests.support.channels import make_channel, polled
 from tests.support.console import Visitor
 from tests.support.waiting import until
@@ -79,7 +79,7 @@ EXCUSES: dict[str, Change] = {
     "publisher's wish": lambda store, cid: store.request_budgets.pause(cid, 60.0),
     "wish that ended just now": lambda store, cid: store.request_budgets.pause(cid, 0.001),
     "resumed": lambda store, cid: store.admin_settings.pause([cid], 0.0),
-    "blocked": lambda store, _: store.blocked_hosts.add("example.org", Block("ada", 1.0)),
+    "blocked": lambda store, _: store.blocked_hosts.add("example.org", HostBlock("ada", 1.0)),
     "dead": lambda store, cid: store.redis.call("HSET", keys.channel(cid), "condition", "dead"),
     "quarantined": lambda store, cid: store.redis.call("HSET", keys.channel(cid), "condition", "quarantined"),
     "dormant": lambda store, cid: store.redis.call("HSET", keys.channel(cid), "dormant", "1"),

@@ -18,7 +18,7 @@ from service.console import websub_callback
 from service.feeds.websub import HubState, HubTopic, Status, record_request
 from service.model import Channel
 from service.store import Store
-from service.store.channels.websub import PUSHES_KEPT, PUSHES_PER_MINUTE, Push
+from service.store.channels.websub import MAX_QUEUED_PUSHES, PUSHES_PER_MINUTE, Push
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 
@@ -188,7 +188,7 @@ async def test_a_push_that_is_repeated_is_kept_once(store: Store, hub: aiohttp.C
 
 
 async def test_pushes_that_pile_up_become_one_poll(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
-    for number in range(PUSHES_KEPT + 1):
+    for number in range(MAX_QUEUED_PUSHES + 1):
         await _push(hub, channel, b"<feed>%d</feed>" % number)
     assert await store.websub.taken(channel.id) == [Push()]
 

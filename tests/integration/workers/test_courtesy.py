@@ -10,7 +10,7 @@ from service.feeds.urls import channel_id, host_of
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store
-from service.store.coordination.request_budgets import Bound
+from service.store.coordination.request_budgets import RateLimit
 from workers.polling.politeness import BURST, Courtesy
 
 OFTEN = Settings(host_requests_per_s=0.01, address_requests_per_s=0.01, max_polls_per_hour=1e6)
@@ -52,7 +52,7 @@ async def test_a_network_is_charged_for_its_first_answer_once(store: Store) -> N
     for _ in range(3):
         group = await courtesy.answered("93.184.216.34", group)
     assert group == GROUP
-    left = [await store.request_budgets.take_network(Bound(GROUP, 0.01, BURST - 1)) == 0.0 for _ in range(BURST)]
+    left = [await store.request_budgets.take_network(RateLimit(GROUP, 0.01, BURST - 1)) == 0.0 for _ in range(BURST)]
     assert left.count(True) == BURST - 2
 
 

@@ -11,14 +11,15 @@ from service.errors import NotFound, NoWorker
 from service.model import ChannelId
 from service.search import Searcher
 from service.store import Store
-from service.store.directory.matrices import Explained, Name
+from service.store.directory.matrices import ContentName, QueryResult
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.waiting import until
 from workers.lookup_directories import DISCOVER
 
 NAMES = [
-    Name(f"{number:040x}", 1, frozenset({DISCOVER, "lang=de"} if number % 2 else {DISCOVER})) for number in range(60)
+    ContentName(f"{number:040x}", 1, frozenset({DISCOVER, "lang=de"} if number % 2 else {DISCOVER}))
+    for number in range(60)
 ]
 
 
@@ -60,7 +61,7 @@ async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not
     await start_worker()
     search, find, asked = Searcher(store, 3), store.channel_directory.find, list[Sequence[str]]()
 
-    async def counted(pairs: Sequence[str], limit: int) -> Explained:
+    async def counted(pairs: Sequence[str], limit: int) -> QueryResult:
         asked.append(pairs)
         return await find(pairs, limit)
 

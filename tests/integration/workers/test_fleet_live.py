@@ -24,7 +24,7 @@ from service.model import Channel
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import Block
+from service.store.coordination.request_budgets import HostBlock
 from tests.integration.workers.conftest import StartWorker
 from tests.support.waiting import until
 
@@ -78,7 +78,7 @@ async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_
     before = await until(planned, "it is settled how it is polled")
     assert before is not None
     await until(lambda: polled_since(0.0), "it is polled")
-    await store.blocked_hosts.add("127.0.0.1", Block("ada", 1.0))
+    await store.blocked_hosts.add("127.0.0.1", HostBlock("ada", 1.0))
     await until(refused, "nobody asks the host any more")
     with pytest.raises(HostBlocked):
         await store.worker_requests.probe(publisher.feed_url(1))

@@ -7,7 +7,7 @@ import pytest
 
 from service.errors import NotAFeed
 from service.store import Store
-from service.store.coordination.requests import Probed
+from service.store.coordination.requests import ProbeReply
 from tests.integration.workers.conftest import StartWorker
 from tests.support.documents import item, page, rss
 from tests.support.raw_http import Handler, ok, raw_publisher, redirect
@@ -58,7 +58,7 @@ async def test_a_feed_is_found_where_sites_often_have_it(
 async def test_a_page_without_a_feed_can_be_watched_itself(store: Store, start_worker: StartWorker) -> None:
     await one_worker(store, start_worker)
     async with raw_publisher(site({"/blog/": _PAGE})) as publisher:
-        assert await store.worker_requests.probe(publisher.url("/blog/")) == Probed(page=True)
+        assert await store.worker_requests.probe(publisher.url("/blog/")) == ProbeReply(page=True)
         assert [head.split()[1] for head in publisher.requests] == ["/blog/", "/feed", "/rss.xml"]
     assert await store.channels.count() == 0
 

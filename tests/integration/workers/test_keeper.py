@@ -13,8 +13,8 @@ from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store
 from service.store.client import keys
-from service.store.client.connection import Together
-from service.store.subscriptions.keyspaces import KeyspaceStore, carried_out
+from service.store.client.connection import BatchingClient
+from service.store.subscriptions.keyspaces import KeyspaceStore, run_move
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.key_group_keeper import Keeper
@@ -40,7 +40,7 @@ class Dying(KeyspaceStore):
     """Keyspaces to a keeper that dies before its last step, or after that but before it knows."""
 
     def __init__(self, store: Store, survives: int, *, done: bool) -> None:
-        super().__init__(Together(store.redis), store.keyspaces.map, store.keyspaces.bits)
+        super().__init__(BatchingClient(store.redis), store.keyspaces.map, store.keyspaces.bits)
         self.left, self._done = survives, done
 
     async def carry_out(self, step: Step) -> Outcome:
@@ -114,7 +114,7 @@ async def test_a_hot_channel_comes_to_lie_in_several_keyspaces_and_together_agai
 
 
 async def split(store: Store, group: KeyGroup) -> None:
-    async for _ in carried_out(store.keyspaces, SplitGroup((await leaves(store))[group], group)):
+    async for _ in run_move(store.keyspaces, SplitGroup((await leaves(store))[group], group)):
         pass
 
 
@@ -159,7 +159,7 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, *, done: bool
 ) -> None:
     """People come and go, and are told, between the death and the succession."""
-    monkeypatch.setattr("service.store.subscriptions.keyspaces.PAGE", 16)
+    monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 16)
     asyncio.get_running_loop().set_debug(False)  # it would take most of the time
     cid = (await make_channel(store, URL)).id
     expected = {UIDS[n]: n + 1 for n in range(40)}

@@ -12,7 +12,7 @@ from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Entry, FeedMetadata
 from service.search import Searcher
 from service.store import Store
-from service.store.directory.matrices import Name
+from service.store.directory.matrices import ContentName
 from tests.support.channels import SNAPSHOT, change, make_channel
 from workers.ownership.directory_registration import WALKS, Naming
 
@@ -152,7 +152,7 @@ async def test_what_a_cell_says_of_a_channel_that_has_another_name_now_is_not_sh
 ) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
-    await store.channel_directory.register([Name(channel.id, 1, frozenset({"tag=rust"}))], 600.0, changed=False)
+    await store.channel_directory.register([ContentName(channel.id, 1, frozenset({"tag=rust"}))], 600.0, changed=False)
     assert (await store.channel_directory.find(["tag=rust"], 10)).matches
     assert await found(store, "tag=rust") == []
     assert await found(store, "tag=python") == [channel.id]
@@ -161,7 +161,9 @@ async def test_what_a_cell_says_of_a_channel_that_has_another_name_now_is_not_sh
 async def test_an_entry_is_shown_only_for_what_it_has(store: Store) -> None:
     channel = await channel_with(store, 3)
     where = entry_name(channel.id, 2, 0)
-    await store.entry_directory.register([Name(where, 1, frozenset({"tag=python", "tag=rust"}))], 600.0, changed=False)
+    await store.entry_directory.register(
+        [ContentName(where, 1, frozenset({"tag=python", "tag=rust"}))], 600.0, changed=False
+    )
     assert await found(store, "type=entry tag=python") == [channel.id]
     assert await found(store, "type=entry tag=rust") == []
 
@@ -178,7 +180,7 @@ async def test_a_name_of_an_earlier_version_does_not_take_the_place_of_a_later_o
 async def test_what_is_not_public_among_what_is_does_not_hide_it(store: Store, naming: Naming) -> None:
     everybodys = await channel_with(store, 3)
     await name(store, naming, everybodys)
-    others = [Name(f"{number:040x}", 1, frozenset({"tag=python"})) for number in range(30)]
+    others = [ContentName(f"{number:040x}", 1, frozenset({"tag=python"})) for number in range(30)]
     await store.channel_directory.register(others, 600.0, changed=False)
     for _ in range(5):
         assert await found(store, "tag=python limit 1") == [everybodys.id]

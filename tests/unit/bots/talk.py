@@ -16,8 +16,8 @@ from service.feeds import opml_parser
 from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry, Subscription
-from service.store.coordination.requests import Probed
-from service.store.subscriptions.subscriptions import Resumed
+from service.store.coordination.requests import ProbeReply
+from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 
@@ -49,7 +49,7 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
 class Person:
     """One person, what they follow, and what a worker would find on the web."""
 
-    web: dict[str, Probed | CoronetError] = field(default_factory=dict)
+    web: dict[str, ProbeReply | CoronetError] = field(default_factory=dict)
     """By canonical URL; what is found when a page itself is to be watched, by "page URL"."""
     polled: dict[ChannelId, Channel] = field(default_factory=dict)
     entries: dict[ChannelId, tuple[Entry, ...]] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class FakeRequests:
         self.person.new_urls += 1
         return self.person.new_urls <= self.limits.new_urls_per_hour
 
-    async def probe(self, url: str, *, as_page: bool) -> Probed:
+    async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
         self.person.probes += 1
         found = self.person.web.get(f"page {url}" if as_page else url, NotAFeed("No feed there."))
         if isinstance(found, CoronetError):
@@ -212,9 +212,9 @@ class FakeRequests:
         self.person.paused.update(dict.fromkeys(fresh, 0))
         return fresh
 
-    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> Resumed:
+    async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
         withheld = {cid: self.person.paused.pop(cid) for cid in cids if cid in self.person.paused}
-        return Resumed(withheld, self.person.unheard if watches else 0)
+        return ResumeResult(withheld, self.person.unheard if watches else 0)
 
     async def preferences(self) -> dict[int, Preferences]:
         return self.person.preferences

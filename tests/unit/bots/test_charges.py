@@ -10,7 +10,7 @@ from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, Assigne
 from service.clock import Clock
 from service.model import UserId
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import Heard
+from service.store.delivery.inbound_log import InboundLog
 
 ONE, TWO, GONE = "coronet@b1.example", "coronet@b2.example", "coronet@b3.example"
 PEOPLE = [user_id(f"person-{number}@example.org") for number in range(1_000)]
@@ -38,7 +38,7 @@ class Homes:
 def assigned_users(
     address: str = ONE, addresses: Sequence[str] = (), homes: dict[UserId, str] | None = None
 ) -> AssignedUsers:
-    return AssignedUsers(cast("Heard", Homes(homes or {})), cast("Clock", Now()), address, addresses)
+    return AssignedUsers(cast("InboundLog", Homes(homes or {})), cast("Clock", Now()), address, addresses)
 
 
 def test_everybody_is_in_one_part_and_parts_are_about_as_many() -> None:
@@ -69,7 +69,7 @@ async def test_of_several_addresses_each_serves_whose_home_it_is_and_the_first_a
 @pytest.mark.parametrize(("now_s", "certain"), [(9.9, True), (10.0, False)])
 def test_it_is_sure_of_them_as_long_as_its_lease_lasts_by_its_own_clock(now_s: float, *, certain: bool) -> None:
     now = Now()
-    own = AssignedUsers(cast("Heard", Homes({})), cast("Clock", now), ONE)
+    own = AssignedUsers(cast("InboundLog", Homes({})), cast("Clock", now), ONE)
     assert not own.is_lease_valid()
     own.assign(ALL_PARTITIONS, 10.0)
     now.at_s = now_s

@@ -15,7 +15,7 @@ from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
-from service.store.delivery.inbound_log import Sentence, Unanswered
+from service.store.delivery.inbound_log import InboundMessage, UnansweredMessage
 from tests.support.waiting import until_so
 
 
@@ -81,14 +81,14 @@ class Scene:
     async def listening(self, _address: str, _until_s: float) -> None:
         self.noted += 1
 
-    async def put(self, sentences: Sequence[Sentence]) -> list[bool]:
+    async def put(self, sentences: Sequence[InboundMessage]) -> list[bool]:
         if self.store_is_away:
             raise StoreUnavailable("away")
         texts = [msgspec.msgpack.decode(each.said, type=MessageReceived).text for each in sentences]
         self.stored += texts
         return [True] * len(texts)
 
-    async def read(self, _uids: object) -> list[Unanswered]:
+    async def read(self, _uids: object) -> list[UnansweredMessage]:
         return []
 
     async def notify(self, _notices: object) -> None:

@@ -9,7 +9,7 @@ from bots.sessions.reply_sender import ReplySender
 from bots.tasks import end
 from bots.xmpp.interface import XmppSender
 from service.model import UserId
-from service.store.delivery.inbound_log import Heard, Place
+from service.store.delivery.inbound_log import EntryId, InboundLog
 
 MESSAGE = UserId("alice"), "1-0"
 
@@ -33,7 +33,7 @@ class _Server:
     async def answered(self, *_answer: Any) -> None:
         """Note it."""
 
-    async def done(self, pairs: Sequence[tuple[UserId, Place]]) -> None:
+    async def done(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
         self.unanswered -= set(pairs)
 
     def includes(self, _uid: UserId) -> bool:
@@ -45,7 +45,7 @@ class _Server:
 
 async def _leaving(server: _Server) -> "asyncio.Task[None]":
     """Return the end of a bot that was told to leave when it had written its answer."""
-    sender = ReplySender(cast("Heard", server), cast("XmppSender", server), cast("AssignedUsers", server))
+    sender = ReplySender(cast("InboundLog", server), cast("XmppSender", server), cast("AssignedUsers", server))
     saying = asyncio.create_task(sender.send(*MESSAGE, "bot@localhost", ["<message/>"]))
     await server.sent.wait()
     await end(saying)

@@ -7,7 +7,7 @@ import pytest
 from bots.delivery.recipient_cache import Recipient
 from bots.delivery.suppression import LOOKED_AT, Choice
 from service.model import ChannelId
-from service.store.delivery.outbox import MetWatch, OutboxItem, QueuedItem
+from service.store.delivery.outbox import MatchedSearch, OutboxItem, QueuedItem
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.quiet_hours import DEFAULT_USER_SETTINGS, DigestSchedule, UserSettings, next_digest_s
 
@@ -16,7 +16,7 @@ HOUR_S, DAY_S = 3_600.0, 86_400.0
 MIDNIGHT_S = 20_000 * DAY_S
 
 
-def item(channel: ChannelId, queued_s: float, *met: MetWatch) -> QueuedItem:
+def item(channel: ChannelId, queued_s: float, *met: MatchedSearch) -> QueuedItem:
     return QueuedItem(f"{queued_s * 1000:.0f}-0", OutboxItem(channel, 2, 0.0, met=met))
 
 
@@ -58,7 +58,7 @@ def test_of_a_store_whose_clock_is_ahead_nothing_waits_for_that() -> None:
 def test_what_is_wanted_of_all_holds_for_subscriptions_and_not_for_what_is_watched_for() -> None:
     told = choice(MIDNIGHT_S, number=FOR_ALL)
     assert not told.takes(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + 60)
-    assert told.takes(item(NEWS, MIDNIGHT_S + 10, MetWatch(1, "tag=python", (0,))), MIDNIGHT_S + 60)
+    assert told.takes(item(NEWS, MIDNIGHT_S + 10, MatchedSearch(1, "tag=python", (0,))), MIDNIGHT_S + 60)
 
 
 @pytest.mark.parametrize(

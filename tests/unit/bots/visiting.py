@@ -7,13 +7,13 @@ from service.corona.polling_schedule import PollingSchedule
 from service.discovery.query_parser import Finding
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
-from service.store.coordination.requests import Probed
+from service.store.coordination.requests import ProbeReply
 from tests.unit.bots.talk import NOW_S, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
 LIST = page_url("https://shop.example/prices", "#list")
 
-TROUBLES: dict[str, Probed | errors.CoronetError] = {
+TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
     "https://gone.example/": errors.BadStatus("gone.example answered 410 (Gone).", status=410),
     "https://typo.example/": errors.HostNotFound(
         "There is no host of the name {host}, or its name server does not answer.", host="typo.example"
@@ -44,13 +44,13 @@ def visitor() -> Person:
     seen = Entry("p", "Prices", "https://shop.example/prices", "Pears 1.99\nPlums 3.00")
     return Person(
         web={
-            NEWS: Probed(feed(NEWS, "The News"), (first, older)),
-            BLOG: Probed(feed(BLOG, "A Blog")),
-            "https://news.example/": Probed(feed(NEWS, "The News"), (first,), discovered=True),
-            "https://many.example/": Probed(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
-            "https://shop.example/prices": Probed(page=True),
-            "page https://shop.example/prices": Probed(page("https://shop.example/prices", "Prices"), (seen,)),
-            f"page {LIST}": Probed(page(LIST, "Prices")),
+            NEWS: ProbeReply(feed(NEWS, "The News"), (first, older)),
+            BLOG: ProbeReply(feed(BLOG, "A Blog")),
+            "https://news.example/": ProbeReply(feed(NEWS, "The News"), (first,), discovered=True),
+            "https://many.example/": ProbeReply(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
+            "https://shop.example/prices": ProbeReply(page=True),
+            "page https://shop.example/prices": ProbeReply(page("https://shop.example/prices", "Prices"), (seen,)),
+            f"page {LIST}": ProbeReply(page(LIST, "Prices")),
             **TROUBLES,
         },
         directory=(

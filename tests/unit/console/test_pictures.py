@@ -17,7 +17,7 @@ from service.corona.poll_explanation import PollingTurn
 from service.errors import UserError
 from service.model import PollResult
 from service.operations.shards import Shard
-from service.store.channels.admin_settings import Pace
+from service.store.channels.admin_settings import PollRate
 
 HOSTILE = "<script>&"
 
@@ -55,7 +55,7 @@ def test_every_poll_has_its_dot(past_s: list[float], next_s: list[float]) -> Non
 
 @given(st.lists(st.tuples(st.floats(0.0, 2e9), st.just(0.0) | st.floats(1e-3, 1e8)), max_size=24))
 def test_how_often_it_was_polled_is_a_line_with_a_step_for_each_change(found: list[tuple[float, float]]) -> None:
-    picture = paces_svg([Pace(*each) for each in sorted(found)], 1e9, "Europe/Berlin")
+    picture = paces_svg([PollRate(*each) for each in sorted(found)], 1e9, "Europe/Berlin")
     if not found:
         assert picture is None
         return

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.store.client.cluster_routing import READS_ONLY, Command, parse_slots, slot_of, writes
+from service.store.client.cluster_routing import READ_ONLY_MARKER, Command, is_write, parse_slots, slot_of
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def test_a_command_goes_where_its_first_key_is(command: Command, slot: int | Non
 
 
 def test_only_what_may_change_something_waits_for_a_replica() -> None:
-    assert [writes(command) for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"))] == [True, True]
-    assert not any(map(writes, [("GET", "a"), ("PING",), ("EVAL", f"{READS_ONLY}\nreturn 1", 1, "a")]))
+    assert [is_write(command) for command in (("SET", "a", 1), ("EVAL", "return 1", 1, "a"))] == [True, True]
+    assert not any(map(is_write, [("GET", "a"), ("PING",), ("EVAL", f"{READ_ONLY_MARKER}\nreturn 1", 1, "a")]))
 
 
 def test_a_map_says_who_has_which_slot_and_who_has_a_copy() -> None:
