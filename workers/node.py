@@ -49,7 +49,7 @@ from service.errors import (
     StoreUnavailable,
 )
 from service.model import ChannelId, NodeId, NodeInfo
-from service.observability.metrics import BUDGET, MATRIX_CELLS, OWNED
+from service.observability.metrics import MATRIX_CELLS, OWNED_CHANNELS, POLL_BUDGET
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
@@ -265,9 +265,9 @@ class Node:
 
     async def _note_paces(self) -> None:
         """Note how often channels are polled where that has changed; all at once would hold up the polls."""
-        OWNED.clear()
+        OWNED_CHANNELS.clear()
         for nodes, channels in self._protocol.pacing.owned().items():
-            OWNED.labels(str(nodes)).set(channels)
+            OWNED_CHANNELS.labels(str(nodes)).set(channels)
         changed = self._protocol.pacing.to_note(_PACES_AT_ONCE)
         try:
             await self._store.poll_rate_history.note(changed)
@@ -327,7 +327,7 @@ class Node:
             return
         self._parts.poller.block(blocked)
         aims = aims or self._parts.settings.policy().aims
-        BUDGET.set(aims.budget_polls_per_minute or 0)
+        POLL_BUDGET.set(aims.budget_polls_per_minute or 0)
         await self._happened(ObjectiveLoaded(aims, rates, self._bounds.of))
 
     async def _happened(self, *events: Event) -> None:

@@ -31,7 +31,7 @@ from bots.xmpp.message_ids import fresh_id, is_batch, is_own
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.observability.metrics import DELIVERY, OUTBOX_USERS
+from service.observability.metrics import DELIVERY_DELAY, OUTBOX_USERS
 from service.observability.tracing import TRACING
 from service.store import Store
 from service.store.client.keys import user_id
@@ -462,10 +462,10 @@ class OutboxConsumer:
         for message in messages:
             batch = message.batch
             for trace in message.body.traces:
-                TRACING.step(trace, "sent", batch.claimed_s, message=batch.message_id)
+                TRACING.record_step(trace, "sent", batch.claimed_s, message=batch.message_id)
             if not batch.acked and not batch.replaces:  # of a correction, most was detected long ago
                 for detected_s in message.body.detected_s:
-                    DELIVERY.observe(max(0.0, now_s - detected_s))
+                    DELIVERY_DELAY.observe(max(0.0, now_s - detected_s))
         return accepted
 
     async def _record(self, accepted: Sequence[_Message], empty: Sequence[tuple[UserId, MessageId]]) -> None:

@@ -10,7 +10,7 @@ from cachetools import FIFOCache
 
 from bots.xmpp.message_ids import is_batch
 from service.model import UserId
-from service.observability.metrics import RECEIPT
+from service.observability.metrics import RECEIPT_DELAY
 from service.observability.tracing import TRACING
 from service.store import Store
 from service.store.delivery.outbox import MessageId
@@ -99,9 +99,9 @@ class Receipts:
         self.drop(uid, message_id)
         if message_id in self._sent:
             sent_s, traces = self._sent.pop(message_id)
-            RECEIPT.observe(max(0.0, now_s - sent_s))
+            RECEIPT_DELAY.observe(max(0.0, now_s - sent_s))
             for trace in traces:
-                TRACING.step(trace, "received", sent_s, message=message_id)
+                TRACING.record_step(trace, "received", sent_s, message=message_id)
 
     def are_missing(self, uid: UserId) -> bool:
         """Whether receipts of messages to a person are awaited."""

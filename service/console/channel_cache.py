@@ -22,7 +22,7 @@ from service.errors import CoronetError, UserError
 from service.feeds.urls import host_of
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains, site_of
-from service.observability.metrics import UNPOLLED
+from service.observability.metrics import UNPOLLED_CHANNELS
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
@@ -218,7 +218,7 @@ class Roster:
             late = [cid for cid, each in self._late.items() if each.read_s - began_s > each.allowed_s]
         rows = [row for cid in late if not self.blocked(row := self.rows[cid])]
         self.unpolled = tuple(row.id for row in rows if row.listed or self.subscribers(row.id))
-        UNPOLLED.set(len(self.unpolled))
+        UNPOLLED_CHANNELS.set(len(self.unpolled))
 
     def _judge(self, found: AdministeredChannel, row: Row, now_s: float) -> None:
         """Note whether a channel, as it was read now, is late to be polled."""

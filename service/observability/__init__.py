@@ -1,1 +1,1 @@
-"""Logs, metrics and traces."""
+"""Logging, metrics and tracing of all processes."""

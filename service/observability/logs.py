@@ -1,7 +1,7 @@
-"""Logging, set up once per program: one line per event on stderr, as JSON or for people, without secrets.
+"""Logging configuration: one line per event on stderr, as JSON or readable text, with secrets redacted.
 
-Our own code logs with ``structlog.get_logger()``; what libraries say through the standard module
-takes the same road, from warnings upwards.
+Coronet's code logs with ``structlog.get_logger()``. Events that libraries log with :mod:`logging` are written in the
+same format, from level WARNING upwards.
 """
 
 import logging
@@ -17,11 +17,11 @@ from pydantic import SecretStr
 from service.settings import Settings
 
 _USERINFO = re.compile(r"(?<=://)[^\s/@]+@")
-_SHORTEST_SECRET = 6  # hiding a shorter one would blank ordinary words
+_MIN_SECRET_CHARS = 6  # redacting shorter secrets would also remove ordinary words
 
 
 def configure(settings: Settings) -> None:
-    """Send every log line of this process to stderr, in the form the settings ask for."""
+    """Configure logging of this process with the settings' level and format. Call once per program."""
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -35,21 +35,23 @@ def configure(settings: Settings) -> None:
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Redacting(_secrets(settings), foreign_pre_chain=shared, processors=_rendering(settings)))
+    handler.setFormatter(
+        _RedactingFormatter(_secrets(settings), foreign_pre_chain=shared, processors=_renderers(settings))
+    )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for ours in ("service", "bots", "workers"):
-        logging.getLogger(ours).setLevel(level)
+    for package in ("service", "bots", "workers"):
+        logging.getLogger(package).setLevel(level)
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """Return the text without these secrets and without the user part of any URL."""
+    """Return ``text`` with ``secrets`` and the user information of URLs replaced by ``[secret]``."""
     for secret in secrets:
         text = text.replace(secret, "[secret]")
     return _USERINFO.sub("[secret]@", text)
 
 
-class _Redacting(structlog.stdlib.ProcessorFormatter):
-    """Renders first and redacts the finished line, so that no field, traceback or library gets around it."""
+class _RedactingFormatter(structlog.stdlib.ProcessorFormatter):
+    """Redacts the rendered line, so that no field, traceback or library event bypasses redaction."""
 
     def __init__(self, secrets: tuple[str, ...], **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -59,10 +61,10 @@ class _Redacting(structlog.stdlib.ProcessorFormatter):
         return redacted(super().format(record), self._secrets)
 
 
-def _rendering(settings: Settings) -> list[structlog.typing.Processor]:
+def _renderers(settings: Settings) -> list[structlog.typing.Processor]:
     remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if settings.log_json:
-        # Without local variables: they hold people's data, and whole pipelines.
+        # Without local variables, which contain users' data and are large.
         tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         return [
             remove_meta,
@@ -75,4 +77,4 @@ def _rendering(settings: Settings) -> list[structlog.typing.Processor]:
 
 def _secrets(settings: Settings) -> tuple[str, ...]:
     values = (value for _, value in settings if isinstance(value, SecretStr))
-    return tuple(value.get_secret_value() for value in values if len(value) >= _SHORTEST_SECRET)
+    return tuple(value.get_secret_value() for value in values if len(value) >= _MIN_SECRET_CHARS)

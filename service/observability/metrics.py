@@ -1,7 +1,7 @@
-"""What every process counts and measures, defined once; served by :mod:`service.net.health`.
+"""The Prometheus metrics of all processes; :mod:`service.net.health` serves them.
 
-Labels hold only words from our own code (an outcome, never a URL or a name), so that no publisher
-and no user can grow the number of series.
+Label values come from a fixed set in the code, such as outcomes, never from URLs or names, so that no publisher or user
+can increase the number of time series.
 """
 
 from typing import Final
@@ -10,119 +10,123 @@ from prometheus_client import Counter, Gauge, Histogram, Info
 
 _SECONDS_TO_A_DAY: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400)
 
-POLLS: Final = Counter(
-    "coronet_polls_total", "Polls by how they ended: new, unchanged or an error's code.", ["outcome"]
-)
+POLLS: Final = Counter("coronet_polls_total", "Polls, by outcome: new, unchanged or an error code.", ["outcome"])
 
-DETECTION: Final = Histogram(
+DETECTION_DELAY: Final = Histogram(
     "coronet_detection_seconds",
-    "From an entry's publication (as its publisher dates it) to its detection.",
+    "Time from the publication date of an entry, as stated by its publisher, to its detection.",
     buckets=_SECONDS_TO_A_DAY,
 )
 
-DELIVERY: Final = Histogram(
+DELIVERY_DELAY: Final = Histogram(
     "coronet_delivery_seconds",
-    "From a delta's detection until the XMPP server has the message.",
+    "Time from the detection of a change until the XMPP server has the message.",
     buckets=_SECONDS_TO_A_DAY,
 )
 
-RECEIPT: Final = Histogram(
+RECEIPT_DELAY: Final = Histogram(
     "coronet_receipt_seconds",
-    "From handing a message to the XMPP server until its receipt, of clients that send receipts.",
+    "Time from sending a message to the XMPP server until its delivery receipt, for clients that send receipts.",
     buckets=_SECONDS_TO_A_DAY,
 )
 
 POLL_LAG: Final = Histogram(
     "coronet_poll_lag_seconds",
-    "From when a poll was planned until this worker got round to it: how far it is behind.",
+    "Time from when a poll was due until this worker started it.",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 
-BUDGET: Final = Gauge(
-    "coronet_budget_polls_per_minute", "What the whole fleet may poll at most, as this worker knows it; 0 for no cap."
+POLL_BUDGET: Final = Gauge(
+    "coronet_budget_polls_per_minute", "Maximum polls per minute of the whole fleet; 0 for no maximum."
 )
 
-OWNED: Final = Gauge(
+OWNED_CHANNELS: Final = Gauge(
     "coronet_owned_channels",
-    "Channels that this worker owns, by how many nodes poll each, at most: 1, 2, 4, 8, …",
+    "Channels that this worker owns, by the number of nodes that poll each, rounded up to 1, 2, 4, 8, …",
     ["nodes"],
 )
 
-OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with something waiting in their outbox.")
+OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with items in their outbox.")
 
-UNPOLLED: Final = Gauge(
+UNPOLLED_CHANNELS: Final = Gauge(
     "coronet_unpolled_channels",
-    "Channels that nobody has polled for three times their interval though they may be; known to the console.",
+    "Channels whose poll is overdue by three times their poll interval; only the console measures it.",
 )
 
-PARSE_KILLS: Final = Counter("coronet_parse_kills_total", "Parser processes killed for using too much time or memory.")
+PARSE_KILLS: Final = Counter(
+    "coronet_parse_kills_total", "Parser processes killed because they exceeded the CPU time or memory limit."
+)
 
 PARSER_WITHOUT_SECCOMP: Final = Gauge(
     "coronet_parser_without_seccomp",
-    "1 if only resource limits keep parser processes from files and network, for lack of a seccomp filter.",
+    "1 if parser processes are confined by resource limits only, because the kernel supports no seccomp filter.",
 )
 
-HANDED_OVER: Final = Counter(
+FAST_PARSER_TIMEOUTS: Final = Counter(
     "coronet_parse_handed_over_total",
-    "Documents that took too long for the prompt parser and were read again by the slow one.",
+    "Documents that took too long in the queue for fast documents and were parsed again in the queue for slow ones.",
 )
 
 LOOP_LAG: Final = Histogram(
     "coronet_loop_lag_seconds",
-    "How late this process's event loop is: from when a timer was due until it ran.",
+    "Delay of timers in this process's event loop.",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
 )
 
-MESSAGES: Final = Counter("coronet_messages_total", "Messages handed to the XMPP server.")
+MESSAGES: Final = Counter("coronet_messages_total", "Messages sent to the XMPP server.")
 
 GROUP_MOVES: Final = Counter(
-    "coronet_key_group_moves_total", "Splits and merges of key groups that were carried through.", ["kind"]
+    "coronet_key_group_moves_total", "Completed splits and merges of key groups, by kind.", ["kind"]
 )
 
 MATRIX_CELLS: Final = Gauge(
     "coronet_matrix_cells",
-    "Cells of all matrices of the directory that have several, by what they are about: channel or entry.",
+    "Cells of all discovery matrices with more than one cell, by directory: channel or entry.",
     ["about"],
 )
 
-CONTENTS: Final = Counter(
+CONTENT_LOOKUPS: Final = Counter(
     "coronet_contents_total",
-    "Contents of channels that were looked for, by where they were found: cache, hop1, hop2, hop3, …, owner, store, "
-    "publisher.",
+    "Lookups of channel content, by the source that had it: cache, hop1, hop2, hop3, …, owner, store, publisher.",
     ["source"],
 )
 
-CONTENT_BYTES: Final = Counter("coronet_content_bytes_total", "Bytes of those contents.", ["source"])
+CONTENT_BYTES: Final = Counter(
+    "coronet_content_bytes_total", "Bytes of channel content from lookups, by source.", ["source"]
+)
 
 PUBLISHER_BYTES_SAVED: Final = Counter(
     "coronet_publisher_bytes_saved_total",
-    "Bytes that publishers did not have to send because what a poll compares with was found elsewhere.",
+    "Bytes that publishers did not have to send because a poll found the previous content elsewhere.",
 )
 
-LOCAL_FAILURES: Final = Counter(
+LOOKUP_FAILURES: Final = Counter(
     "coronet_location_failures_total",
-    "Lookups that found nothing near: no filter matched (none), or one matched that was wrong (false-positive).",
+    "Lookups that did not find content at a nearby worker: no filter matched (none), or a filter matched wrongly "
+    "(false-positive).",
     ["why"],
 )
 
 PEER_REFUSALS: Final = Counter(
-    "coronet_peer_refusals_total", "What other workers sent and was not taken, by reason.", ["reason"]
+    "coronet_peer_refusals_total", "Rejected messages of other workers, by reason.", ["reason"]
 )
 
 HTTP_CONNECTIONS_ENDED: Final = Counter(
     "coronet_http_connections_ended_total",
-    "Connections of HTTP clients that this process ended or turned away, by reason: no complete headers in time "
-    "(headers), no body in time (body), nothing of the answer read in time (answer), no request (idle), too many "
-    "requests at once (pipelining), too many connections from one address (address) or in all (full).",
+    "HTTP client connections that this process closed or refused, by reason: headers incomplete in time (headers), "
+    "body incomplete in time (body), response not read in time (answer), no request (idle), too many requests at once "
+    "(pipelining), too many connections from one address (address) or in total (full).",
     ["reason"],
 )
 
-NEIGHBOURS: Final = Gauge("coronet_neighbours", "Neighbours of this worker, by kind: near or far.", ["kind"])
+NEIGHBOURS: Final = Gauge(
+    "coronet_neighbours", "Neighbours of this worker in the content overlay, by kind: near or far.", ["kind"]
+)
 
-CACHE_BYTES: Final = Gauge("coronet_content_cache_bytes", "What the cache of contents takes.")
+CACHE_BYTES: Final = Gauge("coronet_content_cache_bytes", "Bytes of channel content in this worker's cache.")
 
-CACHE_ENTRIES: Final = Gauge("coronet_content_cache_entries", "How many contents are in it.")
+CACHE_ENTRIES: Final = Gauge("coronet_content_cache_entries", "Channel versions in this worker's content cache.")
 
-FILTER_BITS: Final = Gauge("coronet_filter_bits", "Width of the filters that say who has which content.")
+FILTER_BITS: Final = Gauge("coronet_filter_bits", "Width in bits of the attenuated Bloom filters for content location.")
 
-VERSIONS: Final = Info("coronet_versions", "What this process runs.")
+VERSIONS: Final = Info("coronet_versions", "Versions of Coronet, Python and the Redis client in this process.")

@@ -1,8 +1,8 @@
-"""Steps of changes as OpenTelemetry's spans; imported only where the extra ``otel`` is installed, and wanted.
+"""Export of trace steps as OpenTelemetry spans; imported only if the extra ``otel`` is installed and enabled.
 
-All that can be set is read by OpenTelemetry itself, from its own environment variables: where spans go
-(``OTEL_EXPORTER_OTLP_…``), how many are kept (``OTEL_TRACES_SAMPLER``), what this process is called
-(``OTEL_SERVICE_NAME``). Whether a trace is kept follows from its id alone, so that all processes decide alike.
+OpenTelemetry reads its configuration from its own environment variables: the destination (``OTEL_EXPORTER_OTLP_…``),
+sampling (``OTEL_TRACES_SAMPLER``) and the process's name (``OTEL_SERVICE_NAME``). Sampling depends only on the trace
+id, so that all processes make the same decision.
 """
 
 from collections.abc import Mapping
@@ -18,41 +18,51 @@ _NS_PER_S: Final = 1_000_000_000
 _LOW_64_BITS: Final = (1 << 64) - 1
 
 
-class Exporting:
-    """Hands steps on to a processor of spans."""
+class SpanExporter:
+    """Converts trace steps to spans for a span processor."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        """Make spans for this processor."""
-        self._ids = _Ids()
+        """Export spans to ``processor``."""
+        self._ids = _FixedIdGenerator()
         self._provider = TracerProvider(id_generator=self._ids)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("coronet")
 
-    def step(
-        self, trace: str, name: str, began_s: float, ended_s: float, told: Mapping[str, str | int], *, first: bool
+    def export_step(
+        self,
+        trace_id: str,
+        name: str,
+        began_s: float,
+        ended_s: float,
+        attributes: Mapping[str, str | int],
+        *,
+        first: bool,
     ) -> None:
-        """Hand on a step of a trace (32 hexadecimal digits); the ``first`` one is the parent of all others."""
-        number = int(trace, 16)
-        root = number & _LOW_64_BITS
+        """Export a step of the trace ``trace_id`` (32 hexadecimal digits) from ``began_s`` to ``ended_s`` (Unix s).
+
+        The span of the ``first`` step is the parent of all other spans of the trace.
+        """
+        number = int(trace_id, 16)
+        root_span_id = number & _LOW_64_BITS
         context = Context()
         if first:
-            self._ids.wanted = number, root
+            self._ids.next_ids = number, root_span_id
         else:
-            kept = self._provider.sampler.should_sample(None, number, name).decision is Decision.RECORD_AND_SAMPLE
-            parent = SpanContext(number, root, is_remote=True, trace_flags=TraceFlags(int(kept)))
+            sampled = self._provider.sampler.should_sample(None, number, name).decision is Decision.RECORD_AND_SAMPLE
+            parent = SpanContext(number, root_span_id, is_remote=True, trace_flags=TraceFlags(int(sampled)))
             context = set_span_in_context(NonRecordingSpan(parent), context)
-        span = self._tracer.start_span(name, context, attributes=dict(told), start_time=int(began_s * _NS_PER_S))
-        self._ids.wanted = None
+        span = self._tracer.start_span(name, context, attributes=dict(attributes), start_time=int(began_s * _NS_PER_S))
+        self._ids.next_ids = None
         span.end(int(ended_s * _NS_PER_S))
 
 
-class _Ids(RandomIdGenerator):
-    """``wanted``: the trace and the span that the next span is to have; any, if None."""
+class _FixedIdGenerator(RandomIdGenerator):
+    """An id generator that uses ``next_ids`` (trace id, span id) for the next span; random ids if None."""
 
-    wanted: tuple[int, int] | None = None
+    next_ids: tuple[int, int] | None = None
 
     def generate_trace_id(self) -> int:
-        return self.wanted[0] if self.wanted else super().generate_trace_id()
+        return self.next_ids[0] if self.next_ids else super().generate_trace_id()
 
     def generate_span_id(self) -> int:
-        return self.wanted[1] if self.wanted else super().generate_span_id()
+        return self.next_ids[1] if self.next_ids else super().generate_span_id()

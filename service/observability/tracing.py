@@ -1,8 +1,8 @@
-"""A change's way through the fleet, from the poll that found it to the receipts, step by step.
+"""Distributed tracing of changes, from the poll that detects a change to the receipts of its notifications.
 
-Every step names the change by one id, :attr:`service.model.Delta.trace_id`. It is made of what each process on the way
-knows of the change, so that nothing has to be carried along. Each step is a line in the log, and, where the extra
-``otel`` is installed and OpenTelemetry's environment variables say where to send them, a span of the trace of that id.
+The trace id of a change is :attr:`service.model.Delta.trace_id`. Every process computes it from the delta, so that it
+is not transmitted. Each step is logged. If the extra ``otel`` is installed and OpenTelemetry's environment variables
+configure an exporter, each step is also exported as a span.
 """
 
 import time
@@ -13,43 +13,44 @@ import structlog
 
 from service.settings import is_tracing_enabled
 
-FOUND: Final = "found"
-_FOR_EACH_PERSON: Final = frozenset({"sent", "received"})
-"""Steps that a busy fleet makes thousands of times a second: in the log they are for debugging."""
+FIRST_STEP: Final = "found"
+"""Name of the step that begins a trace: a poll detected the change."""
+_STEPS_PER_USER: Final = frozenset({"sent", "received"})
+"""Steps that occur thousands of times per second in a busy fleet; they are logged at level DEBUG."""
 
 log = structlog.get_logger(__name__)
 
 
 class Tracing:
-    """Takes steps. Without a sink they are only logged."""
+    """The recorder of trace steps of one process."""
 
     sink: Callable[..., None] | None = None
-    """Takes steps besides the log: :meth:`service.observability.otel.Exporting.step`. It neither waits nor raises."""
+    """Exports steps, if set: :meth:`service.observability.otel.SpanExporter.export_step`. Must not block or raise."""
 
-    def step(self, trace: str, name: str, began_s: float, **told: str | int) -> None:
-        """Note a step of a change that began then (Unix s) and has ended now."""
+    def record_step(self, trace_id: str, name: str, began_s: float, **attributes: str | int) -> None:
+        """Log, and export if configured, the step ``name`` of a trace, from ``began_s`` (Unix s) until now."""
         ended_s = time.time()
-        (log.debug if name in _FOR_EACH_PERSON else log.info)(
-            name, trace=trace, took_s=round(ended_s - began_s, 3), **told
+        (log.debug if name in _STEPS_PER_USER else log.info)(
+            name, trace=trace_id, took_s=round(ended_s - began_s, 3), **attributes
         )
         if self.sink is not None:
-            self.sink(trace, name, min(began_s, ended_s), ended_s, told, first=name == FOUND)
+            self.sink(trace_id, name, min(began_s, ended_s), ended_s, attributes, first=name == FIRST_STEP)
 
 
 TRACING: Final = Tracing()
-"""This process's, as metrics and logs are."""
+"""The recorder of this process."""
 
 
 def configure() -> None:
-    """Have steps exported from now on, if the environment wants that and OpenTelemetry is installed."""
+    """Enable the export of spans if the environment configures it and OpenTelemetry is installed."""
     if not is_tracing_enabled():
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
 
-        from service.observability.otel import Exporting  # noqa: PLC0415 - an extra
+        from service.observability.otel import SpanExporter  # noqa: PLC0415 - an extra
     except ImportError as error:
-        log.warning("traces are not exported: install coronet[otel]", error=str(error))
+        log.warning("span export disabled: install coronet[otel]", error=str(error))
         return
-    TRACING.sink = Exporting(BatchSpanProcessor(OTLPSpanExporter())).step
+    TRACING.sink = SpanExporter(BatchSpanProcessor(OTLPSpanExporter())).export_step

@@ -76,7 +76,7 @@ class FanOut:
             if not await store.channels.fanned(cid, epoch, version, cursor):
                 return False
             if not cursor:
-                TRACING.step(delta.trace_id, "fanned out", began_s, channel=cid, version=version, people=people)
+                TRACING.record_step(delta.trace_id, "fanned out", began_s, channel=cid, version=version, people=people)
                 return True
 
     async def _publish(self, delta: Delta) -> None:

@@ -171,7 +171,7 @@ class Owning:
             log.info("delta refused", channel=offered.channel[:8], why=str(error))
             await self._happened(PublishRefused(offered.channel))
             return
-        TRACING.step(
+        TRACING.record_step(
             delta.trace_id,
             "versioned",
             began_s,

@@ -10,7 +10,7 @@ from cachetools import LRUCache
 from service.clock import Clock
 from service.location.content_cache import MOST_BYTES, Cache, Content, Digest, digest_of, newest, packed, unpacked
 from service.model import Channel, ChannelId, Delta, NodeId
-from service.observability.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BYTES, CONTENTS
+from service.observability.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BYTES, CONTENT_LOOKUPS
 from service.store.channels.channels import Channels
 from service.store.coordination.requests import ContentSource
 
@@ -66,7 +66,7 @@ class Contents:
         """
         located = await self._located(cid, version, digest)
         source = f"hop{located.hops}" if located.source == "near" else located.source
-        CONTENTS.labels(source).inc()
+        CONTENT_LOOKUPS.labels(source).inc()
         CONTENT_BYTES.labels(source).inc(located.content.size_bytes)
         return located
 

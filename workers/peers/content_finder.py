@@ -15,7 +15,7 @@ from service.location.bloom import MOST_DEPTH, Query
 from service.location.content_cache import DIGEST_BYTES, MOST_BYTES, Content, Digest, decode, digest_of
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
-from service.observability.metrics import LOCAL_FAILURES, PEER_REFUSALS
+from service.observability.metrics import LOOKUP_FAILURES, PEER_REFUSALS
 from workers.peers.content_cache import Located
 from workers.peers.overlay import Overlay
 
@@ -82,7 +82,7 @@ class Finder:
         until_s = self._clock.monotonic_s() + _WALK_WITHIN_S
         step = self._overlay.first(digest.hex())
         if step is None:
-            LOCAL_FAILURES.labels("none").inc()
+            LOOKUP_FAILURES.labels("none").inc()
             return None, ()
         while step is not None:
             worker, query = step
@@ -93,7 +93,7 @@ class Finder:
             if found is not None:
                 return Located(found, version, "near", len(query.visited) - 1, worker), query.visited
             step = _next(query, further)
-        LOCAL_FAILURES.labels("false-positive").inc()
+        LOOKUP_FAILURES.labels("false-positive").inc()
         return None, query.visited
 
     async def _ask(

@@ -26,7 +26,7 @@ from service.feeds.sandbox.parser_pool import PARSE_TIMEOUT_S, ParserPool
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import host_of
 from service.model import Channel
-from service.observability.metrics import HANDED_OVER
+from service.observability.metrics import FAST_PARSER_TIMEOUTS
 from workers.polling.politeness import charged_site
 from workers.polling.poll_state import Publisher, Watch
 
@@ -227,7 +227,7 @@ class Lanes:
                 if not self._budgets.is_spent(publisher):
                     with contextlib.suppress(ParseKilled):
                         return await self._prompt.detect_changes(job, watch, patience_s)
-                    HANDED_OVER.inc()
+                    FAST_PARSER_TIMEOUTS.inc()
         async with self._slow.parser(publisher):
             return await self._slow.detect_changes(job, watch, patience_s)
 

@@ -21,7 +21,7 @@ from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Docum
 from service.feeds.urls import host_of
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
-from service.observability.metrics import DETECTION, POLLS, PUBLISHER_BYTES_SAVED
+from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED
 from workers.peers.content_cache import Memories
 from workers.polling.concurrency_limits import PROMPT_FETCH_S, Lane, Lanes, publisher_of_watch
 from workers.polling.politeness import Courtesy, charged_site, public_group
@@ -358,4 +358,4 @@ def _measure(delta: Delta) -> None:
         published_s = change.entry.published
         # What is dated in the future or long ago says nothing about how fast we are.
         if published_s is not None and 0 <= delta.detected_s - published_s <= _NEWEST_DELAY_S:
-            DETECTION.observe(delta.detected_s - published_s)
+            DETECTION_DELAY.observe(delta.detected_s - published_s)

@@ -35,7 +35,7 @@ from service.feeds.polling_hints import backoff_s
 from service.feeds.sandbox.protocol import Document
 from service.model import Channel, ChannelId, Delta, NodeId, Notice, PollResult, Validators
 from service.observability.metrics import POLL_LAG
-from service.observability.tracing import FOUND, TRACING
+from service.observability.tracing import FIRST_STEP, TRACING
 from service.store import Store
 from workers.polling.poll_state import Found, Watch, advanced, is_of, kept, renewed, watch
 from workers.polling.poller import Poller, tell
@@ -453,7 +453,7 @@ class Polling:
         cid = found.candidate.channel
         delta = found.candidate.delta
         began_s = self._clock.wall_s() - took_s
-        TRACING.step(delta.trace_id, FOUND, began_s, channel=cid, node=self._me, changes=len(delta.changes))
+        TRACING.record_step(delta.trace_id, FIRST_STEP, began_s, channel=cid, node=self._me, changes=len(delta.changes))
         if polled := self._polled.get(cid):
             polled.found = found
         tell("The changes are on their way to the owner of the channel, who makes a version of them.")

@@ -1,4 +1,4 @@
-"""When people are told, by the clocks of their zones: across daylight saving, leap days and moves to other zones."""
+"""Delivery times in a user's zone: quiet hours and digests across daylight saving, leap days and zone changes."""
 
 from datetime import UTC, datetime
 
@@ -41,7 +41,7 @@ def utc(at_s: float) -> str:
         (DigestSchedule("week", 9 * 60, 6), BERLIN, "2026-11-22 08:00", "2026-11-29 08:00"),
     ],
 )
-def test_a_digest_comes_at_the_next_time_that_the_clock_shows(
+def test_the_next_digest_is_at_the_next_matching_local_time(
     digest: DigestSchedule, zone: str, queued: str, due: str
 ) -> None:
     assert utc(next_digest_s(digest, zone, utc_s(queued))) == due
@@ -50,9 +50,9 @@ def test_a_digest_comes_at_the_next_time_that_the_clock_shows(
 @pytest.mark.parametrize(
     ("zone", "queued", "dues"),
     [
-        # 02:30 does not exist on 29 March in Berlin: an hour later by the clock, as long as a day since the last.
+        # 02:30 does not exist on 29 March in Berlin: 03:30 instead, 24 hours after the last digest.
         (BERLIN, "2026-03-27 12:00", ["2026-03-28 01:30", "2026-03-29 01:30", "2026-03-30 00:30"]),
-        # It exists twice on 25 October: once is enough.
+        # 02:30 occurs twice on 25 October: only the first counts.
         (BERLIN, "2026-10-24 12:00", ["2026-10-25 00:30", "2026-10-26 01:30", "2026-10-27 01:30"]),
         (NEW_YORK, "2026-03-07 12:00", ["2026-03-08 07:30", "2026-03-09 06:30"]),
         # Half an hour of daylight saving: clocks go from 02:00 to 02:30.
@@ -60,7 +60,7 @@ def test_a_digest_comes_at_the_next_time_that_the_clock_shows(
         ("UTC", "2028-02-28 12:00", ["2028-02-29 02:30", "2028-03-01 02:30"]),
     ],
 )
-def test_a_daily_digest_comes_once_a_day_whatever_clocks_do(zone: str, queued: str, dues: list[str]) -> None:
+def test_a_daily_digest_is_sent_once_a_day_across_daylight_saving(zone: str, queued: str, dues: list[str]) -> None:
     at_s, found = utc_s(queued), []
     for _ in dues:
         at_s = next_digest_s(DAILY, zone, at_s)
@@ -72,7 +72,7 @@ NIGHT = QuietHours(22 * 60, 7 * 60)
 
 
 @pytest.mark.parametrize(
-    ("quiet", "zone", "now", "told"),
+    ("quiet", "zone", "now", "due"),
     [
         (NIGHT, BERLIN, "2026-11-22 20:59", "2026-11-22 20:59"),
         (NIGHT, BERLIN, "2026-11-22 21:00", "2026-11-23 06:00"),
@@ -81,7 +81,7 @@ NIGHT = QuietHours(22 * 60, 7 * 60)
         # The night in which clocks go forward is an hour shorter, the one in which they go back an hour longer.
         (NIGHT, BERLIN, "2026-03-28 21:30", "2026-03-29 05:00"),
         (NIGHT, BERLIN, "2026-10-24 21:30", "2026-10-25 06:00"),
-        # Friday and Saturday evenings until the next morning; Sunday evening is not meant.
+        # Friday and Saturday evenings until the next morning, but not Sunday evening.
         (QuietHours(22 * 60, 7 * 60, (4, 5)), BERLIN, "2026-11-22 05:00", "2026-11-22 06:00"),
         (QuietHours(22 * 60, 7 * 60, (4, 5)), BERLIN, "2026-11-22 22:00", "2026-11-22 22:00"),
         (QuietHours(9 * 60, 17 * 60, (0, 1, 2, 3, 4)), NEW_YORK, "2026-11-23 15:00", "2026-11-23 22:00"),
@@ -89,11 +89,11 @@ NIGHT = QuietHours(22 * 60, 7 * 60)
         (QuietHours(0, 0, (5, 6)), BERLIN, "2026-11-21 12:00", "2026-11-22 23:00"),
     ],
 )
-def test_quiet_hours_hold_back_until_they_end(quiet: QuietHours, zone: str, now: str, told: str) -> None:
-    assert utc(earliest_delivery_s(UserSettings(zone, quiet), utc_s(now), utc_s(now))) == told
+def test_quiet_hours_delay_messages_until_they_end(quiet: QuietHours, zone: str, now: str, due: str) -> None:
+    assert utc(earliest_delivery_s(UserSettings(zone, quiet), utc_s(now), utc_s(now))) == due
 
 
-def test_a_digest_that_falls_into_quiet_hours_waits_for_their_end() -> None:
+def test_a_digest_during_quiet_hours_is_delayed_until_they_end() -> None:
     user_settings = UserSettings(BERLIN, NIGHT, DigestSchedule("day", 6 * 60))
     assert (
         utc(earliest_delivery_s(user_settings, utc_s("2026-11-22 12:00"), utc_s("2026-11-22 12:00")))
@@ -101,19 +101,19 @@ def test_a_digest_that_falls_into_quiet_hours_waits_for_their_end() -> None:
     )
 
 
-def test_who_moves_to_another_zone_is_told_by_its_clock() -> None:
+def test_a_changed_time_zone_applies_to_queued_items() -> None:
     queued_s, now_s = utc_s("2026-11-22 12:00"), utc_s("2026-11-22 12:05")
     due = [utc(earliest_delivery_s(UserSettings(zone, None, DAILY), queued_s, now_s)) for zone in (BERLIN, NEW_YORK)]
     assert due == ["2026-11-23 01:30", "2026-11-23 07:30"]
 
 
-def test_what_is_overdue_is_told_now() -> None:
+def test_an_overdue_item_is_due_now() -> None:
     now_s = utc_s("2026-11-22 12:00")
     assert earliest_delivery_s(UserSettings(BERLIN, None, DAILY), now_s - 5 * 86_400, now_s) == now_s
     assert earliest_delivery_s(DEFAULT_USER_SETTINGS, now_s, now_s) == now_s
 
 
-def test_who_is_quiet_around_the_clock_is_told_nothing_for_a_week() -> None:
+def test_quiet_hours_without_a_gap_delay_by_more_than_a_week() -> None:
     now_s = utc_s("2026-11-22 12:00")
     assert earliest_delivery_s(UserSettings(BERLIN, QuietHours(0, 0)), now_s, now_s) - now_s > 7 * 86_400
 
@@ -134,15 +134,17 @@ def test_the_next_digest_is_later_and_no_further_than_its_period(
 
 
 @given(st.builds(UserSettings, zones, st.none() | quiets, st.none() | digests), moments_s, st.floats(0, 1e6))
-def test_what_may_be_told_then_may_be_told_then(user_settings: UserSettings, queued_s: float, waited_s: float) -> None:
+def test_an_item_is_due_at_its_earliest_delivery_time(
+    user_settings: UserSettings, queued_s: float, waited_s: float
+) -> None:
     now_s = queued_s + waited_s
-    told_s = earliest_delivery_s(user_settings, queued_s, now_s)
-    assert told_s >= now_s
-    if told_s - now_s <= 7 * 86_400:
-        assert earliest_delivery_s(user_settings, queued_s, told_s) == told_s
+    due_s = earliest_delivery_s(user_settings, queued_s, now_s)
+    assert due_s >= now_s
+    if due_s - now_s <= 7 * 86_400:
+        assert earliest_delivery_s(user_settings, queued_s, due_s) == due_s
 
 
-def test_zones_are_found_by_their_names_and_their_cities() -> None:
+def test_time_zones_are_found_by_name_and_city() -> None:
     assert find_time_zones("europe/berlin") == find_time_zones(" Berlin ") == (BERLIN,)
     assert find_time_zones("new york") == (NEW_YORK,)
     assert find_time_zones("UTC") == ("UTC",)
