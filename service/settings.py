@@ -239,7 +239,7 @@ class Settings(BaseModel):
             max_polls_per_hour=self.max_polls_per_hour,
             site_requests_per_s=self.host_requests_per_s,
             maintenance_interval_s=self.maintenance_interval_s,
-            aims=FleetObjective(
+            objective=FleetObjective(
                 goal=self.goal,
                 polls_per_channel=self.polls_per_channel,
                 budget_polls_per_minute=self.budget_polls_per_minute,

@@ -210,7 +210,7 @@ class Node:
 
     def why(self, cid: ChannelId) -> PollExplanation | None:
         """Return why a channel of ours is polled as it is; None if it is not ours, or not settled yet."""
-        return self._protocol.why(cid, self.polling.fleet_s())
+        return self._protocol.explain(cid, self.polling.fleet_s())
 
     def hubs_named(self, cid: ChannelId, hubs: Sequence[str], topic: str) -> None:
         """Follow, in the background, what a channel's document names."""
@@ -266,15 +266,15 @@ class Node:
     async def _note_paces(self) -> None:
         """Note how often channels are polled where that has changed; all at once would hold up the polls."""
         OWNED_CHANNELS.clear()
-        for nodes, channels in self._protocol.pacing.owned().items():
+        for nodes, channels in self._protocol.plans.count_by_set_size().items():
             OWNED_CHANNELS.labels(str(nodes)).set(channels)
-        changed = self._protocol.pacing.to_note(_PACES_AT_ONCE)
+        changed = self._protocol.plans.changed_gaps(_PACES_AT_ONCE)
         try:
             await self._store.poll_rate_history.note(changed)
         except StoreUnavailable as error:
             log.warning("paces were not noted", channels=len(changed), error=str(error))
         else:
-            self._protocol.pacing.noted(changed)
+            self._protocol.plans.record_gaps(changed)
 
     async def _keep_directory(self) -> None:
         """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""
@@ -326,7 +326,7 @@ class Node:
             log.warning("aims unreadable", error=str(error))
             return
         self._parts.poller.block(blocked)
-        aims = aims or self._parts.settings.policy().aims
+        aims = aims or self._parts.settings.policy().objective
         POLL_BUDGET.set(aims.budget_polls_per_minute or 0)
         await self._happened(ObjectiveLoaded(aims, rates, self._bounds.of))
 

@@ -1,36 +1,34 @@
-"""HOW OFTEN and by whom each channel is polled, and the conversation that keeps it so.
+"""Cooperative polling (Corona): how often each channel is polled, by which nodes, and the protocol that decides it.
 
-A pure room: events in, effects out; the time is an argument. ``workers.node`` drives it.
+A pure package: events in, effects out, and the time is an argument. It imports no store, clock or event loop;
+``workers.node`` drives it.
 
-Cooperative polling (Corona §3): the n nodes nearest to a channel poll it every τ seconds each,
-evenly spaced, and share what they find, so that news is seen after τ/(2n) on average.
+The n nodes nearest to a channel's id poll it every τ seconds each, evenly spaced, and share the updates they find, so
+that an update is detected after τ/(2n) on average (Corona §3.1). How many polls n a channel gets per τ is one
+optimisation over all channels (Honeycomb, §3.2): minimise Σ weight/n at bounded load, or the load at bounded delay. The
+solution is n = clip(c·√(weight/cost), least, most) with one number c, the scale, on which the fleet has to agree.
 
-How many polls a channel is worth, n per τ, is one optimisation over all channels (Honeycomb, §3.2):
-Σ weight/n at bounded load, or the least load at a bounded delay. Its solution is
-n = clip(c·√(weight/cost), least, most) with one number c, on which the fleet has to agree.
+- ``fleet_policy``      the optimisation goals and the constraints, as admins set them
+- ``objectives``        a goal as one weight per channel (Table 1), and the delay formula
+- ``honeycomb``         the optimal scale c and the sizes n, as real numbers
+- ``clusters``          tradeoff clusters: summaries of a node's channels in at most 20 kB
+- ``aggregation``       the exchange of these summaries, in which each channel counts exactly once
+- ``site_budgets``      the exchange that keeps all channels of one site within the site's request budget
+- ``node_optimizer``    a node's own channels as an optimisation problem, and c from the fleet's summary
+- ``update_rates``      the update interval of a channel, estimated from its polls
+- ``polling_schedule``  when the nodes of a polling set poll, and how n changes without a skipped poll
+- ``polling_plans``     an owner's channels with their inputs, the scale and the resulting schedules
+- ``owner``             the owner of channels: assigns polling sets and stores versions
+- ``member``            a member of polling sets: polls as assigned and sends candidates to owners
+- ``protocol``          owner and member of one node together
+- ``poll_explanation``  why a channel is polled as often as it is
+- ``events``, ``messages``  inputs and outputs of a node, and what nodes send each other
 
-- ``goals``       what is wanted, as one weight per channel (Table 1), and the model of delay
-- ``honeycomb``   c and the sizes n, real numbers; what a site's channels may be polled together, as bounds of each
-- ``clusters``    a node's channels in 20 kB: c from summaries of all nodes
-- ``aggregation``  how those summaries reach every node, each channel counted once
-- ``estimates``   how often a channel is updated, learnt from its polls
-- ``reasons``     why a channel is polled as it is
+State is soft: owners repeat every assignment each maintenance interval, members drop assignments that are not repeated,
+and what must survive is in the store, fenced by the owner's epoch (see docs/guarantees.md). In each tick a node sends
+summaries of its channels and solves for c from those it has received.
 
-- ``optimum``   one node's channels as a problem, and c from everybody's, under the fleet's policy
-- ``pacing``    what an owner knows of its channels, and the rotas that follow
-- ``schedule``  when the nodes of a polling set poll, and how n may change
-- ``site_budgets``  how the owners of a site's channels learn what the site may be asked for all
-- ``owner``     a channel's owner: names the polling set, versions what its members find
-- ``member``    a polling set's member: polls while told to, keeps what it found until versioned
-- ``protocol``  both halves of one node
-- ``policy``    what the fleet is to achieve, and at what cost
-- ``events``, ``messages``  what goes in and out, and what travels between nodes
-
-State is soft: owners repeat every assignment each maintenance interval, members forget what is
-not repeated, and whatever must survive lives in the store, fenced by the owner's epoch.
-Every tick a node tells others what its channels weigh, and solves for c from what they tell.
-We deviate: where c has moved, it is applied at once, not only in the maintenance phase (§3.3), which
-spares a round; polls are spaced by rank instead of by a random wait (§3.3), which halves the mean
-detection time; and the owner names all members itself instead of level by level along the DAG,
-because every node knows the whole ring.
+Deviations from the paper: a changed c is applied at once instead of in the next maintenance phase (§3.3), which saves a
+round; polls are spaced by rank instead of by a random wait (§3.3), which halves the mean detection time; and the owner
+assigns all members itself instead of level by level along the DAG, because every node knows the whole ring.
 """

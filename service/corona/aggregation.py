@@ -1,15 +1,15 @@
-"""Aggregation: how every node learns what the whole fleet's channels weigh (Corona §3.3).
+"""Aggregation: the exchange by which every node learns a summary of the whole fleet's channels (Corona §3.3).
 
-Nodes with d digits in common are a subtree of the ring, and what its nodes own is its *part*. A node's
-own part is that of the deepest subtree that it has to itself. The part of any other subtree around it is
-the sum of its own next smaller one and those of that one's siblings, each told by a contact of the
-routing rows (§3.1): row i holds, for each digit but the node's own, the node nearest to it among those that
-have i digits in common with it and that digit next. So each node counts exactly once in the fleet's part,
-which is that of no digits at all.
+Nodes with d leading digits in common form a subtree of the ring. A subtree's *aggregate* summarises the channels that
+its nodes own. The aggregate of the deepest subtree around a node, which contains only the node, is its own. The
+aggregate of each larger one is the sum of the next smaller one and its siblings, each of which is received from a
+contact in the routing rows (§3.1): row i holds, for each digit but the node's own, the nearest of the nodes that share
+i digits with it and have that digit next. Each node therefore counts exactly once in the fleet's aggregate, that of the
+subtree of no digits.
 
-Each tick a node tells every part to those whose contact it is; after as many ticks as there are rows,
-everybody has the same fleet, to the last bit. It is soft state: what is silent for too long, or came from
-a node that has left, is dropped, and ``nodes`` tells how much of the fleet a part really covers.
+In each tick a node sends every aggregate to the nodes whose contact it is; after as many ticks as there are rows, all
+nodes have the same fleet aggregate, to the last bit. It is soft state: an aggregate that is not repeated in time, or
+whose sender has left the ring, is dropped, and ``Aggregate.nodes`` states how much of the fleet is covered.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,129 +24,135 @@ from service.overlay.id_space import BITS, digit, from_hex, shared_digits, to_he
 from service.overlay.ring import RingView
 
 BASE = 16
-"""As the paper has it: three rows for a thousand nodes."""
+"""The paper's base b: three routing rows for a thousand nodes."""
 
 EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
-"""What a node without channels has to tell."""
+"""The aggregate of one node without channels."""
 
 
-def combine(parts: tuple[Aggregate, ...]) -> Aggregate:
-    """Return what these parts, all of them sound, are together."""
-    if len(parts) == 1:
-        return parts[0]
-    found = [clusters for part in parts if (clusters := decode(part.clusters)) is not None]
-    return Aggregate(sum(part.nodes for part in parts), sum(part.demand for part in parts), encode(merge(found)))
+def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
+    """Return the sum of these aggregates, all of which are valid."""
+    if len(aggregates) == 1:
+        return aggregates[0]
+    found = [clusters for aggregate in aggregates if (clusters := decode(aggregate.clusters)) is not None]
+    return Aggregate(
+        sum(aggregate.nodes for aggregate in aggregates),
+        sum(aggregate.demand for aggregate in aggregates),
+        encode(merge(found)),
+    )
 
 
 @dataclass(slots=True)
 class _SiblingAggregate:
     sender: NodeId
-    part: Aggregate
-    at_s: float
+    aggregate: Aggregate
+    received_s: float
 
 
 class Aggregation:
-    """One node's share in it.
+    """One node's participation in aggregation.
 
-    ``own`` is what the node itself owns; set it whenever that changes.
+    ``own`` is the aggregate of the node's own channels; set it whenever these change.
     """
 
     def __init__(
         self,
-        me: NodeId,
-        silence_s: float,
+        node_id: NodeId,
+        soft_state_ttl_s: float,
         *,
         base: int = BASE,
         join: Callable[[tuple[Aggregate, ...]], Aggregate] = combine,
     ) -> None:
-        """Forget what is not repeated for ``silence_s``.
+        """Initialise; aggregates expire after ``soft_state_ttl_s``.
 
-        ``join`` is :func:`combine` or does the same: whoever runs many nodes in one process may remember sums, which
-        come out equal for all nodes of a subtree, or bin as the paper does.
+        ``join`` replaces :func:`combine`: a simulation of many nodes in one process caches sums, which are equal for
+        all nodes of a subtree, or uses the paper's bins.
         """
         self.own = EMPTY_AGGREGATE
-        self._me = me
-        self._mine = from_hex(me)
-        self._silence_s = silence_s
+        self._node_id = node_id
+        self._own_point = from_hex(node_id)
+        self._silence_s = soft_state_ttl_s
         self._base = base
         self._join = join
         self._view = RingView(0, ())
-        self._followers: tuple[tuple[NodeId, ...], ...] | None = ()
-        self._heard: dict[tuple[int, int], _SiblingAggregate] = {}
-        """By row and digit: the part of the sibling subtree there."""
+        self._recipients: tuple[tuple[NodeId, ...], ...] | None = ()
+        self._siblings: dict[tuple[int, int], _SiblingAggregate] = {}
+        """Aggregates of sibling subtrees, by row and digit."""
         self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
-        """By row: what was added up last, and to what."""
+        """The last sum of each row: its addends and the result."""
 
-    def ring_changed(self, view: RingView) -> None:
-        """Forget what was heard from nodes that have left."""
+    def on_ring_changed(self, view: RingView) -> None:
+        """Drop aggregates of nodes that have left."""
         self._view = view
-        self._followers = None  # found when they are needed: a ring may change often between two ticks
-        self._heard = {place: heard for place, heard in self._heard.items() if heard.sender in view}
+        self._recipients = None  # computed on demand, because the ring may change often between two ticks
+        self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
 
-    def heard(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Keep what a contact tells of a sibling subtree, unless it makes no sense here."""
-        point, part = from_hex(sender), summary.part
-        row = shared_digits(self._mine, point, self._base)
-        if sender == self._me or sender not in self._view or summary.digits != row + 1:
+    def on_summary(self, sender: NodeId, summary: Summary, now_s: float) -> None:
+        """Store a contact's aggregate of a sibling subtree; ignore it if it is invalid or not from a contact."""
+        point, aggregate = from_hex(sender), summary.aggregate
+        row = shared_digits(self._own_point, point, self._base)
+        if sender == self._node_id or sender not in self._view or summary.digits != row + 1:
             return
         place = row, digit(point, row, self._base)
-        known = self._heard.get(place)
-        if known is not None and known.part == part:
-            self._heard[place] = _SiblingAggregate(sender, known.part, now_s)
-        elif part.demand < inf and decode(part.clusters) is not None:
-            self._heard[place] = _SiblingAggregate(sender, part, now_s)
+        known = self._siblings.get(place)
+        if known is not None and known.aggregate == aggregate:
+            self._siblings[place] = _SiblingAggregate(sender, known.aggregate, now_s)
+        elif aggregate.demand < inf and decode(aggregate.clusters) is not None:
+            self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop what has been silent for too long, and tell the rest."""
-        self._heard = {place: heard for place, heard in self._heard.items() if now_s - heard.at_s < self._silence_s}
-        parts = self._parts()
+        """Drop expired aggregates and send the others to this node's summary recipients."""
+        self._siblings = {
+            place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
+        }
+        aggregates = self._subtree_aggregates()
         for row, nodes in enumerate(self._rows()):
-            summary = Summary(row + 1, parts[row + 1])
+            summary = Summary(row + 1, aggregates[row + 1])
             for node in nodes:
                 yield Send(node, summary)
 
     def fleet(self) -> Aggregate:
-        """Return what all nodes own, as far as it is known here."""
-        return self._parts()[0]
+        """Return the aggregate of the whole fleet, as far as it is known."""
+        return self._subtree_aggregates()[0]
 
     def _rows(self) -> tuple[tuple[NodeId, ...], ...]:
-        if self._followers is None:
-            self._followers = summary_recipients(self._view, self._me, self._base)
-        return self._followers
+        if self._recipients is None:
+            self._recipients = summary_recipients(self._view, self._node_id, self._base)
+        return self._recipients
 
-    def _parts(self) -> list[Aggregate]:
-        """Return the parts of all subtrees around this node, by their number of digits."""
-        part, parts = self.own, [self.own]
+    def _subtree_aggregates(self) -> list[Aggregate]:
+        """Return the aggregates of all subtrees around this node, indexed by their number of digits."""
+        aggregate, aggregates = self.own, [self.own]
         for row in reversed(range(len(self._rows()))):
-            told = {place[1]: heard.part for place, heard in self._heard.items() if place[0] == row}
-            told[digit(self._mine, row, self._base)] = part
-            part = self._summed(row, tuple(told[at] for at in sorted(told)))
-            parts.append(part)
-        return parts[::-1]
+            by_digit = {place[1]: sibling.aggregate for place, sibling in self._siblings.items() if place[0] == row}
+            by_digit[digit(self._own_point, row, self._base)] = aggregate
+            aggregate = self._combined(row, tuple(by_digit[at] for at in sorted(by_digit)))
+            aggregates.append(aggregate)
+        return aggregates[::-1]
 
-    def _summed(self, row: int, addends: tuple[Aggregate, ...]) -> Aggregate:
-        """Return the sum of a row, adding up only what is new."""
+    def _combined(self, row: int, addends: tuple[Aggregate, ...]) -> Aggregate:
+        """Return the sum of a row's addends, from the cache if they are unchanged."""
         known = self._sums.get(row)
         if known is None or known[0] != addends:
             known = self._sums[row] = addends, self._join(addends)
         return known[1]
 
 
-def summary_recipients(view: RingView, me: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
-    """Return, for each row, the nodes that have ``me`` as a contact in it.
+def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
+    """Return, for each row, the nodes that have ``node_id`` as a contact in that row.
 
-    A node's contact for a digit owns the node's own id with that digit in the place of the first that differs.
+    A node's contact for a digit is the owner of the node's id with that digit in the place of the first different one.
     """
-    mine, rows = from_hex(me), list[list[NodeId]]()
-    for node in view.ids if me in view else ():
-        if node == me:
+    own_point, rows = from_hex(node_id), list[list[NodeId]]()
+    for node in view.ids if node_id in view else ():
+        if node == node_id:
             continue
         point = from_hex(node)
-        row = shared_digits(mine, point, base)
+        row = shared_digits(own_point, point, base)
         rows.extend([] for _ in range(row + 1 - len(rows)))
-        beside = point ^ (digit(mine, row, base) ^ digit(point, row, base)) << BITS - (base - 1).bit_length() * (
+        beside = point ^ (digit(own_point, row, base) ^ digit(point, row, base)) << BITS - (base - 1).bit_length() * (
             row + 1
         )
-        if view.has_among(to_hex(beside), me, 1):
+        if view.has_among(to_hex(beside), node_id, 1):
             rows[row].append(node)
     return tuple(map(tuple, rows))

@@ -33,12 +33,12 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelsListed(msgspec.Struct, frozen=True):
-    """A batch of the answer to :class:`ListOwnedChannels`, with the same ``asked_s``.
+    """A batch of the answer to :class:`ListOwnedChannels`, with the same ``requested_s``.
 
     The last batch is ``complete``: together the batches contain at least all channels that this node owns.
     """
 
-    asked_s: float
+    requested_s: float
     channels: tuple[ListedChannel, ...]
     complete: bool = True
 
@@ -95,7 +95,7 @@ class ObjectiveLoaded(msgspec.Struct, frozen=True):
     single channels.
     """
 
-    aims: FleetObjective
+    objective: FleetObjective
     site_rates: Mapping[str, float] = {}
     bounds: Mapping[ChannelId, ChannelBounds] = {}
 
@@ -114,9 +114,9 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class ListOwnedChannels(msgspec.Struct, frozen=True):
-    """Read the registry and answer with :class:`ChannelsListed`, in batches with the same ``asked_s``."""
+    """Read the registry and answer with :class:`ChannelsListed`, in batches with the same ``requested_s``."""
 
-    asked_s: float
+    requested_s: float
 
 
 class LoadObjective(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ class StartPolling(msgspec.Struct, frozen=True, gc=False):
 
     channel: ChannelId
     rank: int
-    rota: PollingSchedule
+    schedule: PollingSchedule
     subscribers: int = 1
 
 
@@ -166,7 +166,7 @@ class UpdateBase(msgspec.Struct, frozen=True):
     """
 
     channel: ChannelId
-    told: VersionAnnouncement | None = None
+    announcement: VersionAnnouncement | None = None
 
 
 class Publish(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a fleet is to achieve, and at what cost, as far as the protocol must know; the shell provides it."""
+"""The fleet's polling policy: optimisation goal, constraints and intervals, as the settings and admins define them."""
 
 from enum import StrEnum
 from math import inf
@@ -7,17 +7,17 @@ from typing import Annotated
 import msgspec
 
 SOFT_STATE_INTERVALS = 3
-"""After this many maintenance intervals without a word, soft state is forgotten (Corona §3.3)."""
+"""Number of maintenance intervals after which soft state that has not been repeated expires (Corona §3.3)."""
 
 SECONDS_PER_MINUTE = 60.0
 SECONDS_PER_HOUR = 3600.0
 
 PositiveNumber = Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
-"""Nobody means what is less or more, and arithmetic with it would end in infinities."""
+"""Bounds that exclude meaningless settings and keep the arithmetic finite."""
 
 
 class Goal(StrEnum):
-    """What to optimise; see ``goals``."""
+    """The optimisation goals of Corona (§3.2, Table 1); ``objectives`` has their formulas."""
 
     LITE = "lite"
     FAST = "fast"
@@ -26,18 +26,18 @@ class Goal(StrEnum):
     FAIR_LOG = "fair-log"
 
     @property
-    def weighs_updates(self) -> bool:
-        """Whether it matters how often a channel is updated."""
+    def depends_on_updates(self) -> bool:
+        """Whether the goal's weights depend on channels' update intervals."""
         return self not in {Goal.LITE, Goal.FAST}
 
 
 class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What admins can change while the fleet runs.
+    """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
-    All goals but Fast share out what subscribers would impose on publishers by themselves, one poll per τ each,
-    where a channel counts as if it had at least ``polls_per_channel`` subscribers. Fast makes as few polls as give
-    subscriptions a mean delay of ``delay_s``. ``budget_polls_per_minute`` caps either, for the whole fleet.
-    No channel's mean wait is longer than ``longest_wait_s`` unless publishers, or that cap, allow no less.
+    All goals except Fast distribute the load that subscribers would cause by polling on their own, one poll per τ each;
+    a channel counts as if it had at least ``polls_per_channel`` subscribers. Fast minimises the load at a mean delay of
+    ``delay_s`` per subscription. ``budget_polls_per_minute`` limits the whole fleet under any goal. No channel's mean
+    wait exceeds ``longest_wait_s``, unless this budget or the limits of publishers require it.
     """
 
     goal: Goal = Goal.LITE
@@ -48,18 +48,18 @@ class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What admins want of one channel's planned polls, whatever the aims come to.
+    """Limits that admins have set for the polls of one channel; None means that the fleet's objective applies.
 
-    Its mean wait is at most ``longest_wait_s``, in the place of the aims' longest wait; and no two of its polls are
-    nearer than ``shortest_interval_s``, which goes before any longest wait. None leaves either to the aims.
+    ``longest_wait_s`` replaces the objective's longest mean wait for this channel. ``shortest_interval_s`` is the least
+    time between two polls of the channel and takes precedence over any longest wait.
     """
 
     longest_wait_s: PositiveNumber | None = None
     shortest_interval_s: PositiveNumber | None = None
 
     @property
-    def contradict(self) -> bool:
-        """Whether no poll interval keeps both: polls so far apart make for a longer mean wait."""
+    def are_contradictory(self) -> bool:
+        """Whether no poll interval satisfies both: even the shortest interval exceeds the longest mean wait."""
         longest_s, shortest_s = self.longest_wait_s, self.shortest_interval_s
         return longest_s is not None and shortest_s is not None and shortest_s > 2 * longest_s
 
@@ -68,19 +68,20 @@ NO_BOUNDS = ChannelBounds()
 
 
 class FleetPolicy(msgspec.Struct, frozen=True):
-    """The same on every node of a fleet.
+    """The polling policy, identical on all nodes of a fleet.
 
-    ``poll_interval_s`` is τ. ``max_polls_per_hour`` bounds the fleet's polls of one public channel, and
-    ``site_requests_per_s`` those of all public channels of one site for which no admin set another rate.
+    ``poll_interval_s`` is τ. ``max_polls_per_hour`` limits the fleet's polls of one public channel.
+    ``site_requests_per_s`` limits the polls of all public channels of one site, unless admins have set another rate for
+    the site.
     """
 
     poll_interval_s: float
     max_polls_per_hour: float
     maintenance_interval_s: float
-    aims: FleetObjective = FleetObjective()
+    objective: FleetObjective = FleetObjective()
     site_requests_per_s: float = inf
 
     @property
-    def silence_s(self) -> float:
-        """How long an assignment lives that is not repeated."""
+    def soft_state_ttl_s(self) -> float:
+        """Lifetime of soft state, such as an assignment, that is not repeated, in seconds."""
         return SOFT_STATE_INTERVALS * self.maintenance_interval_s

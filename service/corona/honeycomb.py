@@ -1,15 +1,16 @@
-"""How often to poll each channel: the optimum of Honeycomb (Corona §3.2) when n may be any real number.
+"""The Honeycomb optimiser: the number of polls of each channel (Corona §3.2), as a real number.
 
-Minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel. By
-Lagrange the optimum is n = clip(c·√(w/s), least, most) with one c for all channels, so that a fleet
-only has to agree on that *scale*. We deviate: the paper chooses among n = N/bˡ (``simulate.paper_levels``).
+The problem is to minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel. By the
+method of Lagrange the optimum is n = clip(c·√(w/s), least, most) with one c for all channels, so that a fleet only has
+to agree on this *scale*. Deviation: the paper chooses among the sizes n = N/bˡ of its levels
+(``simulate.paper_levels``).
 
-n counts a channel's polls per τ, by all its nodes together. Below 1, one node polls every τ/n.
+n is the number of polls of a channel per τ by all its nodes together. Below 1, one node polls every τ/n.
 
-Who yields when not all can have their way: ``most`` (what a publisher may be asked) before
-``least`` (what people may be made to wait), and the budget before ``least`` as well: a longest wait
-is a wish, a budget a promise to publishers. So a scale may be negative: -0.3 leaves every channel
-at 30 % below its least. Sizes grow steadily with the scale from -1 (nobody polls) on.
+If not all constraints can be satisfied, ``most`` (what a publisher accepts) takes precedence over ``least`` (how long
+subscribers may wait), and so does the budget: the longest wait is a preference, the budget a promise to publishers. A
+scale may therefore be negative: -0.3 leaves every channel at 30 % below its least. Sizes grow continuously with the
+scale, from -1 (no polls) upwards.
 """
 
 from bisect import bisect_left
@@ -23,15 +24,15 @@ from numpy.typing import ArrayLike, NDArray
 from service.corona.objectives import Floats
 
 UNBOUNDED_SCALE = inf
-"""The scale of a site that its budget does not bound."""
+"""The scale of a site whose budget does not bind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationProblem:
-    """What the sizes of M channels have to weigh up; all of shape (M,), 64-bit floats.
+    """The input of the optimiser for M channels; all arrays have shape (M,) and are 64-bit floats.
 
-    ``weights`` are those of a goal, finite and not negative. ``costs`` are what one poll costs (1 for all, or
-    bytes, …), positive. ``least`` and ``most`` bound n in polls per τ, where ``most`` may be infinite.
+    ``weights`` are those of a goal, finite and not negative. ``costs`` are the costs of one poll (1 for all, or bytes,
+    …), positive. ``least`` and ``most`` bound n in polls per τ; ``most`` may be infinite.
     """
 
     weights: Floats
@@ -41,10 +42,10 @@ class AllocationProblem:
 
     @classmethod
     def of(cls, weights: ArrayLike, costs: ArrayLike = 1.0, *, least: ArrayLike = 0.0, most: ArrayLike = inf) -> Self:
-        """Return the problem, each number spread over all channels.
+        """Return the problem, with scalars broadcast to all channels.
 
         Raises:
-            ValueError: A number is out of the range that :class:`AllocationProblem` tells.
+            ValueError: A number is outside the range that :class:`AllocationProblem` states.
         """
         spread = np.broadcast_arrays(*(np.asarray(given, dtype=np.float64) for given in (weights, costs, least, most)))
         problem = cls(*map(np.ascontiguousarray, spread))
@@ -62,35 +63,34 @@ class AllocationProblem:
         return problem
 
     def slopes(self) -> Floats:
-        """Return √(w/s): what a channel's n grows by with the scale."""
+        """Return √(w/s), the growth of each channel's n with the scale."""
         return np.sqrt(self.weights / self.costs)
 
 
 def sizes(problem: AllocationProblem, scale: float) -> Floats:
-    """Return n of each channel in polls per τ, shape (M,), at this scale (see the module for negative ones)."""
+    """Return n of each channel in polls per τ, shape (M,), at this scale; the module describes negative scales."""
     if scale < 0:
         return np.asarray(max(0.0, 1 + scale) * np.minimum(problem.least, problem.most))
     return np.minimum(np.maximum(scale * problem.slopes(), problem.least), problem.most)
 
 
 def load(problem: AllocationProblem, size: Floats) -> float:
-    """Return Σ s·n: what all polls of one τ cost."""
+    """Return the load Σ s·n, the cost of all polls within one τ."""
     return float((problem.costs * size).sum())
 
 
 def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationProblem:
-    """Return the problem with ``most`` lowered (and ``least`` where it must be) to what sites' scales leave.
+    """Return the problem with ``most`` (and ``least`` if necessary) reduced so that sites' budgets are kept.
 
     Args:
         problem: M channels.
-        scales: That of each channel's site, shape (M,), at least -1; ``UNBOUNDED_SCALE`` where nothing is to be
-        lowered.
+        scales: The scale of each channel's site, shape (M,), at least -1; ``UNBOUNDED_SCALE`` for no reduction.
 
-    Ours: the paper bounds only the total. One more constraint per site, Σ n ≤ its budget, has the same kind of
-    optimum: a scale of the site's own, which uses its budget up alone, and a channel's scale is the lesser of that and
-    c. So a site's budget is a lower ``most`` for each of its channels, whatever c turns out to be. This is exact
-    where a site's channels cost the same per poll. Politeness wins: a site whose channels' least is over its budget
-    has them all lowered in proportion.
+    Deviation: the paper bounds only the total. A constraint Σ n ≤ budget per site has an optimum of the same kind: a
+    scale for each site, at which its channels use up exactly its budget. A channel's scale is then the lesser of its
+    site's and c, so that a site's budget is a lower ``most`` for each of its channels, whatever c is. This is exact if
+    all polls of a site's channels cost the same. If the channels' least exceeds the site's budget, all are reduced in
+    proportion.
     """
     bound = np.isfinite(scales)
     if not bound.any():
@@ -103,14 +103,15 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
 
 
 def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
-    """Return the scale of the sizes that minimise Σ w/n within Σ s·n ≤ budget (Corona-Lite and -Fair).
+    """Return the scale of the sizes that minimise Σ w/n subject to Σ s·n ≤ budget (Corona-Lite and -Fair).
 
     Args:
         problem: The channels.
-        budget: What all polls of one τ may cost, in the unit of the costs.
+        budget: Maximum cost of all polls within one τ, in the unit of the costs.
 
-    A budget that not even all channels at their most use up gives the least scale that has them there. A
-    budget below what their least costs gives a negative scale. The budget is kept but for rounding (10⁻¹²).
+    If the budget exceeds the cost of all channels at their most, the result is the least scale at which all reach it.
+    If it is below the cost of all channels at their least, the result is negative. The budget is kept up to rounding
+    (10⁻¹²).
 
     Raises:
         ValueError: The budget is negative or NaN.
@@ -136,12 +137,12 @@ def scale_for_delay(
         problem: The channels; with Fast's weights the delay is that of a subscription.
         delay_s: T, the bound on Σ w·D/Σ w with D = τ/(2n).
         poll_interval_s: τ.
-        total_weight: Σ w, where the problem's own weights are those of clusters.
+        total_weight: Σ w, if the problem's own weights are those of clusters.
 
-    A delay that the bounds ``most`` do not allow gives the least scale that has all bounded channels at them, and
-    one that all at their least keep a scale that has them there. Channels that may not be polled at all do
-    not count. The delay is kept but for rounding (10⁻¹²). Where there is a budget as well, the lesser scale keeps both
-    bounds, or the budget alone.
+    If the delay is unattainable within ``most``, the result is the least scale at which all bounded channels reach
+    their most; if all channels at their least already keep it, the result is a scale at which they are at their least.
+    Channels that may not be polled at all are ignored. The delay is kept up to rounding (10⁻¹²). Combined with a
+    budget, the lesser of both scales keeps the delay if the budget allows it, and always the budget.
 
     Raises:
         ValueError: The delay or τ is not positive.
@@ -161,7 +162,7 @@ def scale_for_delay(
 
 
 def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-    """Return rise, start and end of each chosen channel, such that s·n = rise·clip(c, start, end)."""
+    """Return (rise, start, end) of each selected channel, such that s·n = rise·clip(c, start, end)."""
     if not chosen.all():
         problem = AllocationProblem(
             *(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most))
@@ -172,15 +173,17 @@ def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tup
 
 
 def solve_clipped_sum(rises: Floats, starts: Floats, ends: Floats, target: float) -> float:
-    """Return the least x ≥ 0 at which Σ rise·clip(x, start, end) reaches ``target``: the equation behind every scale.
+    """Return the least x ≥ 0 at which Σ rise·clip(x, start, end) reaches ``target``.
 
-    The sum is straight between the starts and ends; the piece on which it reaches the target is found by bisection.
+    Every scale is the solution of an equation of this form. The sum is linear between consecutive starts and ends; the
+    segment on which it reaches the target is found by bisection.
 
     Args:
         rises: Non-negative, finite, shape (K,).
         starts: Non-negative, finite.
-        ends: Where they are below their starts, they win; may be infinite.
-        target: Finite. What the sum exceeds at 0 gives 0; what it never reaches, the x from which it stays as it is.
+        ends: May be infinite; an end below its start takes precedence.
+        target: Finite. If the sum at 0 exceeds it, the result is 0; if the sum never reaches it, the least x beyond
+            which the sum is constant.
     """
 
     def sum_at(x: float) -> float:

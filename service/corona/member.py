@@ -1,7 +1,7 @@
-"""A node as a member of polling sets: polls while it is told to, and keeps what it found.
+"""A node as a member of polling sets: polls as assigned, and sends candidates to the channels' owners.
 
-Losing a kept candidate loses no entry: until a version is confirmed, polls go on comparing with
-the base version, and the next one finds the same change again.
+A lost candidate loses no entry: until a version is confirmed, polls compare with the base version, and the next one
+finds the same change again.
 """
 
 from collections.abc import Iterator
@@ -14,144 +14,151 @@ from service.corona.messages import Assign, Assignment, Candidate, Rejection, Un
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
-MAX_OFFERS = 10
-"""How often one candidate is sent before it is left to the next poll."""
+MAX_SEND_ATTEMPTS = 10
+"""Number of times a candidate is sent before it is dropped and left to the next poll."""
 
 
 class _MemberAssignment(msgspec.Struct, gc=False):
     ring_version: int
-    place: StartPolling
+    instruction: StartPolling
     version: int
-    heard_s: float
+    renewed_s: float
 
 
 class _PendingCandidate(msgspec.Struct):
     candidate: Candidate
-    offers: int = 0
+    attempts: int = 0
 
 
 class Member:
-    """The polling half of a node's protocol."""
+    """The member half of a node's protocol."""
 
-    def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
-        self._me = me
+    def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
+        self._node_id = node_id
         self._policy = policy
         self._view = RingView(0, ())
-        self._assigned: dict[ChannelId, _MemberAssignment] = {}
-        self._kept: dict[ChannelId, _PendingCandidate] = {}
+        self._assignments: dict[ChannelId, _MemberAssignment] = {}
+        self._pending: dict[ChannelId, _PendingCandidate] = {}
 
     @property
-    def places(self) -> tuple[StartPolling, ...]:
-        """As what this node polls which channels."""
-        return tuple(assigned.place for assigned in self._assigned.values())
+    def instructions(self) -> tuple[StartPolling, ...]:
+        """The current polling instructions, one per channel that this node polls."""
+        return tuple(assignment.instruction for assignment in self._assignments.values())
 
-    def place(self, channel: ChannelId) -> StartPolling | None:
-        """Return as what this node polls a channel, if it does."""
-        assigned = self._assigned.get(channel)
-        return assigned.place if assigned else None
+    def instruction(self, channel: ChannelId) -> StartPolling | None:
+        """Return the polling instruction of a channel, or None if this node does not poll it."""
+        assignment = self._assignments.get(channel)
+        return assignment.instruction if assignment else None
 
-    def ring_changed(self, view: RingView) -> Iterator[Effect]:
-        """Leave the sets that we are outside of now, without waiting to be told; turn to new owners."""
+    def on_ring_changed(self, view: RingView) -> Iterator[Effect]:
+        """Leave polling sets that this node no longer belongs to, and send pending candidates to new owners."""
         self._view = view
-        for channel, assigned in list(self._assigned.items()):
-            if self._is_outside(channel, assigned.place.rota.size, assigned.ring_version):
+        for channel, assignment in list(self._assignments.items()):
+            if self._is_outside(channel, assignment.instruction.schedule.size, assignment.ring_version):
                 yield from self._stop(channel)
-        yield from self.offer_all()
+        yield from self.resend_pending()
 
-    def assigned(self, message: Assign, now_s: float) -> Iterator[Effect]:
-        """Poll what the owner says, unless a newer ring says otherwise."""
+    def on_assign(self, message: Assign, now_s: float) -> Iterator[Effect]:
+        """Poll as the owner assigns, unless this node's newer ring contradicts it."""
         ring_version = message.ring_version
         for assignment in message.assignments:
-            channel, rota = assignment.channel, assignment.rota
-            known = self._assigned.get(channel)
+            channel, schedule = assignment.channel, assignment.schedule
+            known = self._assignments.get(channel)
             if known is None:
-                if self._is_outside(channel, rota.size, ring_version):
+                if self._is_outside(channel, schedule.size, ring_version):
                     continue
-                place = _place(assignment)
-                known = self._assigned[channel] = _MemberAssignment(ring_version, place, assignment.version, now_s)
-                yield place
-            elif ring_version < known.ring_version or not self._stays(known, ring_version, rota.size):
+                instruction = _instruction(assignment)
+                known = self._assignments[channel] = _MemberAssignment(
+                    ring_version, instruction, assignment.version, now_s
+                )
+                yield instruction
+            elif ring_version < known.ring_version or not self._is_still_inside(known, ring_version, schedule.size):
                 continue
-            known.ring_version, known.heard_s = ring_version, now_s
-            place = known.place
-            if (place.rank, place.subscribers) != (assignment.rank, assignment.subscribers) or place.rota != rota:
-                known.place = _place(assignment)
-                yield known.place
-            if assignment.version != known.version or channel in self._kept:
-                yield from self.versioned(VersionAnnouncement(channel, assignment.version))
+            known.ring_version, known.renewed_s = ring_version, now_s
+            instruction, place = known.instruction, (assignment.rank, assignment.subscribers)
+            if (instruction.rank, instruction.subscribers) != place or instruction.schedule != schedule:
+                known.instruction = _instruction(assignment)
+                yield known.instruction
+            if assignment.version != known.version or channel in self._pending:
+                yield from self.on_announcement(VersionAnnouncement(channel, assignment.version))
 
-    def unassigned(self, message: Unassign) -> Iterator[Effect]:
-        """Stop polling."""
-        known = self._assigned.get(message.channel)
+    def on_unassign(self, message: Unassign) -> Iterator[Effect]:
+        """Stop polling the channel."""
+        known = self._assignments.get(message.channel)
         if known is not None and message.ring_version >= known.ring_version:
             yield from self._stop(message.channel)
 
-    def found(self, candidate: Candidate) -> Iterator[Effect]:
-        """Keep the candidate, instead of an earlier one of the channel, and offer it to the owner.
+    def on_candidate(self, candidate: Candidate) -> Iterator[Effect]:
+        """Send the candidate to the owner and keep it as pending, in place of an earlier one of the channel.
 
-        A notice is offered once and not kept: it must not replace entries, and every poll finds it again.
+        A notice is sent once and is not kept: it must not replace entries, and every poll finds it again.
         """
         owner = self._view.owner(candidate.channel)
         if candidate.delta.notice is None:
-            self._kept[candidate.channel] = _PendingCandidate(candidate)
-            yield from self._offer(candidate.channel)
+            self._pending[candidate.channel] = _PendingCandidate(candidate)
+            yield from self._send_pending(candidate.channel)
         elif owner is not None:
             yield Send(owner, candidate)
 
-    def versioned(self, told: VersionAnnouncement) -> Iterator[Effect]:
-        """Let go of a candidate that is now outdated or confirmed; compare with this version from now on."""
-        kept = self._kept.get(told.channel)
-        answered = kept is not None and kept.candidate.base_version < told.version
-        yield from self._answered(told, answered=answered)
+    def on_announcement(self, announcement: VersionAnnouncement) -> Iterator[Effect]:
+        """Drop a pending candidate that is outdated or confirmed, and compare polls with this version."""
+        pending = self._pending.get(announcement.channel)
+        is_answered = pending is not None and pending.candidate.base_version < announcement.version
+        yield from self._on_answer(announcement, is_answered=is_answered)
 
-    def rejected(self, message: Rejection) -> Iterator[Effect]:
-        """Let go of the candidate that was meant; the next poll decides anew."""
-        kept = self._kept.get(message.channel)
-        answered = kept is not None and kept.candidate.base_version == message.base_version
-        yield from self._answered(VersionAnnouncement(message.channel, message.current_version), answered=answered)
+    def on_rejection(self, message: Rejection) -> Iterator[Effect]:
+        """Drop the rejected candidate; the next poll compares with the current version."""
+        pending = self._pending.get(message.channel)
+        is_answered = pending is not None and pending.candidate.base_version == message.base_version
+        yield from self._on_answer(
+            VersionAnnouncement(message.channel, message.current_version), is_answered=is_answered
+        )
 
     def expire(self, now_s: float) -> Iterator[Effect]:
-        """Stop what no owner has repeated."""
-        for channel, assigned in list(self._assigned.items()):
-            if now_s - assigned.heard_s >= self._policy.silence_s:
+        """Stop polling channels whose assignment has expired."""
+        for channel, assignment in list(self._assignments.items()):
+            if now_s - assignment.renewed_s >= self._policy.soft_state_ttl_s:
                 yield from self._stop(channel)
 
-    def offer_all(self) -> Iterator[Effect]:
-        """Offer again what no owner has answered."""
-        for channel in list(self._kept):
-            yield from self._offer(channel)
+    def resend_pending(self) -> Iterator[Effect]:
+        """Send candidates again that no owner has answered."""
+        for channel in list(self._pending):
+            yield from self._send_pending(channel)
 
-    def _answered(self, told: VersionAnnouncement, *, answered: bool) -> Iterator[Effect]:
-        if answered:
-            del self._kept[told.channel]
-        known = self._assigned.get(told.channel)
-        if known is not None and (answered or known.version != told.version):
-            known.version = told.version
-            yield UpdateBase(told.channel, told if told.base else None)
+    def _on_answer(self, announcement: VersionAnnouncement, *, is_answered: bool) -> Iterator[Effect]:
+        if is_answered:
+            del self._pending[announcement.channel]
+        known = self._assignments.get(announcement.channel)
+        if known is not None and (is_answered or known.version != announcement.version):
+            known.version = announcement.version
+            yield UpdateBase(announcement.channel, announcement if announcement.base else None)
 
-    def _offer(self, channel: ChannelId) -> Iterator[Effect]:
-        kept, owner = self._kept[channel], self._view.owner(channel)
-        if kept.offers == MAX_OFFERS:
-            del self._kept[channel]
+    def _send_pending(self, channel: ChannelId) -> Iterator[Effect]:
+        pending, owner = self._pending[channel], self._view.owner(channel)
+        if pending.attempts == MAX_SEND_ATTEMPTS:
+            del self._pending[channel]
         elif owner is not None:
-            kept.offers += 1
-            yield Send(owner, kept.candidate)
+            pending.attempts += 1
+            yield Send(owner, pending.candidate)
 
-    def _stays(self, known: _MemberAssignment, ring_version: int, size: int) -> bool:
-        """Say whether we are in a set that has changed like this; by our present ring we were in it before."""
-        judged = known.ring_version == ring_version or known.ring_version <= self._view.version
-        if judged and size >= known.place.rota.size:
+    def _is_still_inside(self, known: _MemberAssignment, ring_version: int, size: int) -> bool:
+        """Return whether this node is still in the polling set after such a change of the ring or the set's size.
+
+        By this node's present ring, it was in the set before.
+        """
+        is_comparable = known.ring_version == ring_version or known.ring_version <= self._view.version
+        if is_comparable and size >= known.instruction.schedule.size:
             return True
-        return not self._is_outside(known.place.channel, size, ring_version)
+        return not self._is_outside(known.instruction.channel, size, ring_version)
 
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
-        """Say whether our ring, if it is at least as new as the owner's, has us outside of the polling set."""
-        return ring_version <= self._view.version and not self._view.has_among(channel, self._me, size)
+        """Return whether this node's ring excludes it from the polling set and is at least as new as the owner's."""
+        return ring_version <= self._view.version and not self._view.has_among(channel, self._node_id, size)
 
     def _stop(self, channel: ChannelId) -> Iterator[Effect]:
-        del self._assigned[channel]
+        del self._assignments[channel]
         yield StopPolling(channel)
 
 
-def _place(assignment: Assignment) -> StartPolling:
-    return StartPolling(assignment.channel, assignment.rank, assignment.rota, assignment.subscribers)
+def _instruction(assignment: Assignment) -> StartPolling:
+    return StartPolling(assignment.channel, assignment.rank, assignment.schedule, assignment.subscribers)

@@ -1,8 +1,8 @@
-"""What travels between nodes (and from the bot to an owner), as tagged msgpack.
+"""Messages between nodes, and from bots and the console to owners, as tagged msgpack.
 
-Within one wire version, fields may be added with a default: older nodes ignore them. A message
-of another wire version, of an unknown type, or malformed is nobody's fault during an upgrade:
-:func:`decode` returns None and the soft state repeats what matters.
+Within one wire version, fields may be added with a default: older nodes ignore them. During an upgrade, messages of
+another wire version, of an unknown type or malformed ones are expected: :func:`decode` returns None, and soft state is
+repeated anyway.
 """
 
 from typing import Annotated
@@ -13,48 +13,49 @@ from service import model
 from service.corona.polling_schedule import PollingSchedule
 
 WIRE_VERSION = 2
-"""Nodes of different versions share the ring but do not hear each other: until all are replaced, a channel is polled
-by those of its set that speak as its owner does."""
+"""Version of the message format. Nodes of different versions share the ring but ignore each other's messages: until all
+are replaced, a channel is polled only by members of its owner's version.
+"""
 
 Site = Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
-"""A registrable domain, or an address: who answers for all its channels."""
+"""A registrable domain or an IP address; one request budget covers all its channels."""
 
 ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One channel's place for one member: its ``rank`` in the rota.
+    """One member's place in a channel's polling schedule: its ``rank``.
 
-    ``version`` is the channel's present one, ``subscribers`` how many its owner knows of.
+    ``version`` is the channel's current version, ``subscribers`` its number of subscribers as the owner knows it.
     """
 
     channel: ChannelId
     rank: int
-    rota: PollingSchedule
+    schedule: PollingSchedule
     version: int
     subscribers: int = 1
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member, each maintenance interval: poll these (the owner's view was ``ring_version``)."""
+    """Owner to member, each maintenance interval: poll these channels. ``ring_version`` is that of the owner's ring."""
 
     ring_version: int
     assignments: tuple[Assignment, ...]
 
 
 class Unassign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member: poll this channel no more; fewer do, or nobody wants it."""
+    """Owner to member: stop polling this channel."""
 
     ring_version: int
     channel: ChannelId
 
 
 class Candidate(msgspec.Struct, frozen=True, tag=True):
-    """Member to owner: what a poll found, and what the channel's state becomes once it is versioned.
+    """Member to owner: the changes that a poll found, and the channel's state once they are stored as a version.
 
-    ``delta.base_version`` is the version it was compared with; ``memory`` is what is remembered of the
-    content from then on, opaque here; ``title``, ``link``, ``wishes``, ``language`` and
-    ``imprint`` are what the channel says of itself now.
+    ``delta.base_version`` is the version that the poll was compared with. ``memory`` is the state of entry detection
+    after this delta, opaque here. ``title``, ``link``, ``wishes``, ``language`` and ``imprint`` are the channel's own
+    metadata.
     """
 
     delta: model.Delta
@@ -68,20 +69,20 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
 
     @property
     def channel(self) -> model.ChannelId:
-        """The channel it was found in."""
+        """The channel of the delta."""
         return self.delta.channel
 
     @property
     def base_version(self) -> int:
-        """The version it was compared with."""
+        """The version that the poll was compared with."""
         return self.delta.base_version
 
 
 class VersionBase(msgspec.Struct, frozen=True, array_like=True):
-    """What a new version leaves for the next polls to go on from, so that nobody has to load it.
+    """The part of a new version that the next polls compare with, so that members need not load it from the store.
 
-    ``detected_s`` is the candidate's (Unix s): its finder knows it again by that. ``subscribers`` are the channel's.
-    ``digest`` names the content (:mod:`service.location.content_cache`).
+    ``detected_s`` is the candidate's (Unix s), by which its sender recognises it. ``subscribers`` is the channel's
+    number of subscribers. ``digest`` names the content (:mod:`service.location.content_cache`).
     """
 
     validators: model.Validators
@@ -91,7 +92,7 @@ class VersionBase(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
-    """Owner to the polling set: the channel has a new version; without a ``base``, only the store knows more."""
+    """Owner to polling set: the channel has a new version. Without ``base``, members have to load it from the store."""
 
     channel: ChannelId
     version: int
@@ -99,7 +100,7 @@ class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
 
 
 class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
-    """Owner to a candidate's finder: its base is not the channel's version, which is ``current_version``."""
+    """Owner to the sender of a candidate: its base is not the channel's version, which is ``current_version``."""
 
     channel: ChannelId
     base_version: int
@@ -107,22 +108,22 @@ class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
 
 
 class ChannelAdded(msgspec.Struct, frozen=True, tag=True):
-    """Anyone to the owner: somebody wants this channel."""
+    """Anyone to the owner: this channel is wanted."""
 
     channel: ChannelId
 
 
 class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
-    """Anyone to the owner: this channel is gone."""
+    """Anyone to the owner: this channel has been removed."""
 
     channel: ChannelId
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
-    """What so many ``nodes`` of the fleet own.
+    """A summary of the channels that ``nodes`` nodes of the fleet own.
 
-    ``demand`` is Σ s·q, what their channels' subscribers would ask of publishers by themselves, per τ;
-    ``clusters`` are tradeoff clusters as ``service.corona.clusters`` encodes them, 20 bytes each.
+    ``demand`` is Σ s·q, the load per τ that their subscribers would cause by polling on their own. ``clusters`` are
+    tradeoff clusters as encoded by ``service.corona.clusters``, 20 bytes each.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -131,10 +132,10 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):
-    """Contact to those whose contact it is, each tick: what the nodes own that have its first ``digits`` digits."""
+    """A contact to its summary recipients, each tick: the aggregate of the subtree of its first ``digits`` digits."""
 
     digits: int
-    part: Aggregate
+    aggregate: Aggregate = msgspec.field(name="part")
 
 
 class SiteShare(msgspec.Struct, frozen=True, array_like=True):
@@ -145,20 +146,20 @@ class SiteShare(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteShares(msgspec.Struct, frozen=True, tag=True):
-    """Owner to the keeper of sites, each tick: what it owns of sites whose budget may bind."""
+    """Owner to site coordinator, each tick: its channels of sites whose budget may bind."""
 
     shares: tuple[SiteShare, ...]
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale at which all channels of a ``site`` together keep within its budget: see ``honeycomb.within_sites``."""
+    """The scale at which all channels of a ``site`` keep its budget; see ``honeycomb.apply_site_scales``."""
 
     site: Site
     scale: Annotated[float, msgspec.Meta(ge=-1)]
 
 
 class SiteScales(msgspec.Struct, frozen=True, tag=True):
-    """A keeper of sites to the owners of their channels, each tick."""
+    """Site coordinator to owners of the sites' channels, each tick."""
 
     scales: tuple[SiteScale, ...]
 
@@ -170,7 +171,7 @@ Message = (
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
-    """A message on the wire. ``sender`` is a node, or empty for the bot and the console."""
+    """A message on the wire. ``sender`` is a node id, or empty for bots and the console."""
 
     wire_version: int
     sender: model.NodeId
@@ -182,12 +183,12 @@ _decoder = msgspec.msgpack.Decoder(Envelope)
 
 
 def encode(sender: model.NodeId, message: Message) -> bytes:
-    """Return the bytes that :func:`decode` understands."""
+    """Return the wire format that :func:`decode` reads."""
     return _encoder.encode(Envelope(WIRE_VERSION, sender, message))
 
 
 def decode(raw: bytes) -> Envelope | None:
-    """Return what was sent, or None if this node cannot understand it."""
+    """Return the envelope, or None if this node cannot read it."""
     try:
         envelope = _decoder.decode(raw)
     except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
-"""One node's share in the optimisation: its own channels as a problem, and the scale c from everybody's (Corona §3.2).
+"""A node's part in the optimisation: its own channels as a problem, and the scale c from the fleet's aggregate (§3.2).
 
-c follows from the tradeoff clusters of the whole fleet, a channel's n from c and what is known of the channel
-itself, to the last digit: so nodes have to agree on one number, and coarse clusters cost next to nothing.
+c follows from the tradeoff clusters of the whole fleet, and a channel's n from c and the channel's exact factors. So
+nodes have to agree on one number only, and coarse clusters cost little.
 """
 
 from collections.abc import Iterable
@@ -20,28 +20,28 @@ from service.corona.objectives import Floats, size_for_wait, weights
 from service.corona.poll_explanation import SizeLimits, limited_size
 
 POLL_COST = 1.0
-"""Polls cost the same whatever the channel: publishers count requests, and most are answered without a body."""
+"""Cost of a poll, equal for all channels: publishers count requests, and most responses have no body."""
 
 DIGITS = 6
-"""Sizes are told apart to so many decimals, so that three polls are never three and a rounding error by four nodes."""
+"""Decimals to which sizes are rounded, so that a rounding error above three polls does not become a fourth node."""
 
 
 FactorTable = NDArray[Any]
-"""Factors of many channels, in rows; see :func:`factor_table`."""
+"""Factors of many channels as rows of an array; see :func:`factor_table`."""
 
 
 class ChannelFactors(NamedTuple):
-    """What one channel's size depends on. Who listed it, or is about to subscribe, is a subscriber as well."""
+    """What one channel's size depends on. Listing by an admin, or a pending subscription, counts as a subscriber."""
 
     subscribers: int
     update_interval_s: float
     private: bool
     site_scale: float = UNBOUNDED_SCALE
-    """That of its site: see ``honeycomb.apply_site_scales``."""
+    """The scale of the channel's site; see ``honeycomb.apply_site_scales``."""
     longest_wait_s: float = 0.0
-    """What admins set for this channel; 0 for that of the aims."""
+    """The longest wait that admins set for this channel; 0 for the objective's."""
     shortest_interval_s: float = 0.0
-    """The same; 0 for none."""
+    """The shortest interval that admins set for this channel; 0 for none."""
 
 
 _ROW = np.dtype(
@@ -62,7 +62,7 @@ def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors
 
     A node polls a channel at most once per τ, unless only more polls keep the longest wait.
     """
-    wait_s, interval_s = channel.longest_wait_s or policy.aims.longest_wait_s, policy.poll_interval_s
+    wait_s, interval_s = channel.longest_wait_s or policy.objective.longest_wait_s, policy.poll_interval_s
     return SizeLimits(
         longest_wait_s=wait_s,
         own_wait=channel.longest_wait_s > 0,
@@ -73,7 +73,7 @@ def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors
 
 
 def limits_with_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:
-    """Return what bounds one channel's polls per τ, its site included."""
+    """Return the bounds of one channel's polls per τ, including its site's budget."""
     bounds = limits_without_site(policy, nodes, channel)
     if channel.site_scale == UNBOUNDED_SCALE:
         return bounds
@@ -83,9 +83,9 @@ def limits_with_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -
 
 
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
-    """Return what the sizes of these channels have to weigh up."""
+    """Return the optimisation problem of these channels, within their sites' scales."""
     subscribers = np.maximum(channels["subscribers"], 1)
-    found = weights(policy.aims.goal, subscribers, channels["update_interval_s"], policy.poll_interval_s)
+    found = weights(policy.objective.goal, subscribers, channels["update_interval_s"], policy.poll_interval_s)
     least, most = size_bounds(policy, nodes, channels)
     return apply_site_scales(AllocationProblem.of(found, POLL_COST, least=least, most=most), channels["site_scale"])
 
@@ -96,7 +96,7 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
     The result for each channel is that of :func:`limits_without_site`.
     """
     waits_s, interval_s = channels["longest_wait_s"], policy.poll_interval_s
-    least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.aims.longest_wait_s)
+    least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.objective.longest_wait_s)
     politeness = policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR
     with np.errstate(divide="ignore"):
         apart = interval_s / channels["shortest_interval_s"]
@@ -105,13 +105,13 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
 
 
 def imposed_loads(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return s·q: what each channel's subscribers would impose by themselves, in polls per τ."""
-    found: Floats = np.maximum(channels["subscribers"], policy.aims.polls_per_channel) * POLL_COST
+    """Return s·q, the polls per τ that each channel's subscribers would cause by polling on their own (§3.2)."""
+    found: Floats = np.maximum(channels["subscribers"], policy.objective.polls_per_channel) * POLL_COST
     return found
 
 
 def own_aggregate(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Aggregate:
-    """Return what the fleet has to know of one node's channels."""
+    """Return the aggregate of one node's channels."""
     if not len(channels):
         return Aggregate(1, 0.0, b"")
     summary = summarise(allocation_problem(policy, nodes, channels))
@@ -119,29 +119,32 @@ def own_aggregate(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Agg
 
 
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
-    """Return c for all channels of the fleet, as far as it is known; None if it has no channels."""
+    """Return c for all known channels of the fleet; None if there are none."""
     clusters = decode(fleet.clusters)
     if clusters is None or not len(clusters.rise):
         return None
-    aims = policy.aims
+    objective = policy.objective
     cap = inf
-    if aims.budget_polls_per_minute is not None:
+    if objective.budget_polls_per_minute is not None:
         known = min(1.0, fleet.nodes / nodes)
-        cap = aims.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE * known
-    if aims.goal is not Goal.FAST:
+        cap = objective.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE * known
+    if objective.goal is not Goal.FAST:
         return clusters.scale_for_budget(min(fleet.demand, cap))
-    fast = clusters.scale_for_delay(aims.delay_s, policy.poll_interval_s)
+    fast = clusters.scale_for_delay(objective.delay_s, policy.poll_interval_s)
     return min(fast, clusters.scale_for_budget(cap)) if cap < inf else fast
 
 
 def channel_weight(policy: FleetPolicy, channel: ChannelFactors) -> float:
-    """Return a channel's weight, by the goal."""
+    """Return a channel's weight under the goal."""
     subscribers = max(channel.subscribers, 1)
-    return float(weights(policy.aims.goal, subscribers, channel.update_interval_s, policy.poll_interval_s))
+    return float(weights(policy.objective.goal, subscribers, channel.update_interval_s, policy.poll_interval_s))
 
 
 def channel_sizes(policy: FleetPolicy, nodes: int, channels: FactorTable, scale: float | None) -> Floats:
-    """Return each channel's n: by the scale, or as long as that is not known, what its subscribers would impose."""
+    """Return each channel's n at this scale.
+
+    If the scale is None (unknown), n is the load that the channel's subscribers would cause, within its bounds.
+    """
     bounds = allocation_problem(policy, nodes, channels)
     if scale is None:
         found = np.minimum(np.maximum(imposed_loads(policy, channels), bounds.least), bounds.most)

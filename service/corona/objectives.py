@@ -1,15 +1,15 @@
-"""What a fleet wants, as one weight per channel, and how long people wait (Corona §3.2, Table 1).
+"""Optimisation objectives: a goal as one weight per channel, and the model of detection delay (Corona §3.2, Table 1).
 
-Every goal minimises Σ weight/n over the channels, n being a channel's polls per τ (together, of all
-its polling set): with D = τ/(2n) that is the weighted mean delay, but for a constant.
+Every goal minimises Σ weight/n over the channels, where n is a channel's number of polls per τ by its whole polling
+set. With D = τ/(2n) that is the weighted mean delay, up to a constant factor.
 
     Lite       q               the mean delay of a subscription; bounded load
     Fast       q               the same delay as a bound; least load
-    Fair       q·τ/u           the mean delay of a *notification*: who publishes rarely is asked rarely
+    Fair       q·τ/u           the mean delay of a *notification*: channels that rarely publish are rarely polled
     Fair-Sqrt  q·√(τ/u)        between Fair and Lite
     Fair-Log   q·log τ/log u   nearer to Lite
 
-with q subscribers, u the mean time between a channel's updates. Logarithms are of seconds.
+q is the number of subscribers, u the mean time between a channel's updates. Logarithms are of seconds.
 """
 
 from math import log
@@ -27,17 +27,17 @@ Floats = NDArray[np.float64]
 
 
 def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, poll_interval_s: float) -> Floats:
-    """Return each channel's weight, dimensionless.
+    """Return the weight of each channel, dimensionless (Corona Table 1).
 
     Args:
-        goal: What to optimise.
-        subscribers: How many each channel has, shape (M,). A channel of none weighs nothing.
-        update_interval_s: Mean time between updates, shape (M,) or one for all. What is not known (zero,
-            negative, NaN) counts as τ, which is neutral: then all goals give q.
+        goal: The optimisation goal.
+        subscribers: Number of subscribers of each channel, shape (M,). A channel without any has weight 0.
+        update_interval_s: Mean time between updates, shape (M,) or one for all. An unknown value (zero,
+            negative, NaN) counts as τ, which is neutral: all goals then give q.
         poll_interval_s: τ.
 
-    We deviate from Table 1 in taking u, and τ beside log u, as at least ``SHORTEST_UPDATE_INTERVAL_S``,
-    because log u has to stay positive.
+    Deviation from Table 1: u, and τ beside log u, are taken as at least ``SHORTEST_UPDATE_INTERVAL_S``, because log u
+    has to stay positive.
     """
     counts = np.asarray(subscribers, dtype=np.float64)
     stated_s = np.asarray(update_interval_s, dtype=np.float64)
@@ -54,18 +54,19 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
 
 
 def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:
-    """Return D = τ/(2n), the mean time from an update to the poll that sees it; infinity for n = 0.
+    """Return D = τ/(2n), the mean time from an update to its detection; infinity for n = 0 (Corona §3.1).
 
-    Corona §3.1. It holds for polls that are evenly spaced, and for n below 1 as well.
+    The formula holds for evenly spaced polls, and for n below 1 as well.
     """
     with np.errstate(divide="ignore"):
         return np.asarray(poll_interval_s / (2 * np.asarray(size, dtype=np.float64)))
 
 
 def mean_delay_s(weight: Floats, size: Floats, poll_interval_s: float) -> float:
-    """Return Σ w·D / Σ w: by subscribers the mean delay of a subscription, by q/u that of a notification.
+    """Return the weighted mean delay Σ w·D / Σ w; zero if all weights are zero.
 
-    Channels that weigh nothing do not count, also when they are never polled. Zero if nothing weighs.
+    With q as weight it is the mean delay of a subscription, with q/u that of a notification. Channels of weight 0 are
+    ignored, even if they are never polled.
     """
     heavy = weight > 0
     if not heavy.any():

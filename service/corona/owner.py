@@ -1,12 +1,13 @@
-"""A node as the owner of channels: names their polling sets and versions what members find.
+"""A node as the owner of channels: assigns their polling sets and stores members' candidates as versions.
 
-Who owns a channel follows from the ring's version alone, so assignments carry that version and
-members trust the newest. What must not go wrong with an outdated view, writing versions, is
-fenced by the channel's epoch in the store.
+Ownership follows from the ring's version alone, so assignments carry that version and members trust the newest. Storing
+versions, which must not go wrong with an outdated ring, is fenced by the channel's epoch in the store
+(docs/guarantees.md).
 
-A channel is *adopting* until its epoch and version are known, then *idle*, or *publishing* while
-a candidate is at the store. A refusal, or a candidate newer than we are, sends it back to adopting.
-How many poll it, and when, is :class:`~service.corona.polling_plans.PollingPlans`'s to decide.
+A channel's epoch and version are *unknown* until the store has answered :class:`~service.corona.events.TakeOwnership`;
+then the channel is *idle*, or *publishing* while a candidate is being stored. A refusal, or a candidate with a newer
+base than the owner's version, makes the epoch unknown again. The schedules are computed by
+:class:`~service.corona.polling_plans.PollingPlans`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,30 +26,30 @@ from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 _SCHEDULE_BATCH = 1_000
-"""What is worked out for all channels is never in memory at once."""
+"""Number of channels whose schedules are computed together, which bounds the memory for it."""
 
 UNKNOWN_EPOCH = 0
-"""The epoch of a channel whose state is not known yet; real ones start at 1."""
+"""The epoch of a channel whose state has not been loaded yet; real ones start at 1."""
 
 
 class _OwnedChannel(msgspec.Struct, gc=False):
-    wanted_s: float
-    """When we last heard that somebody wants it."""
-    asked_s: float
-    """When the last question to the store was asked."""
+    last_wanted_s: float
+    """When somebody was last known to want the channel (the registry, a subscriber or a member)."""
+    requested_s: float
+    """When the last request to the store was issued."""
     subscribers: int
     members: tuple[NodeId, ...] = ()
-    placed_in: int = 0
-    """The version of the ring by which the members were found."""
+    members_ring_version: int = 0
+    """The version of the ring from which ``members`` was computed."""
     epoch: int = UNKNOWN_EPOCH
     version: int = 0
     candidate: tuple[NodeId, Candidate] | None = None
-    """The candidate to decide once adopted, or at the store, and who found it."""
+    """The candidate that is being stored, or waits for the epoch, and the member that sent it."""
     updates: UpdateHistory | None = None
-    """What is known of the channel's updates if the store takes the candidate."""
+    """The channel's update history if the store accepts the candidate."""
 
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
-        """Return what a version leaves, if it is our candidate's and changes nothing else of the channel."""
+        """Return the base for the next polls, if ``version`` is this channel's candidate and changes only entries."""
         if self.candidate is None or version != self.version:
             return None
         _, candidate = self.candidate
@@ -59,187 +60,197 @@ class _OwnedChannel(msgspec.Struct, gc=False):
 
 
 class Owner:
-    """The owning half of a node's protocol."""
+    """The owner half of a node's protocol."""
 
-    def __init__(self, me: NodeId, policy: FleetPolicy, pacing: PollingPlans) -> None:
-        self._me = me
+    def __init__(self, node_id: NodeId, policy: FleetPolicy, plans: PollingPlans) -> None:
+        self._node_id = node_id
         self._policy = policy
         self._view = RingView(0, ())
-        self._pacing = pacing
-        self._owned: dict[ChannelId, _OwnedChannel] = {}
-        self._adopted: list[ChannelId] = []
-        """Channels that are adopted now, whose members are to be told."""
+        self._plans = plans
+        self._channels: dict[ChannelId, _OwnedChannel] = {}
+        self._acquired: list[ChannelId] = []
+        """Channels whose ownership was taken in this call and whose members are yet to be assigned."""
         self._unwanted: set[ChannelId] = set()
-        """What the last walk found that nobody wants: what a forgotten member finds there does not revive it."""
-        self._walk: tuple[float, set[ChannelId]] = -inf, set()
-        """When the walk under way was asked for, and what it has found that nobody wants."""
+        """Unwanted channels in the last registry walk; a candidate of a forgotten member does not revive them."""
+        self._registry_walk: tuple[float, set[ChannelId]] = -inf, set()
+        """When the registry walk in progress was requested, and the unwanted channels that it has found so far."""
 
-    def ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
-        """Disown what is nearer to others now; of the rest, tell whoever has another place at once."""
+    def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
+        """Release channels that now have another owner, and assign the others' members whose place has changed."""
         self._view = view
-        for channel in [channel for channel in self._owned if not view.has_among(channel, self._me, 1)]:
-            del self._owned[channel]
-            self._pacing.drop(channel)
+        for channel in [channel for channel in self._channels if not view.has_among(channel, self._node_id, 1)]:
+            del self._channels[channel]
+            self._plans.remove_channel(channel)
             yield ReleaseOwnership(channel)
-        yield from self._settle(self._owned, fleet_s)
+        yield from self._update_assignments(self._channels, fleet_s)
 
-    def listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
-        """Own what is wanted; after the last part drop what was not wanted any more when the walk began."""
-        if event.asked_s not in (self._walk[0], -inf):
-            self._walk = event.asked_s, set()
+    def on_channels_listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
+        """Take ownership of wanted channels, and release unwanted ones after the last batch.
+
+        Released are the channels that nobody has wanted since the walk began.
+        """
+        if event.requested_s not in (self._registry_walk[0], -inf):
+            self._registry_walk = event.requested_s, set()
         for entry in event.channels:
             if entry.subscribers or entry.listed:
-                self._pacing.subscribed(entry.channel, entry.subscribers)
-                if owned := self._owned.get(entry.channel):
+                self._plans.set_subscribers(entry.channel, entry.subscribers)
+                if owned := self._channels.get(entry.channel):
                     owned.subscribers = entry.subscribers
-                yield from self.want(entry.channel, now_s, entry.subscribers)
+                yield from self.ensure_owned(entry.channel, now_s, entry.subscribers)
             else:
-                self._walk[1].add(entry.channel)
-        if event.complete and event.asked_s > -inf:
-            self._unwanted = self._walk[1]
-            unwanted = [channel for channel, owned in self._owned.items() if owned.wanted_s < event.asked_s]
+                self._registry_walk[1].add(entry.channel)
+        if event.complete and event.requested_s > -inf:
+            self._unwanted = self._registry_walk[1]
+            unwanted = [channel for channel, owned in self._channels.items() if owned.last_wanted_s < event.requested_s]
             for channel in unwanted:
-                yield from self.drop(channel)
+                yield from self.release(channel)
 
-    def want(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
-        """Adopt the channel if it is ours and new to us."""
-        owned = self._owned.get(channel)
+    def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
+        """Take ownership of a wanted channel if this node is its owner and does not hold it yet."""
+        owned = self._channels.get(channel)
         if owned is not None:
-            owned.wanted_s = now_s
-        elif self._view.has_among(channel, self._me, 1):
-            self._owned[channel] = _OwnedChannel(wanted_s=now_s, asked_s=now_s, subscribers=subscribers)
+            owned.last_wanted_s = now_s
+        elif self._view.has_among(channel, self._node_id, 1):
+            self._channels[channel] = _OwnedChannel(last_wanted_s=now_s, requested_s=now_s, subscribers=subscribers)
             yield TakeOwnership(channel)
 
-    def drop(self, channel: ChannelId) -> Iterator[Effect]:
-        """Dismiss the polling set of a channel that nobody wants."""
-        owned = self._owned.pop(channel, None)
+    def release(self, channel: ChannelId) -> Iterator[Effect]:
+        """Dismiss the polling set of an unwanted channel and give up its ownership."""
+        owned = self._channels.pop(channel, None)
         if owned is not None:
-            self._pacing.drop(channel)
+            self._plans.remove_channel(channel)
             for member in owned.members:
                 yield Send(member, Unassign(self._view.version, channel))
             yield ReleaseOwnership(channel)
 
-    def adopted(
+    def on_ownership_taken(
         self, event: OwnershipTaken, known: PollingSchedule | None, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
-        """Take over, and decide the candidate that waited; the polling set is told by :meth:`tell_adopted`.
+        """Register the channel's epoch and state, and process the candidate that was waiting for them.
 
-        ``known`` is the rota by which this node polls the channel for its former owner, if it does.
+        ``known`` is the schedule by which this node polled the channel for its previous owner, or None. The polling set
+        is assigned by :meth:`assign_acquired`.
         """
-        owned = self._owned.get(event.channel)
+        owned = self._channels.get(event.channel)
         if owned is None or event.epoch <= owned.epoch:
             return
         owned.epoch, owned.version = event.epoch, event.version
-        self._pacing.adopt(
+        self._plans.add_channel(
             event.channel, owned.subscribers, event.updates, known, private=event.private, site=event.site
         )
-        self._adopted.append(event.channel)
+        self._acquired.append(event.channel)
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:
-            yield from self._decide(owned, *waiting, now_s, fleet_s)
+            yield from self._publish_or_reject(owned, *waiting, now_s, fleet_s)
 
-    def tell_adopted(self, fleet_s: float) -> Iterator[Effect]:
-        """Tell the polling sets of what was adopted, all together: a node may adopt thousands in a second."""
-        adopted, self._adopted = self._adopted, []
-        yield from self._settle([channel for channel in adopted if channel in self._owned], fleet_s, repeated=True)
+    def assign_acquired(self, fleet_s: float) -> Iterator[Effect]:
+        """Assign the polling sets of newly acquired channels in one batch: a node may acquire thousands in a second."""
+        adopted, self._acquired = self._acquired, []
+        yield from self._update_assignments(
+            [channel for channel in adopted if channel in self._channels], fleet_s, repeated=True
+        )
 
-    def offered(self, finder: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Version a candidate, one at a time per channel.
+    def on_candidate(self, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
+        """Store a candidate as the next version, one at a time per channel.
 
-        While one is at the store, others are left to their finders: they learn the new version
-        with the rest of the set, or ask again.
+        While one is being stored, candidates of other members are dropped: these members receive the new version with
+        the rest of the polling set, or send their candidate again.
         """
-        if candidate.channel not in self._owned and candidate.channel not in self._unwanted:
-            yield from self.want(candidate.channel, now_s)
-        owned = self._owned.get(candidate.channel)
+        if candidate.channel not in self._channels and candidate.channel not in self._unwanted:
+            yield from self.ensure_owned(candidate.channel, now_s)
+        owned = self._channels.get(candidate.channel)
         if owned is None:
             return
         if owned.epoch == UNKNOWN_EPOCH:
-            owned.candidate = finder, candidate
+            owned.candidate = member, candidate
         elif candidate.base_version > owned.version:
-            owned.candidate = finder, candidate
-            yield self._adopt_again(candidate.channel, owned, now_s)
+            owned.candidate = member, candidate
+            yield self._take_ownership_again(candidate.channel, owned, now_s)
         elif owned.candidate is None or candidate.base_version < owned.version:
-            yield from self._decide(owned, finder, candidate, now_s, fleet_s)
+            yield from self._publish_or_reject(owned, member, candidate, now_s, fleet_s)
 
-    def published(self, channel: ChannelId, version: int, digest: bytes) -> Iterator[Effect]:
-        """Tell the polling set."""
-        owned = self._owned.get(channel)
+    def on_version_published(self, channel: ChannelId, version: int, digest: bytes) -> Iterator[Effect]:
+        """Announce the new version to the polling set."""
+        owned = self._channels.get(channel)
         if owned is not None:
             owned.version = max(owned.version, version)
-            told = VersionAnnouncement(channel, owned.version, owned.base_of(version, digest))
+            announcement = VersionAnnouncement(channel, owned.version, owned.base_of(version, digest))
             owned.candidate = None
             if owned.updates is not None:
-                self._pacing.learn(channel, owned.updates)
+                self._plans.set_history(channel, owned.updates)
                 owned.updates = None
             for member in owned.members:
-                yield Send(member, told)
+                yield Send(member, announcement)
 
-    def refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
-        """Load the channel again: another node, or our own unanswered attempt, was faster."""
-        owned = self._owned.get(channel)
+    def on_publish_refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
+        """Load the channel again: another node, or this node's own unanswered attempt, has changed it."""
+        owned = self._channels.get(channel)
         if owned is not None and owned.epoch != UNKNOWN_EPOCH:
-            yield self._adopt_again(channel, owned, now_s)
+            yield self._take_ownership_again(channel, owned, now_s)
 
     def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Repeat the questions that the store left unanswered, and all assignments."""
-        for channel, owned in self._owned.items():
+        """Repeat unanswered requests to the store, and all assignments."""
+        for channel, owned in self._channels.items():
             waiting = owned.epoch == UNKNOWN_EPOCH or owned.candidate is not None
-            if waiting and now_s - owned.asked_s >= self._policy.maintenance_interval_s:
-                yield self._adopt_again(channel, owned, now_s)
-        yield from self._settle(self._owned, fleet_s, repeated=True)
+            if waiting and now_s - owned.requested_s >= self._policy.maintenance_interval_s:
+                yield self._take_ownership_again(channel, owned, now_s)
+        yield from self._update_assignments(self._channels, fleet_s, repeated=True)
 
-    def decide(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
-        """Bring polling sets in line with the rates that channels (all, if none are named) have now.
+    def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
+        """Recompute the schedules and polling sets of these channels (default: all).
 
-        Only those that changed are told, the others by :meth:`maintain`: c moves several times after a node has died,
-        and most sets stay.
+        Only members whose place or schedule has changed are assigned at once, the others by :meth:`maintain`: c changes
+        several times after a node has failed, and most polling sets stay the same.
         """
-        yield from self._settle(self._owned if channels is None else channels, fleet_s)
+        yield from self._update_assignments(self._channels if channels is None else channels, fleet_s)
 
-    def why(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return why the channel is polled as it is; see :meth:`PollingPlans.why`."""
-        owned = self._owned.get(channel)
-        return self._pacing.why(channel, owned.members, fleet_s) if owned else None
+    def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
+        """Return why the channel is polled as often as it is; see :meth:`PollingPlans.explain`."""
+        owned = self._channels.get(channel)
+        return self._plans.explain(channel, owned.members, fleet_s) if owned else None
 
-    def _decide(
-        self, owned: _OwnedChannel, finder: NodeId, candidate: Candidate, now_s: float, fleet_s: float
+    def _publish_or_reject(
+        self, owned: _OwnedChannel, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
         if candidate.base_version == owned.version:
-            owned.candidate = finder, candidate
-            owned.updates = self._pacing.learnt(candidate.delta, fleet_s)
-            owned.asked_s = now_s
+            owned.candidate = member, candidate
+            owned.updates = self._plans.history_after(candidate.delta, fleet_s)
+            owned.requested_s = now_s
             yield Publish(candidate, owned.epoch, owned.updates)
         else:
-            yield Send(finder, Rejection(candidate.channel, candidate.base_version, owned.version))
+            yield Send(member, Rejection(candidate.channel, candidate.base_version, owned.version))
 
-    def _adopt_again(self, channel: ChannelId, owned: _OwnedChannel, now_s: float) -> TakeOwnership:
+    def _take_ownership_again(self, channel: ChannelId, owned: _OwnedChannel, now_s: float) -> TakeOwnership:
         owned.epoch = UNKNOWN_EPOCH
-        owned.asked_s = now_s
+        owned.requested_s = now_s
         return TakeOwnership(channel)
 
-    def _settle(self, channels: Iterable[ChannelId], fleet_s: float, *, repeated: bool = False) -> Iterator[Effect]:
-        """Bring rotas and polling sets in line with c and the ring, and tell members whose place or rota has changed.
+    def _update_assignments(
+        self, channels: Iterable[ChannelId], fleet_s: float, *, repeated: bool = False
+    ) -> Iterator[Effect]:
+        """Recompute schedules and polling sets, and assign members whose place or schedule has changed.
 
-        Those of our channels that are not adopted yet are settled when they are. ``repeated``: all members are told.
+        Channels without an epoch are skipped until they have one. With ``repeated``, all members are assigned.
         """
-        adopted = [channel for channel in channels if self._owned[channel].epoch != UNKNOWN_EPOCH]
+        adopted = [channel for channel in channels if self._channels[channel].epoch != UNKNOWN_EPOCH]
         for start in range(0, len(adopted), _SCHEDULE_BATCH):
             some = adopted[start : start + _SCHEDULE_BATCH]
             by_member: dict[NodeId, list[Assignment]] = {}
-            for channel, (former_rota, rota) in zip(some, self._pacing.decide(some, fleet_s), strict=True):
-                owned = self._owned[channel]
+            for channel, (former_schedule, schedule) in zip(
+                some, self._plans.update_schedules(some, fleet_s), strict=True
+            ):
+                owned = self._channels[channel]
                 former = owned.members
-                if owned.placed_in != self._view.version or rota.size != len(former):
-                    owned.members = self._view.nearest(channel, rota.size)
-                    owned.placed_in = self._view.version
-                if rota.size != len(former):
+                if owned.members_ring_version != self._view.version or schedule.size != len(former):
+                    owned.members = self._view.nearest(channel, schedule.size)
+                    owned.members_ring_version = self._view.version
+                if schedule.size != len(former):
                     for member in former:
                         if member in self._view and member not in owned.members:
                             yield Send(member, Unassign(self._view.version, channel))
                 for rank, member in enumerate(owned.members):
-                    if repeated or rota is not former_rota or former[rank : rank + 1] != (member,):
-                        assignment = Assignment(channel, rank, rota, owned.version, owned.subscribers)
+                    if repeated or schedule is not former_schedule or former[rank : rank + 1] != (member,):
+                        assignment = Assignment(channel, rank, schedule, owned.version, owned.subscribers)
                         by_member.setdefault(member, []).append(assignment)
             for member, assignments in by_member.items():
                 yield Send(member, Assign(self._view.version, tuple(assignments)))

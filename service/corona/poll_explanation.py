@@ -1,4 +1,4 @@
-"""Why a channel is polled as it is, as one value: for the console, ``inspect``, and whoever debugs a fleet."""
+"""Poll explanations: why a channel is polled as often as it is, for the console, ``coronet inspect`` and chat."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -10,35 +10,35 @@ from service.corona.polling_schedule import PollingSchedule, size_for_wait
 from service.model import ChannelId, NodeId
 
 ROUNDING = 1e-6
-"""What is nearer than that to a bound is at it: c comes from clusters in single precision."""
+"""A relative difference below this counts as equal, because c comes from clusters in single precision."""
 
 
 class BindingConstraint(StrEnum):
-    """What kept a channel's size from what its weight would have it."""
+    """The constraint that keeps a channel's size from the one that its weight alone would give."""
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
-    """Raised: nobody is to wait longer."""
+    """Raised to keep the longest wait of all channels."""
     CHANNEL_WAIT = "channel-wait"
-    """Raised: admins want nobody to wait longer for this channel."""
+    """Raised to keep the longest wait that admins set for this channel."""
     CHANNEL_INTERVAL = "channel-interval"
-    """Lowered: admins want no two polls of this channel to be nearer."""
+    """Lowered to keep the shortest interval that admins set for this channel."""
     NODES = "nodes"
-    """Lowered: as many polls as the fleet makes of one channel."""
+    """Lowered to the most polls that the fleet's nodes make of one channel."""
     CHANNEL_BUDGET = "channel-budget"
-    """Lowered: the publisher, or the settings, allow one channel no more."""
+    """Lowered to the publisher's, or the settings', limit for one channel."""
     HOST_BUDGET = "host-budget"
-    """Lowered: the host's channels share what the host may be asked."""
+    """Lowered to the channel's share of its site's request budget."""
     FLEET_BUDGET = "fleet-budget"
-    """Lowered: not even the longest waits of all channels can be kept."""
+    """Lowered below the longest wait, because the fleet's budget does not suffice for all longest waits."""
 
 
 class SizeLimits(msgspec.Struct, frozen=True):
-    """What bounds a channel's polls per τ, from whichever side; infinite where nothing does.
+    """The bounds of a channel's polls per τ; infinite values do not bind.
 
-    ``longest_wait_s`` is a mean wait in seconds, ``own_wait`` whether it is the channel's own instead of everybody's;
-    the others are polls per τ. ``channel_interval`` is the most that the channel's shortest interval leaves,
-    ``host_budget`` the channel's own share of it: the ``most`` that ``honeycomb.within_sites`` left it.
+    ``longest_wait_s`` is a mean wait in seconds, and ``own_wait`` states whether it is the channel's own instead of the
+    objective's; the others are polls per τ. ``channel_interval`` is the most that the channel's shortest interval
+    allows, ``host_budget`` the ``most`` that ``honeycomb.apply_site_scales`` leaves it.
     """
 
     longest_wait_s: float = inf
@@ -49,7 +49,7 @@ class SizeLimits(msgspec.Struct, frozen=True):
     host_budget: float = inf
 
     def most(self) -> tuple[float, BindingConstraint]:
-        """Return the most polls per τ, and what sets it."""
+        """Return the most polls per τ, and the constraint that sets it."""
         most = {
             BindingConstraint.CHANNEL_INTERVAL: self.channel_interval,
             BindingConstraint.CHANNEL_BUDGET: self.channel_budget,
@@ -61,7 +61,7 @@ class SizeLimits(msgspec.Struct, frozen=True):
 
 
 class PollingTurn(msgspec.Struct, frozen=True):
-    """One node's part: its ``rank`` in the polling set, its ``phase_s`` after the rota's begin, its next poll."""
+    """One node's part in a schedule: its ``rank``, its ``phase_s`` after the schedule's start, and its next poll."""
 
     node: NodeId
     rank: int
@@ -70,11 +70,11 @@ class PollingTurn(msgspec.Struct, frozen=True):
 
 
 class PollExplanation(msgspec.Struct, frozen=True):
-    """A channel's polls and why.
+    """A channel's polls and what determines them.
 
-    ``wanted`` is c·√(w/s), ``size`` what the bounds left of it, both in polls per τ, and ``bound`` the one that
-    did. ``wait_s`` is the mean time from an update to the poll that sees it, ``update_interval_s`` that between
-    updates, as far as it is known. Times of turns are fleet time.
+    ``wanted`` is c·√(w/s), ``size`` the result within all bounds, both in polls per τ, and ``bound`` the binding
+    constraint. ``wait_s`` is the mean time from an update to its detection, ``update_interval_s`` the estimated mean
+    time between updates. Times of turns are fleet time.
     """
 
     channel: ChannelId
@@ -93,19 +93,19 @@ class PollExplanation(msgspec.Struct, frozen=True):
 
 
 def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:
-    """Return a channel's size, as :func:`~service.corona.honeycomb.sizes` has it, and the bound that made it so.
+    """Return a channel's size, as :func:`~service.corona.honeycomb.sizes` computes it, and the binding constraint.
 
     Args:
         slope: √(w/s).
         scale: c.
         least: Polls per τ that keep the longest wait.
-        limits: What bounds it from above.
+        limits: The upper bounds.
     """
     most, by = limits.most()
     if scale < 0:
         return max(0.0, 1 + scale) * min(least, most), BindingConstraint.FLEET_BUDGET
     wanted = scale * slope
-    # A fleet that has polls to spare takes the least c that has channels at their most.
+    # With budget to spare, c is the least at which all channels reach their most.
     if max(wanted, least) >= most * (1 - ROUNDING):
         return most, by
     if wanted < least:
@@ -123,21 +123,21 @@ def explain_polling(
     poll_interval_s: float,
     update_interval_s: float,
     polling_set: Sequence[NodeId],
-    rota: PollingSchedule,
+    schedule: PollingSchedule,
     now_s: float,
 ) -> PollExplanation:
-    """Return why the channel is polled as it is.
+    """Return why the channel is polled as often as it is.
 
     Args:
         channel: The channel.
-        weight: Its weight, by the goal.
-        cost: What one poll costs.
-        scale: c, which the fleet agrees on.
-        limits: What bounds its size.
+        weight: Its weight under the goal.
+        cost: Cost of one poll.
+        scale: c, the fleet's scale.
+        limits: The bounds of its size.
         poll_interval_s: τ.
         update_interval_s: u, as estimated.
-        polling_set: Who polls, by rank, as many as the rota has.
-        rota: When they poll.
+        polling_set: The polling nodes by rank, as many as the schedule has.
+        schedule: The channel's schedule.
         now_s: Fleet time; next polls are after it.
     """
     least = size_for_wait(limits.longest_wait_s, poll_interval_s)
@@ -155,9 +155,9 @@ def explain_polling(
         bound=bound,
         wait_s=poll_interval_s / (2 * size) if size > 0 else inf,
         update_interval_s=update_interval_s,
-        interval_s=rota.interval_s,
+        interval_s=schedule.interval_s,
         turns=tuple(
-            PollingTurn(node, rank, rota.phase_s(rank) - rota.first_s, rota.next_poll_s(rank, now_s))
-            for rank, node in enumerate(polling_set[: rota.size])
+            PollingTurn(node, rank, schedule.first_poll_s(rank) - schedule.first_s, schedule.next_poll_s(rank, now_s))
+            for rank, node in enumerate(polling_set[: schedule.size])
         ),
     )

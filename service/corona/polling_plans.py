@@ -1,9 +1,9 @@
-"""How often an owner has its channels polled: what it knows of each, the fleet's c, and the rotas that follow.
+"""Polling plans of a node's own channels: what determines each channel's rate, the fleet's scale c, and the schedules.
 
-A node without c (it has just joined) leaves the rotas that it takes over as they are. It solves for c only while
-it knows the parts of all nodes, or has not for as long as anything silent is believed. When the ring changes, c stays
-as it is for a maintenance interval: the channels of those who left or came are in nobody's part until they are adopted,
-and all sets would follow c away and back.
+A node without c (it has just joined) keeps the schedules that it takes over. It solves for c only while it has the
+aggregates of all nodes, or has lacked some for the lifetime of soft state. c is frozen for one maintenance interval
+after a change of the ring: the channels of nodes that left or joined are in no aggregate until they are acquired, and
+all polling sets would follow c away and back.
 """
 
 from collections import Counter
@@ -28,113 +28,118 @@ from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
 NOTABLE_GAP_CHANGE = 0.1
-"""How much a gap between polls has to change to be of note to people."""
+"""Relative change of the time between polls from which it is recorded in the channel's history."""
 GAP_TOLERANCE = 0.01
-"""A gap this near to what it should be stays: members need not plan anew for every subscriber of any channel."""
+"""Relative deviation of the time between polls up to which a schedule is kept, so that members need not replan for
+every new subscriber of any channel.
+"""
 
 
 class _ChannelPlan(msgspec.Struct, gc=False):
     subscribers: int
     private: bool
     updates: UpdateHistory
-    rota: PollingSchedule | None
+    schedule: PollingSchedule | None
     site: str
     bounds: ChannelBounds
-    noted_gap_s: float = 0.0
+    recorded_gap_s: float = 0.0
 
 
 class PollingPlans:
-    """The rates of one node's own channels. ``fleet_s`` is fleet time throughout."""
+    """The plans of one node's own channels. ``fleet_s`` is fleet time throughout."""
 
-    def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
+    def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self._policy = policy
-        self._aggregation = Aggregation(me, policy.silence_s)
+        self._aggregation = Aggregation(node_id, policy.soft_state_ttl_s)
         self._nodes = 1
         self.scale: float | None = None
-        """c, as this node knows it; None before its first solution."""
-        self._applied: float | None = None
-        """The c that all channels followed last."""
-        self._complete_s: float | None = None
-        """When the parts of all nodes were known last."""
-        self._held_until_s: float | None = None
-        """Until when c stays, because the ring has changed; None once c has been solved for since."""
-        self._paces: dict[ChannelId, _ChannelPlan] = {}
-        self._is_summarised = False
-        """Whether others are told of our own channels as they are."""
-        self._sites = SiteBudgets(me, policy)
-        self._per_site: Counter[str] = Counter()
-        """How many of our channels each site has."""
+        """c, the fleet's scale as this node knows it; None before its first solution."""
+        self._applied_scale: float | None = None
+        """The c by which all schedules were computed last."""
+        self._last_complete_s: float | None = None
+        """When the aggregates of all nodes were last known."""
+        self._frozen_until_s: float | None = None
+        """Until when c is frozen after a change of the ring; None once c has been solved for since."""
+        self._plans: dict[ChannelId, _ChannelPlan] = {}
+        self._is_aggregate_current = False
+        """Whether this node's aggregate describes its channels as they are."""
+        self._sites = SiteBudgets(node_id, policy)
+        self._channels_per_site: Counter[str] = Counter()
+        """Number of this node's channels per site."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
-        """What admins set for single channels of the fleet."""
+        """Bounds that admins have set for single channels of the fleet."""
 
-    def aim(
-        self, aims: FleetObjective, site_rates: Mapping[str, float], bounds: Mapping[ChannelId, ChannelBounds]
+    def set_objective(
+        self, objective: FleetObjective, site_rates: Mapping[str, float], bounds: Mapping[ChannelId, ChannelBounds]
     ) -> Collection[ChannelId]:
-        """Aim at something else from the next solution on, and plan for these sites' rates and channels' bounds.
+        """Use this objective, these sites' request rates and these channels' bounds from the next solution on.
 
-        Returns our channels that are bounded otherwise than before: they are to be decided at once.
+        Returns the channels of this node whose bounds have changed: their schedules are to be updated at once.
         """
         self._sites.set_rates(site_rates)
         before, self._bounds = self._bounds, bounds
         changed = [
             channel
-            for channel in (before.keys() | bounds.keys()) & self._paces.keys()
+            for channel in (before.keys() | bounds.keys()) & self._plans.keys()
             if before.get(channel) != bounds.get(channel)
         ]
         for channel in changed:
-            self._paces[channel].bounds = bounds.get(channel, NO_BOUNDS)
-        if changed or aims != self._policy.aims:
-            self._policy = msgspec.structs.replace(self._policy, aims=aims)
-            self._is_summarised = False
-            self._held_until_s = None
+            self._plans[channel].bounds = bounds.get(channel, NO_BOUNDS)
+        if changed or objective != self._policy.objective:
+            self._policy = msgspec.structs.replace(self._policy, objective=objective)
+            self._is_aggregate_current = False
+            self._frozen_until_s = None
         return changed
 
-    def ring_changed(self, view: RingView, now_s: float) -> None:
-        """Know how many nodes there are."""
-        if self.scale is not None and self._held_until_s is None:
-            self._held_until_s = now_s + self._policy.maintenance_interval_s
+    def on_ring_changed(self, view: RingView, now_s: float) -> None:
+        """Adopt the ring, and freeze c for a maintenance interval."""
+        if self.scale is not None and self._frozen_until_s is None:
+            self._frozen_until_s = now_s + self._policy.maintenance_interval_s
         self._nodes = max(1, len(view.nodes))
-        self._aggregation.ring_changed(view)
-        self._sites.ring_changed(view)
-        self._is_summarised = False
+        self._aggregation.on_ring_changed(view)
+        self._sites.on_ring_changed(view)
+        self._is_aggregate_current = False
 
-    def heard(self, sender: NodeId, message: Summary | SiteShares | SiteScales, now_s: float) -> None:
-        """Take in what others tell of their channels, and of the sites that they keep."""
+    def on_message(self, sender: NodeId, message: Summary | SiteShares | SiteScales, now_s: float) -> None:
+        """Process other nodes' summaries of their channels and of sites."""
         match message:
             case Summary():
-                self._aggregation.heard(sender, message, now_s)
+                self._aggregation.on_summary(sender, message, now_s)
             case SiteShares():
-                self._sites.shares_heard(sender, message, now_s)
-            case SiteScales() if self._sites.scales_heard(sender, message, now_s):
-                self._is_summarised = False
+                self._sites.on_shares(sender, message, now_s)
+            case SiteScales() if self._sites.on_scales(sender, message, now_s):
+                self._is_aggregate_current = False
 
-    def tell(self, now_s: float, fleet_s: float, *, anew: bool) -> Iterator[Send]:
-        """Tell others of our channels, and of what they cannot hear elsewhere; ``anew``: maintenance is due."""
-        yield from self._sites.tell(self._crowds(fleet_s))
+    def send_summaries(self, now_s: float, fleet_s: float, *, is_maintenance: bool) -> Iterator[Send]:
+        """Send summaries of this node's channels, and of subtrees and sites for which others depend on it.
+
+        ``is_maintenance`` makes the node's own aggregate anew although no plan has changed.
+        """
+        yield from self._sites.send_shares(self._site_problems(fleet_s))
         yield from self._sites.tick(now_s)
-        if anew or not self._is_summarised:
-            self._is_summarised = True
-            factors = (self._factors(pace, fleet_s) for pace in self._paces.values())
+        if is_maintenance or not self._is_aggregate_current:
+            self._is_aggregate_current = True
+            factors = (self._factors(plan, fleet_s) for plan in self._plans.values())
             self._aggregation.own = node_optimizer.own_aggregate(
-                self._policy, self._nodes, factor_table(factors, len(self._paces))
+                self._policy, self._nodes, factor_table(factors, len(self._plans))
             )
         yield from self._aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Find the fleet's c; say whether it has moved so far since the last time it had that all should follow."""
+        """Solve for the fleet's c; return whether it now differs notably from the c that schedules follow."""
         fleet = self._aggregation.fleet()
-        if self._complete_s is None or fleet.nodes == self._nodes:
-            self._complete_s = now_s
-        is_known = fleet.nodes == self._nodes or now_s - self._complete_s >= self._policy.silence_s
-        if is_known and (self._held_until_s is None or now_s >= self._held_until_s):
-            self.scale, self._held_until_s = node_optimizer.solve_scale(self._policy, self._nodes, fleet), None
-        before, after = self._applied, self.scale
+        if self._last_complete_s is None or fleet.nodes == self._nodes:
+            self._last_complete_s = now_s
+        is_known = fleet.nodes == self._nodes or now_s - self._last_complete_s >= self._policy.soft_state_ttl_s
+        if is_known and (self._frozen_until_s is None or now_s >= self._frozen_until_s):
+            self.scale, self._frozen_until_s = node_optimizer.solve_scale(self._policy, self._nodes, fleet), None
+        before, after = self._applied_scale, self.scale
         moved = after is not None and (before is None or abs(after - before) > GAP_TOLERANCE * abs(before))
         if moved:
-            self._applied = after
+            self._applied_scale = after
         return moved
 
-    def adopt(
+    def add_channel(
         self,
         channel: ChannelId,
         subscribers: int,
@@ -144,84 +149,88 @@ class PollingPlans:
         private: bool,
         site: str,
     ) -> None:
-        """Take a channel over, as the store and the rota that we polled it by have it; then :meth:`decide`."""
-        pace = self._paces.get(channel)
-        if pace is None:
+        """Add a channel with the state from the store and the schedule ``known`` from the previous owner.
+
+        For a channel that is present already, only ``private`` and ``updates`` are replaced.
+        """
+        plan = self._plans.get(channel)
+        if plan is None:
             bounds = self._bounds.get(channel, NO_BOUNDS)
-            self._paces[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds)
-            self._per_site[site] += 1
-            self._is_summarised = False
+            self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds)
+            self._channels_per_site[site] += 1
+            self._is_aggregate_current = False
         else:
-            pace.private, pace.updates = private, updates
+            plan.private, plan.updates = private, updates
 
-    def drop(self, channel: ChannelId) -> None:
-        """Forget a channel."""
-        pace = self._paces.pop(channel, None)
-        if pace is not None:
-            self._is_summarised = False
-            self._per_site[pace.site] -= 1
-            if not self._per_site[pace.site]:
-                del self._per_site[pace.site]
+    def remove_channel(self, channel: ChannelId) -> None:
+        """Remove a channel."""
+        plan = self._plans.pop(channel, None)
+        if plan is not None:
+            self._is_aggregate_current = False
+            self._channels_per_site[plan.site] -= 1
+            if not self._channels_per_site[plan.site]:
+                del self._channels_per_site[plan.site]
 
-    def subscribed(self, channel: ChannelId, subscribers: int) -> None:
-        """Note how many subscribe."""
-        pace = self._paces.get(channel)
-        if pace is not None and pace.subscribers != subscribers:
-            pace.subscribers = subscribers
-            self._is_summarised = False
+    def set_subscribers(self, channel: ChannelId, subscribers: int) -> None:
+        """Set a channel's number of subscribers."""
+        plan = self._plans.get(channel)
+        if plan is not None and plan.subscribers != subscribers:
+            plan.subscribers = subscribers
+            self._is_aggregate_current = False
 
-    def learnt(self, delta: Delta, fleet_s: float) -> UpdateHistory:
-        """Return what is known of a channel's updates once this delta is versioned."""
-        return history_after_delta(self._paces[delta.channel].updates, delta, fleet_s)
+    def history_after(self, delta: Delta, fleet_s: float) -> UpdateHistory:
+        """Return the channel's update history after this delta, without storing it."""
+        return history_after_delta(self._plans[delta.channel].updates, delta, fleet_s)
 
-    def learn(self, channel: ChannelId, updates: UpdateHistory) -> None:
-        """Go on from what was learnt."""
-        if (pace := self._paces.get(channel)) is not None:
-            pace.updates = updates
+    def set_history(self, channel: ChannelId, updates: UpdateHistory) -> None:
+        """Set a channel's update history."""
+        if (plan := self._plans.get(channel)) is not None:
+            plan.updates = updates
 
-    def decide(
+    def update_schedules(
         self, channels: Collection[ChannelId], fleet_s: float
     ) -> Iterator[tuple[PollingSchedule | None, PollingSchedule]]:
-        """Bring the rotas of these channels in line with c and the ring; return each as it was and as it is."""
-        paces = [self._paces[channel] for channel in channels]
-        for channel, pace, size in zip(channels, paces, self._sizes(paces, fleet_s), strict=True):
-            before = pace.rota
+        """Recompute the schedules of these channels for c and the ring; yield each channel's old and new schedule."""
+        plans = [self._plans[channel] for channel in channels]
+        for channel, plan, size in zip(channels, plans, self._sizes(plans, fleet_s), strict=True):
+            before = plan.schedule
             if before is None:
-                pace.rota = new_schedule(channel, size, self._nodes, self._policy.poll_interval_s, fleet_s)
+                plan.schedule = new_schedule(channel, size, self._nodes, self._policy.poll_interval_s, fleet_s)
             elif self.scale is None:
-                pace.rota = self._fitting(before, self._policy.poll_interval_s / before.gap_s, fleet_s)
+                plan.schedule = self._fit_schedule(before, self._policy.poll_interval_s / before.gap_s, fleet_s)
             else:
-                pace.rota = self._fitting(before, size, fleet_s)
-            yield before, pace.rota
+                plan.schedule = self._fit_schedule(before, size, fleet_s)
+            yield before, plan.schedule
 
-    def owned(self) -> Counter[int]:
-        """Return how many of our channels are polled by at most so many nodes: by powers of two, above the last one."""
-        rotas = (pace.rota for pace in self._paces.values())
-        return Counter(1 << (rota.size - 1).bit_length() for rota in rotas if rota is not None)
+    def count_by_set_size(self) -> Counter[int]:
+        """Return the number of channels by size of their polling set, rounded up to a power of two."""
+        rotas = (plan.schedule for plan in self._plans.values())
+        return Counter(1 << (schedule.size - 1).bit_length() for schedule in rotas if schedule is not None)
 
-    def to_note(self, most: int) -> list[tuple[ChannelId, float]]:
-        """Return channels and the seconds between their polls where that has changed notably, at most so many."""
+    def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
+        """Return up to ``most`` channels whose time between polls has changed notably, with that time in seconds."""
         if self.scale is None:
             return []
         notable = (
-            (channel, pace.rota.gap_s)
-            for channel, pace in self._paces.items()
-            if pace.rota is not None and abs(pace.rota.gap_s - pace.noted_gap_s) > NOTABLE_GAP_CHANGE * pace.noted_gap_s
+            (channel, plan.schedule.gap_s)
+            for channel, plan in self._plans.items()
+            if plan.schedule is not None
+            and abs(plan.schedule.gap_s - plan.recorded_gap_s) > NOTABLE_GAP_CHANGE * plan.recorded_gap_s
         )
         return list(islice(notable, most))
 
-    def noted(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Go on from what was noted of channels."""
+    def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
+        """Mark these channels' times between polls as recorded."""
         for channel, gap_s in gaps_s:
-            if (pace := self._paces.get(channel)) is not None:
-                pace.noted_gap_s = gap_s
+            if (plan := self._plans.get(channel)) is not None:
+                plan.recorded_gap_s = gap_s
 
-    def why(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> PollExplanation | None:
-        """Return why the channel is polled as it is; None as long as c is not known, or if it is not ours."""
-        pace = self._paces.get(channel)
-        if pace is None or pace.rota is None or self.scale is None:
+    def explain(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> PollExplanation | None:
+        """Return why the channel is polled as often as it is; None if c is unknown or the channel is not owned."""
+        plan = self._plans.get(channel)
+        if plan is None or plan.schedule is None or self.scale is None:
             return None
-        factors = self._factors(pace, fleet_s)
+        factors = self._factors(plan, fleet_s)
         return explain_polling(
             channel,
             weight=node_optimizer.channel_weight(self._policy, factors),
@@ -229,62 +238,70 @@ class PollingPlans:
             scale=self.scale,
             limits=node_optimizer.limits_with_site(self._policy, self._nodes, factors),
             poll_interval_s=self._policy.poll_interval_s,
-            update_interval_s=pace.updates.interval_s(fleet_s),
+            update_interval_s=plan.updates.interval_s(fleet_s),
             polling_set=polling_set,
-            rota=pace.rota,
+            schedule=plan.schedule,
             now_s=fleet_s,
         )
 
-    def _factors(self, pace: _ChannelPlan, fleet_s: float) -> ChannelFactors:
-        interval_s = pace.updates.interval_s(fleet_s) if self._policy.aims.goal.weighs_updates else 0.0
+    def _factors(self, plan: _ChannelPlan, fleet_s: float) -> ChannelFactors:
+        interval_s = plan.updates.interval_s(fleet_s) if self._policy.objective.goal.depends_on_updates else 0.0
         return ChannelFactors(
-            pace.subscribers,
+            plan.subscribers,
             interval_s,
-            pace.private,
-            self._sites.scale(pace.site),
-            pace.bounds.longest_wait_s or 0.0,
-            pace.bounds.shortest_interval_s or 0.0,
+            plan.private,
+            self._sites.scale(plan.site),
+            plan.bounds.longest_wait_s or 0.0,
+            plan.bounds.shortest_interval_s or 0.0,
         )
 
-    def _crowds(self, fleet_s: float) -> Iterator[tuple[str, AllocationProblem]]:
-        """Return our channels of each site that they may be too many for, as if nothing but the site bound them."""
+    def _site_problems(self, fleet_s: float) -> Iterator[tuple[str, AllocationProblem]]:
+        """Yield, for each site whose budget this node's channels may exceed, them without the site's bound."""
         most, _ = node_optimizer.limits_without_site(
             self._policy, self._nodes, ChannelFactors(1, 0.0, private=False)
         ).most()
-        crowded = {site for site, count in self._per_site.items() if site and self._sites.may_bind(site, count * most)}
-        # A wait of its own may take more polls of a channel than others get.
+        crowded = {
+            site
+            for site, count in self._channels_per_site.items()
+            if site and self._sites.can_exceed_budget(site, count * most)
+        }
+        # A channel's own longest wait may require more polls than other channels get.
         crowded |= {
-            pace.site
+            plan.site
             for channel, bounds in self._bounds.items()
-            if bounds.longest_wait_s and (pace := self._paces.get(channel)) is not None and pace.site
+            if bounds.longest_wait_s and (plan := self._plans.get(channel)) is not None and plan.site
         }
         if not crowded:
             return
-        paces: dict[str, list[ChannelFactors]] = {}
-        for pace in self._paces.values():
-            if pace.site in crowded:
-                paces.setdefault(pace.site, []).append(
-                    self._factors(pace, fleet_s)._replace(site_scale=UNBOUNDED_SCALE)
+        plans: dict[str, list[ChannelFactors]] = {}
+        for plan in self._plans.values():
+            if plan.site in crowded:
+                plans.setdefault(plan.site, []).append(
+                    self._factors(plan, fleet_s)._replace(site_scale=UNBOUNDED_SCALE)
                 )
-        for site, factors in paces.items():
+        for site, factors in plans.items():
             yield (
                 site,
                 node_optimizer.allocation_problem(self._policy, self._nodes, factor_table(factors, len(factors))),
             )
 
-    def _sizes(self, paces: Sequence[_ChannelPlan], fleet_s: float) -> list[float]:
-        table = factor_table((self._factors(pace, fleet_s) for pace in paces), len(paces))
+    def _sizes(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> list[float]:
+        table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         found: list[float] = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale).tolist()
         return found
 
-    def _fitting(self, rota: PollingSchedule, size: float, fleet_s: float) -> PollingSchedule:
-        """Return a rota of n polls per τ on the present ring: the same, if it is one."""
+    def _fit_schedule(self, schedule: PollingSchedule, size: float, fleet_s: float) -> PollingSchedule:
+        """Return a schedule of n polls per τ on the present ring: ``schedule`` itself if it fits."""
         gap_s = self._policy.poll_interval_s / size
-        fits = abs(gap_s / rota.gap_s - 1) <= GAP_TOLERANCE
-        full = rota.size <= self._nodes and rota.size >= min(
+        fits = abs(gap_s / schedule.gap_s - 1) <= GAP_TOLERANCE
+        full = schedule.size <= self._nodes and schedule.size >= min(
             self._nodes, polling_set_size(size * (1 - GAP_TOLERANCE), self._nodes)
         )
-        # A next poll further away than two gaps was planned before the fleet's clock was set back.
-        if fits and full and rota.next_s(fleet_s) - fleet_s <= 2 * rota.gap_s * (1 + GAP_TOLERANCE):
-            return rota
-        return revised_schedule(rota, size, self._nodes, self._policy.poll_interval_s, fleet_s)
+        # A next poll more than two gaps ahead was planned before the fleet's clock was set back.
+        if (
+            fits
+            and full
+            and schedule.next_channel_poll_s(fleet_s) - fleet_s <= 2 * schedule.gap_s * (1 + GAP_TOLERANCE)
+        ):
+            return schedule
+        return revised_schedule(schedule, size, self._nodes, self._policy.poll_interval_s, fleet_s)

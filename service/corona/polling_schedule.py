@@ -1,15 +1,15 @@
-"""Phases: when each node of a polling set polls (Corona §3.1, §3.3).
+"""Polling schedules: when each node of a polling set polls (Corona §3.1, §3.3).
 
-Times are *fleet time*: seconds of one clock that all nodes read (the store's).
+Times are *fleet time*: seconds of the store's clock, which all nodes read.
 
-The nodes of a polling set poll in turn, τ/n apart, by the channel's :class:`PollingSchedule`. We deviate: the paper
-waits a random time in (0, τ), which leaves gaps of mean τ/(n+1) but a mean wait of the same size, twice
-that of even spacing. Rotas of different channels begin at different times, so that one node's polls spread
-over τ as well.
+The nodes of a polling set take turns, τ/n apart, according to the channel's :class:`PollingSchedule`. Deviation: the
+paper waits a random time in (0, τ), which gives gaps of mean τ/(n+1) but a mean wait of the same length, twice that of
+even spacing. Schedules of different channels start at different times, so that the polls of one node are spread over τ
+as well.
 
-The number n of polls per τ may be any real number (see ``honeycomb``): the next whole number of
-nodes take turns, each polling a little less often than every τ; and below 1 a single node polls every
-τ/n. When n or the ring changes, the next rota goes on from the present one.
+The number n of polls per τ may be any real number (see ``honeycomb``): the next whole number of nodes take turns, each
+polling slightly less often than every τ; below 1, a single node polls every τ/n. When n or the ring changes, the next
+schedule continues the current one.
 """
 
 from math import ceil, floor
@@ -21,28 +21,28 @@ from service.model import ChannelId
 from service.overlay.id_space import BITS, from_hex
 
 ROUNDING_S = 2e-6
-"""Times since 1970 are told apart to a quarter of a microsecond; what is nearer is one and the same poll."""
+"""Times closer than this are the same poll; Unix times have a resolution of a quarter of a microsecond."""
 
 OWNER_BITS = 24
-"""Of a channel's id, those that decide who owns it: an owner's channels have most of them in common."""
+"""Leading bits of a channel's id that determine its owner; an owner's channels have most of them in common."""
 
 
 def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
-    """Return the n whose mean wait D is ``longest_wait_s``: what a bound on waiting asks of every channel."""
+    """Return the n whose mean wait D = τ/(2n) is ``longest_wait_s`` (Corona §3.1), the least n of a channel."""
     return poll_interval_s / (2 * longest_wait_s)
 
 
 def polling_set_size(polls_per_interval: float, nodes: int) -> int:
-    """Return how many of the ring's nodes (at least one) share n polls per τ: the next whole number."""
+    """Return the number of nodes that share n polls per τ: n rounded up, at least one, at most ``nodes``."""
     return max(1, nodes if polls_per_interval >= nodes else ceil(polls_per_interval))
 
 
 class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A channel's polls from some time on: one every ``gap_s``, by ``size`` nodes in turn.
+    """A channel's polls: one every ``gap_s`` from ``first_s`` on, by ``size`` nodes in turn.
 
-    Poll number k = 0, 1, … is due at ``first_s + k·gap_s`` and is made by the node of rank
-    ``(first_rank + k) mod size``. An owner that changes n, or whose ring changes, makes the next rota from
-    the present one; a new owner that does not know it begins anew, at the cost of one odd gap.
+    Poll number k = 0, 1, … is due at ``first_s + k·gap_s`` and is made by the node of rank ``(first_rank + k) mod
+    size``. An owner that changes n, or whose ring changes, derives the next schedule from the current one; a new owner
+    that does not know it starts a new one, at the cost of one irregular gap.
     """
 
     first_s: float
@@ -52,36 +52,36 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def interval_s(self) -> float:
-        """How often each node polls, in seconds."""
+        """The time between two polls of one node, in seconds."""
         return self.size * self.gap_s
 
-    def phase_s(self, rank: int) -> float:
-        """Return when the node of this rank polls first."""
+    def first_poll_s(self, rank: int) -> float:
+        """Return the time of the first poll of the node of this rank."""
         return self.first_s + (rank - self.first_rank) % self.size * self.gap_s
 
     def next_poll_s(self, rank: int, after_s: float) -> float:
-        """Return when the node of this rank polls first after ``after_s``."""
-        first_s = self.phase_s(rank)
+        """Return the time of the next poll after ``after_s`` by the node of this rank."""
+        first_s = self.first_poll_s(rank)
         return max(first_s, _next_multiple_s(first_s, self.interval_s, after_s))
 
-    def next_s(self, after_s: float) -> float:
-        """Return when the channel is polled first after ``after_s``, by whichever node."""
+    def next_channel_poll_s(self, after_s: float) -> float:
+        """Return the time of the channel's next poll after ``after_s`` by any node."""
         return max(self.first_s, _next_multiple_s(self.first_s, self.gap_s, after_s))
 
     def rank_at(self, poll_s: float) -> int:
-        """Return the rank of the node that makes the poll due at this time."""
+        """Return the rank of the node that makes the poll due at ``poll_s``."""
         return (self.first_rank + round((poll_s - self.first_s) / self.gap_s)) % self.size
 
 
 def new_schedule(
     channel: ChannelId, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float
 ) -> PollingSchedule:
-    """Return the rota of a channel that nobody is known to poll: within one gap from now, by the channel's offset.
+    """Return the schedule of a channel without a known schedule; its first poll is at most one gap from now.
 
     Args:
-        channel: Its id decides the offset, so that channels that begin together are polled one after another.
+        channel: Its id determines the offset, so that channels that start together are polled one after another.
         polls_per_interval: n, positive.
-        nodes: How many there are on the ring.
+        nodes: Number of nodes on the ring.
         poll_interval_s: τ.
         now_s: Fleet time.
     """
@@ -93,24 +93,24 @@ def new_schedule(
 
 
 def revised_schedule(
-    rota: PollingSchedule, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float
+    schedule: PollingSchedule, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float
 ) -> PollingSchedule:
-    """Return the rota with another n, or for another ring, from the channel's next poll on.
+    """Return the schedule with another n, or for another ring, starting with the channel's next poll.
 
-    That poll stays where it is, and with the node it is due at if that one stays, or is brought forward to
-    between one and two new gaps from now. So whatever row of changes comes, none puts off the channel's next poll, and
-    two polls are never nearer than the shorter of the gaps that hold before and after.
+    That poll keeps its time, and its node if this node stays in the set, or is moved forward to between one and two new
+    gaps from now. Thus no sequence of changes postpones the channel's next poll, and two polls are never closer than
+    the shorter of the gaps before and after.
 
-    Where in between is told by how much of the present gap is left, which differs from channel to channel. Exactly one
-    gap from now would have all channels that an owner speeds up at once polled in step from then on.
+    The place between one and two gaps depends on how much of the present gap is left, which differs between channels.
+    With exactly one gap, all channels that an owner speeds up at once would be polled in step from then on.
     """
     gap_s = poll_interval_s / polls_per_interval
     size = polling_set_size(polls_per_interval, nodes)
-    kept_s = rota.next_s(now_s)
-    left = min(1.0, (kept_s - now_s) / rota.gap_s)
-    return PollingSchedule(min(kept_s, now_s + (1 + left) * gap_s), gap_s, size, rota.rank_at(kept_s) % size)
+    kept_s = schedule.next_channel_poll_s(now_s)
+    left = min(1.0, (kept_s - now_s) / schedule.gap_s)
+    return PollingSchedule(min(kept_s, now_s + (1 + left) * gap_s), gap_s, size, schedule.rank_at(kept_s) % size)
 
 
 def _next_multiple_s(phase_s: float, gap_s: float, after_s: float) -> float:
-    """Return the first time ≡ phase (mod gap) after ``after_s``; what is nearer than rounding is ``after_s`` itself."""
+    """Return the first time ≡ phase (mod gap) after ``after_s``; closer than the rounding counts as ``after_s``."""
     return phase_s + (floor((after_s + ROUNDING_S - phase_s) / gap_s) + 1) * gap_s

@@ -1,8 +1,7 @@
-"""One node's side of the fleet's conversation, without I/O: events in, effects out (Corona §3.3).
+"""The polling protocol of one node without I/O: events in, effects out (Corona §3.3).
 
-Both halves of a node, :class:`~service.corona.owner.Owner` and
-:class:`~service.corona.member.Member`, speak to each other in the messages they send to other
-nodes; what a node sends to itself is delivered here and never reaches the shell.
+:class:`~service.corona.owner.Owner` and :class:`~service.corona.member.Member`, the two halves of a node, communicate
+by the same messages as nodes do; messages of a node to itself are processed here and never reach the shell.
 """
 
 from collections import deque
@@ -46,114 +45,119 @@ from service.overlay.ring import RingView
 
 
 class NodeProtocol:
-    """What one life of one node does in answer to what happens.
+    """The reactions of a node to events, from joining the ring to losing its lease.
 
-    A node that has lost its lease is dead, and its id may be another's by now: its shell stops its
-    polls and joins again with a new id and a new protocol.
+    A node without a lease must stop, because its id may be reassigned: its shell stops its polls and joins again with a
+    new id and a new protocol.
     """
 
-    def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
-        self._me = me
+    def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
+        self._node_id = node_id
         self._policy = policy
-        self.pacing = PollingPlans(me, policy)
-        """How often our own channels are polled; only events change it, but for :meth:`PollingPlans.noted`."""
-        self._owner = Owner(me, policy, self.pacing)
-        self._member = Member(me, policy)
+        self.plans = PollingPlans(node_id, policy)
+        """Polling plans of this node's own channels; changed only by events and :meth:`PollingPlans.record_gaps`."""
+        self._owner = Owner(node_id, policy, self.plans)
+        self._member = Member(node_id, policy)
         self._maintained_s: float | None = None
-        self._unlisted = False
-        """Whether the ring has changed since we asked for a walk of the registry."""
+        self._registry_walk_due = False
+        """Whether the ring has changed since the last registry walk was requested."""
 
     def handle(self, events: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
-        """Return what the shell has to do, in this order.
+        """Return the effects that the shell has to carry out, in this order.
 
-        ``now_s`` is any clock that never goes back, ``fleet_s`` the one that all nodes read, by which polls are
-        due. Unknown, repeated and outdated events are answered with little or nothing; none raises.
+        ``now_s`` is a monotonic clock, ``fleet_s`` the clock that all nodes read, by which polls are scheduled.
+        Unknown, repeated and outdated events have little or no effect; none raises.
         """
         effects: list[Effect] = []
         waiting = deque(events)
         while waiting:
-            reaction = [*self._react(waiting.popleft(), now_s, fleet_s)]
+            reaction = [*self._on_event(waiting.popleft(), now_s, fleet_s)]
             if not waiting:
-                reaction += self._owner.tell_adopted(fleet_s)
+                reaction += self._owner.assign_acquired(fleet_s)
             for effect in reaction:
-                if isinstance(effect, Send) and effect.node == self._me:
-                    waiting.append(MessageReceived(self._me, effect.message))
+                if isinstance(effect, Send) and effect.node == self._node_id:
+                    waiting.append(MessageReceived(self._node_id, effect.message))
                 else:
                     effects.append(effect)
         return effects
 
-    def why(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return why a channel of ours is polled as it is; None if it is not ours, or nothing is decided yet."""
-        return self._owner.why(channel, fleet_s)
+    def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
+        """Return why a channel of this node is polled as often as it is; None if it is not owned or not planned yet."""
+        return self._owner.explain(channel, fleet_s)
 
-    def _react(self, event: Event, now_s: float, fleet_s: float) -> Iterator[Effect]:
+    def _on_event(self, event: Event, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event:
             case Tick():
-                yield from self._tick(now_s, fleet_s)
+                yield from self._on_tick(now_s, fleet_s)
             case MessageReceived():
-                yield from self._receive(event, now_s, fleet_s)
+                yield from self._on_message(event, now_s, fleet_s)
             case RingChanged():
-                yield from self._ring_changed(event.view, now_s, fleet_s)
+                yield from self._on_ring_changed(event.view, now_s, fleet_s)
             case ChannelsListed():
-                yield from self._owner.listed(event, now_s)
+                yield from self._owner.on_channels_listed(event, now_s)
             case OwnershipTaken():
-                place = self._member.place(event.channel)
-                yield from self._owner.adopted(event, place.rota if place else None, now_s, fleet_s)
+                instruction = self._member.instruction(event.channel)
+                yield from self._owner.on_ownership_taken(
+                    event, instruction.schedule if instruction else None, now_s, fleet_s
+                )
             case CandidateFound():
-                yield from self._member.found(event.candidate)
+                yield from self._member.on_candidate(event.candidate)
             case VersionPublished():
-                yield from self._owner.published(event.channel, event.version, event.digest)
+                yield from self._owner.on_version_published(event.channel, event.version, event.digest)
             case PublishRefused():
-                yield from self._owner.refused(event.channel, now_s)
+                yield from self._owner.on_publish_refused(event.channel, now_s)
             case ObjectiveLoaded():
-                yield from self._owner.decide(fleet_s, self.pacing.aim(event.aims, event.site_rates, event.bounds))
+                yield from self._owner.update_schedules(
+                    fleet_s, self.plans.set_objective(event.objective, event.site_rates, event.bounds)
+                )
 
-    def _receive(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
+    def _on_message(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:
             case Assign() as message:
-                yield from self._member.assigned(message, now_s)
+                yield from self._member.on_assign(message, now_s)
             case Unassign() as message:
-                yield from self._member.unassigned(message)
+                yield from self._member.on_unassign(message)
             case Candidate() as candidate:
-                yield from self._owner.offered(event.sender, candidate, now_s, fleet_s)
+                yield from self._owner.on_candidate(event.sender, candidate, now_s, fleet_s)
             case VersionAnnouncement() as message:
-                yield from self._member.versioned(message)
+                yield from self._member.on_announcement(message)
             case Rejection() as message:
-                yield from self._member.rejected(message)
+                yield from self._member.on_rejection(message)
             case ChannelAdded(channel=channel):
-                yield from self._owner.want(channel, now_s)
+                yield from self._owner.ensure_owned(channel, now_s)
             case ChannelRemoved(channel=channel):
-                yield from self._owner.drop(channel)
+                yield from self._owner.release(channel)
             case Summary() | SiteShares() | SiteScales() as message:
-                self.pacing.heard(event.sender, message, now_s)
+                self.plans.on_message(event.sender, message, now_s)
 
-    def _ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Take over at once what a dead owner had us poll; the registry walk finds the rest.
+    def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
+        """Take over a failed owner's channels that this node polls; the registry walk finds the others.
 
-        That can wait for the next tick where there is much else to do: those are channels that hardly anybody polls.
+        The walk waits for the next tick, except on joining: it only finds channels that hardly anybody polls, and a
+        change of the ring causes enough work.
         """
-        self.pacing.ring_changed(view, now_s)
-        yield from self._owner.ring_changed(view, fleet_s)
-        for place in self._member.places:
-            yield from self._owner.want(place.channel, now_s, place.subscribers)
-        yield from self._member.ring_changed(view)
+        self.plans.on_ring_changed(view, now_s)
+        yield from self._owner.on_ring_changed(view, fleet_s)
+        for instruction in self._member.instructions:
+            yield from self._owner.ensure_owned(instruction.channel, now_s, instruction.subscribers)
+        yield from self._member.on_ring_changed(view)
         if self._maintained_s is None:
             yield ListOwnedChannels(now_s)
         else:
-            self._unlisted = True
+            self._registry_walk_due = True
 
-    def _tick(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
+    def _on_tick(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         due = self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s
         yield from self._member.expire(now_s)
-        yield from self.pacing.tell(now_s, fleet_s, anew=due)
-        moved = self.pacing.solve(now_s)
+        yield from self.plans.send_summaries(now_s, fleet_s, is_maintenance=due)
+        moved = self.plans.solve(now_s)
         if due:
             self._maintained_s = now_s
             yield from self._owner.maintain(now_s, fleet_s)
-            yield from self._member.offer_all()
+            yield from self._member.resend_pending()
             yield LoadObjective()
         elif moved:
-            yield from self._owner.decide(fleet_s)
-        if due or self._unlisted:
-            self._unlisted = False
+            yield from self._owner.update_schedules(fleet_s)
+        if due or self._registry_walk_due:
+            self._registry_walk_due = False
             yield ListOwnedChannels(now_s)

@@ -1,9 +1,9 @@
-"""How often a channel is updated, learnt from polls that saw so many new entries since the last one.
+"""Estimates of a channel's update interval, from polls and the number of new entries that each found.
 
-Corona §3.3 takes the time between detected updates. We deviate, because that time is censored: a poll
-that finds nothing says "not for so long", and one that finds five says "five in this time". Counting
-updates over the time watched uses both, and is right for channels that are polled slower or faster
-than they publish: the rate of a Poisson process with a gamma prior, forgetting exponentially.
+Corona §3.3 takes the time between detected updates. Deviation: that time is censored, because a poll without news means
+"no update for so long", and one with five new entries "five within this time". The number of updates per time observed
+uses both, and is correct for channels that are polled slower or faster than they publish: it is the rate of a Poisson
+process with a gamma prior and exponential forgetting.
 """
 
 from collections.abc import Sequence
@@ -14,47 +14,49 @@ import msgspec
 from service.model import Delta
 
 SHORTEST_UPDATE_INTERVAL_S = 10.0
-"""Nobody publishes faster, as far as weights go; it keeps log u away from zero."""
+"""Lower bound of estimates, in seconds; keeps log u away from zero."""
 
 LONGEST_UPDATE_INTERVAL_S = 90 * 86_400.0
-"""A channel that says nothing for longer is taken to speak this often: it may still come back."""
+"""Upper bound of estimates, in seconds; a channel that has been silent for longer may still resume."""
 
 DEFAULT_UPDATE_INTERVAL_S = 86_400.0
-"""What is assumed of a channel of which nothing is known, with the weight of one update."""
+"""Prior estimate for a channel without history, with the weight of one update."""
 
 MEMORY_UPDATES = 16.0
-"""After so many updates, or the time they usually take, evidence weighs 1/e of what it did."""
+"""Evidence decays to 1/e after this many updates, or the time in which they are expected."""
 
 SILENCE_FACTOR = 3.0
-"""A silence of so many intervals raises the estimate at once: a Poisson process is silent so long once in 20 times."""
+"""A silence of this many intervals raises the estimate at once; a Poisson process is silent for so long in 1 of 20
+cases.
+"""
 
 
 class UpdateEstimate(msgspec.Struct, frozen=True):
-    """What is known of a channel's updates: ``updates`` were seen in ``watched_s`` seconds, both fading.
+    """An estimate: ``updates`` were observed in ``watched_s`` seconds, both with exponential decay.
 
-    ``silence_s`` is how long the last update has been ago, as far as polls tell.
+    ``silence_s`` is the time since the last update, in seconds, as far as it has been observed.
     """
 
     updates: float = 1.0
     watched_s: float = DEFAULT_UPDATE_INTERVAL_S
-    silence_s: float = 0.0
+    soft_state_ttl_s: float = 0.0
 
     @property
     def interval_s(self) -> float:
-        """The mean time between updates in seconds, between 10 s and 90 days."""
+        """The estimated mean time between updates in seconds, between 10 s and 90 days."""
         usual_s = self.watched_s / max(self.updates, self.watched_s / LONGEST_UPDATE_INTERVAL_S, 1e-300)
-        return _bounded_s(max(usual_s, self.silence_s / SILENCE_FACTOR))
+        return _bounded_s(max(usual_s, self.soft_state_ttl_s / SILENCE_FACTOR))
 
 
 def initial_estimate(interval_s: float) -> UpdateEstimate:
-    """Return the estimate to begin with, where something suggests this interval."""
+    """Return a prior estimate for a channel with this expected interval."""
     return UpdateEstimate(watched_s=_bounded_s(interval_s))
 
 
 def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
-    """Return the estimate to begin with, by the dates of what a channel lists when it is first seen.
+    """Return the first estimate of a channel, from the publication dates of the entries it lists.
 
-    Dates to come tell nothing, and one alone, or all at once, no interval.
+    Future dates are ignored. A single date, or only equal ones, give no interval and the default estimate.
     """
     past_s = [at_s for at_s in published_s if at_s <= now_s]
     gaps = len(past_s) - 1
@@ -68,31 +70,31 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
     """Return the estimate after a poll.
 
     Args:
-        estimate: What was known before.
-        new_entries: How many updates came since the last poll of the channel, by whichever node; entries that
-            came together may be counted as one.
-        elapsed_s: The time since that poll; what is negative (a clock was set) counts as none.
+        estimate: The estimate before.
+        new_entries: Number of updates since the last poll of the channel by any node; entries that were published
+            together may count as one.
+        elapsed_s: The time since that poll; negative values (a clock was set) count as zero.
     """
     elapsed_s = max(0.0, elapsed_s)
     kept = exp(-max(new_entries, elapsed_s / estimate.interval_s) / MEMORY_UPDATES)
     return UpdateEstimate(
         updates=kept * estimate.updates + new_entries,
         watched_s=kept * estimate.watched_s + elapsed_s,
-        silence_s=0.0 if new_entries else estimate.silence_s + elapsed_s,
+        soft_state_ttl_s=0.0 if new_entries else estimate.soft_state_ttl_s + elapsed_s,
     )
 
 
 class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
-    """What an owner remembers with a channel: the estimate as of ``since_s``; no update has been seen since.
+    """A channel's update history as its owner stores it: the estimate at ``since_s``, the time of the last update seen.
 
-    ``since_s`` is fleet time, 0 if nobody has watched the channel yet.
+    ``since_s`` is fleet time, or 0 if the channel has not been observed yet.
     """
 
     estimate: UpdateEstimate = UpdateEstimate()
     since_s: float = 0.0
 
     def interval_s(self, fleet_s: float) -> float:
-        """Return the mean time between updates in seconds, the silence since then included."""
+        """Return the estimated mean time between updates in seconds, including the silence since ``since_s``."""
         return (
             estimate_after_poll(self.estimate, 0, fleet_s - self.since_s).interval_s
             if self.since_s
@@ -101,10 +103,10 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
 
 
 def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) -> UpdateHistory:
-    """Return what is known once a delta is versioned.
+    """Return the update history after a delta has been stored as a version.
 
-    A channel's first content tells nothing, and neither does the time before it: nobody had been watching.
-    A page that changes has one update, however many lines it touches.
+    A channel's first content carries no information, and neither does the time before it, when nobody observed the
+    channel. A change of a page counts as one update, however many lines it touches.
     """
     if delta.initial or not updates.since_s:
         return UpdateHistory(updates.estimate, fleet_s)

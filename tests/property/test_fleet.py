@@ -11,7 +11,7 @@ from service.overlay.ring import RingView
 from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet
 
 STORM_S = 30.0
-HEALED_S = STORM_S + POLICY.silence_s + TICK_S + 4 * PROMPT_S
+HEALED_S = STORM_S + POLICY.soft_state_ttl_s + TICK_S + 4 * PROMPT_S
 PLAYED_S = HEALED_S + 3 * POLICY.poll_interval_s
 BLOCKS, SEEDS_PER_BLOCK = 100, 10
 blocks = pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def _sizes(fleet: Fleet) -> dict[str, float]:
     for channel in _wanted(fleet):
         owner = fleet.view.owner(channel)
         assert owner is not None
-        sizes[channel] = POLICY.poll_interval_s / fleet.workers[owner].phases[channel].rota.gap_s
+        sizes[channel] = POLICY.poll_interval_s / fleet.workers[owner].phases[channel].schedule.gap_s
     return sizes
 
 
@@ -114,7 +114,7 @@ def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(bloc
         fleet.run_until(HEALED_S)
         ring = _ring(fleet)
         for channel, stored in fleet.channels.items():
-            rotas = {worker.phases[channel].rota for worker in fleet.alive if channel in worker.phases}
+            rotas = {worker.phases[channel].schedule for worker in fleet.alive if channel in worker.phases}
             assert len(rotas) == bool(stored.subscribers)
             members = ring.nearest(channel, next(iter(rotas)).size) if rotas else ()
             ranks = _ranks(fleet, channel)
@@ -128,7 +128,7 @@ def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(bloc
 def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(block: int) -> None:
     for fleet in _storms(block):
         fleet.run_until(HEALED_S)
-        scales = [worker.protocol.pacing.scale for worker in fleet.alive]
+        scales = [worker.protocol.plans.scale for worker in fleet.alive]
         if not _wanted(fleet):
             assert scales == [None] * len(scales)
             continue
@@ -156,9 +156,7 @@ def test_a_healed_fleet_keeps_what_admins_set_for_single_channels(block: int) ->
     """No two polls are nearer; nobody waits longer, unless the site, or the fleet's budget, has no more to give."""
     for fleet in _storms(block):
         fleet.run_until(HEALED_S)
-        spared = all(
-            worker.protocol.pacing.scale is None or worker.protocol.pacing.scale >= 0 for worker in fleet.alive
-        )
+        spared = all(worker.protocol.plans.scale is None or worker.protocol.plans.scale >= 0 for worker in fleet.alive)
         for channel, size in _sizes(fleet).items():
             bounds, gap_s = fleet.bounds.get(channel, NO_BOUNDS), POLICY.poll_interval_s / size
             assert gap_s >= (bounds.shortest_interval_s or 0.0) * 0.99

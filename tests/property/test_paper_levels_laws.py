@@ -46,7 +46,7 @@ class _Fleet:
 
     def round(self, *, budget: float | None = None, delay_s: float = 30.0) -> Floats:
         """Let every owner decide once; return all sizes."""
-        told, problem, found = self.clusters().levelled(), self.problem, np.empty(CHANNELS)
+        told, problem, found = self.clusters().to_level_problem(), self.problem, np.empty(CHANNELS)
         solution = (
             levels_for_delay(told, OPTIONS, delay_s, POLL_INTERVAL_S)
             if budget is None

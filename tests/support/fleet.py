@@ -118,7 +118,7 @@ class Worker:
     def _plan(self, channel: ChannelId) -> None:
         phase, now_s = self.phases[channel], self.fleet.now_s
         after_s = max(now_s, self._polled_s.get(channel, now_s)) + FLEET_AHEAD_S
-        due_s = phase.rota.next_poll_s(phase.rank, after_s) - FLEET_AHEAD_S
+        due_s = phase.schedule.next_poll_s(phase.rank, after_s) - FLEET_AHEAD_S
         if due_s != self._planned_s.get(channel):
             self._planned_s[channel] = due_s
             self.fleet.after(due_s - now_s, lambda: self._poll(channel, due_s))
@@ -159,7 +159,9 @@ class Worker:
 class Fleet:
     """The world of one run; ``run_until`` moves its time."""
 
-    def __init__(self, seed: int, channels: int, *, calm_s: float = 0.0, aims: FleetObjective = POLICY.aims) -> None:
+    def __init__(
+        self, seed: int, channels: int, *, calm_s: float = 0.0, aims: FleetObjective = POLICY.objective
+    ) -> None:
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self.now_s = 0.0
         self.calm_s = calm_s

@@ -12,8 +12,8 @@ class Node:
 
     def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
         self._protocol = NodeProtocol(me, policy)
-        self.pacing = self._protocol.pacing
-        self.why = self._protocol.why
+        self.plans = self._protocol.plans
+        self.explain = self._protocol.explain
 
     def handle(self, event: Event, now_s: float, fleet_s: float | None = None) -> list[Effect]:
         effects = self._protocol.handle([event], now_s, now_s if fleet_s is None else fleet_s)

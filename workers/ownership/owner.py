@@ -236,9 +236,9 @@ class Owning:
             mine = [cid for cid in registered if self._view.has_among(cid, self._me, 1)]
             for some in _stretches(mine):
                 listed = await self._listed(some)
-                await self._happened(ChannelsListed(asked.asked_s, tuple(listed), complete=False))
+                await self._happened(ChannelsListed(asked.requested_s, tuple(listed), complete=False))
         self._naming.walked()
-        await self._happened(ChannelsListed(asked.asked_s, ()))
+        await self._happened(ChannelsListed(asked.requested_s, ()))
 
     async def _listed(self, cids: Sequence[ChannelId]) -> list[ListedChannel]:
         counts = await self._store.subscriptions.counts(list(cids))

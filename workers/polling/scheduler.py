@@ -107,11 +107,13 @@ class Verdicts:
 
     async def _weigh(self, place: Place, result: PollResult, case: ChannelHealth) -> None:
         cid = place.channel.id
-        rest = backoff_s(case.refusals, place.phase.rota.interval_s) if case.charge == BUSY else recheck_delay_s(case)
+        rest = (
+            backoff_s(case.refusals, place.phase.schedule.interval_s) if case.charge == BUSY else recheck_delay_s(case)
+        )
         # A publisher that said how long it wants to be left alone knows better.
         if rest and not await self._store.request_budgets.paused_s(cid):
             await self._store.request_budgets.pause(cid, rest)
-        notice = diagnose(case, place.phase.rota.size, result.detail)
+        notice = diagnose(case, place.phase.schedule.size, result.detail)
         if notice is not None:
             log.info("verdict", channel=cid[:8], kind=notice.kind, detail=notice.detail)
             await self._offer(_candidate(place.channel, notice, result.at_s))
@@ -275,7 +277,7 @@ class Polling:
 
     def _go_on_from(self, polled: _Polled, effect: UpdateBase) -> None:
         """Take over the version that the owner told with its base, or else have it loaded."""
-        told, before = effect.told, polled.watch
+        told, before = effect.announcement, polled.watch
         if before is None or told is None or told.base is None:
             polled.happened(_VERSION_TOLD)
         elif polled.state not in _LOADED and before.channel.version < told.version:
@@ -404,7 +406,7 @@ class Polling:
                 # After the set's next poll it would only burden the publisher: what there is was seen by that one.
                 late_s = self.fleet_s() - due_s
                 POLL_LAG.observe(max(late_s, 0.0))
-                await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.rota.gap_s - late_s)
+                await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.schedule.gap_s - late_s)
         except (LimitReached, HostBlocked, OperationalError) as error:
             log.info("not polled", channel=cid[:8], why=str(error))
         finally:
@@ -431,7 +433,7 @@ class Polling:
 
     def _plan(self, polled: _Polled) -> None:
         phase, after_s = polled.phase, max(self.fleet_s(), polled.begun_s)
-        due_s, interval_s = phase.rota.next_poll_s(phase.rank, after_s), phase.rota.interval_s
+        due_s, interval_s = phase.schedule.next_poll_s(phase.rank, after_s), phase.schedule.interval_s
         # A rota that begins more than a turn (and what clocks differ by) ahead is from before our clock was set back.
         if due_s - after_s > 2 * interval_s:
             due_s -= (ceil((due_s - after_s) / interval_s) - 1) * interval_s

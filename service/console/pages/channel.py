@@ -132,7 +132,7 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         timeline=polls_svg(about.polls, about.why.turns if about.why else (), names, now_s),
         versions=await store.channels.versions(about.channel.id, _VERSIONS_SHOWN),
         reason=reason_in_words(about.why) if about.why else "",
-        longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().aims).longest_wait_s,
+        longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().objective).longest_wait_s,
         own=about.bounds.bounds if about.bounds else NO_BOUNDS,
         span=span,
         hub_words=_HUB_WORDS,
@@ -257,7 +257,7 @@ async def _back(request: web.Request, cid: ChannelId) -> web.Response:
 
 async def _set_bounds(request: web.Request, cid: ChannelId, bounds: ChannelBounds) -> None:
     request[DETAIL] = bounds_in_words(bounds)
-    if bounds.contradict:
+    if bounds.are_contradictory:
         raise UserError(
             f"Polls {span(bounds.shortest_interval_s or 0)} apart make for a mean wait of half of that, which is "
             f"longer than {span(bounds.longest_wait_s or 0)}. Choose a shorter interval, or a longer wait."

@@ -81,7 +81,7 @@ async def overview(app: web.Application) -> Overview:
         users=users,
         outbox_users=waiting,
         polls_per_minute=rates,
-        budget_polls_per_minute=(aims or settings.policy().aims).budget_polls_per_minute,
+        budget_polls_per_minute=(aims or settings.policy().objective).budget_polls_per_minute,
         failing=sum(row.failing_since_s > 0 for row in roster.rows.values()),
         messages_per_minute=metrics_sampler.messages(grown) / spent_s * 60 if spent_s else 0.0,
         detection=metrics_sampler.delays(grown, metrics_sampler.DETECTION),

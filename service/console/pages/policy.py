@@ -86,7 +86,7 @@ class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @operation("GET", "/policy", look("fleet"))
 async def get_policy(request: web.Request) -> PolicyNow:
     """What the fleet aims at, and the latest changes of that."""
-    store, usual = request.app[STORE], request.app[SETTINGS].policy().aims
+    store, usual = request.app[STORE], request.app[SETTINGS].policy().objective
     aims, history = await asyncio.gather(store.fleet_policy.get(), store.fleet_policy.history())
     return PolicyNow(aims or usual, aims is not None, usual, history[0].number if history else 0, tuple(history))
 
@@ -247,8 +247,8 @@ async def _what_if(store: Store, settings: Settings, roster: Roster, aims: Fleet
         roster.look(),
     )
     usual = settings.policy()
-    before = msgspec.structs.replace(usual, aims=present or usual.aims)
-    after = msgspec.structs.replace(usual, aims=aims)
+    before = msgspec.structs.replace(usual, objective=present or usual.objective)
+    after = msgspec.structs.replace(usual, objective=aims)
 
     def weigh() -> tuple[list[Row], WhatIf, Sequence[Sequence[Move]]]:
         rows = [row for row in list(roster.rows.values()) if not row.moved]

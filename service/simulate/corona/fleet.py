@@ -136,7 +136,7 @@ class Owners:
 
     def _scale_of(self, fleet: Aggregate) -> float:
         """Return the scale of this fleet."""
-        known = decode(fleet.clusters) or TradeoffClusters.none()
+        known = decode(fleet.clusters) or TradeoffClusters.empty()
         if self._setup.goal is Goal.FAST:
             return known.scale_for_delay(self._setup.target_delay_s, self._setup.poll_interval_s)
         return known.scale_for_budget(fleet.demand)
@@ -144,7 +144,7 @@ class Owners:
     def _solution_of(self, fleet: Aggregate) -> tuple[AllocationProblem, Solution]:
         """Return this fleet's clusters and their levels."""
         options = self._options
-        told = (decode(fleet.clusters) or TradeoffClusters.none()).levelled()
+        told = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
         solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
         if self._setup.goal is Goal.FAST:
             fast = levels_for_delay(told, options, self._setup.target_delay_s, self._setup.poll_interval_s)
@@ -154,7 +154,7 @@ class Owners:
         return told, solution
 
     def _joined(self, parts: tuple[Aggregate, ...]) -> Aggregate:
-        """Do what ``aggregation.joined`` does, once for all who were told the same, in the bins asked for."""
+        """Do what ``aggregation.combine`` does, once for all who were told the same, in the bins asked for."""
         found = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
         together = merged_by_level(found, bins) if self._by_level else merge(found, log_bins=bins)
@@ -285,7 +285,7 @@ class Fleet:
     def _plan_arrival(self, sender: NodeId, receiver: NodeId, summary: Summary, at_s: float) -> None:
         def arrives(now_s: float) -> None:
             if receiver in self._nodes and receiver not in self._dead:
-                self._nodes[receiver].heard(sender, summary, now_s)
+                self._nodes[receiver].on_summary(sender, summary, now_s)
 
         self._plan(at_s, arrives)
 
@@ -328,7 +328,7 @@ class Fleet:
                 self._nodes[node] = self.owners.aggregation(node, SOFT_STATE_INTERVALS * self.setup.maintenance_s)
                 phase = float(self._rng.random())
                 self._plan_tick(node, number, now_s + phase * self.setup.maintenance_s / TICKS_PER_MAINTENANCE)
-            self._nodes[node].ring_changed(self._view)
+            self._nodes[node].on_ring_changed(self._view)
         self._hand_over(now_s)
 
     def _hand_over(self, now_s: float) -> None:

@@ -165,7 +165,7 @@ def followed(
     Args:
         own: Its channels; their ``most`` tells their levels (see :func:`told_most`).
         points: Their ids.
-        told: The fleet's clusters, as :meth:`~service.corona.clusters.TradeoffClusters.levelled`.
+        told: The fleet's clusters, as :meth:`~service.corona.clusters.TradeoffClusters.to_level_problem`.
         options: The sizes there are.
         solution: What was chosen for the clusters.
     """
@@ -226,7 +226,7 @@ def _chosen(clusters: TradeoffClusters, which: Bools) -> TradeoffClusters:
 
 
 def _side_by_side(parts: Iterable[TradeoffClusters]) -> TradeoffClusters:
-    fields = [_fields(part) for part in parts] or [_fields(TradeoffClusters.none())]
+    fields = [_fields(part) for part in parts] or [_fields(TradeoffClusters.empty())]
     return TradeoffClusters(*map(np.concatenate, zip(*fields, strict=True)))
 
 

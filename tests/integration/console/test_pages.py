@@ -209,7 +209,7 @@ async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: 
         poll_interval_s=600.0,
         update_interval_s=7_200.0,
         polling_set=nodes,
-        rota=PollingSchedule(0.0, 300.0, 2),
+        schedule=PollingSchedule(0.0, 300.0, 2),
         now_s=0.0,
     )
     async with (

@@ -333,9 +333,9 @@ async def test_another_rota_repeats_no_poll_that_was_begun_ahead_of_its_time(
 async def test_how_many_subscribe_is_what_the_owner_says(store: Store, polling: Polling) -> None:
     channel = await make_channel(store)
     phase = every_interval(channel.id)
-    await begun(polling, StartPolling(channel.id, 0, phase.rota, 3))
+    await begun(polling, StartPolling(channel.id, 0, phase.schedule, 3))
     assert _watch(polling, channel.id).subscribers == 3
-    polling.start(StartPolling(channel.id, 0, phase.rota, 4))
+    polling.start(StartPolling(channel.id, 0, phase.schedule, 4))
     assert _watch(polling, channel.id).subscribers == 4
 
 

@@ -76,6 +76,6 @@ def polled(workers: int, interval_s: float, bound: BindingConstraint) -> PollExp
         poll_interval_s=interval_s,
         update_interval_s=3 * 86_400.0,
         polling_set=[f"{number:040x}" for number in range(workers)],
-        rota=PollingSchedule(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
+        schedule=PollingSchedule(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
         now_s=NOW_S - 0.5,
     )

@@ -37,7 +37,7 @@ CHANNELS = st.lists(
 
 
 def _aiming(**aims: object) -> FleetPolicy:
-    return msgspec.structs.replace(POLICY, aims=msgspec.convert(aims, FleetObjective))
+    return msgspec.structs.replace(POLICY, objective=msgspec.convert(aims, FleetObjective))
 
 
 @given(CHANNELS, st.sampled_from(Goal), st.integers(1, 20))
@@ -111,7 +111,7 @@ def test_who_would_wait_longer_and_who_less_is_named() -> None:
     before, after = _aiming(polls_per_channel=0.01), _aiming(goal="fair", polls_per_channel=0.01)
     # Both have so many subscribers that only a budget keeps them from being polled at every turn.
     before, after = (
-        msgspec.structs.replace(each, aims=msgspec.structs.replace(each.aims, budget_polls_per_minute=0.1))
+        msgspec.structs.replace(each, objective=msgspec.structs.replace(each.objective, budget_polls_per_minute=0.1))
         for each in (before, after)
     )
     sooner, later = fleet.moved(before, after, 5)

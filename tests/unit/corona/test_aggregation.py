@@ -22,7 +22,7 @@ def _part(subscribers: float, nodes: int = 1) -> Aggregate:
 
 def _node(*others: NodeId) -> Aggregation:
     node = Aggregation(ME, SILENCE_S)
-    node.ring_changed(ring([ME, *others]))
+    node.on_ring_changed(ring([ME, *others]))
     node.own = _part(1.0)
     return node
 
@@ -30,7 +30,7 @@ def _node(*others: NodeId) -> Aggregation:
 def _heard(sender: NodeId, digits: int, part: Aggregate) -> Aggregate:
     """Return what a node makes of one summary."""
     node = _node(NEAR, FAR)
-    node.heard(sender, Summary(digits, part), 0)
+    node.on_summary(sender, Summary(digits, part), 0)
     return node.fleet()
 
 
@@ -45,23 +45,23 @@ def test_a_node_that_has_seen_no_ring_knows_itself() -> None:
 
 def test_each_row_is_told_the_part_that_is_new_to_it() -> None:
     node = _node(NEAR, FAR)
-    node.heard(NEAR, Summary(2, _part(4.0)), 0)
+    node.on_summary(NEAR, Summary(2, _part(4.0)), 0)
     far, near = node.tick(1)
     assert near == Send(NEAR, Summary(2, node.own))
     assert isinstance(far.message, Summary)
-    assert (far.node, far.message.digits, far.message.part.nodes, far.message.part.demand) == (FAR, 1, 2, 5.0)
+    assert (far.node, far.message.digits, far.message.aggregate.nodes, far.message.aggregate.demand) == (FAR, 1, 2, 5.0)
 
 
 def test_a_sibling_counts_once_however_often_and_by_whomever_it_is_told() -> None:
     node = _node(NEAR, FAR, FARTHER)
     for sender in (FAR, FAR, FARTHER):
-        node.heard(sender, Summary(1, _part(8.0, nodes=2)), 0)
+        node.on_summary(sender, Summary(1, _part(8.0, nodes=2)), 0)
     assert (node.fleet().nodes, node.fleet().demand) == (3, 9.0)
 
 
 def test_what_is_silent_for_long_is_dropped() -> None:
     node = _node(NEAR)
-    node.heard(NEAR, Summary(2, _part(4.0)), 0)
+    node.on_summary(NEAR, Summary(2, _part(4.0)), 0)
     list(node.tick(SILENCE_S - 1))
     assert node.fleet().nodes == 2
     list(node.tick(SILENCE_S))
@@ -71,17 +71,17 @@ def test_what_is_silent_for_long_is_dropped() -> None:
 def test_repeating_the_same_keeps_it() -> None:
     node = _node(NEAR)
     for now_s in (0, 20, 40):
-        node.heard(NEAR, Summary(2, _part(4.0)), now_s)
+        node.on_summary(NEAR, Summary(2, _part(4.0)), now_s)
     list(node.tick(60))
     assert node.fleet().nodes == 2
 
 
 def test_a_node_that_has_left_is_dropped_at_once() -> None:
     node = _node(NEAR, FAR)
-    node.heard(NEAR, Summary(2, _part(4.0)), 0)
-    node.ring_changed(ring([ME, FAR], version=2))
+    node.on_summary(NEAR, Summary(2, _part(4.0)), 0)
+    node.on_ring_changed(ring([ME, FAR], version=2))
     assert node.fleet() == node.own
-    node.heard(NEAR, Summary(2, _part(4.0)), 1)
+    node.on_summary(NEAR, Summary(2, _part(4.0)), 1)
     assert node.fleet() == node.own
 
 

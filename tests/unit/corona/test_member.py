@@ -16,7 +16,7 @@ from service.corona.events import (
     UpdateBase,
 )
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.member import MAX_OFFERS
+from service.corona.member import MAX_SEND_ATTEMPTS
 from service.corona.messages import (
     Assign,
     Assignment,
@@ -35,8 +35,8 @@ from tests.support.points import ring
 ME, OWNER, HEIR = "4" + "0" * 39, "0" * 40, "2" + "0" * 39
 CHANNEL = "1" + "0" * 39
 POLICY = FleetPolicy(poll_interval_s=900, max_polls_per_hour=12, maintenance_interval_s=10)
-ROTA = PollingSchedule(30.0, 450.0, 2)
-POLLING = StartPolling(CHANNEL, 1, ROTA)
+SCHEDULE = PollingSchedule(30.0, 450.0, 2)
+POLLING = StartPolling(CHANNEL, 1, SCHEDULE)
 
 
 def _node(*others: NodeId, version: int = 5) -> Node:
@@ -46,8 +46,8 @@ def _node(*others: NodeId, version: int = 5) -> Node:
     return node
 
 
-def _assign(*, ring_version: int = 5, rank: int = 1, rota: PollingSchedule = ROTA, version: int = 7) -> Assign:
-    return Assign(ring_version, (Assignment(CHANNEL, rank, rota, version),))
+def _assign(*, ring_version: int = 5, rank: int = 1, schedule: PollingSchedule = SCHEDULE, version: int = 7) -> Assign:
+    return Assign(ring_version, (Assignment(CHANNEL, rank, schedule, version),))
 
 
 def _receive(node: Node, message: Message, now_s: float = 0) -> list[Effect]:
@@ -75,8 +75,8 @@ def test_an_assignment_starts_polling_and_its_repetition_means_nothing() -> None
 
 def test_another_rank_or_rota_is_another_phase() -> None:
     later = PollingSchedule(60.0, 300.0, 2)
-    assert _receive(_polling(), _assign(rank=0)) == [StartPolling(CHANNEL, 0, ROTA)]
-    assert _receive(_polling(), _assign(rota=later)) == [StartPolling(CHANNEL, 1, later)]
+    assert _receive(_polling(), _assign(rank=0)) == [StartPolling(CHANNEL, 0, SCHEDULE)]
+    assert _receive(_polling(), _assign(schedule=later)) == [StartPolling(CHANNEL, 1, later)]
 
 
 def test_polling_stops_after_three_silent_maintenance_intervals() -> None:
@@ -220,7 +220,7 @@ def test_a_find_answered_with_a_known_version_still_reloads() -> None:
 def test_a_find_nobody_answers_is_left_to_the_next_poll() -> None:
     node = _polling()
     offered = [node.handle(_found(), 1), *(node.handle(Tick(), 10 * number) for number in range(1, 20))]
-    assert sum(OFFERED in effects for effects in offered) == MAX_OFFERS
+    assert sum(OFFERED in effects for effects in offered) == MAX_SEND_ATTEMPTS
 
 
 def test_a_find_without_an_owner_waits_for_one() -> None:

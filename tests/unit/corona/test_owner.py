@@ -45,10 +45,10 @@ ME, BESIDE, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
 CHANNEL = "1000001" + "0" * 33
 NEARER = "1" + "0" * 38 + "1"
 POLICY = FleetPolicy(
-    poll_interval_s=1200, max_polls_per_hour=6, maintenance_interval_s=10, aims=FleetObjective(polls_per_channel=4)
+    poll_interval_s=1200, max_polls_per_hour=6, maintenance_interval_s=10, objective=FleetObjective(polls_per_channel=4)
 )
-ROTA = PollingSchedule(37.5, 600.0, 2)  # four polls per interval would be twelve per hour
-POLLING = StartPolling(CHANNEL, 0, ROTA)
+SCHEDULE = PollingSchedule(37.5, 600.0, 2)  # four polls per interval would be twelve per hour
+POLLING = StartPolling(CHANNEL, 0, SCHEDULE)
 
 
 def _node(*others: NodeId) -> Node:
@@ -74,7 +74,7 @@ def _offer(node: Node, base_version: int, finder: NodeId = BESIDE, now_s: float 
 
 
 def _assign(member_rank: int, *, version: int, ring_version: int = 1) -> Assign:
-    return Assign(ring_version, (Assignment(CHANNEL, member_rank, ROTA, version),))
+    return Assign(ring_version, (Assignment(CHANNEL, member_rank, SCHEDULE, version),))
 
 
 def _publish(base_version: int, *, epoch: int, since_s: float = 0.0) -> Publish:
@@ -299,11 +299,11 @@ class _Three:
     LAST = "c" + "0" * 39
     FIRST = ring([ME, BESIDE, FAR, LAST], version=1)
     POLICY = msgspec.structs.replace(POLICY, max_polls_per_hour=9)
-    ROTA = PollingSchedule(25.0, 400.0, 3)
+    SCHEDULE = PollingSchedule(25.0, 400.0, 3)
 
     @classmethod
     def assign(cls, ring_version: int, rank: int) -> Assign:
-        return Assign(ring_version, (Assignment(CHANNEL, rank, cls.ROTA, 5),))
+        return Assign(ring_version, (Assignment(CHANNEL, rank, cls.SCHEDULE, 5),))
 
 
 def test_when_a_member_dies_only_those_behind_it_are_told_another_place() -> None:
@@ -320,7 +320,7 @@ def test_when_a_member_dies_only_those_behind_it_are_told_another_place() -> Non
 def test_when_an_owner_dies_the_next_one_goes_on_with_its_rota() -> None:
     node = Node(BESIDE, _Three.POLICY)
     node.handle(RingChanged(_Three.FIRST), 0)
-    assert node.handle(MessageReceived(ME, _Three.assign(1, 1)), 0) == [StartPolling(CHANNEL, 1, _Three.ROTA)]
+    assert node.handle(MessageReceived(ME, _Three.assign(1, 1)), 0) == [StartPolling(CHANNEL, 1, _Three.SCHEDULE)]
     assert TakeOwnership(CHANNEL) in node.handle(RingChanged(ring([BESIDE, FAR, _Three.LAST], version=2)), 1)
     told = [Send(FAR, _Three.assign(2, 1)), Send(_Three.LAST, _Three.assign(2, 2))]
-    assert node.handle(OwnershipTaken(CHANNEL, 2, 5), 1) == [*told, StartPolling(CHANNEL, 0, _Three.ROTA)]
+    assert node.handle(OwnershipTaken(CHANNEL, 2, 5), 1) == [*told, StartPolling(CHANNEL, 0, _Three.SCHEDULE)]

@@ -34,7 +34,7 @@ def _share(problem: AllocationProblem, site: str = SITE) -> SiteShares:
 
 def _keeper() -> SiteBudgets:
     keeper = SiteBudgets(ME, POLICY)
-    keeper.ring_changed(ring([ME, OTHER]))
+    keeper.on_ring_changed(ring([ME, OTHER]))
     return keeper
 
 
@@ -47,8 +47,8 @@ def _told(keeper: SiteBudgets, now_s: float = 0.0) -> dict[str, float]:
 
 def test_all_owners_are_told_the_scale_at_which_their_channels_together_keep_the_budget() -> None:
     keeper, mine, others = _keeper(), _problem(20), _problem(30, subscribers=4.0)
-    keeper.shares_heard(ME, _share(mine), 0)
-    keeper.shares_heard(OTHER, _share(others), 0)
+    keeper.on_shares(ME, _share(mine), 0)
+    keeper.on_shares(OTHER, _share(others), 0)
     told = _told(keeper)
     assert list(told) == [ME, OTHER]
     assert told[ME] == told[OTHER]
@@ -57,47 +57,47 @@ def test_all_owners_are_told_the_scale_at_which_their_channels_together_keep_the
 
 def test_a_site_within_its_budget_bounds_nobody() -> None:
     keeper = _keeper()
-    keeper.shares_heard(OTHER, _share(_problem(13)), 0)
+    keeper.on_shares(OTHER, _share(_problem(13)), 0)
     assert _told(keeper) == {}
 
 
 def test_an_admins_rate_counts_instead_of_the_policys() -> None:
     keeper = _keeper()
-    keeper.shares_heard(OTHER, _share(_problem(13)), 0)
+    keeper.on_shares(OTHER, _share(_problem(13)), 0)
     keeper.set_rates({SITE: 0.5})
     assert sizes(_problem(13), _told(keeper)[OTHER]).sum() == pytest.approx(BUDGET / 2, rel=1e-3)
 
 
 def test_what_is_silent_or_has_left_is_forgotten() -> None:
     keeper = _keeper()
-    keeper.shares_heard(ME, _share(_problem(20)), 0)
-    keeper.shares_heard(OTHER, _share(_problem(20)), 1)
-    keeper.scales_heard(ME, SiteScales((SiteScale(SITE, 0.5),)), 0)
+    keeper.on_shares(ME, _share(_problem(20)), 0)
+    keeper.on_shares(OTHER, _share(_problem(20)), 1)
+    keeper.on_scales(ME, SiteScales((SiteScale(SITE, 0.5),)), 0)
     assert list(_told(keeper, 7.9)) == [ME, OTHER]
     assert keeper.scale(SITE) == 0.5
     assert list(_told(keeper, 8)) == [OTHER]
     assert keeper.scale(SITE) == UNBOUNDED_SCALE
-    keeper.ring_changed(ring([ME], version=2))
+    keeper.on_ring_changed(ring([ME], version=2))
     assert _told(keeper, 8) == {}
 
 
 def test_only_a_sites_keeper_is_believed_and_only_who_is_in_the_ring_heard() -> None:
     keeper = _keeper()
-    assert not keeper.scales_heard(OTHER, SiteScales((SiteScale(SITE, 0.5),)), 0)
+    assert not keeper.on_scales(OTHER, SiteScales((SiteScale(SITE, 0.5),)), 0)
     assert keeper.scale(SITE) == UNBOUNDED_SCALE
-    keeper.shares_heard("f" * 40, _share(_problem(100)), 0)
-    keeper.shares_heard(OTHER, SiteShares((SiteShare(SITE, b"nonsense"),)), 0)
+    keeper.on_shares("f" * 40, _share(_problem(100)), 0)
+    keeper.on_shares(OTHER, SiteShares((SiteShare(SITE, b"nonsense"),)), 0)
     assert _told(keeper) == {}
     moved = SiteBudgets(OTHER, POLICY)
-    moved.ring_changed(ring([ME, OTHER]))
-    moved.shares_heard(ME, _share(_problem(100)), 0)
+    moved.on_ring_changed(ring([ME, OTHER]))
+    moved.on_shares(ME, _share(_problem(100)), 0)
     assert _told(moved) == {}
 
 
 def test_a_small_share_of_a_budget_is_not_told_of() -> None:
     keeper = _keeper()
-    assert not keeper.may_bind(SITE, 6.0)
-    assert keeper.may_bind(SITE, 7.0)
+    assert not keeper.can_exceed_budget(SITE, 6.0)
+    assert keeper.can_exceed_budget(SITE, 7.0)
 
 
 def _channels(count: int) -> list[str]:
@@ -117,10 +117,10 @@ def _owner(count: int, site: str) -> Node:
 
 def test_a_node_alone_polls_a_crowded_site_within_its_budget_and_says_why() -> None:
     crowded, spread = _owner(100, SITE), _owner(100, "")
-    reasons = [why for channel in _channels(100) if (why := crowded.why(channel, 10)) is not None]
+    reasons = [why for channel in _channels(100) if (why := crowded.explain(channel, 10)) is not None]
     assert sum(why.size for why in reasons) == pytest.approx(BUDGET, rel=1e-3)
     assert {why.bound for why in reasons} == {BindingConstraint.HOST_BUDGET}
-    unbound = spread.why(_channels(1)[0], 10)
+    unbound = spread.explain(_channels(1)[0], 10)
     assert unbound is not None
     assert unbound.size == 1.0
 
@@ -136,5 +136,5 @@ def test_what_a_site_cannot_have_is_left_to_others() -> None:
         node.handle(OwnershipTaken(channel, 1, 1, site=SITE if number % 2 else ""), 0)
     for now_s in (2, 4, 8, 10):
         node.handle(Tick(), now_s)
-    found = [why.size for channel in channels if (why := node.why(channel, 10)) is not None]
+    found = [why.size for channel in channels if (why := node.explain(channel, 10)) is not None]
     assert (sum(found[1::2]), sum(found[::2])) == pytest.approx((BUDGET / 2, 110 - BUDGET / 2), rel=1e-2)

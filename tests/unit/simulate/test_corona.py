@@ -225,7 +225,7 @@ def test_the_papers_bins_are_of_each_level_and_lose_no_channel() -> None:
         assert found.weight.sum() == pytest.approx(weights.sum())
         slack = found.most_cost == found.least_cost
         assert (slack.sum(), found.lines[slack].sum()) == (1, orphaned.sum())
-    assert len(merged_by_level([TradeoffClusters.none()], 16).rise) == 0
+    assert len(merged_by_level([TradeoffClusters.empty()], 16).rise) == 0
 
 
 def test_the_wire_loses_what_it_is_told_to() -> None:

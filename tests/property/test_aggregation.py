@@ -30,13 +30,13 @@ def _tick(nodes: dict[str, Aggregation]) -> None:
     for me, sends in [(me, list(node.tick(0.0))) for me, node in nodes.items()]:
         for send in sends:
             assert isinstance(send.message, Summary)
-            nodes[send.node].heard(me, send.message, 0.0)
+            nodes[send.node].on_summary(me, send.message, 0.0)
 
 
 def _fleet(view: RingView, base: int) -> dict[str, Aggregation]:
     nodes = {me: Aggregation(me, 1.0, base=base) for me in view.ids}
     for number, node in enumerate(nodes.values()):
-        node.ring_changed(view)
+        node.on_ring_changed(view)
         weights = [float(2**number % 997 + each) for each in range(number % 4 + 1)]
         node.own = Aggregate(1, sum(weights), encode(summarise(AllocationProblem.of(weights))))
     return nodes

@@ -49,24 +49,24 @@ def _told(node: Node, now_s: float, *others: NodeId) -> list[Effect]:
     return node.handle(Tick(), now_s)
 
 
-def _rota(effects: list[Effect]) -> PollingSchedule:
+def _schedule(effects: list[Effect]) -> PollingSchedule:
     """Return the rota that was assigned to anybody."""
     for effect in effects:
         if isinstance(effect, Send) and isinstance(effect.message, Assign):
-            return effect.message.assignments[0].rota
+            return effect.message.assignments[0].schedule
     raise AssertionError("nothing was assigned")
 
 
 def _gap_s(effects: list[Effect]) -> float:
     """Return how far apart the polls are that this node itself takes part in."""
     (started,) = (effect for effect in effects if isinstance(effect, StartPolling))
-    return started.rota.gap_s
+    return started.schedule.gap_s
 
 
 def test_a_fleet_of_one_polls_once_per_interval() -> None:
     node = _owner()
     node.handle(Tick(), 0)
-    why = node.why(CHANNEL, 0)
+    why = node.explain(CHANNEL, 0)
     assert why is not None
     assert (why.size, why.bound, why.wait_s, len(why.turns)) == (1.0, BindingConstraint.NODES, 30.0, 1)
 
@@ -74,66 +74,66 @@ def test_a_fleet_of_one_polls_once_per_interval() -> None:
 def test_nothing_is_decided_anew_before_all_nodes_are_known() -> None:
     node = _owner(NEXT, FAR)
     node.handle(Tick(), 0)
-    assert (node.pacing.scale, node.why(CHANNEL, 0)) == (None, None)
+    assert (node.plans.scale, node.explain(CHANNEL, 0)) == (None, None)
     _told(node, 2, NEXT)
-    assert node.pacing.scale is None
+    assert node.plans.scale is None
     _told(node, 4, FAR)
-    assert node.pacing.scale is not None
+    assert node.plans.scale is not None
 
 
 def test_what_stays_unknown_for_long_is_done_without() -> None:
     node = _owner(NEXT, FAR)
     for now_s in range(0, 24, 2):
         node.handle(Tick(), now_s)
-        assert node.pacing.scale is None
+        assert node.plans.scale is None
     node.handle(Tick(), 24)
-    assert node.pacing.scale is not None
+    assert node.plans.scale is not None
 
 
 def test_a_smaller_budget_dismisses_nodes_at_once() -> None:
     node = _owner(NEXT, FAR)
-    assert _rota(_told(node, 0, NEXT, FAR)).size == 3
+    assert _schedule(_told(node, 0, NEXT, FAR)).size == 3
     node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=2.0)), 1)
     effects = _told(node, 2, NEXT, FAR)
     assert Send(FAR, Unassign(1, CHANNEL)) in effects
-    assert _rota(effects).size == 2
+    assert _schedule(effects).size == 2
 
 
 def test_another_subscriber_among_hundreds_changes_no_rota() -> None:
     node = _owner(NEXT, FAR)
     node.handle(ObjectiveLoaded(FleetObjective(goal=Goal.FAST, delay_s=20.0)), 0)
-    before = _rota(_told(node, 0, NEXT, FAR))
+    before = _schedule(_told(node, 0, NEXT, FAR))
     node.handle(_subscribed(SUBSCRIBERS + 1, 1), 1)
-    assert _rota(_told(node, 8, NEXT, FAR)) == before
+    assert _schedule(_told(node, 8, NEXT, FAR)) == before
 
 
 def test_another_number_of_nodes_keeps_the_next_poll() -> None:
     node = _owner(NEXT, FAR)
-    before = _rota(_told(node, 0, NEXT, FAR))
-    after = _rota(node.handle(RingChanged(ring([ME, NEXT], version=2)), 3))
+    before = _schedule(_told(node, 0, NEXT, FAR))
+    after = _schedule(node.handle(RingChanged(ring([ME, NEXT], version=2)), 3))
     assert after.size == 2
-    assert after.next_s(3) == pytest.approx(before.next_s(3))
+    assert after.next_channel_poll_s(3) == pytest.approx(before.next_channel_poll_s(3))
 
 
 def test_a_member_that_takes_over_goes_on_with_the_rota_that_it_polls_by() -> None:
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME, "1" * 40, FAR])), 0)
-    rota = PollingSchedule(7.0, 20.0, 2, 1)
-    node.handle(MessageReceived("1" * 40, Assign(1, (Assignment(CHANNEL, 1, rota, 1),))), 0)
+    schedule = PollingSchedule(7.0, 20.0, 2, 1)
+    node.handle(MessageReceived("1" * 40, Assign(1, (Assignment(CHANNEL, 1, schedule, 1),))), 0)
     node.handle(RingChanged(ring([ME, FAR], version=2)), 5)
-    assert _rota(node.handle(OwnershipTaken(CHANNEL, 2, 1), 6)) == rota
+    assert _schedule(node.handle(OwnershipTaken(CHANNEL, 2, 1), 6)) == schedule
 
 
 def test_aims_change_while_the_fleet_runs() -> None:
     node = _owner()
     node.handle(Tick(), 0)
-    lite = node.pacing.scale
+    lite = node.plans.scale
     node.handle(ObjectiveLoaded(FleetObjective(goal=Goal.FAST, delay_s=300.0)), 1)
     node.handle(Tick(), 2)
     assert lite is not None
-    assert node.pacing.scale is not None
-    assert node.pacing.scale < lite
-    why = node.why(CHANNEL, 2)
+    assert node.plans.scale is not None
+    assert node.plans.scale < lite
+    why = node.explain(CHANNEL, 2)
     assert why is not None
     assert why.wait_s == pytest.approx(300.0)
 
@@ -147,7 +147,7 @@ def test_a_channels_own_bounds_hold_at_once_and_end_as_they_came() -> None:
         (NO_BOUNDS, 20.0, BindingConstraint.NODES),
     ):
         assert _gap_s(node.handle(ObjectiveLoaded(FleetObjective(), bounds={CHANNEL: bounds}), 1)) == gap_s
-        why = node.why(CHANNEL, 1)
+        why = node.explain(CHANNEL, 1)
         assert why is not None
         assert (why.interval_s / len(why.turns), why.bound) == (gap_s, bound)
     assert node.handle(ObjectiveLoaded(FleetObjective(), bounds={FAR: ChannelBounds(longest_wait_s=5.0)}), 4) == []
@@ -164,58 +164,58 @@ def test_what_was_set_before_a_channel_is_adopted_holds_from_its_first_poll_on()
 def test_why_tells_how_often_the_channel_is_updated() -> None:
     node = _owner()
     node.handle(Tick(), 0)
-    why = node.why(CHANNEL, 3601)
+    why = node.explain(CHANNEL, 3601)
     assert why is not None
     assert why.update_interval_s == pytest.approx(86_400 + 3600, rel=0.02)
-    assert node.why(FAR, 0) is None
+    assert node.explain(FAR, 0) is None
 
 
 def test_the_scale_stays_for_a_maintenance_interval_after_the_ring_has_changed() -> None:
     node = _owner(NEXT, FAR)
     _told(node, 0, NEXT, FAR)
-    before = node.pacing.scale
+    before = node.plans.scale
     node.handle(RingChanged(ring([ME, NEXT], version=2)), 3)
     node.handle(_subscribed(100 * SUBSCRIBERS, 3), 3)
     for now_s in (4, 6, 8, 10):
         _told(node, now_s, NEXT)
-        assert node.pacing.scale == before
+        assert node.plans.scale == before
     _told(node, 11, NEXT)
-    assert node.pacing.scale != before
+    assert node.plans.scale != before
 
 
 def test_a_ring_that_changes_again_and_again_does_not_keep_the_scale_for_ever() -> None:
     node = _owner(NEXT, FAR)
     _told(node, 0, NEXT, FAR)
-    before = node.pacing.scale
+    before = node.plans.scale
     node.handle(_subscribed(100 * SUBSCRIBERS, 1), 1)
     for now_s in range(1, 12):
         others = (NEXT, FAR) if now_s % 2 else (NEXT,)
         node.handle(RingChanged(ring([ME, *others], version=1 + now_s)), now_s)
         _told(node, now_s, *others)
-    assert node.pacing.scale != before
+    assert node.plans.scale != before
 
 
 def test_other_aims_are_followed_although_the_ring_has_just_changed() -> None:
     node = _owner(NEXT, FAR)
     _told(node, 0, NEXT, FAR)
-    before = node.pacing.scale
+    before = node.plans.scale
     node.handle(RingChanged(ring([ME, NEXT], version=2)), 1)
     node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=1.0)), 2)
     _told(node, 3, NEXT)
-    assert node.pacing.scale is not None
+    assert node.plans.scale is not None
     assert before is not None
-    assert node.pacing.scale < before
+    assert node.plans.scale < before
 
 
 def test_how_often_a_channel_is_polled_is_noted_when_it_is_settled_and_when_it_changes_notably() -> None:
     node = _owner(NEXT, FAR)
-    assert node.pacing.to_note(10) == []
+    assert node.plans.changed_gaps(10) == []
     _told(node, 0, NEXT, FAR)
-    assert dict(node.pacing.to_note(10)) == {CHANNEL: pytest.approx(20.0)}
-    assert node.pacing.owned() == {4: 1}
-    assert node.pacing.to_note(0) == []
-    node.pacing.noted([*node.pacing.to_note(10), (FAR, 1.0)])
-    assert node.pacing.to_note(10) == []
+    assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(20.0)}
+    assert node.plans.count_by_set_size() == {4: 1}
+    assert node.plans.changed_gaps(0) == []
+    node.plans.record_gaps([*node.plans.changed_gaps(10), (FAR, 1.0)])
+    assert node.plans.changed_gaps(10) == []
     node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=2.0)), 1)
     _told(node, 2, NEXT, FAR)
-    assert dict(node.pacing.to_note(10)) == {CHANNEL: pytest.approx(30.0)}
+    assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(30.0)}

@@ -188,7 +188,7 @@ def test_other_nonsense_is_refused_as_well() -> None:
 
 def test_nobody_has_no_clusters() -> None:
     assert merge([]).scale_for_budget(10) == 0
-    assert encode(TradeoffClusters.none()) == b""
+    assert encode(TradeoffClusters.empty()) == b""
     assert len(summarise(AllocationProblem.of(np.zeros(0))).rise) == 0
 
 
@@ -209,7 +209,7 @@ def test_sixteen_bins_cost_the_papers_levels_an_eighth_and_a_thousand_next_to_no
 
     def loss(log_bins: int) -> float:
         clusters = _over_the_wire(problem, 16, 1, log_bins)
-        agreed = levels_for_budget(clusters.levelled(), options, budget)
+        agreed = levels_for_budget(clusters.to_level_problem(), options, budget)
         found = sizes_at(problem, options, agreed.multiplier)
         assert load(problem, found) <= budget * 1.002
         return delay(problem, found) / delay(problem, exact.sizes) - 1

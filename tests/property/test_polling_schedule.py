@@ -19,10 +19,10 @@ fleet_times_s = st.floats(0, 2e9)
 changes = st.lists(st.tuples(rates, rings, st.floats(0, 2)), min_size=1, max_size=12)
 
 
-def _polls_s(rota: PollingSchedule, after_s: float, count: int) -> list[float]:
-    polls_s = [rota.next_s(after_s)]
+def _polls_s(schedule: PollingSchedule, after_s: float, count: int) -> list[float]:
+    polls_s = [schedule.next_channel_poll_s(after_s)]
     while len(polls_s) < count:
-        polls_s.append(rota.next_s(polls_s[-1]))
+        polls_s.append(schedule.next_channel_poll_s(polls_s[-1]))
     return polls_s
 
 
@@ -38,18 +38,18 @@ def test_what_is_never_polled_has_one_node() -> None:
 
 @given(points, rates, rings, fleet_times_s)
 def test_a_rotas_nodes_poll_in_turn_a_gap_apart(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
-    rota = new_schedule(channel, rate, nodes, TAU_S, now_s)
-    assert rota.size == polling_set_size(rate, nodes)
-    assert rota.interval_s == pytest.approx(rota.size * TAU_S / rate)
-    assert rota.size == nodes or rota.interval_s >= TAU_S * (1 - 1e-9)
-    polls_s = _polls_s(rota, now_s, rota.size + 2)
+    schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
+    assert schedule.size == polling_set_size(rate, nodes)
+    assert schedule.interval_s == pytest.approx(schedule.size * TAU_S / rate)
+    assert schedule.size == nodes or schedule.interval_s >= TAU_S * (1 - 1e-9)
+    polls_s = _polls_s(schedule, now_s, schedule.size + 2)
     assert 0 < polls_s[0] - now_s <= TAU_S / rate + ROUNDING_S
-    assert [b - a for a, b in pairwise(polls_s)] == pytest.approx([TAU_S / rate] * (rota.size + 1), abs=ROUNDING_S)
+    assert [b - a for a, b in pairwise(polls_s)] == pytest.approx([TAU_S / rate] * (schedule.size + 1), abs=ROUNDING_S)
     for before_s, poll_s in pairwise(polls_s):
         middle_s = (before_s + poll_s) / 2
-        nexts_s = [rota.next_poll_s(rank, middle_s) for rank in range(rota.size)]
+        nexts_s = [schedule.next_poll_s(rank, middle_s) for rank in range(schedule.size)]
         assert min(nexts_s) == pytest.approx(poll_s, abs=ROUNDING_S)
-        assert nexts_s.index(min(nexts_s)) == rota.rank_at(poll_s)
+        assert nexts_s.index(min(nexts_s)) == schedule.rank_at(poll_s)
 
 
 @given(points, rates, rings, fleet_times_s, changes)
@@ -57,33 +57,33 @@ def test_no_row_of_changes_puts_a_poll_off_or_lets_two_collide(
     channel: ChannelId, rate: float, nodes: int, now_s: float, row: list[tuple[float, int, float]]
 ) -> None:
     """Each gap is at most the one that held before or after a change, and at least the shorter of them."""
-    rota = new_schedule(channel, rate, nodes, TAU_S, now_s)
-    last_s, shortest_s = rota.next_s(now_s), rota.gap_s
+    schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
+    last_s, shortest_s = schedule.next_channel_poll_s(now_s), schedule.gap_s
     now_s = last_s
     for new_rate, new_nodes, gaps in row:
-        until_s = now_s + gaps * rota.gap_s
-        while (poll_s := rota.next_s(now_s)) <= until_s:
+        until_s = now_s + gaps * schedule.gap_s
+        while (poll_s := schedule.next_channel_poll_s(now_s)) <= until_s:
             assert poll_s - last_s >= shortest_s - ROUNDING_S
-            last_s, now_s, shortest_s = poll_s, poll_s, rota.gap_s
+            last_s, now_s, shortest_s = poll_s, poll_s, schedule.gap_s
         now_s = until_s
-        before_s, held = rota.next_s(now_s), rota.rank_at(rota.next_s(now_s))
-        rota = revised_schedule(rota, new_rate, new_nodes, TAU_S, now_s)
-        after_s = rota.next_s(now_s)
-        shortest_s = min(shortest_s, rota.gap_s)
+        before_s, held = schedule.next_channel_poll_s(now_s), schedule.rank_at(schedule.next_channel_poll_s(now_s))
+        schedule = revised_schedule(schedule, new_rate, new_nodes, TAU_S, now_s)
+        after_s = schedule.next_channel_poll_s(now_s)
+        shortest_s = min(shortest_s, schedule.gap_s)
         assert now_s < after_s <= before_s
-        assert after_s - now_s <= 2 * rota.gap_s + ROUNDING_S or after_s == before_s
-        assert rota.rank_at(after_s) == held % rota.size
-        assert rota.next_s(after_s) - after_s == pytest.approx(rota.gap_s, abs=ROUNDING_S)
+        assert after_s - now_s <= 2 * schedule.gap_s + ROUNDING_S or after_s == before_s
+        assert schedule.rank_at(after_s) == held % schedule.size
+        assert schedule.next_channel_poll_s(after_s) - after_s == pytest.approx(schedule.gap_s, abs=ROUNDING_S)
 
 
 @given(points, rates, rings, fleet_times_s)
 def test_a_change_to_the_same_changes_no_poll(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
-    rota = new_schedule(channel, rate, nodes, TAU_S, now_s)
-    later_s = now_s + 3.5 * rota.gap_s
-    same = revised_schedule(rota, rate, nodes, TAU_S, later_s)
-    assert _polls_s(same, later_s, 5) == pytest.approx(_polls_s(rota, later_s, 5), abs=ROUNDING_S)
+    schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
+    later_s = now_s + 3.5 * schedule.gap_s
+    same = revised_schedule(schedule, rate, nodes, TAU_S, later_s)
+    assert _polls_s(same, later_s, 5) == pytest.approx(_polls_s(schedule, later_s, 5), abs=ROUNDING_S)
     assert [same.rank_at(at_s) for at_s in _polls_s(same, later_s, 5)] == [
-        rota.rank_at(at_s) for at_s in _polls_s(rota, later_s, 5)
+        schedule.rank_at(at_s) for at_s in _polls_s(schedule, later_s, 5)
     ]
 
 
@@ -92,12 +92,12 @@ def test_a_rate_that_drifts_every_hour_makes_no_more_polls_than_its_highest(
     channel: ChannelId, drift: list[float], now_s: float
 ) -> None:
     """If each change brought polls forward to a new phase, there would be up to twice as many."""
-    rota = new_schedule(channel, drift[0], 5, TAU_S, now_s)
+    schedule = new_schedule(channel, drift[0], 5, TAU_S, now_s)
     polled, began_s = 0, now_s
     for rate in drift:
         until_s = now_s + 3600
-        while (poll_s := rota.next_s(now_s)) <= until_s:
+        while (poll_s := schedule.next_channel_poll_s(now_s)) <= until_s:
             polled, now_s = polled + 1, poll_s
         now_s = until_s
-        rota = revised_schedule(rota, rate, 5, TAU_S, now_s)
+        schedule = revised_schedule(schedule, rate, 5, TAU_S, now_s)
     assert polled <= (now_s - began_s) / TAU_S * max(drift) + 1

@@ -8,8 +8,8 @@ MIDDLE = "0" * 6 + "8" + "0" * 33
 
 
 def test_ranks_poll_one_after_another() -> None:
-    rota = new_schedule(FIRST, 3, 5, poll_interval_s=900, now_s=9001)
-    assert [rota.next_poll_s(rank, 9001) for rank in range(3)] == [9300, 9600, 9900]
+    schedule = new_schedule(FIRST, 3, 5, poll_interval_s=900, now_s=9001)
+    assert [schedule.next_poll_s(rank, 9001) for rank in range(3)] == [9300, 9600, 9900]
 
 
 def test_channels_begin_at_different_times() -> None:
@@ -25,17 +25,17 @@ def test_rounding_does_not_repeat_a_poll() -> None:
 
 
 def test_a_poll_that_is_planned_is_brought_forward_but_not_put_off() -> None:
-    rota = PollingSchedule(9000, 300, 3)
-    assert revised_schedule(rota, 1, 5, poll_interval_s=900, now_s=9001) == PollingSchedule(9300, 900, 1)
-    assert revised_schedule(rota, 9, 5, poll_interval_s=900, now_s=9270) == PollingSchedule(9300, 100, 5, 1)
-    assert revised_schedule(rota, 9, 5, poll_interval_s=900, now_s=9075) == PollingSchedule(9075 + 175, 100, 5, 1)
+    schedule = PollingSchedule(9000, 300, 3)
+    assert revised_schedule(schedule, 1, 5, poll_interval_s=900, now_s=9001) == PollingSchedule(9300, 900, 1)
+    assert revised_schedule(schedule, 9, 5, poll_interval_s=900, now_s=9270) == PollingSchedule(9300, 100, 5, 1)
+    assert revised_schedule(schedule, 9, 5, poll_interval_s=900, now_s=9075) == PollingSchedule(9075 + 175, 100, 5, 1)
 
 
 def test_an_owners_channels_are_not_polled_in_step_even_if_all_are_sped_up_at_once() -> None:
     rotas = [
         new_schedule(f"abc{number * 2**32 // 50:037x}", 1, 60, poll_interval_s=1800, now_s=0) for number in range(50)
     ]
-    spread_s = np.sort([rota.first_s for rota in rotas])
+    spread_s = np.sort([schedule.first_s for schedule in rotas])
     assert np.diff(spread_s).max() < 1800 / 5
-    sped_up = [revised_schedule(rota, 20, 60, poll_interval_s=1800, now_s=0) for rota in rotas]
-    assert np.diff(np.sort([rota.first_s % 90 for rota in sped_up])).max() < 90 / 5
+    sped_up = [revised_schedule(schedule, 20, 60, poll_interval_s=1800, now_s=0) for schedule in rotas]
+    assert np.diff(np.sort([schedule.first_s % 90 for schedule in sped_up])).max() < 90 / 5

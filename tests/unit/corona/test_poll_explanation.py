@@ -57,7 +57,7 @@ def test_a_reasons_size_is_the_optimisers(weight: float, scale: float, least: fl
 
 
 def test_a_reason_tells_weights_waits_and_turns() -> None:
-    rota = new_schedule(CHANNEL, 2.5, len(NODES), TAU_S, now_s=90_000.0)
+    schedule = new_schedule(CHANNEL, 2.5, len(NODES), TAU_S, now_s=90_000.0)
     reason = explain_polling(
         CHANNEL,
         weight=25.0,
@@ -67,7 +67,7 @@ def test_a_reason_tells_weights_waits_and_turns() -> None:
         poll_interval_s=TAU_S,
         update_interval_s=86_400.0,
         polling_set=NODES,
-        rota=rota,
+        schedule=schedule,
         now_s=90_000.0,
     )
     assert (reason.wanted, reason.least, reason.most, reason.size) == (2.5, 1.0, 3.0, 2.5)
@@ -79,7 +79,7 @@ def test_a_reason_tells_weights_waits_and_turns() -> None:
 
 
 def test_below_its_least_a_channel_is_said_to_lack_the_fleets_budget() -> None:
-    rota = new_schedule(CHANNEL, 0.5, 3, TAU_S, now_s=0.0)
+    schedule = new_schedule(CHANNEL, 0.5, 3, TAU_S, now_s=0.0)
     reason = explain_polling(
         CHANNEL,
         weight=25.0,
@@ -89,7 +89,7 @@ def test_below_its_least_a_channel_is_said_to_lack_the_fleets_budget() -> None:
         poll_interval_s=TAU_S,
         update_interval_s=86_400.0,
         polling_set=NODES,
-        rota=rota,
+        schedule=schedule,
         now_s=0.0,
     )
     assert (reason.wanted, reason.size, reason.bound) == (0.0, 0.5, BindingConstraint.FLEET_BUDGET)

@@ -31,7 +31,7 @@ NODES = 40
 
 
 def _policy(aims: FleetObjective | None = None) -> FleetPolicy:
-    return FleetPolicy(60.0, max_polls_per_hour=120.0, maintenance_interval_s=10.0, aims=aims or FleetObjective())
+    return FleetPolicy(60.0, max_polls_per_hour=120.0, maintenance_interval_s=10.0, objective=aims or FleetObjective())
 
 
 def _channel(subscribers: int, update_interval_s: float = DAY_S, *, private: bool = True) -> ChannelFactors:
