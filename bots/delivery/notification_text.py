@@ -1,10 +1,10 @@
-"""A batch of deltas → the text of one message. Pure.
+"""The text of a notification: renders a batch of deltas as one message. Pure.
 
-Of a feed: ``*Channel title*``, then each entry's title, link and at most 300 characters of text, in the publisher's
-order; below it the standing queries for which it is told, if it is for those. Up to five entries of a channel are shown
-so; the others by title after "and 12 more". An edited entry says so and stands where it stood, if the batch tells it
-anew. Of a page: the lines that changed, ``+`` new, ``-`` gone, ``~`` with other words. What does not fit 4 kB is told
-more and more briefly, but every channel keeps its place.
+For a feed the text has ``*Channel title*``, then for each entry its title, link and at most 300 characters of its
+summary, in the publisher's order, and the saved searches that it matched, if any. Up to five entries of a channel are
+shown in full; the others by title after "and 12 more". An edited entry is marked as such and, in a correction, keeps
+its place. For a page the text has the lines that changed: ``+`` added, ``-`` removed, ``~`` replaced. If a text
+exceeds the size of one message (4 kB), all channels are shown more and more briefly, but each keeps its place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,25 +21,25 @@ from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Change, Channel, ChannelId, Delta, Notice
 
-ArticleKey = tuple[ChannelId, str]
-"""An entry of a channel."""
+EntryKey = tuple[ChannelId, str]
+"""A channel and the key of one of its entries."""
 
 SavedSearchMatch = tuple[int, str]
-"""A standing query of the person: its number, and as they would write it."""
+"""A saved search that an entry matches: its number for the user, and its query as text."""
 
 MAX_PREVIEW_BYTES: Final = 2_048
-"""Of what is longer, as written, a message goes without."""
+"""Size of a link preview as XML; a message goes without a larger one."""
 
-_NOTHING: Final[Mapping[ArticleKey, Sequence[SavedSearchMatch]]] = {}
-_USUAL: Final[Mapping[ChannelId, Template]] = {}
-_MOST_MET = 3
+_NO_MATCHES: Final[Mapping[EntryKey, Sequence[SavedSearchMatch]]] = {}
+_NO_TEMPLATES: Final[Mapping[ChannelId, Template]] = {}
+_MAX_MATCHES = 3
 
-_BETWEEN = " · "
+_SEPARATOR = " · "
 _SIGNS: Final = {"addition": "+", "omission": "-", "replacement": "~"}
 
 
-class _Brevity(msgspec.Struct, frozen=True):
-    """How much of a channel is shown: entries in full, characters of text with each; lines of a page, their length."""
+class _DetailLevel(msgspec.Struct, frozen=True):
+    """How much of a channel is shown: full entries, characters of a summary, lines of a page, characters of a line."""
 
     entries: int
     summary_chars: int
@@ -47,53 +47,52 @@ class _Brevity(msgspec.Struct, frozen=True):
     line_chars: int
 
 
-_BREVITIES: Final = (
-    _Brevity(5, 300, 12, 300),
-    _Brevity(5, 100, 8, 150),
-    _Brevity(5, 0, 5, 80),
-    _Brevity(2, 0, 2, 80),
-    _Brevity(0, 0, 0, 0),
+_DETAIL_LEVELS: Final = (
+    _DetailLevel(5, 300, 12, 300),
+    _DetailLevel(5, 100, 8, 150),
+    _DetailLevel(5, 0, 5, 80),
+    _DetailLevel(2, 0, 2, 80),
+    _DetailLevel(0, 0, 0, 0),
 )
-"""From generous to terse."""
+"""From the most detailed to the briefest."""
 
 
-class _News(msgspec.Struct):
-    """What there is to tell of one channel; of an entry that changed twice, only the last state."""
+class _ChannelUpdate(msgspec.Struct):
+    """The changes of one channel; an entry that changed more than once has only its last state."""
 
     entries: dict[str, Change] = {}
     lines: list[Change] = []
     notices: list[Notice] = []
-    gone: int = 0
+    missing_count: int = 0
 
 
 def render_notification(
     channels: Sequence[Channel],
     deltas: Sequence[Delta],
-    gone: Mapping[ChannelId, int],
-    also_in: Mapping[ArticleKey, Sequence[Channel]],
+    missing_counts: Mapping[ChannelId, int],
+    also_in: Mapping[EntryKey, Sequence[Channel]],
     voice: Voice,
     *,
-    met: Mapping[ArticleKey, Sequence[SavedSearchMatch]] = _NOTHING,
-    templates: Mapping[ChannelId, Template] = _USUAL,
+    matches: Mapping[EntryKey, Sequence[SavedSearchMatch]] = _NO_MATCHES,
+    templates: Mapping[ChannelId, Template] = _NO_TEMPLATES,
 ) -> str:
-    """Return the message that tells of these deltas, oldest first; "" if there is nothing to tell.
+    """Return the text of a message with these deltas, oldest first; "" if there is nothing to show.
 
-    ``gone`` says of how many deltas of a channel only the version is known: its log has dropped them.
-    ``also_in`` names the channels that told the same article and were left out, ``met`` the standing queries for which
-    an entry is told.
-    Entries of channels that are in ``templates`` are written as they say, under the channel's title if they do not
-    name it. Deltas of a channel that is not among ``channels`` are left out: it was removed meanwhile.
+    Deltas of a channel that is not among ``channels`` are left out: it has been removed. ``missing_counts`` has, by
+    channel, how many deltas are no longer in its log. ``also_in`` has, by entry, the other channels whose copies of it
+    were left out, and ``matches`` the saved searches that it matched. Entries of channels in ``templates`` are written
+    by these templates, under the channel's title if the template does not contain it.
     """
-    news = _by_channel(deltas, gone)
-    told = [(channel, news[channel.id]) for channel in channels if channel.id in news]
-    if not told:
+    updates = _by_channel(deltas, missing_counts)
+    shown = [(channel, updates[channel.id]) for channel in channels if channel.id in updates]
+    if not shown:
         return ""
-    share_bytes = LONGEST_MESSAGE_BYTES // len(told) - 2
+    share_bytes = LONGEST_MESSAGE_BYTES // len(shown) - 2
     text = ""
-    for brevity in _BREVITIES:
+    for detail in _DETAIL_LEVELS:
         sections = [
-            _section(channel, own, also_in, met, brevity=brevity, voice=voice, template=templates.get(channel.id))
-            for channel, own in told
+            _section(channel, update, also_in, matches, detail=detail, voice=voice, template=templates.get(channel.id))
+            for channel, update in shown
         ]
         text = "\n\n".join(sections)
         if len(text.encode()) <= LONGEST_MESSAGE_BYTES:
@@ -101,51 +100,54 @@ def render_notification(
     return "\n\n".join(clip(section, share_bytes) for section in sections)
 
 
-def _by_channel(deltas: Sequence[Delta], gone: Mapping[ChannelId, int]) -> dict[ChannelId, _News]:
-    found = {cid: _News(gone=count) for cid, count in gone.items()}
+def _by_channel(deltas: Sequence[Delta], missing_counts: Mapping[ChannelId, int]) -> dict[ChannelId, _ChannelUpdate]:
+    updates = {channel_id: _ChannelUpdate(missing_count=count) for channel_id, count in missing_counts.items()}
     for delta in deltas:
         if delta.notice is None and not delta.changes:
             continue
-        own = found.setdefault(delta.channel, _News())
+        update = updates.setdefault(delta.channel, _ChannelUpdate())
         if delta.notice is not None:
-            own.notices.append(delta.notice)
+            update.notices.append(delta.notice)
         for change in delta.changes:
             if change.line:
-                own.lines.append(change)
+                update.lines.append(change)
             elif change.kind != "omission":
-                own.entries[change.entry.key] = change
-    return found
+                update.entries[change.entry.key] = change
+    return updates
 
 
 def _section(
     channel: Channel,
-    news: _News,
-    also_in: Mapping[ArticleKey, Sequence[Channel]],
-    met: Mapping[ArticleKey, Sequence[SavedSearchMatch]],
+    update: _ChannelUpdate,
+    also_in: Mapping[EntryKey, Sequence[Channel]],
+    matches: Mapping[EntryKey, Sequence[SavedSearchMatch]],
     *,
-    brevity: _Brevity,
+    detail: _DetailLevel,
     voice: Voice,
     template: Template | None,
 ) -> str:
-    notices = [_notice(channel, notice, voice) for notice in news.notices]
-    told = [_gone(news.gone, voice)] if news.gone else []
-    for key, change in list(news.entries.items())[: brevity.entries]:
-        article = (channel.id, key)
-        lines = _entry(channel, change, brevity.summary_chars, voice, template)
-        told.append(_block(change, lines, also_in.get(article, ()), met.get(article, ()), voice))
-    rest = [_heading(change, voice) for change in list(news.entries.values())[brevity.entries :]]
+    """Return the part of the text about one channel: its notices, then its title, entries and lines."""
+    notices = [_notice(channel, notice, voice) for notice in update.notices]
+    blocks = [_missing(update.missing_count, voice)] if update.missing_count else []
+    for key, change in list(update.entries.items())[: detail.entries]:
+        entry = (channel.id, key)
+        lines = _entry(channel, change, detail.summary_chars, voice, template)
+        blocks.append(_block(change, lines, also_in.get(entry, ()), matches.get(entry, ()), voice))
+    rest = [_heading(change, voice) for change in list(update.entries.values())[detail.entries :]]
     if rest:
-        titles = _BETWEEN.join(one_line(heading, 80) for heading in rest)
-        told.append(_others(len(rest), titles, voice, first=not told))
-    gap = "\n\n" if brevity.summary_chars and len(told) > 1 else "\n"
-    content = gap.join(told + _lines(channel, news.lines, brevity, voice))
-    names_itself = template is not None and template.names_channel and not (rest or news.lines or news.gone)
+        titles = _SEPARATOR.join(one_line(heading, 80) for heading in rest)
+        blocks.append(_others(len(rest), titles, voice, is_first=not blocks))
+    gap = "\n\n" if detail.summary_chars and len(blocks) > 1 else "\n"
+    content = gap.join(blocks + _lines(channel, update.lines, detail, voice))
+    names_itself = (
+        template is not None and template.names_channel and not (rest or update.lines or update.missing_count)
+    )
     if content and not names_itself:
         content = f"*{title(channel)}*\n{content}"
     return "\n".join(notices + ([content] if content else []))
 
 
-def _gone(count: int, voice: Voice) -> str:
+def _missing(count: int, voice: Voice) -> str:
     return voice.many(
         "No longer kept: {count} earlier update. `show` tells the latest.",
         "No longer kept: {count} earlier updates. `show` tells the latest.",
@@ -153,8 +155,8 @@ def _gone(count: int, voice: Voice) -> str:
     )
 
 
-def _others(count: int, titles: str, voice: Voice, *, first: bool) -> str:
-    if first:
+def _others(count: int, titles: str, voice: Voice, *, is_first: bool) -> str:
+    if is_first:
         return voice.many("{count} new: {titles}", "{count} new: {titles}", count, titles=titles)
     return voice.many("and {count} more: {titles}", "and {count} more: {titles}", count, titles=titles)
 
@@ -169,16 +171,17 @@ def _entry(channel: Channel, change: Change, summary_chars: int, voice: Voice, t
 
 
 def _block(
-    change: Change, lines: str, also_in: Sequence[Channel], met: Sequence[SavedSearchMatch], voice: Voice
+    change: Change, lines: str, also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], voice: Voice
 ) -> str:
+    """Return an entry's ``lines`` with what surrounds them: the mark of an edit, copies elsewhere, saved searches."""
     parts = [voice.say("Edited: {entry}", entry=lines) if is_edit(change) else lines]
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
         parts.append(voice.say("also in: {channels}", channels=channels))
-    if met:
-        named = [f"`watch #{number}`: {one_line(words, 120)}" for number, words in met[:_MOST_MET]]
-        left = [more(len(met) - _MOST_MET, voice)] if len(met) > _MOST_MET else []
-        parts.append(_BETWEEN.join(named + left))
+    if matches:
+        searches = [f"`watch #{number}`: {one_line(query, 120)}" for number, query in matches[:_MAX_MATCHES]]
+        rest = [more(len(matches) - _MAX_MATCHES, voice)] if len(matches) > _MAX_MATCHES else []
+        parts.append(_SEPARATOR.join(searches + rest))
     return "\n".join(parts)
 
 
@@ -188,27 +191,27 @@ def _heading(change: Change, voice: Voice) -> str:
     return voice.say("Edited: {entry}", entry=heading) if is_edit(change) else heading
 
 
-def _lines(channel: Channel, changes: Sequence[Change], brevity: _Brevity, voice: Voice) -> list[str]:
-    """Return what changed on a page, its address first."""
+def _lines(channel: Channel, changes: Sequence[Change], detail: _DetailLevel, voice: Voice) -> list[str]:
+    """Return one block with the page's address and its changed lines; empty if none changed."""
     if not changes:
         return []
-    shown = [_line(change, brevity.line_chars, voice) for change in changes[: brevity.lines]]
-    left = len(changes) - len(shown)
-    if left and shown:
-        shown.append(voice.many("and {count} more change", "and {count} more changes", left))
-    elif left:
-        shown.append(voice.many("{count} change", "{count} changes", left))
+    shown = [_line(change, detail.line_chars, voice) for change in changes[: detail.lines]]
+    rest = len(changes) - len(shown)
+    if rest and shown:
+        shown.append(voice.many("and {count} more change", "and {count} more changes", rest))
+    elif rest:
+        shown.append(voice.many("{count} change", "{count} changes", rest))
     return ["\n".join([one_line(without_selector(channel.url), 2000), *shown])]
 
 
 def _line(change: Change, chars: int, voice: Voice) -> str:
     text, heading = joined_lines(change.entry.summary, chars), one_line(change.entry.title, 60)
     place = voice.say("line {number}", number=str(change.line))
-    said = f"{_SIGNS[change.kind]} {place} ({heading}): {text}" if heading else f"{_SIGNS[change.kind]} {place}: {text}"
+    line = f"{_SIGNS[change.kind]} {place} ({heading}): {text}" if heading else f"{_SIGNS[change.kind]} {place}: {text}"
     if not change.before:
-        return said
-    was = voice.say("(was: {text})", text=joined_lines(change.before, chars))
-    return f"{said} {was}"
+        return line
+    before = voice.say("(was: {text})", text=joined_lines(change.before, chars))
+    return f"{line} {before}"
 
 
 def _notice(channel: Channel, notice: Notice, voice: Voice) -> str:
@@ -218,11 +221,11 @@ def _notice(channel: Channel, notice: Notice, voice: Voice) -> str:
     )
     match notice.kind:
         case "dead":
-            said = voice.say("*{title}* cannot be reached any more: {detail}", title=name, detail=detail)
-            return f"{said} {daily}"
+            sentence = voice.say("*{title}* cannot be reached any more: {detail}", title=name, detail=detail)
+            return f"{sentence} {daily}"
         case "quarantined":
-            said = voice.say("*{title}* takes more time or memory to read than I give one channel.", title=name)
-            return f"{said} {daily}"
+            sentence = voice.say("*{title}* takes more time or memory to read than I give one channel.", title=name)
+            return f"{sentence} {daily}"
         case "back":
             return voice.say("*{title}* is back: I tell you what is new there again.", title=name)
         case "moved" if without_selector(detail) == without_selector(channel.url):
@@ -245,23 +248,28 @@ def _notice(channel: Channel, notice: Notice, voice: Voice) -> str:
 
 
 def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId, Channel]) -> str:
-    """Return what is said of the link in a message with this text, as XML.
+    """Return the link preview (XEP-0511) of a message with this text, as XML; "" if it has none.
 
-    "" unless it tells of exactly one entry, shows its link, and leaves out its title or summary (XEP-0511): the usual
-    text has both, and a card would show them twice and cost a fan-out a fifth of its rate. In a format of one's own,
-    like ``$link``, a client that shows cards has them from us, and nobody has to ask the publisher.
+    A message has a preview if it contains exactly one entry, shows its link, and omits its title or summary. The
+    standard text contains both; a preview would show them twice and cost a fan-out a fifth of its rate. With a user's
+    own template, like ``$link``, clients get the preview from the message, so they need not request it from the
+    publisher.
     """
     changes = [(delta.channel, change) for delta in deltas if delta.channel in channels for change in delta.changes]
-    entries = {(cid, change.entry.key): (cid, change) for cid, change in changes}
+    entries = {(channel_id, change.entry.key): (channel_id, change) for channel_id, change in changes}
     if len(entries) != 1 or any(delta.notice is not None for delta in deltas):
         return ""
-    ((cid, change),) = entries.values()
+    ((channel_id, change),) = entries.values()
     link, heading = one_line(change.entry.link, 2000), one_line(change.entry.title, 300)
     summary = one_line(change.entry.summary, 300)
     if change.line or not link.startswith(("http://", "https://")) or link not in text:
         return ""
     if heading in text and summary in text:
         return ""
-    told = {"title": heading, "description": summary if summary != heading else "", "site_name": title(channels[cid])}
-    xml = stanzas.link_metadata(link, {name: value for name, value in told.items() if value})
+    fields = {
+        "title": heading,
+        "description": summary if summary != heading else "",
+        "site_name": title(channels[channel_id]),
+    }
+    xml = stanzas.link_metadata(link, {name: value for name, value in fields.items() if value})
     return xml if len(xml.encode()) <= MAX_PREVIEW_BYTES else ""

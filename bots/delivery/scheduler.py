@@ -1,19 +1,22 @@
-"""The scheduler of deliveries: whom to send to next, and what to send again. Pure: times (monotonic s) are arguments.
+"""The scheduler of deliveries: which user is sent to next, and which batches are sent again.
 
-Each person has a *lane*, in which one thing happens at a time: a batch is sent, or a command changes what may be
-sent. A lane
+Pure: it performs no I/O, and times (monotonic s) are arguments.
 
-- is limited by a token bucket (GCRA). What exceeds the rate waits and is coalesced; a message of many items delays the
-  next one longer;
-- has a time for items that may only be sent later (intervals), and one before which nothing is sent (quiet hours,
-  digests). The second is cleared when batches in flight have to be examined: a digest that was sent does not wait for
-  the next one;
-- is held after a bounce, twice as long each time, until the person is seen online;
-- has a :class:`Doubt` while the fate of batches in flight is unknown: after a start, a lost session, a bounce. Nothing
-  new is claimed before it is settled, so that order is kept. What the server did not confirm is sent again at once.
-  What it did confirm may be lost with it: it is sent again without a receipt within 10 s of the person being seen,
-  or within 15 s if their presence is unknown. When a person comes online with one more client, it may lie in a
-  session that nobody reads: it is sent again without a receipt within 5 s. Every resend has the same message id.
+Work for one user is serialized by a lock: at most one burst sends to a user, or one command changes what may be sent.
+Besides the lock, each user has
+
+- a rate limit (GCRA, a token bucket). Items beyond the rate wait and are coalesced into one message; a message of many
+  items delays the next one longer;
+- a *next item time*, from which items may be sent that are too early now (notification intervals), and a *deferral*,
+  before whose end nothing is sent (quiet hours, digests). A deferral ends when batches in flight have to be recovered:
+  a digest that was sent does not wait for the next digest;
+- a *back-off* after a bounce, twice as long each time, until the user is seen online;
+- a pending :class:`Recovery` while the fate of batches in flight is unknown: after a start, a lost session, a bounce.
+  No new batch is claimed before the recovery is finished, so order is kept. Batches that the server has not
+  acknowledged are sent again at once. Batches that it has acknowledged may be lost with it: without a receipt they are
+  sent again 10 s after the user is seen online, or after 15 s if their presence is unknown. When a user comes online
+  with an additional client, acknowledged batches may lie in a session that nobody reads: without a receipt they are
+  sent again after 5 s. Every resend has the same message id.
 """
 
 import heapq
@@ -28,279 +31,292 @@ from service.model import UserId
 from service.store.delivery.outbox import Batch
 
 RECEIPT_TIMEOUT_S: Final = 10.0
+"""How long a user who was seen online may take to send the receipts of acknowledged batches."""
 RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
-"""With a failing attempt to connect and the longest pause after it, 15 s, this is the 30 s in which all has to heal."""
+"""The same if their presence is unknown. Together with a failing attempt to connect and the longest pause after it
+(15 s), this stays within the 30 s in which a lost session has to heal."""
 RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
-"""A client gets what its server kept for it as soon as it is online: this is time for the receipts of that."""
+"""The same after they came online with an additional client: a client gets the messages that its server kept for it as
+soon as it is online, so only the receipts have to travel."""
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
+"""How old a batch is when further bounces make it undeliverable."""
 BURST: Final = 5
-"""Messages the governor lets through at once."""
-AT_EASE: Final = 3
-SLOWEST: Final = 6
-"""A message of more than ``AT_EASE`` items delays the next one longer, up to ``SLOWEST`` times the usual interval."""
+"""Messages that the rate limit lets through at once."""
+ITEMS_AT_USUAL_RATE: Final = 3
+MAX_SLOWDOWN: Final = 6
+"""A message of more than ``ITEMS_AT_USUAL_RATE`` items delays the next one longer, up to ``MAX_SLOWDOWN`` times the
+usual interval."""
 
-_NOBODY_THERE: Final = frozenset(
+_NO_RECIPIENT: Final = frozenset(
     {
         *("item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed"),
-        *("not-authorized", "not-acceptable"),  # the last of somebody who is blocked (XEP-0191)
+        *("not-authorized", "not-acceptable"),  # the last is the answer to a blocked sender (XEP-0191)
     }
 )
-_HOLD_S: Final = (30.0, 3_600.0)
-_HOLD_IF_NOBODY_THERE_S: Final = (600.0, 43_200.0)
-"""The first and the longest hold after a bounce; each is twice the one before."""
+"""Stanza error conditions (RFC 6120 §8.3.3) that a later attempt is unlikely to change."""
+_BACK_OFF_S: Final = (30.0, 3_600.0)
+_BACK_OFF_WITHOUT_RECIPIENT_S: Final = (600.0, 43_200.0)
+"""The first and the longest back-off after a bounce; each is twice the one before."""
 
 
-class Doubt(IntEnum):
-    """Which batches in flight have to be examined before anything new is claimed."""
+class Recovery(IntEnum):
+    """Which batches in flight have to be examined before a new batch is claimed."""
 
     NONE = 0
-    UNCONFIRMED = 1
-    """Those that the server has not confirmed."""
-    RETURN = 2
-    """All of them, only because the person came online with one more client."""
+    UNACKNOWLEDGED = 1
+    """Those that the server has not acknowledged."""
+    ALL_AT_RETURN = 2
+    """All of them, only because the user came online with an additional client."""
     ALL = 3
     """All of them."""
 
 
-class _Lane(msgspec.Struct):
-    """One person's state; removed as soon as it equals a new one's."""
+class _UserState(msgspec.Struct):
+    """The state of one user; removed as soon as it equals a new one."""
 
-    busy: bool = False
-    wanted: bool = False  # something may be queued
-    doubt: Doubt = Doubt.NONE
-    awaiting: bool = False  # nothing is done before resend_s, or a receipt
-    resending: bool = False  # confirmed batches are sent again; only while busy
-    seen_online: bool = False  # since the doubt began
+    locked: bool = False
+    ready: bool = False  # items may be queued
+    recovery: Recovery = Recovery.NONE
+    awaiting_receipts: bool = False  # nothing is done before resend_s, or a receipt
+    resending_acked: bool = False  # acknowledged batches are sent again; only while locked
+    was_online: bool = False  # since the recovery began
     bounces: int = 0
-    planned_s: float = math.inf  # the lane's entry in the agenda
-    paced_s: float = -math.inf  # GCRA's theoretical arrival time
-    held_until_s: float = -math.inf
-    rests_until_s: float = -math.inf
-    later_s: float = math.inf  # when queued items may be sent that may not be sent yet
-    resend_s: float = -math.inf  # until when the receipts of confirmed batches may come
+    heap_s: float = math.inf  # the time of the user's valid entry in the heap
+    rate_s: float = -math.inf  # GCRA's theoretical arrival time
+    back_off_until_s: float = -math.inf
+    deferred_until_s: float = -math.inf
+    next_item_s: float = math.inf  # from when queued items may be sent that are too early now
+    resend_s: float = -math.inf  # until when receipts of acknowledged batches are awaited
 
 
 class DeliveryScheduler:
-    """The lanes of all people who have something to receive, or had a moment ago."""
+    """The states of all users who have something to receive, or had a moment ago."""
 
-    def __init__(self, messages_per_s: float, serves: Callable[[UserId], bool]) -> None:
-        """Send each person at most this many messages a second, in bursts of ``BURST``; only those it ``serves``."""
+    def __init__(self, messages_per_s: float, is_assigned: Callable[[UserId], bool]) -> None:
+        """Send each user at most this many messages a second, in bursts of ``BURST``.
+
+        ``is_assigned`` says whether this process serves a user.
+        """
         self._interval_s = 1 / messages_per_s
-        self._serves = serves
-        self._lanes: dict[UserId, _Lane] = {}
-        self._agenda: list[tuple[float, UserId]] = []  # an entry that is not the lane's planned_s is stale
+        self._is_assigned = is_assigned
+        self._users: dict[UserId, _UserState] = {}
+        self._heap: list[tuple[float, UserId]] = []  # an entry that differs from the user's heap_s is stale
 
-    # What happened.
+    # Events.
 
-    def queued(self, uids: Iterable[UserId], now_s: float) -> None:
-        """Items were queued for these people."""
-        for uid in uids:
-            lane = self._lane(uid)
-            lane.wanted = True
-            self._plan(uid, lane, now_s)
+    def on_items_queued(self, user_ids: Iterable[UserId], now_s: float) -> None:
+        """Schedule users for whom items were queued."""
+        for user_id in user_ids:
+            user = self._state(user_id)
+            user.ready = True
+            self._schedule(user_id, user, now_s)
 
-    def recover(self, uids: Iterable[UserId], now_s: float) -> None:
-        """A new session began: doubt all batches in flight of these people."""
-        for uid in uids:
-            lane = self._lane(uid)
-            lane.seen_online = False
-            self._doubt_all(lane, now_s + RECEIPT_TIMEOUT_IF_UNSEEN_S)
-            lane.rests_until_s = -math.inf
-            self._plan(uid, lane, now_s)
+    def on_session_lost(self, user_ids: Iterable[UserId], now_s: float) -> None:
+        """Require recovery of all batches in flight of these users: they were sent in a session that ended."""
+        for user_id in user_ids:
+            user = self._state(user_id)
+            user.was_online = False
+            self._require_full_recovery(user, now_s + RECEIPT_TIMEOUT_IF_UNSEEN_S)
+            user.deferred_until_s = -math.inf
+            self._schedule(user_id, user, now_s)
 
-    def doubt(self, uids: Iterable[UserId]) -> None:
-        """Something broke off between claim and completion: doubt these people's unconfirmed batches."""
-        for uid in uids:
-            lane = self._lane(uid)
-            lane.doubt = max(lane.doubt, Doubt.UNCONFIRMED)
+    def require_recovery(self, user_ids: Iterable[UserId]) -> None:
+        """Require recovery of these users' unacknowledged batches, after a failure between claim and completion."""
+        for user_id in user_ids:
+            user = self._state(user_id)
+            user.recovery = max(user.recovery, Recovery.UNACKNOWLEDGED)
 
-    def failed(self, uids: Iterable[UserId]) -> None:
-        """Sending to these taken lanes broke off: what was to be sent again may not have been."""
-        self.doubt(uids)
-        for uid in uids:
-            lane = self._lane(uid)
-            if lane.resending:
-                lane.doubt = Doubt.ALL
+    def on_send_failed(self, user_ids: Iterable[UserId]) -> None:
+        """Require recovery after a failed burst; full recovery if acknowledged batches were being resent."""
+        self.require_recovery(user_ids)
+        for user_id in user_ids:
+            user = self._state(user_id)
+            if user.resending_acked:
+                user.recovery = Recovery.ALL
 
-    def sent(self, uid: UserId, items: int, now_s: float) -> None:
-        """Count one message of so many items towards the person's rate."""
-        lane = self._lane(uid)
-        slowness = min(max(1.0, items / AT_EASE), SLOWEST)
-        lane.paced_s = max(lane.paced_s, now_s) + slowness * self._interval_s
+    def on_sending(self, user_id: UserId, item_count: int, now_s: float) -> None:
+        """Charge one message of ``item_count`` items to the user's rate limit."""
+        user = self._state(user_id)
+        slowdown = min(max(1.0, item_count / ITEMS_AT_USUAL_RATE), MAX_SLOWDOWN)
+        user.rate_s = max(user.rate_s, now_s) + slowdown * self._interval_s
 
-    def accepted(self, uid: UserId) -> None:
-        """The server took a message for this person, and it did not come back."""
-        self._lane(uid).bounces = 0
+    def on_accepted(self, user_id: UserId) -> None:
+        """Reset the user's bounces: the server acknowledged a message, and it did not bounce."""
+        self._state(user_id).bounces = 0
 
-    def settled(self, uid: UserId, now_s: float) -> None:
-        """A receipt came: the doubt may be settled now."""
-        lane = self._lanes.get(uid)
-        if lane is not None and lane.awaiting:
-            lane.awaiting = False
-            self._plan(uid, lane, now_s)
+    def on_receipt(self, user_id: UserId, now_s: float) -> None:
+        """Examine the user's batches in flight at once if their receipts are awaited."""
+        user = self._users.get(user_id)
+        if user is not None and user.awaiting_receipts:
+            user.awaiting_receipts = False
+            self._schedule(user_id, user, now_s)
 
-    def bounced(self, uid: UserId, condition: str, now_s: float, chance: float) -> None:
-        """A batch came back: hold the lane, longer each time, spread by ``chance`` in [0, 1), then send it again."""
-        lane = self._lane(uid)
-        first_s, longest_s = _HOLD_IF_NOBODY_THERE_S if condition in _NOBODY_THERE else _HOLD_S
-        lane.held_until_s = now_s + min(first_s * 2**lane.bounces, longest_s) * (1 + chance) / 2
-        lane.bounces = min(lane.bounces + 1, 20)
-        self._doubt_all(lane, lane.held_until_s)
-        self._plan(uid, lane, now_s)
+    def on_bounced(self, user_id: UserId, condition: str, now_s: float, jitter: float) -> None:
+        """Back off after a bounce, longer each time, then send the batches in flight again.
 
-    def seen(self, uid: UserId, now_s: float) -> None:
-        """The person is online: a held lane is tried now, an awaited receipt gets 10 s more."""
-        lane = self._lanes.get(uid)
-        if lane is None:
-            return
-        if lane.held_until_s > now_s:
-            lane.held_until_s = lane.resend_s = now_s
-        lane.seen_online = True
-        lane.resend_s = min(lane.resend_s, now_s + RECEIPT_TIMEOUT_S)
-        self._plan(uid, lane, now_s)
-
-    def returned(self, uid: UserId, now_s: float) -> None:
-        """The person came online with one more client, and receipts are missing.
-
-        Another return while the receipts are awaited does not extend the time for them.
+        ``condition`` is that of the stanza error. ``jitter``, in [0, 1), spreads retries over the second half of the
+        back-off.
         """
-        lane = self._lane(uid)
-        lane.seen_online = True
-        if lane.doubt < Doubt.RETURN:
-            lane.wanted, lane.doubt = True, Doubt.RETURN
-            lane.rests_until_s = -math.inf
-            lane.resend_s = now_s + RECEIPT_TIMEOUT_AT_RETURN_S
-        self._plan(uid, lane, now_s)
+        user = self._state(user_id)
+        first_s, longest_s = _BACK_OFF_WITHOUT_RECIPIENT_S if condition in _NO_RECIPIENT else _BACK_OFF_S
+        user.back_off_until_s = now_s + min(first_s * 2**user.bounces, longest_s) * (1 + jitter) / 2
+        user.bounces = min(user.bounces + 1, 20)
+        self._require_full_recovery(user, user.back_off_until_s)
+        self._schedule(user_id, user, now_s)
 
-    def absent(self, uid: UserId) -> None:
-        """The person is known to be offline: what the server confirmed waits there, and its receipt with it.
-
-        A doubt that only their return raised ends: their next return raises it again, and meanwhile the server gets
-        what is new.
-        """
-        lane = self._lanes.get(uid)
-        if lane is None or lane.doubt < Doubt.RETURN or lane.bounces:
+    def on_online(self, user_id: UserId, now_s: float) -> None:
+        """End a user's back-off, and limit the wait for receipts to ``RECEIPT_TIMEOUT_S`` from now."""
+        user = self._users.get(user_id)
+        if user is None:
             return
-        lane.seen_online = False
-        if lane.doubt is Doubt.RETURN:
-            lane.doubt, lane.awaiting = Doubt.UNCONFIRMED, False
+        if user.back_off_until_s > now_s:
+            user.back_off_until_s = user.resend_s = now_s
+        user.was_online = True
+        user.resend_s = min(user.resend_s, now_s + RECEIPT_TIMEOUT_S)
+        self._schedule(user_id, user, now_s)
+
+    def on_new_client(self, user_id: UserId, now_s: float) -> None:
+        """Require recovery of acknowledged batches: the user came online with an additional client.
+
+        Another new client while receipts are awaited does not extend the wait.
+        """
+        user = self._state(user_id)
+        user.was_online = True
+        if user.recovery < Recovery.ALL_AT_RETURN:
+            user.ready, user.recovery = True, Recovery.ALL_AT_RETURN
+            user.deferred_until_s = -math.inf
+            user.resend_s = now_s + RECEIPT_TIMEOUT_AT_RETURN_S
+        self._schedule(user_id, user, now_s)
+
+    def on_offline(self, user_id: UserId) -> None:
+        """Stop waiting for receipts of a user who went offline: their server keeps what it acknowledged.
+
+        A recovery that only their return required ends: the next return requires it again, and until then their server
+        gets new batches. Any other recovery waits until they are online.
+        """
+        user = self._users.get(user_id)
+        if user is None or user.recovery < Recovery.ALL_AT_RETURN or user.bounces:
+            return
+        user.was_online = False
+        if user.recovery is Recovery.ALL_AT_RETURN:
+            user.recovery, user.awaiting_receipts = Recovery.UNACKNOWLEDGED, False
         else:
-            lane.resend_s = math.inf
+            user.resend_s = math.inf
 
-    def rouse(self, uid: UserId, now_s: float) -> None:
-        """The person changed when they want messages."""
-        lane = self._lanes.get(uid)
-        if lane is not None:
-            lane.rests_until_s = -math.inf
-            lane.wanted = lane.wanted or lane.later_s < math.inf
-            self._plan(uid, lane, now_s)
+    def end_deferral(self, user_id: UserId, now_s: float) -> None:
+        """Examine all queued items of a user now: their settings changed, or they became available."""
+        user = self._users.get(user_id)
+        if user is not None:
+            user.deferred_until_s = -math.inf
+            user.ready = user.ready or user.next_item_s < math.inf
+            self._schedule(user_id, user, now_s)
 
-    # Whose turn it is.
+    # Locks.
 
-    def take(self, most: int, now_s: float) -> list[UserId]:
-        """Return people to send to now, their lanes taken; each is given back by :meth:`release`."""
-        taken: list[UserId] = []
-        while self._agenda and self._agenda[0][0] <= now_s and len(taken) < most:
-            planned_s, uid = heapq.heappop(self._agenda)
-            lane = self._lanes.get(uid)
-            if lane is None or planned_s != lane.planned_s:
+    def acquire_due(self, max_count: int, now_s: float) -> list[UserId]:
+        """Lock up to ``max_count`` users who are due, and return them; the caller passes each to :meth:`release`."""
+        due: list[UserId] = []
+        while self._heap and self._heap[0][0] <= now_s and len(due) < max_count:
+            heap_s, user_id = heapq.heappop(self._heap)
+            user = self._users.get(user_id)
+            if user is None or heap_s != user.heap_s:
                 continue
-            lane.planned_s = math.inf
-            if lane.busy or (not lane.wanted and lane.later_s == math.inf):
-                self._forget_if_idle(uid, lane, now_s)
-            elif self._due_s(lane) > now_s:
-                self._plan(uid, lane, now_s)
-            elif not self._serves(uid):  # another process does now
-                del self._lanes[uid]
+            user.heap_s = math.inf
+            if user.locked or (not user.ready and user.next_item_s == math.inf):
+                self._remove_if_idle(user_id, user, now_s)
+            elif self._due_s(user) > now_s:
+                self._schedule(user_id, user, now_s)
+            elif not self._is_assigned(user_id):  # another process serves them now
+                del self._users[user_id]
             else:
-                lane.busy, lane.wanted, lane.later_s = True, False, math.inf
-                taken.append(uid)
-        return taken
+                user.locked, user.ready, user.next_item_s = True, False, math.inf
+                due.append(user_id)
+        return due
 
-    def next_s(self) -> float:
-        """Return when :meth:`take` may have somebody; infinity if there is nothing to do."""
-        return self._agenda[0][0] if self._agenda else math.inf
+    def next_due_s(self) -> float:
+        """Return the earliest time at which :meth:`acquire_due` may return a user; infinity if there is none."""
+        return self._heap[0][0] if self._heap else math.inf
 
-    def enter(self, uid: UserId) -> bool:
-        """Take one lane for a command; False if it is taken."""
-        lane = self._lane(uid)
-        if lane.busy:
+    def try_acquire(self, user_id: UserId) -> bool:
+        """Lock a user; return False if they are locked already."""
+        user = self._state(user_id)
+        if user.locked:
             return False
-        lane.busy = True
+        user.locked = True
         return True
 
-    def release(self, uid: UserId, now_s: float, *, again: bool = False) -> None:
-        """Give a lane back; ``again`` if there may be more to send."""
-        lane = self._lane(uid)
-        lane.busy = lane.resending = False
-        lane.wanted = lane.wanted or again
-        self._plan(uid, lane, now_s)
+    def release(self, user_id: UserId, now_s: float, *, again: bool = False) -> None:
+        """Unlock a user, and schedule them ``again`` if there may be more to send."""
+        user = self._state(user_id)
+        user.locked = user.resending_acked = False
+        user.ready = user.ready or again
+        self._schedule(user_id, user, now_s)
 
-    def is_busy_for_others(self) -> bool:
-        """Whether a lane is taken of somebody whom another process serves now."""
-        return any(lane.busy and not self._serves(uid) for uid, lane in self._lanes.items())
+    def has_locked_unassigned(self) -> bool:
+        """Whether a user is locked whom another process serves now."""
+        return any(user.locked and not self._is_assigned(user_id) for user_id, user in self._users.items())
 
-    # What is decided of a taken lane.
+    # Decisions about a locked user.
 
-    def rest(self, uid: UserId, until_s: float) -> None:
-        """Send nothing of what waits before this moment."""
-        lane = self._lane(uid)
-        lane.wanted, lane.rests_until_s = True, until_s
+    def defer(self, user_id: UserId, until_s: float) -> None:
+        """Send nothing to a user before ``until_s``."""
+        user = self._state(user_id)
+        user.ready, user.deferred_until_s = True, until_s
 
-    def later(self, uid: UserId, at_s: float) -> None:
-        """Some of what waits may be sent from this moment on; infinity for nothing."""
-        self._lane(uid).later_s = at_s
+    def set_next_item(self, user_id: UserId, due_s: float) -> None:
+        """Examine a user's queued items at ``due_s``, when some are no longer too early; infinity for none."""
+        self._state(user_id).next_item_s = due_s
 
-    def is_unsure(self, uid: UserId) -> bool:
-        """Whether batches in flight have to be examined before anything new is claimed."""
-        return self._lane(uid).doubt > Doubt.NONE
+    def needs_recovery(self, user_id: UserId) -> bool:
+        """Whether batches in flight have to be examined before a new one is claimed."""
+        return self._state(user_id).recovery > Recovery.NONE
 
-    def doubts_confirmed(self, uid: UserId) -> bool:
-        """Whether batches that the server confirmed have to be examined as well."""
-        return self._lane(uid).doubt >= Doubt.RETURN
+    def needs_full_recovery(self, user_id: UserId) -> bool:
+        """Whether batches that the server acknowledged have to be examined as well."""
+        return self._state(user_id).recovery >= Recovery.ALL_AT_RETURN
 
-    def resend(self, uid: UserId, flying: Sequence[Batch], now_s: float) -> Sequence[Batch]:
-        """Settle the doubt; return which of the batches in flight (oldest first) to send again now.
+    def recover(self, user_id: UserId, in_flight: Sequence[Batch], now_s: float) -> Sequence[Batch]:
+        """Finish a recovery; return which of the batches ``in_flight`` (oldest first) to send again now.
 
-        While receipts of confirmed batches may still come, return nothing and keep the doubt.
+        While receipts of acknowledged batches may still come, returns nothing and leaves the recovery pending.
         """
-        lane = self._lane(uid)
-        doubts_confirmed = lane.doubt >= Doubt.RETURN
-        if doubts_confirmed and now_s < lane.resend_s and any(batch.acked for batch in flying):
-            lane.wanted = lane.awaiting = True
+        user = self._state(user_id)
+        is_full = user.recovery >= Recovery.ALL_AT_RETURN
+        if is_full and now_s < user.resend_s and any(batch.acked for batch in in_flight):
+            user.ready = user.awaiting_receipts = True
             return ()
-        lane.doubt, lane.awaiting, lane.resending = Doubt.NONE, False, doubts_confirmed
-        return flying if doubts_confirmed else [batch for batch in flying if not batch.acked]
+        user.recovery, user.awaiting_receipts, user.resending_acked = Recovery.NONE, False, is_full
+        return in_flight if is_full else [batch for batch in in_flight if not batch.acked]
 
-    def seen_online(self, uid: UserId) -> bool:
-        """Whether the person was online when confirmed batches were sent again."""
-        return self._lane(uid).seen_online
+    def was_online(self, user_id: UserId) -> bool:
+        """Whether the user was online when acknowledged batches were sent again."""
+        return self._state(user_id).was_online
 
-    def is_hopeless(self, uid: UserId, claimed_s: float, wall_s: float) -> bool:
-        """Whether a batch claimed at ``claimed_s`` (both Unix time) has come back for so long that it is given up."""
-        return self._lane(uid).bounces > 0 and wall_s - claimed_s > GIVE_UP_AFTER_S
+    def is_undeliverable(self, user_id: UserId, claimed_s: float, wall_s: float) -> bool:
+        """Whether a batch that bounced is too old to be retried; ``claimed_s`` and ``wall_s`` (now) are Unix s."""
+        return self._state(user_id).bounces > 0 and wall_s - claimed_s > GIVE_UP_AFTER_S
 
-    def _lane(self, uid: UserId) -> _Lane:
-        return self._lanes.setdefault(uid, _Lane())
+    def _state(self, user_id: UserId) -> _UserState:
+        return self._users.setdefault(user_id, _UserState())
 
-    def _doubt_all(self, lane: _Lane, resend_s: float) -> None:
-        lane.wanted, lane.doubt, lane.awaiting, lane.resend_s = True, Doubt.ALL, False, resend_s
+    def _require_full_recovery(self, user: _UserState, resend_s: float) -> None:
+        user.ready, user.recovery, user.awaiting_receipts, user.resend_s = True, Recovery.ALL, False, resend_s
 
-    def _due_s(self, lane: _Lane) -> float:
-        paced_s = lane.paced_s - (BURST - 1) * self._interval_s
-        wanted_s = -math.inf if lane.wanted else lane.later_s
-        resend_s = lane.resend_s if lane.awaiting else -math.inf
-        return max(wanted_s, paced_s, lane.held_until_s, lane.rests_until_s, resend_s)
+    def _due_s(self, user: _UserState) -> float:
+        rate_s = user.rate_s - (BURST - 1) * self._interval_s
+        ready_s = -math.inf if user.ready else user.next_item_s
+        resend_s = user.resend_s if user.awaiting_receipts else -math.inf
+        return max(ready_s, rate_s, user.back_off_until_s, user.deferred_until_s, resend_s)
 
-    def _plan(self, uid: UserId, lane: _Lane, now_s: float) -> None:
-        """Put a lane into the agenda for when it is due, or else for when it can be removed."""
-        if lane.busy:
+    def _schedule(self, user_id: UserId, user: _UserState, now_s: float) -> None:
+        """Put an unlocked user into the heap for when they are due, or else for when their state can be removed."""
+        if user.locked:
             return
-        when_s = max(now_s, self._due_s(lane) if lane.wanted or lane.later_s < math.inf else lane.paced_s)
-        if when_s < lane.planned_s:
-            lane.planned_s = when_s
-            heapq.heappush(self._agenda, (when_s, uid))
+        when_s = max(now_s, self._due_s(user) if user.ready or user.next_item_s < math.inf else user.rate_s)
+        if when_s < user.heap_s:
+            user.heap_s = when_s
+            heapq.heappush(self._heap, (when_s, user_id))
 
-    def _forget_if_idle(self, uid: UserId, lane: _Lane, now_s: float) -> None:
-        if not (lane.busy or lane.wanted or lane.doubt or lane.bounces) and lane.paced_s <= now_s:
-            del self._lanes[uid]
+    def _remove_if_idle(self, user_id: UserId, user: _UserState, now_s: float) -> None:
+        if not (user.locked or user.ready or user.recovery or user.bounces) and user.rate_s <= now_s:
+            del self._users[user_id]

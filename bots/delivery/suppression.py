@@ -1,8 +1,8 @@
-"""What of a person's queued items is not sent, or not yet: mutes, edits, filters, intervals, quiet hours and digests.
+"""Suppression of queued items by a user's settings: mutes, filters, edits that are not wanted, notification intervals.
 
-It is decided just before a batch is claimed, so that a change of settings applies at once. Filters and intervals are
-handed over with the claim: what is withheld is told by no other channel, stays withheld in every attempt, and no item
-slips through that was queued meanwhile.
+The decision is made just before a batch is claimed, so a change of settings applies at once. It is passed to the
+claim: a suppressed entry does not suppress its copies in other channels, stays suppressed in every attempt, and an
+item that is queued between decision and claim is not claimed.
 """
 
 import asyncio
@@ -13,12 +13,8 @@ from typing import Final
 import msgspec
 from cachetools import FIFOCache
 
-from bots.delivery.message_bodies import versions
+from bots.delivery.message_bodies import load_versions
 from bots.delivery.recipient_cache import Recipient
-from bots.xmpp import stanzas
-from bots.xmpp.interface import XmppSender
-from bots.xmpp.presence import MOST_PEOPLE
-from service.clock import Clock
 from service.discovery.saved_searches import Subject
 from service.model import ChannelId, Delta, UserId
 from service.store import Store
@@ -33,185 +29,130 @@ from service.users.preferences import (
     has_intervals,
     suppressed_positions,
 )
-from service.users.quiet_hours import UserSettings, earliest_delivery_s
 
-LOOKED_AT: Final = 100
-"""Items of one person that may be sent now and that are examined before a claim; if all are withheld, it is their turn
-again."""
-MOST_PAGES: Final = 10
-"""Pages of as many items that are examined for some that may be sent; who has more that waits, waits for them."""
-KEPT: Final = 256
-"""Items whose changes are remembered as filters see them."""
-PRESENCE_LOOK_S: Final = 3_600.0
-"""A change of presence is an event, so this is only for one that was lost."""
-PRESENCE_WITHIN_S: Final = 30.0
-"""Without any presence for so long after a probe, the person does not share theirs."""
+MAX_DUE_ITEMS: Final = 100
+"""Due items of one user that are examined before a claim. If all are suppressed, the user is scheduled again."""
+MAX_PAGES: Final = 10
+"""Pages of ``MAX_DUE_ITEMS`` items that are read in search of due ones; items behind them wait for those in front."""
+MAX_CACHED_ITEMS: Final = 256
+"""Items whose changes are cached in the form that filters read."""
 
-_Seen = tuple[tuple[Delta, tuple[Subject, ...]], ...]
+_Changes = tuple[tuple[Delta, tuple[Subject, ...]], ...]
 
 
-class Choice(msgspec.Struct):
-    """What is decided of one person's oldest items.
+class Selection(msgspec.Struct):
+    """The decision about one user's oldest items. Times are Unix s.
 
-    ``told_at_s`` is when the ``spaced`` channels, those with intervals, were told last. The oldest item that may be
-    sent now waits ``since_s`` (None without any), the next of the others may be sent from ``later_s`` on (Unix s).
-    ``free`` counts those that may be sent now; ``numbers`` are those of the subscriptions.
+    - ``last_sent_s``: when items of a channel with an interval were last sent to the user, by channel.
+    - ``suppressions``: what the claim leaves out, by the places of items in the queue.
+    - ``spaced``: the channels with an interval.
+    - ``since_s``: since when the oldest due item is due; None if none is.
+    - ``next_due_s``: when the next item that is too early now becomes due; infinity for none.
+    - ``due_count``: number of due items.
+    - ``numbers``: the user's subscription numbers, by channel.
     """
 
     recipient: Recipient
-    told_at_s: Mapping[ChannelId, float]
-    withheld: Suppressions = {}
+    last_sent_s: Mapping[ChannelId, float]
+    suppressions: Suppressions = {}
     spaced: set[ChannelId] = set()
     since_s: float | None = None
-    later_s: float = inf
-    free: int = 0
+    next_due_s: float = inf
+    due_count: int = 0
     numbers: dict[ChannelId, int] = {}
 
     @property
-    def more(self) -> bool:
-        """Whether there may be items that were not examined."""
-        return self.free == LOOKED_AT
+    def is_full(self) -> bool:
+        """Whether there may be more due items, which were not examined."""
+        return self.due_count == MAX_DUE_ITEMS
 
-    def takes(self, each: QueuedItem, now_s: float) -> bool:
-        """Count an item; return whether it may be sent now, as far as intervals go."""
-        spacing_s = 0.0 if each.item.met else _spacing_s(self.recipient, self.numbers[each.item.channel])
-        due_s = earliest_send_s(each.queued_s, self.told_at_s.get(each.item.channel), spacing_s)
+    def take(self, queued: QueuedItem, now_s: float) -> bool:
+        """Count an item if its channel's interval has passed; return whether it has."""
+        channel_id = queued.item.channel
+        spacing_s = 0.0 if queued.item.met else _spacing_s(self.recipient, self.numbers[channel_id])
+        due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), spacing_s)
         if spacing_s > 0:
-            self.spaced.add(each.item.channel)
-        if due_s > max(now_s, each.queued_s):
-            self.later_s = min(self.later_s, due_s)
+            self.spaced.add(channel_id)
+        if due_s > max(now_s, queued.queued_s):
+            self.next_due_s = min(self.next_due_s, due_s)
             return False
         self.since_s = due_s if self.since_s is None else min(self.since_s, due_s)
-        self.free += 1
+        self.due_count += 1
         return True
 
 
-class Withholding:
-    """Decides what may be sent. Remembers for one session who is free to be told. Times are Unix s."""
+class ItemSelector:
+    """Decides which of the users' queued items may be sent now."""
 
-    def __init__(self, store: Store, link: XmppSender, clock: Clock) -> None:
-        """Read from ``store``; probe people's presence through ``link``."""
+    def __init__(self, store: Store) -> None:
+        """Read queues, channels' logs and subscriptions from ``store``."""
         self._store = store
-        self._link = link
-        self._clock = clock
-        self._seen: FIFOCache[tuple[ChannelId, int, int | None], _Seen] = FIFOCache(KEPT)
-        self._free: FIFOCache[UserId, bool] = FIFOCache(MOST_PEOPLE)
-        self._probed_s: dict[UserId, float] = {}
+        self._changes: FIFOCache[tuple[ChannelId, int, int | None], _Changes] = FIFOCache(MAX_CACHED_ITEMS)
 
-    # Mutes, filters, intervals.
+    async def select(self, recipients: Mapping[UserId, Recipient], now_s: float) -> dict[UserId, Selection]:
+        """Return the decision for each user who has mutes, filters or intervals; others may be sent everything.
 
-    async def choices(self, people: Mapping[UserId, Recipient], now_s: float) -> dict[UserId, Choice]:
-        """Decide what of the oldest items may be sent now, for people who have mutes, filters or intervals.
-
-        Others are absent from what is returned. Raises StoreUnavailable.
+        Raises StoreUnavailable.
         """
-        people = {
-            uid: own for uid, own in people.items() if has_filters(own.preferences) or has_intervals(own.preferences)
+        recipients = {
+            user_id: own
+            for user_id, own in recipients.items()
+            if has_filters(own.preferences) or has_intervals(own.preferences)
         }
-        if not people:
+        if not recipients:
             return {}
-        told_at_s = await self._store.outbox.told_at_s(list(people))
-        found = {uid: Choice(people[uid], noted_s) for uid, noted_s in zip(people, told_at_s, strict=True)}
-        places = dict.fromkeys(people, "")
-        for _ in range(MOST_PAGES):
-            if not places:
-                break
-            queues = dict(zip(places, await self._store.outbox.queued(places, LOOKED_AT), strict=True))
-            await self._number({uid: (found[uid], queue) for uid, queue in queues.items()})
-            for uid, queue in queues.items():
-                await self._decide(found[uid], queue, now_s)
-                if len(queue) < LOOKED_AT or found[uid].more:
-                    del places[uid]
-                else:
-                    places[uid] = queue[-1].place
-                await asyncio.sleep(0)  # filters of many people do not block the event loop
-        return found
-
-    async def _number(self, people: Mapping[UserId, tuple[Choice, Sequence[QueuedItem]]]) -> None:
-        """Look up the numbers of the subscriptions that these items are of."""
-        wanted = {
-            (uid, each.item.channel): choice
-            for uid, (choice, queue) in people.items()
-            for each in queue
-            if each.item.channel not in choice.numbers
+        last_sent_s = await self._store.outbox.told_at_s(list(recipients))
+        selections = {
+            user_id: Selection(recipients[user_id], own_s)
+            for user_id, own_s in zip(recipients, last_sent_s, strict=True)
         }
-        for (uid, cid), number in zip(wanted, await self._store.subscriptions.numbers(list(wanted)), strict=True):
-            wanted[uid, cid].numbers[cid] = number or FOR_ALL
+        cursors = dict.fromkeys(recipients, "")
+        for _ in range(MAX_PAGES):
+            if not cursors:
+                break
+            queues = dict(zip(cursors, await self._store.outbox.queued(cursors, MAX_DUE_ITEMS), strict=True))
+            await self._load_numbers({user_id: (selections[user_id], queue) for user_id, queue in queues.items()})
+            for user_id, queue in queues.items():
+                await self._examine(selections[user_id], queue, now_s)
+                if len(queue) < MAX_DUE_ITEMS or selections[user_id].is_full:
+                    del cursors[user_id]
+                else:
+                    cursors[user_id] = queue[-1].place
+                await asyncio.sleep(0)  # filters of many users do not block the event loop
+        return selections
 
-    async def _decide(self, choice: Choice, queue: Sequence[QueuedItem], now_s: float) -> None:
-        for each in queue:
-            if choice.more:
+    async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:
+        """Read the numbers of the subscriptions of these items."""
+        missing = {
+            (user_id, queued.item.channel): selection
+            for user_id, (selection, queue) in queues.items()
+            for queued in queue
+            if queued.item.channel not in selection.numbers
+        }
+        numbers = await self._store.subscriptions.numbers(list(missing))
+        for (user_id, channel_id), number in zip(missing, numbers, strict=True):
+            missing[user_id, channel_id].numbers[channel_id] = number or FOR_ALL
+
+    async def _examine(self, selection: Selection, queue: Sequence[QueuedItem], now_s: float) -> None:
+        for queued in queue:
+            if selection.is_full:
                 return
-            if choice.takes(each, now_s):
-                preferences, changes = choice.recipient.preferences, await self._changes(each.item)
-                number = choice.numbers[each.item.channel]
-                choice.withheld[each.place] = suppressed_positions(preferences, number, changes, edits=each.item.edits)
+            if selection.take(queued, now_s):
+                preferences, changes = selection.recipient.preferences, await self._load_changes(queued.item)
+                number = selection.numbers[queued.item.channel]
+                selection.suppressions[queued.place] = suppressed_positions(
+                    preferences, number, changes, edits=queued.item.edits
+                )
             else:
-                choice.withheld[each.place] = "later"
+                selection.suppressions[queued.place] = "later"
 
-    async def _changes(self, item: OutboxItem) -> _Seen:
-        place = (item.channel, item.version, item.after)
-        seen = self._seen.get(place)
-        if seen is None:
-            found = await versions(self._store.channels, item)
-            seen = self._seen[place] = tuple((delta, build_subjects(delta.changes)) for delta in found.deltas)
-        return seen
-
-    # Quiet hours, digests, presence.
-
-    def started(self) -> None:
-        """A session began: nobody's presence is known."""
-        self._free.clear()
-        self._probed_s.clear()
-
-    def seen(self, uid: UserId, *, is_free: bool) -> None:
-        """Remember whether somebody is online, and neither away nor busy."""
-        self._free[uid] = is_free
-
-    def forget(self, uid: UserId) -> None:
-        """Remember nothing of somebody."""
-        self._free.pop(uid, None)
-        self._probed_s.pop(uid, None)
-
-    async def rests_s(
-        self, people: Mapping[UserId, UserSettings], since_s: Mapping[UserId, float | None]
-    ) -> dict[UserId, float]:
-        """Return who wants no messages now, and for how many seconds. Raises StoreUnavailable.
-
-        ``since_s`` is since when what may be sent waits, None if nothing does; of people who are not in it, since when
-        their oldest item is queued.
-        """
-        resting: dict[UserId, float] = {}
-        if not people:
-            return resting
-        wall_s = self._clock.wall_s()
-        others = [uid for uid in people if uid not in since_s]
-        waits_s = dict(zip(others, await self._store.outbox.oldest_s(others), strict=True)) | dict(since_s)
-        for uid, user_settings in people.items():
-            queued_s = waits_s[uid]
-            if queued_s is None:
-                continue
-            rest_s = earliest_delivery_s(user_settings, queued_s, wall_s) - wall_s
-            if user_settings.heeds_presence:
-                rest_s = max(rest_s, await self._absent_s(uid))
-            if rest_s > 0:
-                resting[uid] = rest_s
-        return resting
-
-    async def _absent_s(self, uid: UserId) -> float:
-        """Return how long to wait before checking again whether somebody is free to be told; 0 if they are.
-
-        Who shares no presence with us counts as free: nobody waits for ever.
-        """
-        free = self._free.get(uid)
-        if free is not None:
-            return 0.0 if free else PRESENCE_LOOK_S
-        now_s = self._clock.monotonic_s()
-        if uid not in self._probed_s:
-            self._probed_s[uid] = now_s
-            (jid,) = await self._store.outbox.address([uid])
-            self._link.send_unconfirmed(stanzas.presence(self._link.address, jid, "probe"))
-        return max(0.0, self._probed_s.get(uid, now_s) + PRESENCE_WITHIN_S - now_s)
+    async def _load_changes(self, item: OutboxItem) -> _Changes:
+        key = (item.channel, item.version, item.after)
+        changes = self._changes.get(key)
+        if changes is None:
+            versions = await load_versions(self._store.channels, item)
+            changes = self._changes[key] = tuple((delta, build_subjects(delta.changes)) for delta in versions.deltas)
+        return changes
 
 
 def _spacing_s(recipient: Recipient, number: int) -> float:

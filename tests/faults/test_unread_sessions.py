@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bots.delivery.outbox_consumer import MAX_SENDS
+from bots.delivery.batch_sender import MAX_SENDS
 from bots.delivery.scheduler import RECEIPT_TIMEOUT_AT_RETURN_S, RECEIPT_TIMEOUT_S
 from service.embedded.prosody import PrivateProsody
 from service.embedded.sample_publisher import Published

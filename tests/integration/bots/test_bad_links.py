@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bots.delivery import outbox_consumer, scheduler
+from bots.delivery import batch_sender, scheduler
 from bots.main import run
 from bots.xmpp import connection
 from service.embedded.prosody import PrivateProsody
@@ -120,7 +120,7 @@ async def test_a_half_open_connection_is_noticed_and_replaced(
 async def test_redis_killed_under_delivery_loses_and_doubles_nothing(
     tmp_path: Path, settings: Settings, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox_consumer, "MAX_ITEMS", 1)
+    monkeypatch.setattr(batch_sender, "MAX_ITEMS", 1)
     versions = range(1, 61)
     alice = await person()
     async with PrivateRedis(tmp_path / "redis") as redis:

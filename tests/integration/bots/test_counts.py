@@ -26,7 +26,7 @@ def counted(name: str) -> float:
 async def test_messages_delays_and_waiting_people_are_counted(
     settings: Settings, store: Store, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox_consumer, "_COUNT_EVERY_S", 0.05)
+    monkeypatch.setattr(outbox_consumer, "_DEPTH_INTERVAL_S", 0.05)
     alice = await person()
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
-from bots.delivery import outbox_consumer, scheduler
+from bots.delivery import batch_sender, scheduler
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.events import Receipt
 from service.clock import SystemClock
@@ -165,7 +165,7 @@ async def nothing_waits(store: Store) -> bool:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox_consumer, "MAX_ITEMS", 1)
+    monkeypatch.setattr(batch_sender, "MAX_ITEMS", 1)
     monkeypatch.setattr(scheduler, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 0.05)
 
 

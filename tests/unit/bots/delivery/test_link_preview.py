@@ -1,4 +1,4 @@
-"""What a message of one entry says of its link, for software: no more than its words say, and never too much."""
+"""Link previews (XEP-0511) of messages with one entry: when there is one, and what it contains."""
 
 from xml.etree.ElementTree import fromstring
 
@@ -26,34 +26,34 @@ def entry(key: str = "a", title: str = "Rain & sun", summary: str = "It rains.",
     return Entry(key, title, link or f"https://example.org/{key}", summary)
 
 
-def preview(*deltas: Delta, written: str = "$link") -> str:
-    """What is said beside a message in which entries are written so."""
-    templates = dict.fromkeys((FEED.id, OTHER.id), Template(written, "UTC")) if written else {}
+def preview(*deltas: Delta, template: str = "$link") -> str:
+    """The preview of a message whose entries are written by this template."""
+    templates = dict.fromkeys((FEED.id, OTHER.id), Template(template, "UTC")) if template else {}
     text = render_notification([FEED, OTHER], deltas, {}, {}, voice("en"), templates=templates)
     return link_preview(text, deltas, {FEED.id: FEED, OTHER.id: OTHER})
 
 
-@pytest.mark.parametrize("written", ["", "$title\n$summary\n$link"])
-def test_what_the_text_says_is_not_said_again(written: str) -> None:
-    assert preview(delta(entry()), written=written) == ""
+@pytest.mark.parametrize("template", ["", "$title\n$summary\n$link"])
+def test_a_text_with_title_and_summary_has_no_preview(template: str) -> None:
+    assert preview(delta(entry()), template=template) == ""
 
 
-def test_what_it_leaves_out_is() -> None:
-    assert "It rains." in preview(delta(entry()), written="$title $link")
+def test_a_text_without_the_summary_has_a_preview() -> None:
+    assert "It rains." in preview(delta(entry()), template="$title $link")
 
 
-def test_of_one_entry_its_title_text_and_channel_are_said() -> None:
-    said = fromstring(preview(delta(entry())))  # noqa: S314 - we wrote it
-    assert said.get(ABOUT) == "https://example.org/a"
-    assert {child.tag.rpartition("}")[2]: child.text for child in said} == {
+def test_a_preview_has_title_summary_and_channel() -> None:
+    metadata = fromstring(preview(delta(entry())))  # noqa: S314 - we wrote it
+    assert metadata.get(ABOUT) == "https://example.org/a"
+    assert {child.tag.rpartition("}")[2]: child.text for child in metadata} == {
         "title": "Rain & sun", "description": "It rains.", "site_name": "The <News>",
     }  # fmt: skip
 
 
-def test_of_an_entry_that_was_edited_its_last_words_are_said() -> None:
-    told = preview(delta(entry()), delta(entry(title="Snow"), kind="replacement"))
-    assert "Snow" in told
-    assert "Rain" not in told
+def test_the_preview_of_an_edited_entry_has_its_last_state() -> None:
+    xml = preview(delta(entry()), delta(entry(title="Snow"), kind="replacement"))
+    assert "Snow" in xml
+    assert "Rain" not in xml
 
 
 @pytest.mark.parametrize(
@@ -68,21 +68,21 @@ def test_of_an_entry_that_was_edited_its_last_words_are_said() -> None:
         (delta(Entry("a", "", "https://example.org/a", "")),),
     ],
 )
-def test_of_anything_else_nothing_is(deltas: tuple[Delta, ...]) -> None:
+def test_other_messages_have_no_preview(deltas: tuple[Delta, ...]) -> None:
     assert preview(*deltas) == ""
 
 
-def test_of_a_link_that_the_text_does_not_show_nothing_is_said() -> None:
-    assert preview(delta(entry()), written="$title") == ""
+def test_a_link_that_the_text_omits_has_no_preview() -> None:
+    assert preview(delta(entry()), template="$title") == ""
 
 
 @given(st.text(), st.text(), st.text())
-def test_whatever_a_publisher_writes_it_is_short_and_well_formed(title: str, link: str, summary: str) -> None:
-    told = preview(delta(entry(title=title, link=f"https://example.org/{link}", summary=summary * 50)))
-    assert len(told.encode()) <= MAX_PREVIEW_BYTES
-    if told:
-        fromstring(told)  # noqa: S314 - we wrote it
+def test_a_preview_of_any_text_is_short_and_well_formed(title: str, link: str, summary: str) -> None:
+    xml = preview(delta(entry(title=title, link=f"https://example.org/{link}", summary=summary * 50)))
+    assert len(xml.encode()) <= MAX_PREVIEW_BYTES
+    if xml:
+        fromstring(xml)  # noqa: S314 - we wrote it
 
 
-def test_of_a_link_that_is_far_too_long_nothing_is_said() -> None:
+def test_a_link_that_is_too_long_has_no_preview() -> None:
     assert preview(delta(entry(link="https://example.org/" + "&" * 1_900))) == ""

@@ -1,0 +1,291 @@
+"""The steps of a burst: claims, renders, sends and records the batches of some users.
+
+A batch has its message id from the moment it is claimed. For users whose client sends receipts it is complete when its
+receipt arrives, for others when the XMPP server has acknowledged it. Until then it is in flight: a later session, or
+the process that takes over, finds it in the store and sends it again under the same id. This process does the same
+when the user comes online with an additional client.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from bots.cluster.assigned_users import AssignedUsers
+from bots.delivery.corrections import CorrectionFinder
+from bots.delivery.delivery_window import DeliveryWindows
+from bots.delivery.message_bodies import Body, BodyRenderer
+from bots.delivery.receipt_tracker import ReceiptTracker
+from bots.delivery.recipient_cache import Recipient, RecipientCache
+from bots.delivery.scheduler import DeliveryScheduler
+from bots.delivery.suppression import ItemSelector, Selection
+from bots.xmpp import stanzas
+from bots.xmpp.interface import XmppSender, XmppSessionLost
+from service.clock import Clock
+from service.errors import StoreUnavailable
+from service.model import UserId
+from service.observability.metrics import DELIVERY_DELAY
+from service.observability.tracing import TRACING
+from service.store import Store
+from service.store.delivery.outbox import Batch, ClaimRules, MessageId
+
+MAX_ITEMS: Final = 60
+"""Versions that are coalesced into one message."""
+MAX_SENDS: Final = 3
+"""How often a batch is sent without a receipt while the user is online: a client may send none."""
+_RETRY_S = 0.5
+
+_log = structlog.get_logger()
+
+
+class _Message(msgspec.Struct, frozen=True):
+    """A batch in the form in which it is sent; ``requests_receipt`` if its stanza requests a receipt (XEP-0184)."""
+
+    user_id: UserId
+    batch: Batch
+    body: Body
+    stanza: str
+    requests_receipt: bool
+
+
+class BatchSender:
+    """Sends to users who are locked in the scheduler."""
+
+    def __init__(
+        self,
+        store: Store,
+        xmpp: XmppSender,
+        clock: Clock,
+        assigned_users: AssignedUsers,
+        *,
+        scheduler: DeliveryScheduler,
+        recipients: RecipientCache,
+        receipts: ReceiptTracker,
+        windows: DeliveryWindows,
+    ) -> None:
+        """Claim batches from ``store``, and send them through ``xmpp``."""
+        self._store = store
+        self._xmpp = xmpp
+        self._clock = clock
+        self._assigned_users = assigned_users
+        self._scheduler = scheduler
+        self._recipients = recipients
+        self._receipts = receipts
+        self._windows = windows
+        self._selector = ItemSelector(store)
+        self._corrections = CorrectionFinder(store)
+        self._bodies = BodyRenderer(store)
+        self._has_response: dict[MessageId, bool] = {}  # of messages being sent: whether one bounced or was received
+
+    async def send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
+        """Send what these users are due; return those who may have more to receive.
+
+        Raises StoreUnavailable or XmppSessionLost.
+        """
+        recipients = await self._recipients.get(user_ids)
+        resends = await self._find_resends(user_ids, recipients)
+        ready = {
+            user_id: recipients[user_id]
+            for user_id in user_ids
+            if user_id not in resends and not self._scheduler.needs_recovery(user_id)
+        }
+        selections = await self._select(ready)
+        ready = await self._defer(ready, selections)
+        claimed = await self._claim(ready, selections)
+        corrected = await self._corrections.correct(claimed)
+        batches = resends | {user_id: (batch,) for user_id, batch in corrected.items()}
+        messages, empty = await self._render(batches, recipients)
+        accepted = await self._write(messages)
+        await self._record(accepted, empty)
+        unexamined = (user_id for user_id, selection in selections.items() if selection.is_full)
+        return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.more)}
+
+    def on_response(self, message_id: MessageId) -> None:
+        """Note that a message bounced or has its receipt, in case its burst is still under way."""
+        if message_id in self._has_response:
+            self._has_response[message_id] = True
+
+    async def complete(self, **pairs: Sequence[tuple[UserId, MessageId]]) -> None:
+        """Complete batches in the store (see ``Outbox.completed``), waiting for it as long as necessary.
+
+        If it were lost that a batch was sent, the batch would be sent twice.
+        """
+        while True:
+            try:
+                await self._store.outbox.completed(**pairs)
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    # Batches in flight.
+
+    async def _find_resends(
+        self, user_ids: Sequence[UserId], recipients: Mapping[UserId, Recipient]
+    ) -> dict[UserId, Sequence[Batch]]:
+        """Return the batches in flight that have to be sent again now, oldest first."""
+        resends: dict[UserId, Sequence[Batch]] = {}
+        recovering = [user_id for user_id in user_ids if self._scheduler.needs_recovery(user_id)]
+        if not recovering:
+            return resends
+        wall_s = self._clock.wall_s()
+        in_flight = await self._store.outbox.inflight(recovering)
+        remaining_s = await self._resends_remaining_s(in_flight, recipients)
+        for user_id, batches in in_flight.items():
+            is_undeliverable = any(
+                self._scheduler.is_undeliverable(user_id, batch.claimed_s, wall_s) for batch in batches
+            )
+            if is_undeliverable and user_id not in remaining_s:
+                await self._suspend(user_id, batches)
+                batches = []  # noqa: PLW2901 - they are dead letters now
+            self._receipts.reset(user_id, [batch.message_id for batch in batches if batch.acked])
+            if user_id in remaining_s:
+                self._scheduler.defer(user_id, self._clock.monotonic_s() + remaining_s[user_id])
+            elif again := self._scheduler.recover(user_id, batches, self._clock.monotonic_s()):
+                resends[user_id] = again
+                _log.info("messages sent again", user=user_id, count=len(again))
+                await self._store.outbox.retried(user_id, [batch.message_id for batch in again])
+        return resends
+
+    async def _resends_remaining_s(
+        self, in_flight: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
+    ) -> Mapping[UserId, float]:
+        """Return the seconds until acknowledged batches may be sent again; users without such a delay are absent.
+
+        Quiet hours and presence count. Digests do not, because a batch in flight was due as one already.
+        """
+        user_settings, since_s = {}, {}
+        for user_id, batches in in_flight.items():
+            acked = [batch for batch in batches if batch.acked]
+            own = msgspec.structs.replace(recipients[user_id].user_settings, digest=None)
+            if acked and own.has_delivery_delays and self._scheduler.needs_full_recovery(user_id):
+                user_settings[user_id], since_s[user_id] = own, acked[0].claimed_s
+        return await self._windows.remaining_s(user_settings, since_s)
+
+    async def _suspend(self, user_id: UserId, batches: Sequence[Batch]) -> None:
+        """Suspend all subscriptions of a user whose messages have bounced for 14 days, until they write to the bot.
+
+        Batches in flight become dead letters; their items count as withheld, and are summarized after the suspension.
+        """
+        (jid,) = await self._store.outbox.address([user_id])
+        if jid:
+            subscriptions = await self._store.subscriptions.of_user(jid)
+            await self._store.pauses.rest(jid, [subscription.channel for subscription in subscriptions])
+            _log.info("unreachable: nothing reached them for 14 days", user=user_id)
+        for batch in batches:
+            await self._store.outbox.dead(user_id, batch.message_id, "came back for 14 days")
+
+    # New batches.
+
+    async def _select(self, ready: Mapping[UserId, Recipient]) -> dict[UserId, Selection]:
+        """Apply mutes, filters and intervals; schedule the items that are too early for when they are due."""
+        wall_s = self._clock.wall_s()
+        selections = await self._selector.select(ready, wall_s)
+        for user_id, selection in selections.items():
+            self._scheduler.set_next_item(user_id, self._clock.monotonic_s() + selection.next_due_s - wall_s)
+        return selections
+
+    async def _defer(
+        self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
+    ) -> dict[UserId, Recipient]:
+        """Return the users who may be sent messages now; defer the others to the end of quiet hours or their digest."""
+        user_settings = {
+            user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays
+        }
+        since_s = {user_id: selection.since_s for user_id, selection in selections.items()}
+        remaining_s = await self._windows.remaining_s(user_settings, since_s)
+        for user_id, own_s in remaining_s.items():
+            self._scheduler.defer(user_id, self._clock.monotonic_s() + own_s)
+        without_due = {
+            user_id for user_id, selection in selections.items() if selection.suppressions and not selection.due_count
+        }
+        return {
+            user_id: each
+            for user_id, each in ready.items()
+            if user_id not in remaining_s and user_id not in without_due
+        }
+
+    async def _claim(
+        self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
+    ) -> Mapping[UserId, Batch]:
+        """Move each user's oldest items into a batch; the store leaves out entries that another channel has sent."""
+        decisions = {
+            user_id: ClaimRules(selection.suppressions, frozenset(selection.spaced))
+            for user_id, selection in selections.items()
+        }
+        return await self._store.outbox.claim(list(ready), MAX_ITEMS, self._clock.wall_s(), decisions)
+
+    async def _render(
+        self, batches: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
+    ) -> tuple[list[_Message], list[tuple[UserId, MessageId]]]:
+        """Return the messages of these batches, and the ids of batches without content."""
+        jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
+        messages, empty = [], []
+        for user_id, own in batches.items():
+            user_settings, preferences = recipients[user_id].user_settings, recipients[user_id].preferences
+            presentations = await self._bodies.presentations(user_id, own, preferences, user_settings.zone)
+            requests_receipt = self._receipts.sends_receipts(user_id)
+            for batch in own:
+                body = await self._bodies.body(batch, user_settings.effective_language, presentations)
+                if body.xml:
+                    stanza = self._stanza(jids[user_id], batch, body.xml, requests_receipt=requests_receipt)
+                    messages.append(_Message(user_id, batch, body, stanza, requests_receipt))
+                else:
+                    empty.append((user_id, batch.message_id))
+        return messages, empty
+
+    def _stanza(self, jid: str, batch: Batch, content: str, *, requests_receipt: bool) -> str:
+        if batch.replaces:
+            content += stanzas.replace(batch.replaces)
+        if jid in self._xmpp.rooms:
+            return stanzas.message(self._xmpp.address, jid, batch.message_id, content, kind="groupchat")
+        if requests_receipt:
+            content += stanzas.REQUEST
+        if batch.acked:
+            content += stanzas.delay(self._xmpp.address, batch.claimed_s)
+        return stanzas.message(self._xmpp.address, jid, batch.message_id, content)
+
+    async def _write(self, messages: Sequence[_Message]) -> list[_Message]:
+        """Send messages; return those that the server acknowledged before they bounced or their receipts arrived."""
+        if not self._assigned_users.is_lease_valid():
+            raise XmppSessionLost("Another bot may have taken these people over.")
+        for message in messages:
+            self._scheduler.on_sending(message.user_id, len(message.batch.items), self._clock.monotonic_s())
+            self._receipts.on_sending(message.batch.message_id, message.body.traces, self._clock.wall_s())
+            self._has_response[message.batch.message_id] = False
+        try:
+            await self._xmpp.send([message.stanza for message in messages])
+            accepted = [message for message in messages if not self._has_response[message.batch.message_id]]
+        finally:
+            for message in messages:
+                del self._has_response[message.batch.message_id]
+        now_s = self._clock.wall_s()
+        for message in messages:
+            batch = message.batch
+            for trace in message.body.traces:
+                TRACING.record_step(trace, "sent", batch.claimed_s, message=batch.message_id)
+            if not batch.acked and not batch.replaces:  # most changes of a correction were detected long ago
+                for detected_s in message.body.detected_s:
+                    DELIVERY_DELAY.observe(max(0.0, now_s - detected_s))
+        return accepted
+
+    async def _record(self, accepted: Sequence[_Message], empty: Sequence[tuple[UserId, MessageId]]) -> None:
+        """Complete batches, or await the receipts that they requested."""
+        acked, done = [], list(empty)
+        for message in accepted:
+            user_id, batch = message.user_id, message.batch
+            self._scheduler.on_accepted(user_id)
+            sends = batch.tries + 1 if batch.acked else 1
+            is_last = sends >= MAX_SENDS and self._scheduler.was_online(user_id)
+            expired = None
+            if message.requests_receipt and not is_last:
+                expired = self._receipts.expect(user_id, batch.message_id, is_resend=batch.acked)
+            if expired is None:
+                self._receipts.drop(user_id, batch.message_id)
+                done.append((user_id, batch.message_id))
+            else:
+                acked.append((user_id, batch.message_id))
+                done += [(user_id, old) for old in expired]
+        await self.complete(acked=acked, done=done)

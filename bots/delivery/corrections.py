@@ -1,0 +1,73 @@
+"""Corrections (XEP-0308): finds the earlier message that a batch of edits replaces.
+
+A batch of edits replaces the newest message that contains one of the edited entries, if that message is among the
+user's last 20, all its entries are still in the channels' logs, and the user has left none of its channels. The whole
+earlier text is sent again with the entries' present state; edits of entries of other messages are included in it.
+
+If no message can be corrected, the batch remains a short message "Edited: …"; this also ends a chain of corrections
+that has become too long. Clients without support for corrections show a correction as a new message, so its text has to
+make sense alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from cachetools import LRUCache
+
+from bots.delivery.message_bodies import load_versions, select_changes
+from service.model import ChannelId, UserId
+from service.store import Store
+from service.store.delivery.outbox import Batch, MessageId, OutboxItem, SentMessage
+
+MAX_ITEMS_CORRECTED: Final = 40
+"""Items of a message with all its corrections."""
+MAX_CACHED_ITEMS: Final = 512
+"""Items whose entries are cached."""
+
+_EntryKeys = frozenset[tuple[ChannelId, str]]
+
+
+class CorrectionFinder:
+    """Finds the earlier messages, and has the store attach the batches to them."""
+
+    def __init__(self, store: Store) -> None:
+        """Read sent messages and channels' logs from ``store``."""
+        self._store = store
+        self._entries: LRUCache[OutboxItem, _EntryKeys] = LRUCache(MAX_CACHED_ITEMS)
+
+    async def correct(self, claimed: Mapping[UserId, Batch]) -> dict[UserId, Batch]:
+        """Return newly claimed batches; those of edits as corrections where possible. Raises StoreUnavailable."""
+        edits = {user_id: batch for user_id, batch in claimed.items() if batch.items[0].edits}
+        earlier = await self._store.outbox.told(list(edits))
+        corrections: list[tuple[UserId, MessageId, MessageId]] = []
+        for (user_id, batch), messages in zip(edits.items(), earlier, strict=True):
+            edited = await self._entries_of(batch.items) or frozenset()
+            if (message := await self._find_newest(messages, edited)) is not None:
+                corrections.append((user_id, batch.message_id, message.message_id))
+        return {**claimed, **await self._store.outbox.correct(corrections, MAX_ITEMS_CORRECTED)}
+
+    async def _find_newest(self, messages: Sequence[SentMessage], edited: _EntryKeys) -> SentMessage | None:
+        """Return the first of ``messages``, newest first, that contains an edited entry and can be rendered again."""
+        channel_ids = {channel_id for channel_id, _ in edited}
+        for message in messages:
+            if not channel_ids.isdisjoint(item.channel for item in message.items):
+                entries = await self._entries_of(message.items)
+                if entries is not None and not entries.isdisjoint(edited):
+                    return message
+        return None
+
+    async def _entries_of(self, items: Sequence[OutboxItem]) -> _EntryKeys | None:
+        """Return the entries that these items contain; None if a version is no longer in its channel's log."""
+        entries: set[tuple[ChannelId, str]] = set()
+        for each in items:
+            item = msgspec.structs.replace(each, queued_s=0.0)  # differs between users
+            own = self._entries.get(item)
+            if own is None:
+                versions = await load_versions(self._store.channels, item)
+                if versions.missing_count:
+                    return None
+                changes = [change for delta in select_changes(item, versions.deltas) for change in delta.changes]
+                own = self._entries[item] = frozenset((item.channel, change.entry.key) for change in changes)
+            entries |= own
+        return frozenset(entries)

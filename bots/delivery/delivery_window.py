@@ -1,0 +1,86 @@
+"""Delivery windows: when a user may be sent messages, by quiet hours, digests and presence."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from cachetools import FIFOCache
+
+from bots.xmpp import stanzas
+from bots.xmpp.interface import XmppSender
+from bots.xmpp.presence import MOST_PEOPLE
+from service.clock import Clock
+from service.model import UserId
+from service.store import Store
+from service.users.quiet_hours import UserSettings, earliest_delivery_s
+
+PRESENCE_RECHECK_S: Final = 3_600.0
+"""How often a user who is away is examined again. Changes of presence are events, so this only replaces a lost one."""
+PRESENCE_TIMEOUT_S: Final = 30.0
+"""After a probe without an answer for so long, the user counts as one who does not share their presence."""
+
+
+class DeliveryWindows:
+    """The delivery windows of the users of one process. Presence is remembered for one XMPP session."""
+
+    def __init__(self, store: Store, xmpp: XmppSender, clock: Clock) -> None:
+        """Read queues from ``store``; probe users' presence through ``xmpp``."""
+        self._store = store
+        self._xmpp = xmpp
+        self._clock = clock
+        self._is_available: FIFOCache[UserId, bool] = FIFOCache(MOST_PEOPLE)
+        self._probed_s: dict[UserId, float] = {}
+
+    def on_session_started(self) -> None:
+        """Forget all presences: they belong to the session before."""
+        self._is_available.clear()
+        self._probed_s.clear()
+
+    def on_presence(self, user_id: UserId, *, is_available: bool) -> None:
+        """Remember whether a user is online, and neither away nor busy."""
+        self._is_available[user_id] = is_available
+
+    def remove(self, user_id: UserId) -> None:
+        """Remove everything about a user."""
+        self._is_available.pop(user_id, None)
+        self._probed_s.pop(user_id, None)
+
+    async def remaining_s(
+        self, user_settings: Mapping[UserId, UserSettings], since_s: Mapping[UserId, float | None]
+    ) -> dict[UserId, float]:
+        """Return the seconds until each user may be sent messages; users who may be sent some now are absent.
+
+        ``since_s`` has since when a user's items wait (Unix s), None if there are none. For users who are absent from
+        it, the time at which their oldest item was queued is read from the store. Raises StoreUnavailable.
+        """
+        remaining: dict[UserId, float] = {}
+        if not user_settings:
+            return remaining
+        wall_s = self._clock.wall_s()
+        others = [user_id for user_id in user_settings if user_id not in since_s]
+        queued_s = dict(zip(others, await self._store.outbox.oldest_s(others), strict=True)) | dict(since_s)
+        for user_id, own in user_settings.items():
+            own_queued_s = queued_s[user_id]
+            if own_queued_s is None:
+                continue
+            wait_s = earliest_delivery_s(own, own_queued_s, wall_s) - wall_s
+            if own.heeds_presence:
+                wait_s = max(wait_s, await self._unavailable_s(user_id))
+            if wait_s > 0:
+                remaining[user_id] = wait_s
+        return remaining
+
+    async def _unavailable_s(self, user_id: UserId) -> float:
+        """Return the seconds until a user's availability is to be checked again; 0 if they are available.
+
+        Probes their presence if it is unknown. A user who does not share it counts as available, so that nothing waits
+        for ever.
+        """
+        is_available = self._is_available.get(user_id)
+        if is_available is not None:
+            return 0.0 if is_available else PRESENCE_RECHECK_S
+        now_s = self._clock.monotonic_s()
+        if user_id not in self._probed_s:
+            self._probed_s[user_id] = now_s
+            (jid,) = await self._store.outbox.address([user_id])
+            self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "probe"))
+        return max(0.0, self._probed_s.get(user_id, now_s) + PRESENCE_TIMEOUT_S - now_s)

@@ -1,0 +1,105 @@
+"""Tracking of delivery receipts (XEP-0184): whose clients send them, which are awaited, and how long they take."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from cachetools import FIFOCache
+
+from bots.xmpp.message_ids import is_batch
+from service.model import UserId
+from service.observability.metrics import RECEIPT_DELAY
+from service.observability.tracing import TRACING
+from service.store.delivery.outbox import MessageId
+
+MAX_AWAITED: Final = 20
+"""Receipts that are awaited of one user at a time; it bounds what a later session sends again. After as many batches
+without any receipt, no more are awaited until one comes."""
+_MAX_TIMED: Final = 10_000
+"""Messages whose time until the receipt is measured."""
+
+
+class ReceiptTracker:
+    """The receipts of the users of one process. Times are Unix s."""
+
+    def __init__(self) -> None:
+        """Await no receipts."""
+        self._senders: dict[UserId, bool] = {}
+        self._unanswered: Counter[UserId] = Counter()
+        self._awaited: dict[UserId, dict[MessageId, None]] = {}  # oldest first
+        self._sent: FIFOCache[MessageId, tuple[float, Sequence[str]]] = FIFOCache(_MAX_TIMED)
+
+    def sends_receipts(self, user_id: UserId) -> bool:
+        """Whether a user's client is known to send receipts."""
+        return self._senders.get(user_id, False)
+
+    def learn(self, senders: Mapping[UserId, bool]) -> None:
+        """Remember whose clients send receipts, as read from the store; newer receipts take precedence."""
+        for user_id, sends in senders.items():
+            self._senders.setdefault(user_id, sends)
+
+    def on_sending(self, message_id: MessageId, traces: Sequence[str], now_s: float) -> None:
+        """Start the timer of a message that contains the changes of ``traces``: a receipt may precede the ack."""
+        self._sent[message_id] = now_s, traces
+
+    def on_receipt(self, user_id: UserId, message_id: MessageId, now_s: float, *, is_first: bool) -> None:
+        """Record the receipt of a message; ``is_first`` if it shows that the user's client sends receipts."""
+        if is_first:
+            self._senders[user_id] = True
+        self._unanswered.pop(user_id, None)
+        self.drop(user_id, message_id)
+        if message_id in self._sent:
+            sent_s, traces = self._sent.pop(message_id)
+            RECEIPT_DELAY.observe(max(0.0, now_s - sent_s))
+            for trace in traces:
+                TRACING.record_step(trace, "received", sent_s, message=message_id)
+
+    def has_awaited(self, user_id: UserId) -> bool:
+        """Whether a receipt of a message to this user is awaited."""
+        return user_id in self._awaited
+
+    def expect(self, user_id: UserId, message_id: MessageId, *, is_resend: bool) -> list[MessageId] | None:
+        """Await the receipt of a message; return the older messages whose receipts are no longer awaited.
+
+        Returns None if this receipt is not awaited, because the client has sent none for too long.
+        """
+        if not is_resend:
+            if self._unanswered[user_id] >= MAX_AWAITED:
+                return None
+            self._unanswered[user_id] += 1
+        awaited = self._awaited.setdefault(user_id, {})
+        awaited.setdefault(message_id)
+        expired = list(awaited)[:-MAX_AWAITED]
+        for old in expired:
+            del awaited[old]
+        return expired
+
+    def reset(self, user_id: UserId, message_ids: Iterable[MessageId]) -> None:
+        """Await the receipts of exactly these messages, oldest first."""
+        self._awaited.pop(user_id, None)
+        if awaited := dict.fromkeys(message_ids):
+            self._awaited[user_id] = awaited
+
+    def drop(self, user_id: UserId, message_id: MessageId) -> None:
+        """Stop awaiting the receipt of a message."""
+        awaited = self._awaited.get(user_id, {})
+        awaited.pop(message_id, None)
+        if not awaited:
+            self._awaited.pop(user_id, None)
+
+    def remove(self, user_id: UserId) -> None:
+        """Remove everything about a user, timers of messages included."""
+        self._remove(user_id)
+        for message_id in [message_id for message_id in self._sent if is_batch(user_id, message_id)]:
+            del self._sent[message_id]
+
+    def retain(self, is_assigned: Callable[[UserId], bool]) -> None:
+        """Remove all users but those for whom ``is_assigned`` is true."""
+        for user_id in {*self._senders, *self._unanswered, *self._awaited}:
+            if not is_assigned(user_id):
+                self._remove(user_id)
+
+    def _remove(self, user_id: UserId) -> None:
+        self._senders.pop(user_id, None)
+        self._unanswered.pop(user_id, None)
+        self._awaited.pop(user_id, None)
