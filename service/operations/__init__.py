@@ -1,1 +1,1 @@
-"""Tasks of operators that the command line and the console both offer."""
+"""Operator tasks that the command line and the console share."""

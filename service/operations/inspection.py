@@ -1,4 +1,4 @@
-"""``coronet inspect``: one feed or page, as Coronet sees it, fetched through the same guard and parser."""
+"""``coronet inspect``: fetch and parse one feed or page with the same address guard and parser as a worker."""
 
 import time
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from service.model import FeedLink, ParsedFeed, ParsedPage, Validators
 from service.net.fetcher import Fetcher, FetchResult, user_agent
 from service.settings import Settings
 
-_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 class NextPoll(msgspec.Struct, frozen=True):
-    """When the fleet would ask again at the earliest, and what decides that."""
+    """The time until the earliest next poll by the fleet, and the reason for it."""
 
     in_s: float
     why: str
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An entry as its document states it; ``published`` is Unix time, if it is given and possible."""
+    """An entry as its document states it; ``published`` is Unix time, None if absent or invalid."""
 
     id: str
     title: str
@@ -35,8 +35,8 @@ class Item(msgspec.Struct, frozen=True):
     published: float | None
 
 
-class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type"}):
-    """What was found. ``url`` answered; a ``page`` has ``lines`` and may lead to ``feeds``."""
+class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type", "polling_hints": "wishes"}):
+    """The result of an inspection. ``url`` is the final URL; a ``page`` has ``lines`` and may link to ``feeds``."""
 
     url: str
     status: int
@@ -52,13 +52,13 @@ class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type"}):
     lines: tuple[str, ...]
     feeds: tuple[FeedLink, ...]
     next_poll: NextPoll
-    wishes: tuple[str, ...]
+    polling_hints: tuple[str, ...]
 
 
 async def inspect(url: str, settings: Settings, selector: str = "") -> Inspection:
-    """Fetch and read a URL once, of a page only what ``selector`` (CSS) matches.
+    """Fetch and parse ``url`` once; of a page, only the elements that match the CSS ``selector``.
 
-    Raises the :class:`CoronetError` that a subscriber would be told of.
+    Raises the same :class:`CoronetError` as a subscription to ``url``.
     """
     fetcher = Fetcher(
         user_agent=user_agent(settings.console_public_url),
@@ -73,48 +73,53 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
     return _inspection(fetched, reading, settings)
 
 
-def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, wished_s: float = 0.0) -> NextPoll:
-    """Return when the fleet would ask a healthy channel again: after τ/n, where its n is what any channel may count on.
+def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, hint_s: float = 0.0) -> NextPoll:
+    """Return the earliest next poll of a working channel: after τ/n, where n is the setting ``polls_per_channel``.
 
-    ``wished_s`` is how long its publisher wants to be left alone in general.
+    ``retry_after_s`` is the response's Retry-After; ``hint_s`` is the wait that the publisher's polling hints ask for.
     """
-    usual_s = settings.poll_interval_s / settings.polls_per_channel
-    polite_s = usual_s if private else max(usual_s, SECONDS_PER_HOUR / settings.max_polls_per_hour)
+    interval_s = settings.poll_interval_s / settings.polls_per_channel
+    polite_s = interval_s if private else max(interval_s, SECONDS_PER_HOUR / settings.max_polls_per_hour)
     if retry_after_s is not None and retry_after_s > polite_s:
-        return NextPoll(retry_after_s, "the publisher asked for that (Retry-After)")
-    if not private and wished_s > polite_s:
-        return NextPoll(wished_s, "the publisher asks for that")
-    if polite_s > usual_s:
+        return NextPoll(retry_after_s, "the publisher requires it (Retry-After)")
+    if not private and hint_s > polite_s:
+        return NextPoll(hint_s, "the publisher asks for it")
+    if polite_s > interval_s:
         why = f"the whole fleet polls a channel at most {settings.max_polls_per_hour:g} times per hour"
         return NextPoll(polite_s, why)
     why = f"{settings.polls_per_channel:g} nodes take turns, each every {settings.poll_interval_s:g} s"
-    return NextPoll(usual_s, why)
+    return NextPoll(interval_s, why)
 
 
-def as_text(found: Inspection) -> str:
-    """Return it for people; nothing a publisher wrote can control the terminal."""
-    answer = f"{found.status}, {found.content_type or 'no type'}, {found.size_bytes:,} bytes in {found.took_s:.2f} s"
+def as_text(inspection: Inspection) -> str:
+    """Format an inspection as text. Unprintable characters are replaced, so that content cannot control a terminal."""
+    media_type = inspection.content_type or "no type"
+    response = f"{inspection.status}, {media_type}, {inspection.size_bytes:,} bytes in {inspection.took_s:.2f} s"
     rows = {
-        "URL": found.url,
-        "Answer": answer,
-        "ETag": found.validators.etag or "none",
-        "Last-Modified": found.validators.last_modified or "none",
-        "Type": found.kind,
-        "Next poll": f"in {found.next_poll.in_s:,.0f} s at the earliest: {found.next_poll.why}",
+        "URL": inspection.url,
+        "Response": response,
+        "ETag": inspection.validators.etag or "none",
+        "Last-Modified": inspection.validators.last_modified or "none",
+        "Type": inspection.kind,
+        "Next poll": f"in {inspection.next_poll.in_s:,.0f} s at the earliest: {inspection.next_poll.why}",
     }
-    if found.wishes:
-        rows["Publisher"] = " ".join(found.wishes)
-    if found.kind == "feed":
-        rows |= {"Title": found.title, "Link": found.link or "none", "Language": found.language or "not said"}
+    if inspection.polling_hints:
+        rows["Publisher"] = " ".join(inspection.polling_hints)
+    if inspection.kind == "feed":
+        rows |= {
+            "Title": inspection.title,
+            "Link": inspection.link or "none",
+            "Language": inspection.language or "none",
+        }
     lines = [f"{name:<14}{value}" for name, value in rows.items()]
-    lines += ["", *(_entries(found.entries) if found.kind == "feed" else _page(found))]
+    lines += ["", *(_entries(inspection.entries) if inspection.kind == "feed" else _page(inspection))]
     return "\n".join("".join(letter if letter.isprintable() else "\ufffd" for letter in line) for line in lines)
 
 
 def _entries(entries: Sequence[Item]) -> list[str]:
     count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
-    lines = [f"{count}; the first {_SHOWN}:" if len(entries) > _SHOWN else f"{count}:"]
-    for entry in entries[:_SHOWN]:
+    lines = [f"{count}; the first {_MAX_SHOWN}:" if len(entries) > _MAX_SHOWN else f"{count}:"]
+    for entry in entries[:_MAX_SHOWN]:
         at = entry.published
         date = "no date" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}Z"
         lines += [f"  {entry.title or '(no title)'}  [{date}]", f"    id    {entry.id or 'none'}"]
@@ -122,18 +127,25 @@ def _entries(entries: Sequence[Item]) -> list[str]:
     return lines
 
 
-def _page(found: Inspection) -> list[str]:
-    count = f"{len(found.lines):,} lines" + (f"; the first {_SHOWN}:" if len(found.lines) > _SHOWN else ":")
-    lines = [f"A page, {found.title or 'without a title'}. What would be watched of it, {count}"]
-    lines += [f"  {number:>5}  {line}" for number, line in enumerate(found.lines[:_SHOWN], 1)]
-    feeds = [f"  {each.url}  {each.title}" for each in found.feeds]
-    return [*lines, "", "It names these feeds; subscribe to one of them:" if feeds else "It names no feed.", *feeds]
+def _page(inspection: Inspection) -> list[str]:
+    count = f"{len(inspection.lines):,} lines" + (
+        f"; the first {_MAX_SHOWN}:" if len(inspection.lines) > _MAX_SHOWN else ":"
+    )
+    lines = [f"A page, {inspection.title or 'without a title'}. Monitored content, {count}"]
+    lines += [f"  {number:>5}  {line}" for number, line in enumerate(inspection.lines[:_MAX_SHOWN], 1)]
+    feeds = [f"  {each.url}  {each.title}" for each in inspection.feeds]
+    return [
+        *lines,
+        "",
+        "It links to these feeds; subscribe to one of them:" if feeds else "It links to no feed.",
+        *feeds,
+    ]
 
 
 def _inspection(fetched: FetchResult, reading: ParsedDocument, settings: Settings) -> Inspection:
     feed, page = reading.feed or ParsedFeed(), reading.page or ParsedPage()
     now_s = time.time()
-    said = find_earliest_poll(fetched.headers, feed.polling_hints, now_s)
+    earliest = find_earliest_poll(fetched.headers, feed.polling_hints, now_s)
     return Inspection(
         url=fetched.url,
         status=fetched.status,
@@ -152,7 +164,7 @@ def _inspection(fetched: FetchResult, reading: ParsedDocument, settings: Setting
             settings,
             private=fetched.private,
             retry_after_s=fetched.retry_after_s,
-            wished_s=said.not_before_s - now_s,
+            hint_s=earliest.not_before_s - now_s,
         ),
-        wishes=said.reasons,
+        polling_hints=earliest.reasons,
     )

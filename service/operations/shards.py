@@ -1,4 +1,4 @@
-"""What admins see of key groups, and do to them: the tree, and where each of them is."""
+"""Admin operations on the subscription index: show its tree of key groups, split and merge groups manually."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One group in one keyspace's table. ``load`` is in deliveries per second; of a split group, nothing lies here."""
+    """One key group in one keyspace's server table; ``load`` is in deliveries per second. A split group is empty."""
 
     label: str
     keyspace: Keyspace
@@ -28,7 +28,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class RedisNode(msgspec.Struct, frozen=True):
-    """What one node of a Redis Cluster has of the keyspaces in use. ``load`` is in deliveries per second."""
+    """The keyspaces in use on one node of a Redis Cluster; ``load`` is in deliveries per second."""
 
     address: str
     keyspaces: tuple[Keyspace, ...]
@@ -37,9 +37,9 @@ class RedisNode(msgspec.Struct, frozen=True):
 
 
 class Shards(msgspec.Struct, frozen=True):
-    """The whole tree, in the order of keys, and the moves under way, as people read them.
+    """The tree of key groups, in key order, and descriptions of the moves in progress.
 
-    ``redis_nodes`` are those of a cluster on which keyspaces in use lie; none of a single Redis.
+    ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in use; () for a single Redis.
     """
 
     key_bits: int
@@ -52,19 +52,19 @@ class Shards(msgspec.Struct, frozen=True):
     redis_nodes: tuple[RedisNode, ...] = ()
 
 
-async def show(store: Store, settings: Settings) -> Shards:
-    """Look at all tables. Raises :class:`service.errors.StoreUnavailable`, and what unreadable tables raise."""
+async def read_shards(store: Store, settings: Settings) -> Shards:
+    """Read all server tables and their loads. Raises StoreUnavailable, or BadKey for an invalid table."""
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.glance()
-    weighed = await store.key_group_loads.weigh(tables, now_s, Memory.measuring(settings.maintenance_interval_s))
+    leaf_loads = await store.key_group_loads.weigh(tables, now_s, Memory.measuring(settings.maintenance_interval_s))
     shards = [
         Shard(
             group.label,
             table.keyspace,
             entry.standing.value,
             entry.right_child,
-            weighed.sizes[table.keyspace].get(group, 0),
-            round(weighed.loads[table.keyspace].get(group, 0.0), 3),
+            leaf_loads.sizes[table.keyspace].get(group, 0),
+            round(leaf_loads.loads[table.keyspace].get(group, 0.0), 3),
         )
         for table in tables
         for group, entry in table.entries.items()
@@ -73,78 +73,84 @@ async def show(store: Store, settings: Settings) -> Shards:
     return Shards(
         key_bits=store.keyspaces.bits,
         keyspaces=store.keyspaces.map.count,
-        keyspaces_used=sum(bool(leaves) for leaves in weighed.sizes.values()),
+        keyspaces_used=sum(bool(leaves) for leaves in leaf_loads.sizes.values()),
         capacity=settings.keyspace_capacity,
-        subscriptions=sum(sum(leaves.values()) for leaves in weighed.sizes.values()),
+        subscriptions=sum(sum(leaves.values()) for leaves in leaf_loads.sizes.values()),
         shards=sorted(shards, key=lambda shard: (shard.label.removesuffix("*"), shard.keyspace)),
         moves=moves,
-        redis_nodes=_by_node(store, weighed),
+        redis_nodes=_redis_nodes(store, leaf_loads),
     )
 
 
 async def split(store: Store, label: str) -> str:
-    """Split a leaf, whatever its load, and say where its halves are."""
+    """Split a leaf group regardless of its load; return a sentence with the keyspaces of its halves.
+
+    Raises BadKey if ``label`` is no leaf, MoveRefused if the split is not possible now.
+    """
     group = KeyGroup.labelled(label, store.keyspaces.bits)
-    table = _holder(await _tables(store), group, LEAVES)
+    table = _find_table(await _tables(store), group, LEAVES)
     if table.standing(group) is Standing.RECALLED:
-        # It goes to its own keyspace first, whole.
-        await _carry_through(store, SplitGroup(table.keyspace, group))
-        table = _holder(await _tables(store), group, LEAVES)
-    await _carry_through(store, SplitGroup(table.keyspace, group))
+        # A recalled group first moves to its own keyspace as a whole.
+        await _execute(store, SplitGroup(table.keyspace, group))
+        table = _find_table(await _tables(store), group, LEAVES)
+    await _execute(store, SplitGroup(table.keyspace, group))
     return await _halves(store, group, table.keyspace)
 
 
 async def merge(store: Store, label: str) -> str:
-    """Merge the halves of a group, whatever their loads, and say where it is."""
+    """Merge the halves of a split group regardless of their loads; return a sentence with its keyspace.
+
+    Raises BadKey if ``label`` is no split group, MoveRefused if the merge is not possible now.
+    """
     group = KeyGroup.labelled(label, store.keyspaces.bits)
-    table = _holder(await _tables(store), group, (Standing.SPLIT,))
-    if not await _carry_through(store, MergeGroup(table.keyspace, group)):
+    table = _find_table(await _tables(store), group, (Standing.SPLIT,))
+    if not await _execute(store, MergeGroup(table.keyspace, group)):
         child = table.entries[group].right_child
         raise MoveRefused(
-            f"{label} was not merged: its right half in keyspace {child} is no leaf at rest. Merge that one first."
+            f"{label} was not merged: its right half in keyspace {child} is split or moving. Merge that one first."
         )
     (size,) = await store.keyspaces.sizes(table.keyspace, [group])
     return f"Merged {label}: {_subscriptions(size)} in keyspace {table.keyspace}."
 
 
-def _by_node(store: Store, weighed: LeafLoads) -> tuple[RedisNode, ...]:
-    held: dict[str, list[Keyspace]] = {}
-    for keyspace, leaves in sorted(weighed.sizes.items()):
-        at = store.redis.node_of(("HLEN", keys.keyspace(keyspace)[0]))
-        if leaves and at is not None:
-            held.setdefault(f"{at[0]}:{at[1]}", []).append(keyspace)
+def _redis_nodes(store: Store, leaf_loads: LeafLoads) -> tuple[RedisNode, ...]:
+    by_node: dict[str, list[Keyspace]] = {}
+    for keyspace, leaves in sorted(leaf_loads.sizes.items()):
+        node = store.redis.node_of(("HLEN", keys.keyspace(keyspace)[0]))
+        if leaves and node is not None:
+            by_node.setdefault(f"{node[0]}:{node[1]}", []).append(keyspace)
     return tuple(
         RedisNode(
             address,
             tuple(keyspaces),
-            sum(sum(weighed.sizes[each].values()) for each in keyspaces),
-            round(sum(sum(weighed.loads[each].values()) for each in keyspaces), 3),
+            sum(sum(leaf_loads.sizes[each].values()) for each in keyspaces),
+            round(sum(sum(leaf_loads.loads[each].values()) for each in keyspaces), 3),
         )
-        for address, keyspaces in sorted(held.items())
+        for address, keyspaces in sorted(by_node.items())
     )
 
 
-def as_text(found: Shards) -> str:
-    """Return the tree for people to read, in the order of keys: each group stands above its halves."""
-    places = f"{found.keyspaces_used} of {found.keyspaces} keyspaces"
+def as_text(shards: Shards) -> str:
+    """Format the tree as a text table in key order, each group above its halves."""
+    places = f"{shards.keyspaces_used} of {shards.keyspaces} keyspaces"
     lines = [
-        f"{_subscriptions(found.subscriptions)} in {places}; each may deliver {found.capacity:g} a second.",
+        f"{_subscriptions(shards.subscriptions)} in {places}; capacity of each: {shards.capacity:g} deliveries per s.",
         "",
-        f"{'key group':{found.key_bits + 6}} {'keyspace':>8} {'subscriptions':>13} {'load per s':>10}",
+        f"{'key group':{shards.key_bits + 6}} {'keyspace':>8} {'subscriptions':>13} {'load per s':>10}",
     ]
-    for shard in found.shards:
-        start = f"{shard.label:{found.key_bits + 6}} {shard.keyspace:>8}"
+    for shard in shards.shards:
+        start = f"{shard.label:{shards.key_bits + 6}} {shard.keyspace:>8}"
         if shard.standing == Standing.SPLIT:
             lines.append(f"{start} {'':>13} {'':>10}  split, its right half is in {shard.right_keyspace}")
         else:
             standing = "" if shard.standing == Standing.ACTIVE else f"  {shard.standing}"
             lines.append(f"{start} {shard.subscriptions:>13,} {shard.load:>10.1f}{standing}")
     nodes = [
-        f"{each.address}: {len(each.keyspaces)} in use, {_subscriptions(each.subscriptions)}, {each.load:.1f} a second"
-        for each in found.redis_nodes
+        f"{each.address}: {len(each.keyspaces)} in use, {_subscriptions(each.subscriptions)}, {each.load:.1f} per s"
+        for each in shards.redis_nodes
     ]
     lines += ["", "Keyspaces on nodes of the Redis Cluster:", *nodes] if nodes else []
-    return "\n".join([*lines, *(["", "Under way:", *found.moves] if found.moves else [])])
+    return "\n".join([*lines, *(["", "In progress:", *shards.moves] if shards.moves else [])])
 
 
 def _subscriptions(count: int) -> str:
@@ -164,24 +170,26 @@ async def _tables(store: Store) -> list[ServerTable]:
     return await store.keyspaces.tables(range(store.keyspaces.map.count))
 
 
-def _holder(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[Standing]) -> ServerTable:
-    """Return the table in which a group stands like this."""
+def _find_table(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[Standing]) -> ServerTable:
+    """Return the server table in which the group has one of these standings. Raises BadKey, naming similar labels."""
     for table in tables:
         if table.standing(group) in standings:
             return table
-    held = {leaf.label for table in tables for leaf, entry in table.entries.items() if entry.standing in standings}
+    labels = {leaf.label for table in tables for leaf, entry in table.entries.items() if entry.standing in standings}
     what = "leaf" if standings is LEAVES else "split group"
-    near = sorted(held, key=lambda label: (_unlike(label, group.label), label))[:3]
-    raise BadKey(f"{group.label} is no {what}. Near it: {', '.join(near) or 'none'}; coronet admin shards shows all.")
+    similar = sorted(labels, key=lambda label: (-_shared_prefix_length(label, group.label), label))[:3]
+    raise BadKey(
+        f"{group.label} is no {what}. Similar: {', '.join(similar) or 'none'}; coronet admin shards shows all."
+    )
 
 
-def _unlike(one: str, other: str) -> int:
+def _shared_prefix_length(one: str, other: str) -> int:
     pairs = zip(one, other, strict=False)
-    return -next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-async def _carry_through(store: Store, first: SplitGroup | MergeGroup) -> bool:
-    """Do what a keeper would, and say whether it came to its end; if we die in between, the keeper goes on."""
+async def _execute(store: Store, first: SplitGroup | MergeGroup) -> bool:
+    """Execute a move as a worker would; return whether it completed. After a crash, a worker resumes the move."""
     kind = None
     async for step, outcome in run_move(store.keyspaces, first):
         kind = completed_move_kind(step, outcome)
@@ -191,8 +199,8 @@ async def _carry_through(store: Store, first: SplitGroup | MergeGroup) -> bool:
 async def _halves(store: Store, group: KeyGroup, keyspace: Keyspace) -> str:
     (table,) = await store.keyspaces.tables([keyspace])
     places: Mapping[KeyGroup, Keyspace | None] = {group.left: keyspace, group.right: table.entries[group].right_child}
-    told = []
+    descriptions = []
     for half, place in places.items():
         (size,) = await store.keyspaces.sizes(place if place is not None else keyspace, [half])
-        told.append(f"{half.label} with {_subscriptions(size)} in keyspace {place}")
-    return f"Split {group.label}: {' and '.join(told)}."
+        descriptions.append(f"{half.label} with {_subscriptions(size)} in keyspace {place}")
+    return f"Split {group.label}: {' and '.join(descriptions)}."

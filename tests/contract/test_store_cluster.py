@@ -151,7 +151,7 @@ async def test_an_admin_sees_which_nodes_of_the_cluster_have_which_keyspaces(
     for number in range(20):
         await store.subscriptions.subscribe(f"person{number}@example.org", channel.id)
     await shards.split(store, "*")
-    found = await shards.show(store, Settings())
+    found = await shards.read_shards(store, Settings())
     held = [(node.address, keyspace) for node in found.redis_nodes for keyspace in node.keyspaces]
     assert sorted(keyspace for _, keyspace in held) == sorted(
         shard.keyspace for shard in found.shards if shard.standing != "split"

@@ -32,7 +32,7 @@ from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.net.health import serve_health
 from service.net.upload_client import UploadClient as Files
-from service.operations.doctor import Finding, server
+from service.operations.doctor import CheckResult, judge_redis
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import opened
@@ -271,11 +271,12 @@ async def is_healthy(socket: Path, secrets: Path) -> bool:
     return await (await asyncio.create_subprocess_shell(here)).wait() == 0
 
 
-async def replay_finding(settings: Settings) -> Finding:
+async def replay_finding(settings: Settings) -> CheckResult:
     async with redis_client(settings) as client:
         info = await client.info()
-    (found,) = (each for each in server({name: str(value) for name, value in info.items()}) if "replay" in each.about)
-    return found
+    results = judge_redis({name: str(value) for name, value in info.items()})
+    (replay,) = (result for result in results if "replay" in result.name)
+    return replay
 
 
 async def test_a_lossy_restart_is_seen_and_bootstrap_repairs_it(tmp_path: Path) -> None:

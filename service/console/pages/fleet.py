@@ -84,7 +84,7 @@ async def restore_worker(request: web.Request) -> None:
 @operation("GET", "/shards", look("fleet"))
 async def get_shards(request: web.Request) -> Shards:
     """The tree of key groups in which subscriptions lie, with loads, sizes and keyspaces."""
-    return await shards.show(request.app[STORE], request.app[SETTINGS])
+    return await shards.read_shards(request.app[STORE], request.app[SETTINGS])
 
 
 @operation("POST", "/shards/{label}/split", act("fleet"), 422)

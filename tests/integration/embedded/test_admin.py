@@ -74,7 +74,7 @@ async def test_a_group_is_split_and_merged_on_demand_and_the_tree_says_where_eve
     ("arguments", "status", "named"),
     [
         (["split-shard", "012*"], 1, "labels no group"),
-        (["split-shard", "0110*"], 1, "0110* is no leaf. Near it: *"),
+        (["split-shard", "0110*"], 1, "0110* is no leaf. Similar: *"),
         (["merge-shard", "*"], 1, "* is no split group"),
         (["split-shard"], 2, "label"),
         (["fly"], 2, "No such command 'fly'"),

@@ -1,4 +1,4 @@
-"""``coronet inspect`` over the real guard, fetcher and parser, on the sample publisher."""
+"""``coronet inspect`` with the real address guard, fetcher and parser, on the sample publisher."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,13 +31,13 @@ async def test_a_feed_is_shown_with_validators_entries_and_ids(publisher: Sample
         assert shown in as_text(found)
 
 
-async def test_a_page_is_shown_with_the_feeds_it_names(publisher: SamplePublisher) -> None:
+async def test_a_page_is_shown_with_the_feeds_it_links_to(publisher: SamplePublisher) -> None:
     found = await inspect(publisher.url, OPEN)
     assert (found.kind, [feed.url for feed in found.feeds]) == ("page", [publisher.feed_url()])
     assert publisher.feed_url() in as_text(found)
 
 
-async def test_a_page_without_feeds_is_shown_as_it_would_be_watched(publisher: SamplePublisher) -> None:
+async def test_a_page_without_feeds_is_shown_with_its_monitored_content(publisher: SamplePublisher) -> None:
     found = await inspect(f"{publisher.url}/bad/html", OPEN)
     assert (found.kind, found.feeds) == ("page", ())
     assert found.lines
@@ -48,9 +48,7 @@ async def test_a_page_without_feeds_is_shown_as_it_would_be_watched(publisher: S
     ("path", "error"),
     [("404", BadStatus), ("broken.xml", BrokenFeed), ("empty", EmptyBody), ("huge", TooLarge)],
 )
-async def test_what_is_wrong_with_a_publisher_is_said(
-    publisher: SamplePublisher, path: str, error: type[Exception]
-) -> None:
+async def test_a_publishers_error_is_raised(publisher: SamplePublisher, path: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         await inspect(f"{publisher.url}/bad/{path}", OPEN)
 
@@ -61,11 +59,11 @@ async def test_a_publisher_cannot_control_the_terminal(publisher: SamplePublishe
     assert not {"\x1b", "\u202e"} & set(as_text(hostile))
 
 
-def test_the_next_poll_is_what_politeness_the_publisher_or_the_interval_allow() -> None:
-    usual = settings.load({}, poll_interval_s=900.0, polls_per_channel=3, max_polls_per_hour=12.0)
-    eager = usual.model_copy(update={"poll_interval_s": 30.0})
-    assert next_poll(usual, private=False, retry_after_s=None).in_s == 300.0
-    assert next_poll(eager, private=False, retry_after_s=None).in_s == 300.0
-    assert next_poll(eager, private=True, retry_after_s=None).in_s == 10.0
-    assert next_poll(usual, private=False, retry_after_s=7200.0).in_s == 7200.0
-    assert "Retry-After" in next_poll(usual, private=False, retry_after_s=7200.0).why
+def test_the_next_poll_respects_the_interval_rate_limits_and_retry_after() -> None:
+    default = settings.load({}, poll_interval_s=900.0, polls_per_channel=3, max_polls_per_hour=12.0)
+    frequent = default.model_copy(update={"poll_interval_s": 30.0})
+    assert next_poll(default, private=False, retry_after_s=None).in_s == 300.0
+    assert next_poll(frequent, private=False, retry_after_s=None).in_s == 300.0
+    assert next_poll(frequent, private=True, retry_after_s=None).in_s == 10.0
+    assert next_poll(default, private=False, retry_after_s=7200.0).in_s == 7200.0
+    assert "Retry-After" in next_poll(default, private=False, retry_after_s=7200.0).why
