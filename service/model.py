@@ -66,8 +66,8 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A parsed feed document with at most 500 entries, in document order.
 
     ``hubs`` are the WebSub hubs of ``topic``, the document's own URL as it states it; ``older_url`` is the next
-    document with older entries (RFC 5005 §3 and §4). All URLs are absolute. ``marks``, if requested, has one
-    fingerprint for each entry in document order, including the entries that are omitted from ``entries`` because they
+    document with older entries (RFC 5005 §3 and §4). All URLs are absolute. ``element_hashes``, if requested, has one
+    hash for each entry in document order, including the entries that are omitted from ``entries`` because they
     are unchanged since the channel's last document.
     """
 
@@ -80,7 +80,7 @@ class ParsedFeed(msgspec.Struct, frozen=True, omit_defaults=True):
     hubs: tuple[str, ...] = ()
     topic: str = ""
     older_url: str = ""
-    marks: tuple[bytes, ...] = ()
+    element_hashes: tuple[bytes, ...] = ()
     metadata: FeedMetadata = FeedMetadata()
 
 

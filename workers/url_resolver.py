@@ -315,13 +315,13 @@ def _first(fetched: FetchResult, findings: DetectionResult, now_s: float) -> Sna
     dates_s = [entry.published for entry in findings.latest if entry.published is not None]
     return Snapshot(
         fetched.validators,
-        findings.memory,
+        findings.baseline,
         findings.title,
         findings.link,
-        findings.wishes,
+        findings.polling_hints,
         updates=UpdateHistory(estimate_from_dates(dates_s, now_s), now_s),
         language=findings.language,
-        imprint=findings.imprint,
+        imprint=findings.metadata,
         latest=newest([Change("addition", entry) for entry in reversed(findings.latest)], ()),
     )
 

@@ -41,7 +41,7 @@ def per_s(work: Callable[[], int]) -> float:
 
 def polled(body: bytes, memory: bytes) -> bytes:
     """Return what is remembered after this body."""
-    return detect_changes(DetectChanges((Document(body, URL, HEADERS),), memory, URL, "feed", NOW_S)).memory
+    return detect_changes(DetectChanges((Document(body, URL, HEADERS),), memory, URL, "feed", NOW_S)).baseline
 
 
 def changed(bodies: Sequence[bytes], memory: bytes) -> int:

@@ -38,8 +38,8 @@ def document(data: st.DataObject, pool: list[str]) -> str:
     return text[:end] + late + text[end:]
 
 
-def read(text: str, familiar: PreviousDocument | None = None) -> ParsedFeed | None:
-    return fast_parser.parse(text, url=URL, language="", familiar=familiar)
+def read(text: str, previous: PreviousDocument | None = None) -> ParsedFeed | None:
+    return fast_parser.parse(text, url=URL, language="", previous=previous)
 
 
 @for_any(POOL, st.data())
@@ -47,17 +47,19 @@ def test_what_is_passed_over_was_the_same(pool: list[str], data: st.DataObject) 
     before, text = read(document(data, pool), PreviousDocument({}, b"")), document(data, pool)
     if before is None:
         return
-    known = dict(zip(before.marks, before.entries, strict=True))
-    familiar = PreviousDocument(dict.fromkeys(known, b"known"), site_hash(URL, before.link))
-    feed = read(text, familiar)
+    known = dict(zip(before.element_hashes, before.entries, strict=True))
+    previous = PreviousDocument(dict.fromkeys(known, b"known"), site_hash(URL, before.link))
+    feed = read(text, previous)
     assert (None if feed is None else completed(feed, known)) == read(text)
 
 
 def completed(feed: ParsedFeed, known: dict[bytes, ParsedEntry]) -> ParsedFeed:
     """Return the feed with the entries that were left out, and without marks."""
     unread = iter(feed.entries)
-    entries = tuple(known.get(mark) or next(unread) for mark in feed.marks) if feed.marks else feed.entries
-    return msgspec.structs.replace(feed, entries=entries, marks=())
+    entries = (
+        tuple(known.get(mark) or next(unread) for mark in feed.element_hashes) if feed.element_hashes else feed.entries
+    )
+    return msgspec.structs.replace(feed, entries=entries, element_hashes=())
 
 
 @settings(max_examples=40)
@@ -77,12 +79,12 @@ def test_identity_decides_the_same(habit: str, polls: list[tuple[str, int]], see
         body, content_type = publisher.document()
         how: Any = {"url": URL, "headers": {"content-type": content_type}}
         now_s = START_S + hour * HOUR_S
-        familiar = (state or IdentityState(now_s)).familiar()
-        decision = detect_entry_changes(state, parse(body, **how, familiar=familiar), url=URL, now_s=now_s)
+        previous = (state or IdentityState(now_s)).previous_document()
+        decision = detect_entry_changes(state, parse(body, **how, previous=previous), url=URL, now_s=now_s)
         in_full = detect_entry_changes(state_in_full, parse(body, **how), url=URL, now_s=now_s)
         assert without_marks(decision) == without_marks(in_full)
         state, state_in_full = decision.state, in_full.state
 
 
 def without_marks(decision: EntryChanges) -> EntryChanges:
-    return msgspec.structs.replace(decision, state=msgspec.structs.replace(decision.state, marks=b""))
+    return msgspec.structs.replace(decision, state=msgspec.structs.replace(decision.state, element_hashes=b""))

@@ -4,7 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.entries.entry_identity import MAX_EDITS_PER_POLL, IdentityState, detect_entry_changes
+from service.feeds.entries.edit_detection import MAX_EDITS_PER_POLL
+from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.documents import item
 

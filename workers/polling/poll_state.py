@@ -145,12 +145,12 @@ def found(
     candidate = Candidate(
         delta=Delta(channel.id, channel.version, 0, now_s, findings.changes, initial=channel.dormant),
         validators=validators,
-        memory=findings.memory,
+        memory=findings.baseline,
         title=findings.title,
         link=findings.link,
-        wishes=findings.wishes,
+        wishes=findings.polling_hints,
         language=findings.language,
-        imprint=findings.imprint,
+        imprint=findings.metadata,
     )
     return Found(tuple(documents), candidate)
 

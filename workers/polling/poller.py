@@ -255,21 +255,21 @@ class Poller:
         if located is not None and located.version != base.version:
             # Somebody was faster, and has woken it up: what is silent now would be lost.
             base = msgspec.structs.replace(base, version=located.version, dormant=False)
-        findings = DetectionResult(memory, wishes=watch.wishes)
+        findings = DetectionResult(memory, polling_hints=watch.wishes)
         if documents:
             if located is not None and located.source != "publisher":
                 # Else they would have been fetched once more, earlier, to be the base.
                 PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
             if held is not None:
                 findings = await self._examined(watch, documents, memory, held)
-                watch.wishes = findings.wishes
+                watch.wishes = findings.polling_hints
             else:
                 documents, findings = await self._read(watch, documents, memory)
         news = found(base, documents, validators, findings, self._clock.wall_s())
         tell(_told(news))
         if news is None:
             moved_on(watch, documents, validators)
-            self._memories.keep(base, findings.memory)
+            self._memories.keep(base, findings.baseline)
         else:
             kept(watch, documents)
             _measure(news.candidate.delta)
@@ -280,14 +280,14 @@ class Poller:
     ) -> tuple[tuple[Document, ...], DetectionResult]:
         """Return what the documents say, and with them the archives that make up for polls that were missed."""
         findings = await self._examined(watch, documents, memory)
-        watch.wishes = findings.wishes
+        watch.wishes = findings.polling_hints
         # What goes wrong with an archive must not spoil what we have.
         with contextlib.suppress(PublisherError, UserError, TimeoutError), self._timed(watch):
             async with asyncio.timeout(_ARCHIVES_WITHIN_S):
                 for _ in range(_MOST_ARCHIVES):
-                    if not findings.older:
+                    if not findings.older_url:
                         break
-                    more = (await self._older(findings.older), *documents)
+                    more = (await self._older(findings.older_url), *documents)
                     findings = await self._examined(watch, more, memory)
                     documents = more
         return documents, findings

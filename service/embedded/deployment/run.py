@@ -243,7 +243,7 @@ async def _add(store: Store, port: int, updates: Updates, number: int) -> Channe
     known = Validators(etag_of(shows), body_sha256=hashlib.sha256(body).hexdigest())
     channel = Channel(channel_id(at), at, created_s=now_s, private=True)
     latest = tuple(reversed(findings.latest))
-    await store.channels.create(channel, Snapshot(known, findings.memory, findings.title, ""), latest, now_s)
+    await store.channels.create(channel, Snapshot(known, findings.baseline, findings.title, ""), latest, now_s)
     return channel.id
 
 

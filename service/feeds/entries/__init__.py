@@ -1,1 +1,1 @@
-"""Entries: which are new, which are edited, and what is remembered of those that are known. Pure."""
+"""Entries of a feed: their identity, the detection of new and edited ones, and the parts of a version. Pure."""

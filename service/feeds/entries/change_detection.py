@@ -1,7 +1,8 @@
-"""What documents of a channel say that is new: parse, identify, compare. Pure; runs in a killable child.
+"""The work of a parser process: detect what is new in a channel, or find out what a document is. Pure.
 
-What is remembered of a channel is the state of ``identity`` for a feed, of ``compare`` for a page. What
-another version of Coronet wrote and this one cannot read is forgotten: like a first poll, that tells nothing.
+The *baseline* of a channel is the encoded state by which its changes are detected: an ``entry_identity.IdentityState``
+for a feed, a ``page_diff.PageState`` for a page. A baseline that cannot be decoded (it was written by another version)
+is discarded: as at a first poll, nothing is reported as new.
 """
 
 from typing import TypeVar
@@ -18,86 +19,91 @@ from service.feeds.urls import selector_of, without_selector
 from service.model import Change, Entry, FeedLink, ParsedFeed
 
 
-def detect_changes(job: DetectChanges) -> DetectionResult:
-    """Return what the documents say. Raises :class:`FeedError` subclasses."""
-    return _examine_page(job) if job.kind == "page" else _examine_feed(job)
+def detect_changes(request: DetectChanges) -> DetectionResult:
+    """Return what is new in the documents of a channel, and its next baseline. Raises :class:`FeedError` subclasses."""
+    return _detect_in_page(request) if request.kind == "page" else _detect_in_feed(request)
 
 
-def _examine_feed(job: DetectChanges) -> DetectionResult:
-    state = recalled(job.memory, IdentityState)
+def _detect_in_feed(request: DetectChanges) -> DetectionResult:
+    state = _decode_baseline(request.baseline, IdentityState)
     changes: dict[str, Change] = {}
     latest: tuple[Entry, ...] = ()
-    feed, older = ParsedFeed(), ""
-    for place, document in enumerate(job.documents):
+    feed, older_url = ParsedFeed(), ""
+    for index, document in enumerate(request.documents):
         try:
-            familiar = (state or IdentityState(job.now_s)).familiar()
-            feed = parse(document.body, url=document.url, headers=document.headers, familiar=familiar)
+            previous = (state or IdentityState(request.now_s)).previous_document()
+            feed = parse(document.body, url=document.url, headers=document.headers, previous=previous)
         except NotAFeed:
             links = feed_links(document.body, url=document.url)
-            if job.memory or not links:
+            if request.baseline or not links:
                 raise
             return DetectionResult(links=links)
-        decision = detect_entry_changes(state, feed, url=document.url, now_s=job.now_s)
-        state, latest = decision.state, latest or decision.latest
-        if place == 0 and decision.gap and not document.partial:
-            older = feed.older_url
-        changes |= {entry.key: Change("addition", entry) for entry in decision.new}
-        for entry in decision.edited:
-            # What was not told yet is told as it is now.
+        detected = detect_entry_changes(state, feed, url=document.url, now_s=request.now_s)
+        state, latest = detected.state, latest or detected.latest
+        if index == 0 and detected.gap and not document.partial:
+            older_url = feed.older_url
+        changes |= {entry.key: Change("addition", entry) for entry in detected.new}
+        for entry in detected.edited:
+            # An edit of an entry that is new in this request is reported as the addition of the edited entry.
             kind = changes[entry.key].kind if entry.key in changes else "replacement"
             changes[entry.key] = Change(kind, entry)
     return DetectionResult(
-        memory=msgspec.msgpack.encode(state) if state else b"",
+        baseline=msgspec.msgpack.encode(state) if state else b"",
         changes=tuple(changes.values()),
         latest=latest,
         title=feed.title,
         link=feed.link,
-        wishes=feed.polling_hints,
+        polling_hints=feed.polling_hints,
         hubs=feed.hubs,
         topic=feed.topic,
-        older=older,
+        older_url=older_url,
         language=feed.language,
-        imprint=feed.metadata,
+        metadata=feed.metadata,
     )
 
 
-def _examine_page(job: DetectChanges) -> DetectionResult:
-    state = recalled(job.memory, PageState)
-    url, title = without_selector(job.url), ""
+def _detect_in_page(request: DetectChanges) -> DetectionResult:
+    state = _decode_baseline(request.baseline, PageState)
+    url, title = without_selector(request.url), ""
     changes: tuple[Change, ...] = ()
     latest: tuple[Entry, ...] = ()
-    for document in job.documents:
-        page = parse_page(document.body, headers=document.headers, selector=selector_of(job.url))
-        decision = detect_page_changes(state, page, url=url, now_s=job.now_s)
-        state, title, latest = decision.state, page.title, latest or decision.latest
-        changes += decision.changes
-    memory = msgspec.msgpack.encode(state) if state else b""
-    return DetectionResult(memory=memory, changes=changes, latest=() if job.memory else latest, title=title, link=url)
+    for document in request.documents:
+        page = parse_page(document.body, headers=document.headers, selector=selector_of(request.url))
+        detected = detect_page_changes(state, page, url=url, now_s=request.now_s)
+        state, title, latest = detected.state, page.title, latest or detected.latest
+        changes += detected.changes
+    baseline = msgspec.msgpack.encode(state) if state else b""
+    return DetectionResult(
+        baseline=baseline, changes=changes, latest=() if request.baseline else latest, title=title, link=url
+    )
 
 
 _State = TypeVar("_State", IdentityState, PageState)
 
 
-def recalled(memory: bytes, kind: type[_State]) -> _State | None:
-    """Return what is remembered, or None if that is nothing, or nothing this version can read."""
+def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
+    """Return the state, or None if the baseline is empty or cannot be decoded by this version."""
     try:
-        return msgspec.msgpack.decode(memory, type=kind) if memory else None
+        return msgspec.msgpack.decode(baseline, type=kind) if baseline else None
     except msgspec.DecodeError:
         return None
 
 
-def parse_document(job: ParseDocument) -> ParsedDocument:
-    """Return the feed, or the page with the feeds that it names. A selector makes a page of anything.
+def parse_document(request: ParseDocument) -> ParsedDocument:
+    """Return the feed, or the page with the feeds that it links to. With a selector, any document is a page.
 
-    Raises :class:`EmptyBody`, :class:`BrokenFeed`, :class:`ListOfFeeds`, or :class:`NotAFeed` for what is neither.
+    Raises :class:`EmptyBody`, :class:`BrokenFeed`, :class:`ListOfFeeds`, or :class:`NotAFeed` for a document that is
+    neither a feed nor a page.
     """
-    document = job.document
+    document = request.document
     links: tuple[FeedLink, ...] = ()
-    if not job.selector:
+    if not request.selector:
         try:
             return ParsedDocument(feed=parse(document.body, url=document.url, headers=document.headers))
         except NotAFeed:
             links = feed_links(document.body, url=document.url)
             if not links and not document.is_page:
                 raise
-    return ParsedDocument(page=parse_page(document.body, headers=document.headers, selector=job.selector), links=links)
+    return ParsedDocument(
+        page=parse_page(document.body, headers=document.headers, selector=request.selector), links=links
+    )

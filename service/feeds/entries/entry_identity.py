@@ -1,45 +1,34 @@
-"""Which entries are new and which are edited: identity decided per channel, by what that channel does. Pure.
+"""Detection of new and edited entries of a feed, and the state by which it is done. Pure.
 
-Every entry leaves *traces* in the channel's state: hashes of its id, of where it leads, of its title
-and of its content. A *token* is one trace, or a pair of them, that may identify an entry. An entry's
-key is its first token, from the most to the least trustworthy, that no other entry of the document
-and no two remembered entries share; it is new if nothing remembered has that token.
+:func:`detect_entry_changes` compares a document with the :class:`IdentityState` of its channel. ``entry_matching``
+finds the known entry of each listed entry, and ``edit_detection`` selects the edits that are reported.
 
-- An id that several entries share therefore counts only together with the link, title or content.
-- If all ids of a document are new although at least half of its entries are known by everything
-  else, the channel makes up its ids at every poll: they are ignored from then on.
-- Of several that are one remembered entry, the first is that entry, and the others are left out for as long
-  as they stay in the document.
-- Dates decide only between entries that have neither id nor link and are alike in everything else.
-- A known entry with another title or text is edited, if that looks like somebody's work (``edits``).
-- Remembered are the last max(4 times the largest document, 500) entries, and of the 2,000 last ones those
-  seen in the last 90 days; what was seen longest ago goes first. What the document holds stays, and
-  nothing goes because it is absent: a feed may shrink to nothing and return.
-- A channel that has listed nothing so far, and now lists much, is rather a feed that was broken than a
-  publisher that wrote it all since: what is dated before the first poll is old, and of what has no date
-  the first 3 are news. (All would be a flood; none would hide the first entry of a new blog.)
+- Known are the last max(4 times the largest document, 500) entries, and of the last 2,000 entries those seen within
+  90 days; the entries seen least recently are dropped first. Entries of the current document are never dropped,
+  and absence alone does not drop an entry: a feed may shrink to nothing and return.
+- A channel that was empty so far and now lists many entries is more probably a feed that was broken than one whose
+  entries were all written since. Entries dated before the first poll are not reported, and of the entries without a
+  date only the first 3: all would flood subscribers, none would hide the first entry of a new blog.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress, repeat
-from typing import NamedTuple
 
 import msgspec
 
-from service.feeds.entries.fingerprints import NO_TRACE, TRACE_BYTES, differ, homes_of, site_hash
+from service.feeds.entries.edit_detection import SAMPLE_SIZE, EditDecision, select_edits
+from service.feeds.entries.entry_matching import DocumentEntry, entries_by_fingerprint, match_entries
+from service.feeds.entries.fingerprints import HASH_BYTES, NO_HASH, home_addresses, is_edited, site_hash
 from service.feeds.entries.known_entries import (
     ROW_BYTES,
-    Item,
-    Kin,
-    Seen,
-    kept,
+    CandidateRows,
+    LastSeen,
     last_offsets,
-    listed,
-    match,
-    packed,
-    repacked,
-    seen_at,
-    without,
+    last_seen_at,
+    pack_row,
+    remove_rows,
+    trim_rows,
+    update_row,
 )
 from service.feeds.entries.unchanged_entries import PreviousDocument
 from service.feeds.parsing.html_text import one_line, plain_text
@@ -51,16 +40,127 @@ SUMMARY_CHARS = 600
 _NAME_CHARS = 60
 _NAME_COUNT = 8
 CLOCK_ERROR_S = 86400.0
+LATEST_COUNT = 10
+UNDATED_AT_START = 3
+_DAY_S = 86_400
+
+
+class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
+    """The state that is stored of a feed to detect its changes: at most 66 KiB.
+
+    ``first_poll_s`` is the Unix time of the first poll. ``rows`` are the known entries (see ``known_entries``); its
+    last rows are those of the previous document, in the same order as its ``fingerprints`` and ``element_hashes``
+    (zero for an entry without one). ``excluded`` are the fingerprints of the duplicates and empty entries of that
+    document, ``site`` is the :func:`site_hash` of its URLs. ``largest_document`` is a number of entries. No edits of
+    titles are reported through the day ``titles_quiet_until`` (days since 1970), none of texts through
+    ``texts_quiet_until``.
+
+    Raises ValueError (:class:`msgspec.DecodeError` while decoding) for lengths that do not fit together.
+    """
+
+    first_poll_s: float
+    rows: bytes = b""
+    fingerprints: bytes = b""
+    largest_document: int = 0
+    are_ids_unstable: bool = False
+    titles_quiet_until: int = -1
+    texts_quiet_until: int = -1
+    excluded: bytes = b""
+    element_hashes: bytes = b""
+    site: bytes = b""
+
+    def __post_init__(self) -> None:
+        known, rest = divmod(len(self.rows), ROW_BYTES)
+        listed, other_rest = divmod(len(self.fingerprints), HASH_BYTES)
+        has_element_hashes = len(self.element_hashes) in (0, len(self.fingerprints))
+        if rest or other_rest or listed > known or len(self.excluded) % HASH_BYTES or not has_element_hashes:
+            raise ValueError("these are not a channel's rows and fingerprints")
+
+    def previous_rows(self) -> dict[bytes, int]:
+        """Return the row offsets of the previous document's entries by their fingerprints."""
+        fingerprints = _split(self.fingerprints)
+        offsets = range(len(self.rows) - len(fingerprints) * ROW_BYTES, len(self.rows), ROW_BYTES)
+        return dict(zip(fingerprints, offsets, strict=True))
+
+    def previous_document(self) -> PreviousDocument:
+        """Return what the parser needs to skip entries that have not changed since the previous document."""
+        # Not strict: the previous document may have been read without element hashes.
+        pairs = zip(_split(self.element_hashes), _split(self.fingerprints), strict=False)
+        fingerprints = {element_hash: known for element_hash, known in pairs if element_hash != NO_HASH}
+        return PreviousDocument(fingerprints, self.site)
+
+
+class EntryChanges(msgspec.Struct, frozen=True):
+    """The ``new`` and the ``edited`` entries of a document, oldest first, and the state to store.
+
+    ``latest`` has up to 10 entries, newest first, at the first poll only. ``gap`` says that no entry of the document
+    is known although others are: polls were missed, and an archive may have the entries in between.
+    """
+
+    state: IdentityState
+    new: tuple[Entry, ...] = ()
+    edited: tuple[Entry, ...] = ()
+    latest: tuple[Entry, ...] = ()
+    gap: bool = False
+
+
+def detect_entry_changes(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: float) -> EntryChanges:
+    """Return the new and edited entries of ``feed``, the current document of the channel ``url``.
+
+    ``state`` is the result of the previous call, or None at the first poll: then all entries are recorded and none is
+    new. ``now_s`` is the Unix time; entries dated more than a day later count as undated.
+    """
+    before = state or IdentityState(now_s)
+    today = int(now_s // _DAY_S)
+    homes = home_addresses(url, feed.link)
+    items, excluded, candidates, are_ids_unstable = match_entries(
+        entries_by_fingerprint(feed, before.previous_document().fingerprints, homes=homes),
+        homes=homes,
+        rows=before.rows,
+        previous_rows=before.previous_rows(),
+        excluded=set(_split(before.excluded)),
+        are_ids_unstable=before.are_ids_unstable,
+    )
+    known = {item.row_offset: item for item in items if item.row_offset is not None}
+    titles, texts = _select_edits(before, known, candidates, today=today)
+    last_seen = dict(zip(known, map(LastSeen, repeat(today), titles.edit_counts, texts.edit_counts), strict=False))
+    largest_document = max(before.largest_document, len(items))
+    rows = _update_rows(before.rows, items, last_seen, today=today)
+    after = IdentityState(
+        first_poll_s=before.first_poll_s,
+        rows=trim_rows(rows, largest_document=largest_document, today=today),
+        fingerprints=b"".join(item.fingerprint for item in reversed(items)),
+        largest_document=largest_document,
+        are_ids_unstable=are_ids_unstable,
+        titles_quiet_until=titles.quiet_until,
+        texts_quiet_until=texts.quiet_until,
+        excluded=b"".join(excluded),
+        element_hashes=b"".join(item.element_hash for item in reversed(items)) if feed.element_hashes else b"",
+        site=site_hash(url, feed.link),
+    )
+    if state is None:
+        return EntryChanges(after, latest=_to_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))
+    new = _newest_first([item for item in items if item.row_offset is None], now_s=now_s)
+    if not before.rows:
+        new = _published_since(before.first_poll_s, new, now_s=now_s)
+    is_reported = map(any, zip(titles.is_reported, texts.is_reported, strict=True))
+    edited = _newest_first(list(compress(known.values(), is_reported)), now_s=now_s)
+    return EntryChanges(
+        after,
+        new=_to_entries(reversed(new), now_s=now_s),
+        edited=_to_entries(reversed(edited), now_s=now_s),
+        gap=bool(before.rows and new and not known),
+    )
 
 
 def published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
-    """Return when the entry was published, or else updated; None if that is more than a day ahead of ``now_s``."""
+    """Return the Unix time of publication, else of the last update; None if it is more than a day after ``now_s``."""
     date = entry.published if entry.published is not None else entry.updated
     return date if date is not None and date <= now_s + CLOCK_ERROR_S else None
 
 
 def to_entry(entry: ParsedEntry, key: str, *, now_s: float) -> Entry:
-    """Return the entry in plain text, short, with a link that is safe to show."""
+    """Return the entry as it is stored and delivered: in plain text, shortened, with a link that is safe to show."""
     return Entry(
         key=key,
         title=one_line(entry.title, TITLE_CHARS),
@@ -72,209 +172,60 @@ def to_entry(entry: ParsedEntry, key: str, *, now_s: float) -> Entry:
     )
 
 
-QUIET_DAYS = 30
-MAX_CORRECTIONS = 3
-MAX_EDITS_PER_POLL = 10
-SAMPLE = 20
-_FEWEST = 3
+def _split(hashes: bytes) -> list[bytes]:
+    return [hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)]
 
 
-class Verdict(NamedTuple):
-    """For each known entry of a document, whether to tell its change, and how often it has changed by now.
-
-    ``quiet_until`` is the day (since 1970) through which nothing is told.
-    """
-
-    told: Sequence[bool]
-    changes: Sequence[int]
-    quiet_until: int
-
-
-def judge(
-    changed: Sequence[bool], changes_before: Sequence[int], days: Sequence[int], quiet_until: int, today: int
-) -> Verdict:
-    """Return which changes to tell of a document's known entries, in document order.
-
-    ``changes_before`` are how often they had changed by the ``days`` (since 1970) when they were seen last;
-    in both, other entries, which the document does not list, follow them, the latest first.
-    """
-    pairs = zip(changes_before, days, strict=True)
-    before = [0 if day <= quiet_until < today else changes for changes, day in pairs]
-    listed, others = before[: len(changed)], before[len(changed) :]
-    if not any(changed):
-        return Verdict(changed, listed, quiet_until)
-    changes = [min(count + now, MAX_CORRECTIONS) for count, now in zip(listed, changed, strict=True)]
-    if _is_restless(changed, [*changes, *others][:SAMPLE]):
-        quiet_until = today + QUIET_DAYS
-    told = [now and count < MAX_CORRECTIONS and quiet_until < today for count, now in zip(listed, changed, strict=True)]
-    return Verdict(told, changes, quiet_until)
-
-
-def _is_restless(changed: Sequence[bool], changes: Sequence[int]) -> bool:
-    at_once, ever = sum(changed), len(changes) - changes.count(0)
+def _select_edits(
+    before: IdentityState, known: Mapping[int, DocumentEntry], candidates: CandidateRows, *, today: int
+) -> tuple[EditDecision, EditDecision]:
+    """Return the decisions about edits of titles and of texts of ``known``, the known entries by row offset."""
+    pairs = [(item.hashes, candidates.hashes[offset]) if item.hashes else None for offset, item in known.items()]
+    # Entries that are no longer listed show the edit rate, which matters only if an entry may have changed.
+    unlisted = (
+        [offset for offset in last_offsets(before.rows, SAMPLE_SIZE) if offset not in known] if any(pairs) else []
+    )
+    last_seen = [last_seen_at(before.rows, offset) for offset in (*known, *unlisted)]
+    days = [each.day for each in last_seen]
+    titles = [pair is not None and is_edited(pair[0].title, pair[1].title) for pair in pairs]
+    texts = [pair is not None and is_edited(pair[0].gist, pair[1].gist) for pair in pairs]
     return (
-        at_once > MAX_EDITS_PER_POLL
-        or (at_once >= _FEWEST and 2 * at_once > len(changed))
-        or (ever >= _FEWEST and 2 * sum(changes) > len(changes))
+        select_edits(titles, [each.title_changes for each in last_seen], days, before.titles_quiet_until, today),
+        select_edits(texts, [each.text_changes for each in last_seen], days, before.texts_quiet_until, today),
     )
 
 
-LATEST_COUNT = 10
-UNDATED_AT_START = 3
-_DAY_S = 86_400
-
-
-class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
-    """What is remembered of a channel: at most 66 KiB.
-
-    ``first_poll_s`` is when the channel began. ``rows`` are its entries (``remembered``); the last of them
-    are those of the last document, whose ``fingerprints`` and ``marks`` (``familiar``; zeros where there is none)
-    are here in the same order; ``left_out`` are those of what it listed besides, ``site`` is a hash of its URLs.
-    Through the days ``titles_quiet_until`` and ``texts_quiet_until`` (since 1970) no edits of titles and of texts
-    are told.
-    Raises ValueError (:class:`msgspec.DecodeError` while decoding) for what :func:`decide` cannot have left.
-    """
-
-    first_poll_s: float
-    rows: bytes = b""
-    fingerprints: bytes = b""
-    largest_document: int = 0
-    ids_change: bool = False
-    titles_quiet_until: int = -1
-    texts_quiet_until: int = -1
-    left_out: bytes = b""
-    marks: bytes = b""
-    site: bytes = b""
-
-    def __post_init__(self) -> None:
-        remembered, rest = divmod(len(self.rows), ROW_BYTES)
-        listed, other_rest = divmod(len(self.fingerprints), TRACE_BYTES)
-        marked = len(self.marks) in (0, len(self.fingerprints))
-        if rest or other_rest or listed > remembered or len(self.left_out) % TRACE_BYTES or not marked:
-            raise ValueError("these are not a channel's rows and fingerprints")
-
-    def last_document(self) -> dict[bytes, int]:
-        """Return the offsets of the last document's rows by their fingerprints."""
-        marks = _cut(self.fingerprints)
-        offsets = range(len(self.rows) - len(marks) * ROW_BYTES, len(self.rows), ROW_BYTES)
-        return dict(zip(marks, offsets, strict=True))
-
-    def familiar(self) -> PreviousDocument:
-        """Return what of the next document need not be read."""
-        pairs = zip(_cut(self.marks), _cut(self.fingerprints), strict=False)  # another version left no marks
-        return PreviousDocument({mark: known for mark, known in pairs if mark != NO_TRACE}, self.site)
-
-
-class EntryChanges(msgspec.Struct, frozen=True):
-    """What to tell subscribers: what is ``new`` and what is ``edited``, oldest first.
-
-    ``latest``, at the first poll only: up to 10 entries, newest first. ``gap``: not one entry of the document
-    is known, though others are: polls were missed, and what was listed meanwhile may be in an archive.
-    """
-
-    state: IdentityState
-    new: tuple[Entry, ...] = ()
-    edited: tuple[Entry, ...] = ()
-    latest: tuple[Entry, ...] = ()
-    gap: bool = False
-
-
-def detect_entry_changes(state: IdentityState | None, feed: ParsedFeed, *, url: str, now_s: float) -> EntryChanges:
-    """Return what ``feed``, the present document of the channel ``url``, says, and what to remember of it.
-
-    ``state`` is None at the first poll: everything is recorded and nothing is new. ``now_s`` (Unix
-    time) tells possible dates from impossible ones.
-    """
-    before = state or IdentityState(now_s)
-    today = int(now_s // _DAY_S)
-    homes = homes_of(url, feed.link)
-    items, left_out, kin, ids_change = match(
-        listed(feed, before.familiar().fingerprints, homes=homes),
-        homes=homes,
-        rows=before.rows,
-        last_document=before.last_document(),
-        left_out=set(_cut(before.left_out)),
-        ids_change=before.ids_change,
-    )
-    known = {item.row: item for item in items if item.row is not None}
-    titles, texts = _verdicts(before, known, kin, today=today)
-    seen = dict(zip(known, map(Seen, repeat(today), titles.changes, texts.changes), strict=False))
-    largest_document = max(before.largest_document, len(items))
-    after = IdentityState(
-        first_poll_s=before.first_poll_s,
-        rows=kept(_rows_after(before.rows, items, seen, today=today), largest_document=largest_document, today=today),
-        fingerprints=b"".join(item.fingerprint for item in reversed(items)),
-        largest_document=largest_document,
-        ids_change=ids_change,
-        titles_quiet_until=titles.quiet_until,
-        texts_quiet_until=texts.quiet_until,
-        left_out=b"".join(left_out),
-        marks=b"".join(item.mark for item in reversed(items)) if feed.marks else b"",
-        site=site_hash(url, feed.link),
-    )
-    if state is None:
-        return EntryChanges(after, latest=_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))
-    new = _newest_first([item for item in items if item.row is None], now_s=now_s)
-    if not before.rows:
-        new = _since(before.first_poll_s, new, now_s=now_s)
-    told = map(any, zip(titles.told, texts.told, strict=True))
-    edited = _newest_first(list(compress(known.values(), told)), now_s=now_s)
-    return EntryChanges(
-        after,
-        new=_entries(reversed(new), now_s=now_s),
-        edited=_entries(reversed(edited), now_s=now_s),
-        gap=bool(before.rows and new and not known),
-    )
-
-
-def _cut(fingerprints: bytes) -> list[bytes]:
-    return [fingerprints[start : start + TRACE_BYTES] for start in range(0, len(fingerprints), TRACE_BYTES)]
-
-
-def _verdicts(before: IdentityState, known: Mapping[int, Item], kin: Kin, *, today: int) -> tuple[Verdict, Verdict]:
-    """Return which edits of titles, and which of texts, to tell of the ``known`` items, given by their rows."""
-    pairs = [(item.traces, kin.traces[row]) if item.traces else None for row, item in known.items()]
-    # The others tell how restless the channel is, which matters only if something may have changed.
-    others = [row for row in last_offsets(before.rows, SAMPLE) if row not in known] if any(pairs) else []
-    seen = [seen_at(before.rows, row) for row in (*known, *others)]
-    days = [each.day for each in seen]
-    titles = [pair is not None and differ(pair[0].title, pair[1].title) for pair in pairs]
-    texts = [pair is not None and differ(pair[0].gist, pair[1].gist) for pair in pairs]
-    return (
-        judge(titles, [each.title_changes for each in seen], days, before.titles_quiet_until, today),
-        judge(texts, [each.text_changes for each in seen], days, before.texts_quiet_until, today),
-    )
-
-
-def _rows_after(rows: bytes, items: Sequence[Item], seen: Mapping[int, Seen], *, today: int) -> bytes:
-    """Return the rows with those of the document's ``items`` at the end, the last item first."""
+def _update_rows(
+    rows: bytes, items: Sequence[DocumentEntry], last_seen: Mapping[int, LastSeen], *, today: int
+) -> bytes:
+    """Return the rows with those of the document's entries moved or added to the end, the last entry first."""
     listed = []
     for item in reversed(items):
-        now = Seen(today) if item.row is None else seen[item.row]
-        if item.traces is not None:
-            listed.append(packed(item.traces, now))
-        elif item.row is not None:
-            listed.append(repacked(rows, item.row, now))
-    return without(rows, seen) + b"".join(listed)
+        seen = LastSeen(today) if item.row_offset is None else last_seen[item.row_offset]
+        if item.hashes is not None:
+            listed.append(pack_row(item.hashes, seen))
+        elif item.row_offset is not None:
+            listed.append(update_row(rows, item.row_offset, seen))
+    return remove_rows(rows, last_seen) + b"".join(listed)
 
 
-def _newest_first(items: Sequence[Item], *, now_s: float) -> list[Item]:
-    """Return the items by date where every one has a possible date, else in document order.
+def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
+    """Return the entries by descending date if all have a valid date, else in document order.
 
-    Publishers put the newest first; items of the same date keep the document's order.
+    Publishers list the newest first; entries of the same date keep the document order.
     """
     dated = [(date, item) for item in items if (date := published_s(item.entry, now_s=now_s)) is not None]
     newest = [item for _, item in sorted(dated, key=lambda pair: pair[0], reverse=True)]
     return newest if len(newest) == len(items) else list(items)
 
 
-def _since(first_poll_s: float, items: Sequence[Item], *, now_s: float) -> list[Item]:
-    """Return the items that are not clearly older than the first poll, and of those without a date 3."""
+def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
+    """Return the entries that are not clearly older than the first poll, and the first 3 without a date."""
     dates = [published_s(item.entry, now_s=now_s) for item in items]
-    undated = [place for place, date in enumerate(dates) if date is None][:UNDATED_AT_START]
-    dated = [place for place, date in enumerate(dates) if date is not None and date >= first_poll_s - CLOCK_ERROR_S]
-    return [items[place] for place in sorted(undated + dated)]
+    undated = [index for index, date in enumerate(dates) if date is None][:UNDATED_AT_START]
+    dated = [index for index, date in enumerate(dates) if date is not None and date >= first_poll_s - CLOCK_ERROR_S]
+    return [items[index] for index in sorted(undated + dated)]
 
 
-def _entries(items: Iterable[Item], *, now_s: float) -> tuple[Entry, ...]:
+def _to_entries(items: Iterable[DocumentEntry], *, now_s: float) -> tuple[Entry, ...]:
     return tuple(to_entry(item.entry, item.key, now_s=now_s) for item in items)

@@ -1,10 +1,11 @@
-"""What an entry is recognised by, as short hashes. Pure.
+"""Short hashes of an entry's fields, by which an entry is recognised and edits of it are detected. Pure.
 
-Hashes have 40 bits: among 2,000 remembered entries, a new one is mistaken for an old one once in 5 * 10^8.
-What publishers change without meaning anything is not hashed: white space, markup (image signatures,
-tracking links), character references, letter case of titles, the scheme and ``www.`` of URLs, tracking
-parameters. The *gist*, by which a text is only compared, never recognised, has no numbers, no URLs, no
-words with digits (counters, clocks, nonces), no punctuation and no letter case either.
+A hash has 40 bits: among 2,000 known entries, a new entry is mistaken for a known one with a probability of 1 in
+5 * 10^8. Hashes ignore what publishers change without a meaning: white space, markup (image signatures, tracking
+links), character references, letter case of titles, the scheme and ``www.`` of URLs, and tracking parameters.
+
+The *gist* hash is compared to detect edits, but never identifies an entry. It additionally ignores numbers, URLs,
+words that contain a digit (counters, clocks, nonces), punctuation and letter case.
 """
 
 import hashlib
@@ -20,9 +21,10 @@ from service.errors import BadUrl
 from service.feeds.urls import canonical_url
 from service.model import ParsedEntry
 
-TRACE_BYTES = 5
+HASH_BYTES = 5
 GIST_BYTES = 4
-NO_TRACE = bytes(TRACE_BYTES)
+NO_HASH = bytes(HASH_BYTES)
+"""The hash of a field that the entry does not have."""
 _BODY_CHARS = 4_000
 _ENDING_CHARS = 40
 _ELLIPSIS = re.compile(r"…|\.\.\.")
@@ -37,112 +39,117 @@ _TYPOGRAPHY = (
 )
 _PUNCTUATION = re.compile(f"[{re.escape(string.punctuation + _TYPOGRAPHY)}]+")
 
-Token = tuple[bytes, ...]
-"""A kind, and the one or two traces that identify an entry within it."""
+CandidateKey = tuple[bytes, ...]
+"""A value that may identify an entry: the name of its kind, followed by one or two hashes."""
 
 
-class Traces(msgspec.Struct, frozen=True, array_like=True):
-    """The hashes; zeros stand for what the entry does not have.
+class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
+    """The hashes of an entry's fields; a field that the entry does not have is all zeros.
 
-    ``place`` is where it leads (its link, else its enclosure); ``body`` its content, else its title;
-    ``dated`` its title and date. The last bit of ``title`` and ``gist`` says that the text is whole.
+    ``target`` hashes the link, or the enclosure if there is no link; ``body`` the content, or the title if there is
+    no content; ``title_date`` the title and the date. The last bit of ``title`` and of ``gist`` is set if the
+    respective text is complete, that is neither missing nor ending in an ellipsis.
     """
 
     id: bytes
-    place: bytes
+    target: bytes
     title: bytes
     body: bytes
-    dated: bytes
+    title_date: bytes
     gist: bytes
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to recognise it by, nor anything to show."""
-        return self.id == self.place == self.body == NO_TRACE
+        """Whether the entry has neither id, target, content nor title."""
+        return self.id == self.target == self.body == NO_HASH
 
-    def beginnings(self) -> set[bytes]:
-        """Return the traces of which every token has one, except those that the entry does not have."""
-        return {self.id, self.place, self.body, self.dated} - {NO_TRACE}
+    def lookup_hashes(self) -> set[bytes]:
+        """Return the hashes of which each candidate key contains one."""
+        return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:
-        """Whether, though of the same id, it leads elsewhere, is called otherwise and says something else."""
-        places_differ = NO_TRACE not in (self.place, other.place) and self.place != other.place
-        return places_differ and self.title != other.title and self.body != other.body
+        """Whether target, title and body all differ, so that an equal id does not mean the same entry."""
+        targets_differ = NO_HASH not in (self.target, other.target) and self.target != other.target
+        return targets_differ and self.title != other.title and self.body != other.body
 
-    def has_text_only(self, *, with_ids: bool) -> bool:
-        """Whether nothing but title, content and date identifies it."""
-        return self.place == NO_TRACE and not (with_ids and self.id != NO_TRACE)
+    def has_only_text(self, *, with_ids: bool) -> bool:
+        """Whether only title, content and date can identify the entry; its id counts only if ``with_ids``."""
+        return self.target == NO_HASH and not (with_ids and self.id != NO_HASH)
 
-    def tokens(self, *, with_ids: bool) -> tuple[Token, ...]:
-        """Return what may identify the entry, the most trustworthy first; at least one."""
-        if self.has_text_only(with_ids=with_ids):
-            return self.text_tokens()
-        return self._id_tokens() if with_ids and self.id != NO_TRACE else self._place_tokens()
+    def candidate_keys(self, *, with_ids: bool) -> tuple[CandidateKey, ...]:
+        """Return the candidate keys of the entry, at least one, the most trustworthy first."""
+        if self.has_only_text(with_ids=with_ids):
+            return self.text_keys()
+        return self._id_keys() if with_ids and self.id != NO_HASH else self._target_keys()
 
-    def every_token(self) -> tuple[Token, ...]:
-        """Return what may identify the entry even after it has lost its id or its link."""
-        ids = self._id_tokens() if self.id != NO_TRACE else ()
-        places = self._place_tokens() if self.place != NO_TRACE else ()
-        return ids + places + self.text_tokens()
+    def all_candidate_keys(self) -> tuple[CandidateKey, ...]:
+        """Return the candidate keys that the entry has now, or would have without its id or its link."""
+        ids = self._id_keys() if self.id != NO_HASH else ()
+        targets = self._target_keys() if self.target != NO_HASH else ()
+        return ids + targets + self.text_keys()
 
-    def _id_tokens(self) -> tuple[Token, ...]:
-        others = (self.place, self.title, self.body)
-        return (b"id", self.id), *((b"id+", self.id, other) for other in others if other != NO_TRACE)
+    def _id_keys(self) -> tuple[CandidateKey, ...]:
+        others = (self.target, self.title, self.body)
+        return (b"id", self.id), *((b"id+", self.id, other) for other in others if other != NO_HASH)
 
-    def _place_tokens(self) -> tuple[Token, ...]:
+    def _target_keys(self) -> tuple[CandidateKey, ...]:
+        # The literals "place" and "place+" are part of the keys of entries that are stored and delivered.
         others = (self.title, self.body)
-        return (b"place", self.place), *((b"place+", self.place, other) for other in others if other != NO_TRACE)
+        return (b"place", self.target), *((b"place+", self.target, other) for other in others if other != NO_HASH)
 
-    def text_tokens(self) -> tuple[Token, ...]:
-        """Return what identifies an entry that has neither id nor place."""
-        return ((b"body", self.body), *(((b"dated", self.dated),) if self.dated != NO_TRACE else ()))
+    def text_keys(self) -> tuple[CandidateKey, ...]:
+        """Return the candidate keys of an entry that has neither id nor target."""
+        return ((b"body", self.body), *(((b"dated", self.title_date),) if self.title_date != NO_HASH else ()))
 
 
-def homes_of(url: str, link: str) -> list[str]:
-    """Return the addresses of a channel and its site, to which links of entries lead nowhere in particular."""
-    return sorted({address(url), address(link)})
+def home_addresses(url: str, link: str) -> list[str]:
+    """Return the normalized addresses of the channel (``url``) and its site (``link``).
+
+    An entry's link to one of them is no target: it does not lead to the entry.
+    """
+    return sorted({normalize_link(url), normalize_link(link)})
 
 
 def site_hash(url: str, link: str) -> bytes:
-    """Return one hash of what the homes follow from."""
+    """Return one hash of the URLs from which :func:`home_addresses` computes its result."""
     return _hash(f"{url}\0{link}")
 
 
 def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
-    """Return one hash of all that :func:`traces_of` reads: what has it already needs no new traces."""
+    """Return one hash of everything that :func:`hash_entry` reads.
+
+    Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the :func:`home_addresses`.
+    """
     read = (*homes, entry.id, entry.link, entry.enclosure, entry.title, _text(entry), str(_date_s(entry)))
     return _hash("\0".join(read))
 
 
-def traces_of(entry: ParsedEntry, *, homes: Collection[str]) -> Traces:
-    """Return the entry's traces.
-
-    A link to one of ``homes`` leads nowhere in particular.
-    """
-    place = next((at for at in map(address, (entry.link, entry.enclosure)) if at and at not in homes), "")
+def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
+    """Return the hashes of the entry's fields. ``homes`` are the :func:`home_addresses`."""
+    target = next((at for at in map(normalize_link, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()
     body = " ".join(html.unescape(_TAG.sub(" ", _text(entry))).split())
     date_s = _date_s(entry)
-    return Traces(
+    return EntryHashes(
         id=_hash(_SCHEME.sub("", entry.id)),
-        place=_hash(place),
-        title=_marked(_hash(title), title),
+        target=_hash(target),
+        title=_with_completeness(_hash(title), title),
         body=_hash(body or title),
-        dated=_hash(f"{date_s} {title}" if date_s is not None else ""),
-        gist=_marked(_hash(_gist(body), GIST_BYTES), body),
+        title_date=_hash(f"{date_s} {title}" if date_s is not None else ""),
+        gist=_with_completeness(_hash(_gist(body), GIST_BYTES), body),
     )
 
 
-def differ(one: bytes, other: bytes) -> bool:
-    """Say whether two titles, or two gists, are of texts that can be compared, and say different things.
+def is_edited(one: bytes, other: bytes) -> bool:
+    """Return whether two title hashes, or two gist hashes, are of complete texts that differ.
 
-    A text that is missing or cut off cannot: publishers change the length of excerpts.
+    A missing or truncated text is never an edit, because publishers change the length of excerpts.
     """
     return one != other and bool(one[-1] & other[-1] & 1)
 
 
-def address(link: str) -> str:
-    """Return what stays the same of a link however it is written: no scheme, ``www.``, or last slash."""
+def normalize_link(link: str) -> str:
+    """Return the canonical URL of a link without scheme, ``www.`` and trailing slash; the link itself if invalid."""
     try:
         return _SCHEME.sub("", canonical_url(link)).rstrip("/") if link else ""
     except BadUrl:
@@ -158,17 +165,17 @@ def _date_s(entry: ParsedEntry) -> float | None:
 
 
 def _gist(body: str) -> str:
-    """Return the letters of all that is neither a URL nor an ASCII word with a digit; backwards, which is faster."""
+    """Return the letters of ``body`` without URLs and ASCII words that contain a digit; reversed, which is faster."""
     without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))
     words = _BACK_FROM_DIGIT.sub(" ", without_ends[::-1])
     return "".join(_PUNCTUATION.sub("", words).split())
 
 
-def _marked(trace: bytes, text: str) -> bytes:
-    """Return the trace of ``text`` with the last bit set if the text is there, and whole."""
-    is_whole = any(trace) and not _ELLIPSIS.search(text[-_ENDING_CHARS:])
-    return trace[:-1] + bytes([trace[-1] | 1 if is_whole else trace[-1] & ~1])
+def _with_completeness(digest: bytes, text: str) -> bytes:
+    """Return ``digest`` with the last bit set if ``text`` is present and does not end in an ellipsis."""
+    is_complete = any(digest) and not _ELLIPSIS.search(text[-_ENDING_CHARS:])
+    return digest[:-1] + bytes([digest[-1] | 1 if is_complete else digest[-1] & ~1])
 
 
-def _hash(text: str, size: int = TRACE_BYTES) -> bytes:
+def _hash(text: str, size: int = HASH_BYTES) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=size).digest() if text else bytes(size)

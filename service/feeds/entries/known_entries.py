@@ -1,280 +1,143 @@
-"""The entries that are remembered of a channel, packed in rows of 32 bytes, those seen last at the end. Pure.
+"""The table of the entries known of a channel: 32-byte rows, the most recently seen last. Pure.
 
-A row is found by its offset. To be looked through, rows are not unpacked: a poll that finds one new entry
-among 500 old ones needs hardly any of them.
-
-Most entries are exactly as they were in the last document. They are recognised by one hash, their *fingerprint*; the
-others by their tokens (``identity`` has the rules).
+A row holds the hashes of an entry, the day on which it was seen last, and how often its title and text have changed.
+Rows are addressed by their byte offsets and are not unpacked for a search: a poll that finds one new entry among 500
+known ones unpacks hardly any of them.
 """
 
 import struct
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, repeat
+from collections.abc import Collection, Iterable
+from itertools import compress
 from operator import not_
 from typing import NamedTuple, Self
 
-from service.feeds.entries.fingerprints import NO_TRACE, TRACE_BYTES, Token, Traces, fingerprint, traces_of
+from service.feeds.entries.fingerprints import HASH_BYTES, NO_HASH, CandidateKey, EntryHashes
 from service.feeds.parsing.limits import MAX_ENTRIES
-from service.model import ParsedEntry, ParsedFeed
 
-MIN_REMEMBERED = 500
-REMEMBERED_DOCUMENTS = 4
-MAX_REMEMBERED = REMEMBERED_DOCUMENTS * MAX_ENTRIES
-REMEMBERED_DAYS = 90
+MIN_ROWS = 500
+ROWS_PER_DOCUMENT_ENTRY = 4
+MAX_ROWS = ROWS_PER_DOCUMENT_ENTRY * MAX_ENTRIES
+RETENTION_DAYS = 90
 
-_TRACES = struct.Struct("<5s5s5s5s5s4s3x")
-_BEGINNINGS = struct.Struct("<5s5s5x5s5s7x")
-_FEW = 20
-"""Up to so many traces are looked up one by one; looking through all rows costs as much as 20 of them."""
+_HASHES = struct.Struct("<5s5s5s5s5s4s3x")
+_LOOKUP_HASHES = struct.Struct("<5s5s5x5s5s7x")
+_MAX_SINGLE_SEARCHES = 20
+"""Up to this many hashes are searched for one by one; one scan of all rows costs as much as 20 searches."""
 
-_SEEN = struct.Struct("<BH")
-_SEEN_AT = _TRACES.size - _SEEN.size
+_LAST_SEEN = struct.Struct("<BH")
+_LAST_SEEN_OFFSET = _HASHES.size - _LAST_SEEN.size
 _COUNT_BITS = 4
-_COUNT = (1 << _COUNT_BITS) - 1
-ROW_BYTES = _TRACES.size
+_COUNT_MASK = (1 << _COUNT_BITS) - 1
+ROW_BYTES = _HASHES.size
 
 
-class Seen(NamedTuple):
-    """On which day (since 1970) an entry was seen last, and how often its title and text had changed (at most 15)."""
+class LastSeen(NamedTuple):
+    """The day (since 1970) on which an entry was seen last, and the number of edits of its title and text (max. 15)."""
 
     day: int
     title_changes: int = 0
     text_changes: int = 0
 
-    def packed(self) -> bytes:
-        """Return the end of a row."""
-        return _SEEN.pack(self.title_changes << _COUNT_BITS | self.text_changes, self.day)
+    def pack(self) -> bytes:
+        """Return the last three bytes of a row."""
+        return _LAST_SEEN.pack(self.title_changes << _COUNT_BITS | self.text_changes, self.day)
 
 
-def packed(traces: Traces, seen: Seen) -> bytes:
-    """Return a row."""
-    hashes = (traces.id, traces.place, traces.title, traces.body, traces.dated, traces.gist)
-    return b"".join((*hashes, seen.packed()))
+def pack_row(hashes: EntryHashes, last_seen: LastSeen) -> bytes:
+    """Return the row of an entry."""
+    fields = (hashes.id, hashes.target, hashes.title, hashes.body, hashes.title_date, hashes.gist)
+    return b"".join((*fields, last_seen.pack()))
 
 
-def repacked(rows: bytes, at: int, seen: Seen) -> bytes:
-    """Return the row at this offset as it is when its entry, unchanged, is seen again."""
-    return rows[at : at + _SEEN_AT] + seen.packed()
+def update_row(rows: bytes, offset: int, last_seen: LastSeen) -> bytes:
+    """Return the row at ``offset`` with another ``last_seen``, for an entry that has not changed."""
+    return rows[offset : offset + _LAST_SEEN_OFFSET] + last_seen.pack()
 
 
-def traces_at(rows: bytes, at: int) -> Traces:
-    """Return the traces in the row at this offset."""
-    return Traces(*_TRACES.unpack_from(rows, at))
+def hashes_at(rows: bytes, offset: int) -> EntryHashes:
+    """Return the hashes in the row at ``offset``."""
+    return EntryHashes(*_HASHES.unpack_from(rows, offset))
 
 
-def seen_at(rows: bytes, at: int) -> Seen:
-    """Return when the entry in the row at this offset was seen last, and as what."""
-    changes, day = _SEEN.unpack_from(rows, at + _SEEN_AT)
-    return Seen(day, changes >> _COUNT_BITS, changes & _COUNT)
+def last_seen_at(rows: bytes, offset: int) -> LastSeen:
+    """Return the last-seen day and edit counts in the row at ``offset``."""
+    changes, day = _LAST_SEEN.unpack_from(rows, offset + _LAST_SEEN_OFFSET)
+    return LastSeen(day, changes >> _COUNT_BITS, changes & _COUNT_MASK)
 
 
 def last_offsets(rows: bytes, count: int) -> range:
-    """Return the offsets of the last rows, the last first."""
+    """Return the offsets of the last ``count`` rows, in descending order."""
     return range(len(rows) - ROW_BYTES, max(len(rows) - count * ROW_BYTES, 0) - 1, -ROW_BYTES)
 
 
-def has_id(rows: bytes, at: int) -> bool:
-    """Say whether the entry in the row at this offset has an id."""
-    return not rows.startswith(NO_TRACE, at)
+def has_id(rows: bytes, offset: int) -> bool:
+    """Return whether the entry in the row at ``offset`` has an id."""
+    return not rows.startswith(NO_HASH, offset)
 
 
-def without(rows: bytes, offsets: Iterable[int]) -> bytes:
-    """Return the rows without those at the offsets."""
+def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
+    """Return ``rows`` without the rows at ``offsets``."""
     parts, start = [], 0
-    for at in sorted(offsets):
-        parts.append(rows[start:at])
-        start = at + ROW_BYTES
+    for offset in sorted(offsets):
+        parts.append(rows[start:offset])
+        start = offset + ROW_BYTES
     return b"".join((*parts, rows[start:]))
 
 
-def kept(rows: bytes, *, largest_document: int, today: int) -> bytes:
-    """Return what is still remembered: max(4 documents, 500) rows, and of the last 2,000 those of 90 days."""
+def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
+    """Return the last rows of ``rows`` that are retained.
+
+    These are the last max(4 * ``largest_document``, 500) rows, and of the last 2,000 rows those that were seen within
+    90 days before ``today`` (days since 1970). ``largest_document`` is a number of entries.
+    """
     count = len(rows) // ROW_BYTES
-    surely = count - max(MIN_REMEMBERED, REMEMBERED_DOCUMENTS * largest_document)
-    recently = bisect_left(
-        range(count), today - REMEMBERED_DAYS, key=lambda place: seen_at(rows, place * ROW_BYTES).day
+    first_by_count = count - max(MIN_ROWS, ROWS_PER_DOCUMENT_ENTRY * largest_document)
+    first_by_age = bisect_left(
+        range(count), today - RETENTION_DAYS, key=lambda index: last_seen_at(rows, index * ROW_BYTES).day
     )
-    return rows[ROW_BYTES * max(min(surely, recently), count - MAX_REMEMBERED, 0) :]
+    return rows[ROW_BYTES * max(min(first_by_count, first_by_age), count - MAX_ROWS, 0) :]
 
 
-class Kin(NamedTuple):
-    """The remembered entries that share a trace with some of a document, by the offsets of their rows.
+class CandidateRows(NamedTuple):
+    """The known entries that share a hash with an entry of the document.
 
-    ``counts`` says how many of them have a token, ``last`` which of these was seen last.
+    ``hashes`` maps the offsets of their rows to their hashes. ``counts`` is the number of these rows that have a
+    candidate key, ``last_offset`` the offset of the most recently seen row that has it.
     """
 
-    traces: dict[int, Traces]
-    counts: Counter[Token]
-    last: dict[Token, int]
+    hashes: dict[int, EntryHashes]
+    counts: Counter[CandidateKey]
+    last_offset: dict[CandidateKey, int]
 
     @classmethod
-    def of(cls, listed: Collection[Traces], rows: bytes) -> Self:
-        """Return the rows that can matter for these entries."""
-        beginnings = {trace for each in listed for trace in each.beginnings()}
-        look_up = _looked_up if len(beginnings) <= _FEW else _looked_through
-        traces = {at: traces_at(rows, at) for at in look_up(rows, beginnings)}
-        pairs = [(token, at) for at, each in traces.items() for token in each.every_token()]
-        return cls(traces, Counter(token for token, _ in pairs), dict(pairs))
+    def find(cls, entries: Collection[EntryHashes], rows: bytes) -> Self:
+        """Return the rows of ``rows`` that share a hash with one of ``entries``."""
+        lookup_hashes = {digest for each in entries for digest in each.lookup_hashes()}
+        find_offsets = _search_each if len(lookup_hashes) <= _MAX_SINGLE_SEARCHES else _scan
+        hashes = {offset: hashes_at(rows, offset) for offset in find_offsets(rows, lookup_hashes)}
+        pairs = [(key, offset) for offset, each in hashes.items() for key in each.all_candidate_keys()]
+        return cls(hashes, Counter(key for key, _ in pairs), dict(pairs))
 
-    def trust(self, token: Token, traces: Traces) -> bool:
-        """Say whether the token has meant one entry so far, and can mean this one."""
-        count = self.counts[token]
-        return count == 0 or (count == 1 and not traces.contradicts(self.traces[self.last[token]]))
-
-
-def _looked_through(rows: bytes, beginnings: Collection[bytes]) -> Iterable[int]:
-    """Return the offsets of the rows that have one of these traces."""
-    strangers = map(set(beginnings).isdisjoint, _BEGINNINGS.iter_unpack(rows))
-    return compress(range(0, len(rows), ROW_BYTES), map(not_, strangers))
+    def can_identify(self, key: CandidateKey, hashes: EntryHashes) -> bool:
+        """Return whether at most one known entry has ``key``, and that entry does not contradict ``hashes``."""
+        count = self.counts[key]
+        return count == 0 or (count == 1 and not hashes.contradicts(self.hashes[self.last_offset[key]]))
 
 
-def _looked_up(rows: bytes, beginnings: Collection[bytes]) -> Iterable[int]:
-    """Return the same, and perhaps the offset of a row that happens to have the bytes somewhere else."""
+def _scan(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
+    """Return the offsets of the rows that contain one of ``lookup_hashes``."""
+    are_unrelated = map(set(lookup_hashes).isdisjoint, _LOOKUP_HASHES.iter_unpack(rows))
+    return compress(range(0, len(rows), ROW_BYTES), map(not_, are_unrelated))
+
+
+def _search_each(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
+    """Return the same offsets as :func:`_scan`, and possibly rows with the same bytes at another position."""
     found = set()
-    for trace in beginnings:
-        at = rows.find(trace)
-        while at >= 0:
-            found.add(at - at % ROW_BYTES)
-            at = rows.find(trace, at + TRACE_BYTES)
+    for digest in lookup_hashes:
+        position = rows.find(digest)
+        while position >= 0:
+            found.add(position - position % ROW_BYTES)
+            position = rows.find(digest, position + HASH_BYTES)
     return sorted(found)
-
-
-_LEFT_OUT = ParsedEntry()
-
-
-class Item(NamedTuple):
-    """An entry of the document, and the offset of the row that it is (None: it is new).
-
-    ``traces`` is None if it is exactly as in that row, and then it needs no ``key``, and ``entry`` may be empty.
-    """
-
-    entry: ParsedEntry
-    mark: bytes
-    fingerprint: bytes
-    traces: Traces | None
-    row: int | None
-    key: str = ""
-
-
-class Matches(NamedTuple):
-    """A document's items, none twice, in document order. ``kin`` has the rows of those that have traces.
-
-    ``left_out`` are the fingerprints of what is no item: it is the same entry as one, or says nothing.
-    """
-
-    items: list[Item]
-    left_out: list[bytes]
-    kin: Kin
-    ids_change: bool
-
-
-def listed(
-    feed: ParsedFeed, familiar: Mapping[bytes, bytes], *, homes: Sequence[str]
-) -> dict[bytes, tuple[ParsedEntry, bytes]]:
-    """Return the document's entries with their marks, by their fingerprints, which are known of those left out."""
-    entries = iter(feed.entries)
-    found: dict[bytes, tuple[ParsedEntry, bytes]] = {}
-    for mark in feed.marks or repeat(NO_TRACE, len(feed.entries)):
-        known = familiar.get(mark)
-        entry = _LEFT_OUT if known else next(entries)
-        found.setdefault(known or fingerprint(entry, homes=homes), (entry, mark))
-    return found
-
-
-def match(
-    entries: Mapping[bytes, tuple[ParsedEntry, bytes]],
-    *,
-    homes: Sequence[str],
-    rows: bytes,
-    last_document: Mapping[bytes, int],
-    left_out: Collection[bytes],
-    ids_change: bool,
-) -> Matches:
-    """Return what is recognised among the ``rows`` of ``entries`` (as :func:`listed` returns them).
-
-    ``homes`` are addresses of the channel and its site, ``last_document`` offsets of rows by fingerprint,
-    ``left_out`` the fingerprints of what was no item of that document, and is none now. ``ids_change``: the
-    channel is known to make up its ids; in the result, it is by now.
-    """
-    items = [
-        item
-        for found, (entry, mark) in entries.items()
-        if found not in left_out and (item := _item(entry, mark, found, last_document.get(found), homes))
-    ]
-    unlike = [each.traces for each in items if each.traces]
-    kin = Kin.of(unlike, rows)
-    if not ids_change and _all_ids_changed(unlike, kin.traces.values()):
-        ids_change = not any(each.row is not None and has_id(rows, each.row) for each in items)
-    items = list(_identified(items, kin, with_ids=not ids_change))
-    return Matches(items, sorted(entries.keys() - {item.fingerprint for item in items}), kin, ids_change)
-
-
-def _item(entry: ParsedEntry, mark: bytes, found: bytes, row: int | None, homes: Collection[str]) -> Item | None:
-    """Return the entry with the ``row`` that is exactly like it, if any, or its traces; None if it says nothing."""
-    if row is not None:
-        return Item(entry, mark, found, None, row)
-    traces = traces_of(entry, homes=homes)
-    return None if traces.is_empty else Item(entry, mark, found, traces, None)
-
-
-def _identified(items: Collection[Item], kin: Kin, *, with_ids: bool) -> Iterator[Item]:
-    """Yield the items with their rows and keys; of those with one key, or one row, only the first."""
-    taken = {each.row for each in items}
-    listed = [each.traces for each in items if each.traces]
-    listed += [traces for row, traces in kin.traces.items() if row in taken]
-    present = Counter(token for each in listed for token in each.tokens(with_ids=with_ids))
-    keys: set[str] = set()
-    for item in items:
-        if not item.traces:
-            yield item
-            continue
-        tokens = item.traces.tokens(with_ids=with_ids)
-        usable = [token for token in tokens if present[token] == 1 and kin.trust(token, item.traces)]
-        text_only = item.traces.has_text_only(with_ids=with_ids)
-        deciding = (usable or [tokens[-1]])[: None if text_only else 1]
-        row = next((kin.last[token] for token in deciding if token in kin.last), None)
-        if row is None and not text_only:
-            row = _row_of_text(item.traces, kin, with_ids=with_ids)
-            row = None if row in taken else row
-        key = b"".join(deciding[0]).hex()
-        if key not in keys and (row is None or row not in taken):
-            yield item._replace(row=row, key=key)
-        keys.add(key)
-        taken.add(row)
-
-
-def _row_of_text(traces: Traces, kin: Kin, *, with_ids: bool) -> int | None:
-    """Return the entry that had this very title and content, and has got or lost its id or its link since."""
-    row = kin.last.get(traces.text_tokens()[0])
-    if row is None or kin.traces[row].title != traces.title:
-        return None
-    before = kin.traces[row]
-    ids_agree = not with_ids or before.id == traces.id or NO_TRACE in (before.id, traces.id)
-    places_agree = before.place == traces.place or NO_TRACE in (before.place, traces.place)
-    return row if ids_agree and places_agree else None
-
-
-def _all_ids_changed(listed: Sequence[Traces], remembered: Collection[Traces]) -> bool:
-    """Say whether every id is new though at least half of the entries that have one are old friends."""
-    with_ids = [each for each in listed if each.id != NO_TRACE]
-    if not with_ids or {each.id for each in with_ids} & {each.id for each in remembered}:
-        return False
-    places, bodies = Counter(each.place for each in with_ids), Counter(each.body for each in with_ids)
-    old_bodies = {(each.place, each.body) for each in remembered}
-    old_titles = {(each.place, each.title) for each in remembered}
-    old_dates = {(each.body, each.dated) for each in remembered if each.dated != NO_TRACE}
-
-    def is_old(each: Traces) -> bool:
-        if each.place == NO_TRACE:
-            alone = len(with_ids) == 1
-            return (
-                (each.body, each.dated) in old_dates
-                if alone
-                else (bodies[each.body] == 1 and (each.place, each.body) in old_bodies)
-            )
-        listed_once = len(with_ids) > 1 and places[each.place] == 1
-        return (each.place, each.body) in old_bodies or (listed_once and (each.place, each.title) in old_titles)
-
-    return 2 * sum(map(is_old, with_ids)) >= len(with_ids)

@@ -1,8 +1,8 @@
-"""Entries that stand in a document exactly as they stood in the channel's last one: they are not read again. Pure.
+"""Recognition of entries whose XML is unchanged since the channel's previous document, so that they are skipped. Pure.
 
-What an entry says follows from its element with all that is in it, from the base and the depth at which that
-stands, and from the document's dialect: a *mark* is one hash of these. What identity makes of it follows
-from the URLs of the channel and its site as well, which are compared once for the document.
+The *element hash* of an entry covers everything that the parser reads of it: its element with all content, and the
+base URL, the depth and the dialect in which the element stands. An entry's fingerprint additionally depends on the
+URLs of the channel and its site, which are compared once per document (:func:`fingerprints.site_hash`).
 """
 
 import hashlib
@@ -11,64 +11,72 @@ from typing import NamedTuple
 
 from lxml import etree
 
-from service.feeds.entries.fingerprints import TRACE_BYTES
+from service.feeds.entries.fingerprints import HASH_BYTES
 from service.feeds.parsing.fast_parser_values import Element
 
 MAX_HASHED_ENTRIES = 300
-"""Entries of one document that are marked; what is remembered of a channel stays small, and longer ones are rare."""
+"""Largest number of entries of a document with element hashes; it bounds the state. Longer documents are rare."""
 
-# An entry is written out with all namespaces that it may use, and lxml compares each of them with all others.
-_MOST_NAMESPACES = 50
-_MOST_ATTRIBUTES = 20
-_MOST_WRITTEN = 8
-"""So many times as long as the document all its entries may be."""
+# An entry is serialized with all namespaces in scope, and lxml compares each of them with all others.
+_MAX_NAMESPACES = 50
+_MAX_ATTRIBUTES = 20
+_MAX_SERIALIZED_RATIO = 8
+"""Largest size of all serialized entries, in sizes of the document."""
 
 
 class PreviousDocument(NamedTuple):
-    """The entries of a channel's last document, fingerprints by marks; and its ``site_mark`` (``traces``)."""
+    """The fingerprints of the previous document's entries by element hash, and the document's site hash."""
 
     fingerprints: Mapping[bytes, bytes]
     site: bytes
 
 
 class FullParseRequired(Exception):
-    """Something follows from an entry that was passed over as familiar: the document has to be read in full."""
+    """Raised when a document cannot be read with unchanged entries skipped; it is then read in full."""
 
 
 class ElementHasher:
-    """The marks of a document's entries, as a walk through its ``size_bytes`` comes by them."""
+    """Computes the element hashes of a document of ``size_bytes`` while the parser walks through it."""
 
-    def __init__(self, familiar: PreviousDocument, size_bytes: int) -> None:
-        self._familiar = familiar
-        self._left_bytes = _MOST_WRITTEN * size_bytes
+    def __init__(self, previous: PreviousDocument, size_bytes: int) -> None:
+        self._previous = previous
+        self._left_bytes = _MAX_SERIALIZED_RATIO * size_bytes
         self._parent: Element | None = None
-        self._found: list[bytes] = []
-        self._has_passed_over = False
+        self._hashes: list[bytes] = []
+        self._has_skipped = False
 
-    def passes_over(self, element: Element, where: str) -> bool:
-        """Take in an entry's element and say whether it is familiar. Raises :class:`Unread`."""
-        self._check(element)
-        written = etree.tostring(element, encoding="utf-8", with_tail=False)
-        self._left_bytes -= len(written)
-        if self._left_bytes < 0 or len(self._found) == MAX_HASHED_ENTRIES:
+    def skip_unchanged(self, element: Element, context: str) -> bool:
+        """Record the hash of an entry's element and return whether the previous document has an entry with this hash.
+
+        ``context`` is the depth, dialect and base URL of the element. Raises :class:`FullParseRequired` if hashing
+        would cost too much.
+        """
+        self._check_limits(element)
+        serialized = etree.tostring(element, encoding="utf-8", with_tail=False)
+        self._left_bytes -= len(serialized)
+        if self._left_bytes < 0 or len(self._hashes) == MAX_HASHED_ENTRIES:
             raise FullParseRequired
-        mark = hashlib.sha1(where.encode() + b"\0" + written, usedforsecurity=False).digest()[:TRACE_BYTES]
-        self._found.append(mark)
-        is_familiar = mark in self._familiar.fingerprints
-        self._has_passed_over |= is_familiar
-        return is_familiar
+        element_hash = hashlib.sha1(context.encode() + b"\0" + serialized, usedforsecurity=False).digest()[:HASH_BYTES]
+        self._hashes.append(element_hash)
+        is_unchanged = element_hash in self._previous.fingerprints
+        self._has_skipped |= is_unchanged
+        return is_unchanged
 
-    def _check(self, element: Element) -> None:
+    def _check_limits(self, element: Element) -> None:
         parent = element.getparent()
         if parent is not self._parent and parent is not None:
             self._parent = parent
-            if len(parent.nsmap) > _MOST_NAMESPACES:
+            if len(parent.nsmap) > _MAX_NAMESPACES:
                 raise FullParseRequired
-        if len(element.keys()) > _MOST_ATTRIBUTES:
+        if len(element.keys()) > _MAX_ATTRIBUTES:
             raise FullParseRequired
 
-    def of(self, site: bytes) -> tuple[bytes, ...]:
-        """Return the marks of a document that has this ``site_mark``. Raises :class:`Unread`."""
-        if self._has_passed_over and site != self._familiar.site:
+    def finish(self, site: bytes) -> tuple[bytes, ...]:
+        """Return the element hashes in document order.
+
+        Raises :class:`FullParseRequired` if entries were skipped and ``site``, the document's site hash, is not that
+        of the previous document.
+        """
+        if self._has_skipped and site != self._previous.site:
             raise FullParseRequired
-        return tuple(self._found)
+        return tuple(self._hashes)

@@ -1,12 +1,13 @@
-"""The two parts of a version, which are delivered separately: new entries, and edits of known ones. Pure.
+"""The two separately delivered parts of a version, and the article hashes by which duplicates are found. Pure.
 
-An edit can become the correction of an earlier message, news cannot. Of a page everything is news: what a
-line said before is part of what is told of it.
+The *news* part has the new entries, the *edits* part the edits of known entries. An edit may be delivered as a
+correction of an earlier message; a new entry may not. All changes of a page are news: a page's change contains the
+text that it replaced.
 
-Entries of several channels of one person are the same article if they have a mark in common. To lose an entry is worse
-than to repeat one, so no mark is made of one trait alone: the entries of comments, of podcasts, of a forum's thread or
-one author's changelog share a link, a title or a text without being the same. A link to a site's front page says
-nothing, nor does a short text ("Read more on our site").
+An article that several channels of a user list is delivered once. Entries are the same article if they share an article
+hash. Each article hash covers two fields, because losing an entry is worse than repeating one: comments on an article,
+podcast episodes, posts in a thread and changelog entries share a link, a title or a text without being the same. A link
+to a site's front page and a short text ("Read more on our site") are not distinctive enough to be hashed.
 """
 
 import hashlib
@@ -14,56 +15,26 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from service.feeds.entries.fingerprints import address
+from service.feeds.entries.fingerprints import normalize_link
 from service.model import Change, ChannelId, Delta, Entry
 
 ARTICLE_HASH_BYTES = 8
-_TELLING_CHARS = 100
-
-
-def article_hashes(entry: Entry) -> tuple[bytes, ...]:
-    """Return the entry's marks, 8 bytes each: of link and title, link and text, title and long text; 0 to 3."""
-    link, title, text = _telling_link(entry.link), _words(entry.title), _words(entry.summary)
-    pairs = (
-        (b"link+title", link, title),
-        (b"link+text", link, text),
-        (b"title+text", title, text if len(text) >= _TELLING_CHARS else ""),
-    )
-    return tuple(_mark(kind, one, other) for kind, one, other in pairs if one and other)
-
-
-def _telling_link(link: str) -> str:
-    """Return where the link leads, with the fragment; "" for the front page of a site."""
-    where, _, fragment = link.partition("#")
-    place = address(where)
-    return f"{place}#{fragment}" if "/" in place or fragment else ""
-
-
-def _words(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
-def _mark(kind: bytes, one: str, other: str) -> bytes:
-    return hashlib.blake2b(
-        f"{one}\0{other}".encode("utf-8", "replace"), digest_size=ARTICLE_HASH_BYTES, person=kind
-    ).digest()
-
+MAX_HASHED_ARTICLES = 100
+"""Largest number of articles of a version with article hashes; further ones are delivered even if duplicates."""
+_MIN_DISTINCTIVE_CHARS = 100
 
 ArticleHashes = tuple[tuple[int, tuple[bytes, ...]], ...]
-"""Of each article among the changes: its position, and 8-byte marks.
+"""The positions of articles among a version's changes, each with its hashes of 8 bytes.
 
-The first stands for the entry in its channel, so that an edit is left out where the entry was; by the others
-(``articles``) other channels' copies are known.
+The first hash identifies the entry within its channel: if the entry was not delivered, its edits are not either. The
+others are the :func:`article_hashes`, by which the same article is found in other channels.
 """
-
-MAX_HASHED_ARTICLES = 100
-"""Articles of one version that are marked; what comes after them is told even if another channel told it."""
 
 
 class VersionParts(msgspec.Struct, frozen=True):
-    """What a version holds for its subscribers; a part is None if there is nothing in it.
+    """The article hashes of the two parts of a version; a part without changes is None.
 
-    An empty part is told as well: its content is no article (a page's lines, a notice).
+    A part may be an empty tuple: it has changes, but none is an article (the lines of a page, a notice).
     """
 
     news: ArticleHashes | None = ()
@@ -71,35 +42,69 @@ class VersionParts(msgspec.Struct, frozen=True):
 
 
 def split_version(delta: Delta) -> VersionParts:
-    """Return what a version holds."""
+    """Return the parts of the version that ``delta`` describes."""
     if delta.notice is not None or any(change.line for change in delta.changes):
         return VersionParts(news=())
     added = [(position, change) for position, change in enumerate(delta.changes) if change.kind == "addition"]
     edited = [(position, change) for position, change in enumerate(delta.changes) if is_edit(change)]
-    return VersionParts(news=_marked(delta.channel, added), edits=_marked(delta.channel, edited))
+    return VersionParts(news=_hash_changes(delta.channel, added), edits=_hash_changes(delta.channel, edited))
 
 
 def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
-    """Return the delta with one part's changes only, without those at the positions left out."""
-    kept = (
+    """Return ``delta`` with the changes of one part only, without those at the positions ``left_out``."""
+    selected = (
         change for position, change in enumerate(delta.changes) if is_edit(change) is edits and position not in left_out
     )
-    return msgspec.structs.replace(delta, changes=tuple(kept))
+    return msgspec.structs.replace(delta, changes=tuple(selected))
 
 
 def is_edit(change: Change) -> bool:
-    """Say whether a change is an edit of an entry; what replaces lines of a page is none."""
+    """Return whether a change is an edit of an entry; a replacement of a page's lines is not."""
     return change.kind == "replacement" and not change.line
 
 
-def _marked(cid: ChannelId, changes: Sequence[tuple[int, Change]]) -> ArticleHashes | None:
+def article_hashes(entry: Entry) -> tuple[bytes, ...]:
+    """Return up to three hashes of 8 bytes: of link and title, of link and text, and of title and long text."""
+    link, title, text = _distinctive_link(entry.link), _words(entry.title), _words(entry.summary)
+    pairs = (
+        (b"link+title", link, title),
+        (b"link+text", link, text),
+        (b"title+text", title, text if len(text) >= _MIN_DISTINCTIVE_CHARS else ""),
+    )
+    return tuple(_hash_pair(kind, one, other) for kind, one, other in pairs if one and other)
+
+
+def _distinctive_link(link: str) -> str:
+    """Return the normalized link with its fragment, or "" for a site's front page."""
+    without_fragment, _, fragment = link.partition("#")
+    normalized = normalize_link(without_fragment)
+    return f"{normalized}#{fragment}" if "/" in normalized or fragment else ""
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _hash_pair(kind: bytes, one: str, other: str) -> bytes:
+    text = f"{one}\0{other}".encode("utf-8", "replace")
+    return hashlib.blake2b(text, digest_size=ARTICLE_HASH_BYTES, person=kind).digest()
+
+
+def _hash_changes(channel_id: ChannelId, changes: Sequence[tuple[int, Change]]) -> ArticleHashes | None:
     if not changes:
         return None
     return tuple(
-        (position, (_own_mark(cid, change.entry), *(article_hashes(change.entry) if nth < MAX_HASHED_ARTICLES else ())))
+        (
+            position,
+            (
+                _entry_hash(channel_id, change.entry),
+                *(article_hashes(change.entry) if nth < MAX_HASHED_ARTICLES else ()),
+            ),
+        )
         for nth, (position, change) in enumerate(changes)
     )
 
 
-def _own_mark(cid: ChannelId, entry: Entry) -> bytes:
-    return hashlib.blake2b(f"{cid} {entry.key}".encode("utf-8", "replace"), digest_size=ARTICLE_HASH_BYTES).digest()
+def _entry_hash(channel_id: ChannelId, entry: Entry) -> bytes:
+    text = f"{channel_id} {entry.key}".encode("utf-8", "replace")
+    return hashlib.blake2b(text, digest_size=ARTICLE_HASH_BYTES).digest()

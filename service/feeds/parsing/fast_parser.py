@@ -41,7 +41,7 @@ _END = re.compile(b"</(?:item|entry)")
 _ATOM_FEED = "{http://www.w3.org/2005/Atom}feed"
 
 
-def parse(text: str, *, url: str, language: str, familiar: PreviousDocument | None = None) -> ParsedFeed | None:
+def parse(text: str, *, url: str, language: str, previous: PreviousDocument | None = None) -> ParsedFeed | None:
     """Return what :func:`feedparser_adapter.parse` returns for this document, or None to leave it to that.
 
     Entries that are ``familiar`` are left out, if that is given, and all are marked.
@@ -52,7 +52,7 @@ def parse(text: str, *, url: str, language: str, familiar: PreviousDocument | No
     ends = len(list(islice(_END.finditer(body), _MOST_ENDS + 1)))
     if b"<!DOCTYPE" in body or ends > _MOST_ENDS:
         return None
-    marks = ElementHasher(familiar, len(body)) if familiar and ends <= MAX_HASHED_ENTRIES else None
+    hasher = ElementHasher(previous, len(body)) if previous and ends <= MAX_HASHED_ENTRIES else None
     parser = etree.XMLParser(
         encoding="utf-8",  # whatever the document declares
         resolve_entities=False,
@@ -66,20 +66,20 @@ def parse(text: str, *, url: str, language: str, familiar: PreviousDocument | No
     try:
         root = etree.fromstring(body, parser)
         with contextlib.suppress(FullParseRequired):
-            return _feed(root, text, url, language, marks)
+            return _feed(root, text, url, language, hasher)
         return _feed(root, text, url, language, None)
     except (Declined, etree.XMLSyntaxError, RecursionError):
         return None
 
 
-def _feed(root: Element, text: str, url: str, language: str, marks: ElementHasher | None) -> ParsedFeed:
-    about, entries = _read(root, Names(text), urljoin(url, url), language, marks)
+def _feed(root: Element, text: str, url: str, language: str, hasher: ElementHasher | None) -> ParsedFeed:
+    about, entries = _read(root, Names(text), urljoin(url, url), language, hasher)
     title, link = (
         title_line(about.title[:PROSE_CHARS], is_markup="html" in about.title_type),
         absolute_link(about.link, url),
     )
-    marked = marks.of(site_hash(url, link)) if marks else ()
-    if not entries and not marked and not title and not link:
+    element_hashes = hasher.finish(site_hash(url, link)) if hasher else ()
+    if not entries and not element_hashes and not title and not link:
         raise Declined
     related = relations(about.links, url)
     return ParsedFeed(
@@ -90,13 +90,13 @@ def _feed(root: Element, text: str, url: str, language: str, marks: ElementHashe
         entries=tuple(_entry(each, url) for each in newest(entries, _date_s)),
         polling_hints=wishes(text, about.hints),
         **related,
-        marks=marked,
+        element_hashes=element_hashes,
         metadata=imprint(about.tags.names(), *about.generator),
     )
 
 
 def _read(
-    root: Element, known: Names, base: str, language: str, marks: ElementHasher | None
+    root: Element, known: Names, base: str, language: str, hasher: ElementHasher | None
 ) -> tuple[Fields, list[Fields]]:
     """Walk through the document; return what the feed and its entries say."""
     kind, found = known[root.tag], attributes(root)
@@ -106,7 +106,7 @@ def _read(
         raise Declined
     stated = found.get("xml:lang", found.get("lang")) if kind != "rdf_rdf" else None
     about = Fields(is_entry=False, language=(stated or language).replace("_", "-"))
-    reader = Reader(known, speaks_atom=kind == "feed", base=based(found, base), fields=about, marks=marks)
+    reader = Reader(known, speaks_atom=kind == "feed", base=based(found, base), fields=about, hasher=hasher)
     reader.read(root, 2, ROOTS[kind])
     return about, reader.entries
 

@@ -110,10 +110,10 @@ class Reader:
     """
 
     def __init__(
-        self, names: Names, *, speaks_atom: bool, base: str, fields: Fields, marks: ElementHasher | None
+        self, names: Names, *, speaks_atom: bool, base: str, fields: Fields, hasher: ElementHasher | None
     ) -> None:
         self.names = names
-        self.marks = marks
+        self.hasher = hasher
         self.speaks_atom = speaks_atom
         self._dialect = " Atom " if speaks_atom else " RSS "
         self.base = base
@@ -133,9 +133,9 @@ class Reader:
             elif name in HINTS or len(element):
                 self._pass_over(element, depth, name, meanings)
 
-    def is_familiar(self, element: Element, depth: int) -> bool:
+    def skip_unchanged(self, element: Element, depth: int) -> bool:
         """Say whether to go past an entry. Whether its title counts for those that come after it is not known then."""
-        if not self.marks or not self.marks.passes_over(element, f"{depth}{self._dialect}{self.base}"):
+        if not self.hasher or not self.hasher.skip_unchanged(element, f"{depth}{self._dialect}{self.base}"):
             return False
         self.title_depth = _UNREAD
         return True
@@ -407,7 +407,7 @@ def _channel(reader: Reader, element: Element, depth: int) -> None:
 
 
 def _item(reader: Reader, element: Element, depth: int) -> None:
-    if reader.is_familiar(element, depth):
+    if reader.skip_unchanged(element, depth):
         return
     found = attributes(element)
     if "lastmod" in found or "href" in found:  # CDF

@@ -39,11 +39,11 @@ _FEED_WITHIN = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?(?:rss|feed|rdf)[\s>]", 
 _JUNK_CHARS = 64 * 1024
 
 
-def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: PreviousDocument | None = None) -> ParsedFeed:
+def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: PreviousDocument | None = None) -> ParsedFeed:
     """Return the feed that ``body``, fetched from ``url`` with these response headers, holds.
 
     Links are absolute; text is ``str``, capped; impossible dates are None; of more than 500
-    entries the newest stay. If it is said which are ``familiar``, these may be left out, and then all are
+    entries the newest stay. If it is said which are ``previous``, these may be left out, and then all are
     marked. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
@@ -62,5 +62,5 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str], familiar: Previo
             raise NotAFeed("The document is not a feed.")
         text = text[found.start() :]
     language = lowered.get("content-language", "")
-    feed = fast_parser.parse(text, url=url, language=language, familiar=familiar)
+    feed = fast_parser.parse(text, url=url, language=language, previous=previous)
     return feed or feedparser_adapter.parse(text, url=url, language=language)

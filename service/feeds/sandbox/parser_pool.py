@@ -114,7 +114,7 @@ class ParserPool:
                 raise
             self.confinement = child.confinement
             self.cpu_s += answer.cpu_s
-            if answer.bloated:
+            if answer.needs_restart:
                 await child.end()
             else:
                 self._idle.append(child)

@@ -70,9 +70,9 @@ def _processor_s() -> float:
 
 def _answer(job: ParserRequest) -> ParserResponse[Any]:
     try:
-        return ParserResponse(_readers()[type(job)](job), bloated=_is_bloated())
+        return ParserResponse(_readers()[type(job)](job), needs_restart=_is_bloated())
     except (FeedError, UserError) as error:
-        return ParserResponse(fault=to_fault(error), bloated=_is_bloated())
+        return ParserResponse(fault=to_fault(error), needs_restart=_is_bloated())
 
 
 @functools.cache

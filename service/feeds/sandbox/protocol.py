@@ -1,4 +1,4 @@
-"""What the programs and their parser children say to each other: msgpack, after its length in 4 bytes."""
+"""The messages between a program and its parser processes: msgpack, each preceded by its length in 4 bytes."""
 
 from math import inf
 from typing import Any, Generic, Literal, TypeVar
@@ -10,16 +10,16 @@ from service.feeds.opml import OpmlDocument
 from service.model import Change, Entry, FeedLink, FeedMetadata, ParsedFeed, ParsedPage, PollingHints
 
 Confinement = Literal["seccomp", "rlimits"]
-"""What keeps a parser process from files and network: a filter of system calls, or resource limits alone."""
+"""The means that keep a parser process from files and network: a system call filter, or resource limits alone."""
 
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
 class Document(msgspec.Struct, frozen=True, array_like=True):
-    """A body as it came from ``url``, with the headers that say how to read it.
+    """A response body, the URL it was fetched from, and the response headers (lower-case names) needed to read it.
 
-    ``partial``: it holds only what is new (RFC 3229, or pushed by a hub).
+    ``partial``: the body contains only new entries, because it is an RFC 3229 delta or was pushed by a hub.
     """
 
     body: bytes
@@ -29,12 +29,12 @@ class Document(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_page(self) -> bool:
-        """Whether the publisher calls it a page."""
+        """Whether the Content-Type header says HTML."""
         return "html" in self.headers.get("content-type", "").lower()
 
 
 class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
-    """What a document turned out to be: a feed, or a page, which may name feeds."""
+    """The result of parsing one document: a feed, or a page and the feeds that it links to."""
 
     feed: ParsedFeed | None = None
     page: ParsedPage | None = None
@@ -42,41 +42,43 @@ class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
-    """What documents of a channel say besides what was remembered of it, and what is remembered from then on.
+    """The changes that the documents of a channel show, and the channel's next baseline.
 
-    ``latest`` (newest first) is there where nothing was remembered. ``older`` is where the channel goes on with
-    older entries, if polls have missed some. A page that should be a feed has only ``links``, to feeds.
+    ``latest`` are the latest entries, newest first, if there was no baseline. ``older_url`` is the document with the
+    next older entries if polls have missed some. If an HTML page was fetched as a feed, only ``links`` is set, to the
+    feeds that the page links to.
     """
 
-    memory: bytes = b""
+    baseline: bytes = b""
     changes: tuple[Change, ...] = ()
     latest: tuple[Entry, ...] = ()
     title: str = ""
     link: str = ""
-    wishes: PollingHints = PollingHints()
+    polling_hints: PollingHints = PollingHints()
     hubs: tuple[str, ...] = ()
     topic: str = ""
-    older: str = ""
+    older_url: str = ""
     links: tuple[FeedLink, ...] = ()
     language: str = ""
-    imprint: FeedMetadata = FeedMetadata()
+    metadata: FeedMetadata = FeedMetadata()
 
 
 class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Say what this document is, whatever it is; ``selector`` is for pages."""
+    """A request to parse a document of unknown type. ``selector`` (CSS) limits a page to matching elements."""
 
     document: Document
     selector: str = ""
 
 
 class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Compare documents of the channel ``url``, oldest first, with what is remembered of it (nothing: ``b""``).
+    """A request to compare documents of the channel ``url``, oldest first, with its baseline (``b""`` for none).
 
-    The child is killed when that takes more than ``cpu_s`` of processor time, or than it gives any document.
+    The parser process is killed if the request uses more processor time than ``cpu_s``, or than the limit of any
+    request.
     """
 
     documents: tuple[Document, ...]
-    memory: bytes
+    baseline: bytes
     url: str
     kind: Literal["feed", "page"]
     now_s: float
@@ -84,7 +86,7 @@ class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class ParseOpml(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Say which feeds this OPML file lists."""
+    """A request to parse an OPML file."""
 
     body: bytes
 
@@ -93,7 +95,7 @@ ParserRequest = ParseDocument | DetectChanges | ParseOpml
 
 
 class ParserReady(msgspec.Struct, frozen=True, array_like=True):
-    """What a parser process says first, once it is confined."""
+    """The first message of a parser process, sent when it is confined."""
 
     confinement: Confinement
 
@@ -102,18 +104,19 @@ Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 
 
 class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
-    """A job's result, or the fault that ended it.
+    """The result of a request, or the fault that ended it.
 
-    ``bloated``: the child has grown so much that it should be replaced. ``cpu_s`` is the processor time of the job.
+    ``needs_restart``: the process has grown so much that it should be replaced. ``cpu_s`` is the processor time that
+    the request used.
     """
 
     result: Result | None = None
     fault: Fault | None = None
-    bloated: bool = False
+    needs_restart: bool = False
     cpu_s: float = 0.0
 
 
 def encode_frame(message: Any) -> bytes:
-    """Return the message as bytes to send."""
+    """Return the message in msgpack, preceded by its length."""
     payload = msgspec.msgpack.encode(message)
     return len(payload).to_bytes(LENGTH_BYTES, "big") + payload

@@ -86,7 +86,7 @@ def archived(url: str) -> str:
 def memory_of(*bodies: bytes, kind: Literal["feed", "page"] = "feed") -> bytes:
     url = "https://example.org/"
     documents = tuple(Document(body, url, {"content-type": "text/html"}) for body in bodies)
-    return detect_changes(DetectChanges(documents, b"", url, kind, FAR_S)).memory
+    return detect_changes(DetectChanges(documents, b"", url, kind, FAR_S)).baseline
 
 
 async def made(

@@ -38,7 +38,7 @@ class Parser(ParserPool):
         if job.documents[-1].body == b"deadly":
             self.deaths += 1
             raise ParseKilled(f"The document at {job.url} took too long.")
-        return DetectionResult(job.memory)
+        return DetectionResult(job.baseline)
 
 
 def watched(url: str) -> Watch:

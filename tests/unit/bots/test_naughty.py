@@ -92,7 +92,7 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
     for first in range(0, len(STRINGS), 50):
         titles = STRINGS[first : first + 50]
         before = detect_changes(DetectChanges((document(["before"]),), b"", url, "feed", 0.0))
-        found = detect_changes(DetectChanges((document(titles),), before.memory, url, "feed", 60.0))
+        found = detect_changes(DetectChanges((document(titles),), before.baseline, url, "feed", 60.0))
         channel = Channel(channel_id(url), url, found.title)
         for change in found.changes:
             body = render_notification([channel], [Delta(channel.id, 1, 2, 0.0, (change,))], {}, {}, voice("en"))

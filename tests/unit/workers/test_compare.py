@@ -41,7 +41,7 @@ def titles(find: Found | None) -> list[str]:
     return [change.entry.title.removeprefix("Title ") for change in find.candidate.delta.changes]
 
 
-OLD = findings(b"", listing("one")).memory
+OLD = findings(b"", listing("one")).baseline
 
 
 def test_nothing_new_moves_the_base_on_and_finds_nothing() -> None:
@@ -86,7 +86,7 @@ def test_what_a_short_feed_drops_before_it_is_versioned_is_still_found() -> None
     find = compared(held, OLD, listing("three"))
     assert find is not None
     assert titles(find) == ["two", "three"]
-    version_of_another_node = findings(OLD, listing("three")).memory
+    version_of_another_node = findings(OLD, listing("three")).baseline
     left = found(known().channel, find.documents, V3, findings(version_of_another_node, *find.documents), NOW_S)
     assert titles(left) == ["two"]
 

@@ -1,0 +1,65 @@
+"""The decision which edits of known entries are reported. Pure.
+
+An edit is reported if a person has probably made it. Texts that change by themselves (relative dates, advertisements,
+counters, a new template) would otherwise flood subscribers with corrections. Therefore at most three edits are
+reported per entry, and if many entries change at once or often, no edits of the channel are reported for 30 days
+(the *quiet period*). Edits of titles and of texts are judged separately.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+QUIET_DAYS = 30
+MAX_CORRECTIONS = 3
+"""Number of edits of an entry from which on further ones are not reported."""
+MAX_EDITS_PER_POLL = 10
+SAMPLE_SIZE = 20
+"""Number of entries by whose edit counts the edit rate of a channel is estimated."""
+_MIN_EVIDENCE = 3
+
+
+class EditDecision(NamedTuple):
+    """The decision for the known entries of a document, in document order.
+
+    ``is_reported`` says for each entry whether its edit is reported, ``edit_counts`` how often it has been edited.
+    No edits are reported through the day ``quiet_until`` (days since 1970).
+    """
+
+    is_reported: Sequence[bool]
+    edit_counts: Sequence[int]
+    quiet_until: int
+
+
+def select_edits(
+    is_edited: Sequence[bool], counts_before: Sequence[int], last_seen_days: Sequence[int], quiet_until: int, today: int
+) -> EditDecision:
+    """Decide which edits of a document's known entries are reported.
+
+    ``is_edited`` says for each known entry of the document whether it differs from the previous version.
+    ``counts_before`` are the edit counts of the same entries, followed by those of recent entries that the document no
+    longer lists; ``last_seen_days`` are the days (since 1970) on which they were seen. Counts from before the end of
+    a quiet period start again at zero.
+    """
+    pairs = zip(counts_before, last_seen_days, strict=True)
+    before = [0 if day <= quiet_until < today else count for count, day in pairs]
+    listed, unlisted = before[: len(is_edited)], before[len(is_edited) :]
+    if not any(is_edited):
+        return EditDecision(is_edited, listed, quiet_until)
+    counts = [min(count + edited, MAX_CORRECTIONS) for count, edited in zip(listed, is_edited, strict=True)]
+    if _is_automatic(is_edited, [*counts, *unlisted][:SAMPLE_SIZE]):
+        quiet_until = today + QUIET_DAYS
+    is_reported = [
+        edited and count < MAX_CORRECTIONS and quiet_until < today
+        for count, edited in zip(listed, is_edited, strict=True)
+    ]
+    return EditDecision(is_reported, counts, quiet_until)
+
+
+def _is_automatic(is_edited: Sequence[bool], counts: Sequence[int]) -> bool:
+    """Return whether so many entries change at once, or have changed so often, that software makes the edits."""
+    edited, ever_edited = sum(is_edited), len(counts) - counts.count(0)
+    return (
+        edited > MAX_EDITS_PER_POLL
+        or (edited >= _MIN_EVIDENCE and 2 * edited > len(is_edited))
+        or (ever_edited >= _MIN_EVIDENCE and 2 * sum(counts) > len(counts))
+    )

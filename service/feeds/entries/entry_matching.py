@@ -1,0 +1,176 @@
+"""The matching of a document's entries with the entries known of the channel: which of them are new. Pure.
+
+Most entries are exactly as in the channel's previous document; they are matched by their *fingerprint*, one hash of
+everything that is read of them. The others are matched by *candidate keys*: a candidate key is one hash of an entry
+(of its id, target or text), or a pair of them, that may identify the entry. The key of an entry is its first
+candidate key, from the most to the least trustworthy, that no other entry of the document has and that no two known
+entries share. The entry is new if no known entry has that key.
+
+- An id that several entries share therefore identifies an entry only together with its target, title or content.
+- If all ids of a document are new although at least half of its entries are known by all other fields, the publisher
+  generates ids at each request: the ids of the channel are ignored from then on.
+- If several entries of a document match one known entry, the first is that entry. The others are excluded, and stay
+  excluded as long as they are in the document.
+- Dates distinguish only entries without id and target that are equal in everything else.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import NamedTuple
+
+from service.feeds.entries.fingerprints import NO_HASH, EntryHashes, fingerprint, hash_entry
+from service.feeds.entries.known_entries import CandidateRows, has_id
+from service.model import ParsedEntry, ParsedFeed
+
+_SKIPPED_ENTRY = ParsedEntry()
+
+
+class DocumentEntry(NamedTuple):
+    """An entry of the document with the offset of the known entry's row that it matches, or None if it is new.
+
+    ``element_hash`` is zero if the document has none. ``hashes`` is None if the entry is unchanged since the previous
+    document; then ``key`` is "" and ``entry`` may be empty.
+    """
+
+    entry: ParsedEntry
+    element_hash: bytes
+    fingerprint: bytes
+    hashes: EntryHashes | None
+    row_offset: int | None
+    key: str = ""
+
+
+class MatchResult(NamedTuple):
+    """The distinct entries of a document, in document order.
+
+    ``excluded`` are the fingerprints of the duplicates and the empty entries. ``candidates`` contains the rows of the
+    matched entries that have hashes. ``are_ids_unstable`` says that the channel is now known to generate ids at each
+    request.
+    """
+
+    entries: list[DocumentEntry]
+    excluded: list[bytes]
+    candidates: CandidateRows
+    are_ids_unstable: bool
+
+
+def entries_by_fingerprint(
+    feed: ParsedFeed, fingerprints: Mapping[bytes, bytes], *, homes: Sequence[str]
+) -> dict[bytes, tuple[ParsedEntry, bytes]]:
+    """Return the feed's entries and their element hashes by fingerprint, in document order.
+
+    ``fingerprints`` maps the element hashes of the previous document to fingerprints. The parser has skipped entries
+    with these element hashes; an empty entry stands for them.
+    """
+    entries = iter(feed.entries)
+    found: dict[bytes, tuple[ParsedEntry, bytes]] = {}
+    for element_hash in feed.element_hashes or repeat(NO_HASH, len(feed.entries)):
+        known = fingerprints.get(element_hash)
+        entry = _SKIPPED_ENTRY if known else next(entries)
+        found.setdefault(known or fingerprint(entry, homes=homes), (entry, element_hash))
+    return found
+
+
+def match_entries(
+    entries: Mapping[bytes, tuple[ParsedEntry, bytes]],
+    *,
+    homes: Sequence[str],
+    rows: bytes,
+    previous_rows: Mapping[bytes, int],
+    excluded: Collection[bytes],
+    are_ids_unstable: bool,
+) -> MatchResult:
+    """Match ``entries``, as :func:`entries_by_fingerprint` returns them, with the known entries in ``rows``.
+
+    ``homes`` are the :func:`~service.feeds.entries.fingerprints.home_addresses`. ``previous_rows`` are the row offsets
+    of the previous document's entries by fingerprint, ``excluded`` the fingerprints that were excluded from it.
+    """
+    items = [
+        item
+        for digest, (entry, element_hash) in entries.items()
+        if digest not in excluded
+        and (item := _document_entry(entry, element_hash, digest, previous_rows.get(digest), homes))
+    ]
+    changed = [each.hashes for each in items if each.hashes]
+    candidates = CandidateRows.find(changed, rows)
+    if not are_ids_unstable and _have_all_ids_changed(changed, candidates.hashes.values()):
+        are_ids_unstable = not any(each.row_offset is not None and has_id(rows, each.row_offset) for each in items)
+    items = list(_identify(items, candidates, with_ids=not are_ids_unstable))
+    now_excluded = sorted(entries.keys() - {item.fingerprint for item in items})
+    return MatchResult(items, now_excluded, candidates, are_ids_unstable)
+
+
+def _document_entry(
+    entry: ParsedEntry, element_hash: bytes, digest: bytes, row_offset: int | None, homes: Collection[str]
+) -> DocumentEntry | None:
+    """Return an unchanged entry with its row, or another entry with its hashes; None for an empty entry."""
+    if row_offset is not None:
+        return DocumentEntry(entry, element_hash, digest, None, row_offset)
+    hashes = hash_entry(entry, homes=homes)
+    return None if hashes.is_empty else DocumentEntry(entry, element_hash, digest, hashes, None)
+
+
+def _identify(
+    items: Collection[DocumentEntry], candidates: CandidateRows, *, with_ids: bool
+) -> Iterator[DocumentEntry]:
+    """Yield the entries with their rows and keys; of entries with the same key or row, only the first."""
+    taken = {each.row_offset for each in items}
+    present_hashes = [each.hashes for each in items if each.hashes]
+    present_hashes += [hashes for offset, hashes in candidates.hashes.items() if offset in taken]
+    present = Counter(key for each in present_hashes for key in each.candidate_keys(with_ids=with_ids))
+    keys: set[str] = set()
+    for item in items:
+        if not item.hashes:
+            yield item
+            continue
+        candidate_keys = item.hashes.candidate_keys(with_ids=with_ids)
+        usable = [key for key in candidate_keys if present[key] == 1 and candidates.can_identify(key, item.hashes)]
+        has_only_text = item.hashes.has_only_text(with_ids=with_ids)
+        deciding = (usable or [candidate_keys[-1]])[: None if has_only_text else 1]
+        row_offset = next((candidates.last_offset[key] for key in deciding if key in candidates.last_offset), None)
+        if row_offset is None and not has_only_text:
+            row_offset = _find_by_text(item.hashes, candidates, with_ids=with_ids)
+            row_offset = None if row_offset in taken else row_offset
+        key = b"".join(deciding[0]).hex()
+        if key not in keys and (row_offset is None or row_offset not in taken):
+            yield item._replace(row_offset=row_offset, key=key)
+        keys.add(key)
+        taken.add(row_offset)
+
+
+def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
+    """Return the row with the same title and content, if it or the entry has gained or lost its id or its target."""
+    offset = candidates.last_offset.get(hashes.text_keys()[0])
+    if offset is None or candidates.hashes[offset].title != hashes.title:
+        return None
+    before = candidates.hashes[offset]
+    ids_agree = not with_ids or before.id == hashes.id or NO_HASH in (before.id, hashes.id)
+    targets_agree = before.target == hashes.target or NO_HASH in (before.target, hashes.target)
+    return offset if ids_agree and targets_agree else None
+
+
+def _have_all_ids_changed(listed: Sequence[EntryHashes], known: Collection[EntryHashes]) -> bool:
+    """Return whether every id is new although at least half of the entries with an id are known by other fields."""
+    with_ids = [each for each in listed if each.id != NO_HASH]
+    if not with_ids or {each.id for each in with_ids} & {each.id for each in known}:
+        return False
+    targets, bodies = Counter(each.target for each in with_ids), Counter(each.body for each in with_ids)
+    known_bodies = {(each.target, each.body) for each in known}
+    known_titles = {(each.target, each.title) for each in known}
+    known_dates = {(each.body, each.title_date) for each in known if each.title_date != NO_HASH}
+
+    def is_known(each: EntryHashes) -> bool:
+        if each.target == NO_HASH:
+            is_single = len(with_ids) == 1
+            return (
+                (each.body, each.title_date) in known_dates
+                if is_single
+                else (bodies[each.body] == 1 and (each.target, each.body) in known_bodies)
+            )
+        is_listed_once = len(with_ids) > 1 and targets[each.target] == 1
+        return (each.target, each.body) in known_bodies or (
+            is_listed_once and (each.target, each.title) in known_titles
+        )
+
+    return 2 * sum(map(is_known, with_ids)) >= len(with_ids)
