@@ -145,7 +145,7 @@ class BatchSender:
                 self._scheduler.defer(user_id, self._clock.monotonic_s() + remaining_s[user_id])
             elif again := self._scheduler.recover(user_id, batches, self._clock.monotonic_s()):
                 resends[user_id] = again
-                _log.info("messages sent again", user=user_id, count=len(again))
+                _log.info("messages resent", user=user_id, count=len(again))
                 await self._store.outbox.retried(user_id, [batch.message_id for batch in again])
         return resends
 
@@ -173,9 +173,9 @@ class BatchSender:
         if jid:
             subscriptions = await self._store.subscriptions.of_user(jid)
             await self._store.pauses.rest(jid, [subscription.channel for subscription in subscriptions])
-            _log.info("unreachable: nothing reached them for 14 days", user=user_id)
+            _log.info("user suspended", user=user_id, reason="messages bounced for 14 days")
         for batch in batches:
-            await self._store.outbox.dead(user_id, batch.message_id, "came back for 14 days")
+            await self._store.outbox.dead(user_id, batch.message_id, "bounced for 14 days")
 
     # New batches.
 

@@ -141,7 +141,7 @@ class OutboxConsumer:
         if is_batch(user_id, event.message_id) and self._assigned_users.includes(user_id):
             self._sender.on_response(event.message_id)
             self._back_off(user_id, event.condition)
-            _log.info("bounced", user=user_id, condition=event.condition)
+            _log.info("message bounced", user=user_id, condition=event.condition)
             self._scheduler_changed.set()
 
     def on_presence(self, event: UserAvailable | UserUnavailable) -> None:
@@ -303,7 +303,7 @@ class OutboxConsumer:
             self._scheduler.on_send_failed(user_ids)  # a resumed session does not begin with a recovery
             return user_ids
         except StoreUnavailable as error:
-            _log.warning("delivery waits", reason=str(error), users=len(user_ids))
+            _log.warning("delivery interrupted, will retry", reason=str(error), users=len(user_ids))
             self._scheduler.on_send_failed(user_ids)
             await asyncio.sleep(_RETRY_S)
             return user_ids

@@ -99,12 +99,12 @@ async def test_a_dead_letter_is_told_after_all_once_but_for_what_has_ended(store
         await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
     batch = await _claimed(store, uid)
     assert batch is not None
-    await store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+    await store.outbox.dead(uid, batch.message_id, "bounced for 14 days")
     ((letter,), following) = await store.dead_letters.page()
     assert (letter.user, letter.message_id, letter.why, following) == (
         uid,
         batch.message_id,
-        "came back for 14 days",
+        "bounced for 14 days",
         "",
     )
     assert letter.items == batch.items

@@ -106,7 +106,7 @@ async def moved(settings: Settings, prosody: PrivateProsody) -> Settings:
 
 def bounced(logs: Sequence[MutableMapping[str, Any]], uid: UserId) -> bool:
     """Whether a bot has logged that a message to a person came back."""
-    return any(entry["event"] == "bounced" and entry["user"] == uid for entry in logs)
+    return any(entry["event"] == "message bounced" and entry["user"] == uid for entry in logs)
 
 
 async def knows_receipts(store: Store, person: ChatClient) -> bool:

@@ -103,12 +103,12 @@ async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
         await store.outbox.enqueue([uid], channel.id, delta.version, time.time() - 60, split_version(delta))
         batch = (await store.outbox.claim([uid], 10, time.time()))[uid]
         if not ended:
-            await store.outbox.dead(uid, batch.message_id, "came back for 14 days")
+            await store.outbox.dead(uid, batch.message_id, "bounced for 14 days")
         else:
             await store.outbox.completed(acked=[(uid, batch.message_id)])
             await store.outbox.completed(**{ended: [(uid, batch.message_id)]})
     _, text = await ada.get(f"/people/{uid}")
-    assert [words in text for words in ("Received", "Sent", "Given up", "came back for 14 days", "A feed")] == [
+    assert [words in text for words in ("Received", "Sent", "Given up", "bounced for 14 days", "A feed")] == [
         True
     ] * 5
     assert "secret" not in text
