@@ -69,7 +69,7 @@ class _Demand(msgspec.Struct):
     target: int = 0
 
 
-class Directories:
+class LookupDirectories:
     """One node's shares of all directories, and the directories that it coordinates."""
 
     def __init__(self, me: NodeId, matrices: Matrices, send: Post, draw: Callable[[], float]) -> None:

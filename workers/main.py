@@ -21,15 +21,15 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.shutdown import run_until_stopped
 from service.store import open_store
-from workers.node import Node, Parts
-from workers.peers.content_cache import Memories
-from workers.peers.exchange import Peers
-from workers.polling.concurrency_limits import ParserBudgets, lanes_of_polls, lanes_of_probes
-from workers.polling.politeness import Courtesy
+from workers.node import Node, WorkerContext
+from workers.peers.content_cache import BaselineCache
+from workers.peers.exchange import ContentExchange
+from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes, create_probe_lanes
+from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
-from workers.polling.websub import Hubs
-from workers.request_handlers import Answers
-from workers.tasks import Tasks
+from workers.polling.websub import HubSubscriber
+from workers.request_handlers import WorkerRequestHandlers
+from workers.tasks import BackgroundTasks
 
 _RETRY_S = 1.0
 _LAG_MEASURED_EVERY_S = 0.1
@@ -45,15 +45,15 @@ log = structlog.get_logger(__name__)
 
 async def run(settings: Settings) -> None:
     """Be a worker until SIGTERM or SIGINT."""
-    tend_heap()
-    await run_until_stopped(work(settings))
+    configure_memory()
+    await run_until_stopped(run_worker(settings))
 
 
-async def work(settings: Settings) -> None:
+async def run_worker(settings: Settings) -> None:
     """Be a worker until cancelled, whatever Redis and publishers do."""
     store = open_store(settings)
     clock = SystemClock()
-    peers = Peers(settings, store.channels, clock)
+    peers = ContentExchange(settings, store.channels, clock)
     health = await serve_health(
         settings.metrics_bind, settings.metrics_port, store.ping, peers.routes(), settings=settings
     )
@@ -63,7 +63,7 @@ async def work(settings: Settings) -> None:
         allow_private=settings.allow_private,
         extra_ports=settings.extra_ports,
     )
-    tasks = Tasks()
+    tasks = BackgroundTasks()
     peers.begin(me)
     try:
         async with (
@@ -74,14 +74,14 @@ async def work(settings: Settings) -> None:
             ParserPool(1) as unknown,
             ParserPool(1, _SLOW_NICENESS) as slow_unknown,
         ):
-            courtesy = Courtesy(store.request_budgets, settings)
-            budgets = ParserBudgets()
-            lanes = lanes_of_polls(prompt, slow, budgets)
-            poller = Poller(fetcher, courtesy, lanes, Memories(peers.contents), clock)
-            answers = Answers(store, poller, lanes_of_probes(unknown, slow_unknown, budgets))
+            courtesy = Politeness(store.request_budgets, settings)
+            budgets = ParserTimeBudgets()
+            lanes = create_poll_lanes(prompt, slow, budgets)
+            poller = Poller(fetcher, courtesy, lanes, BaselineCache(peers.contents), clock)
+            answers = WorkerRequestHandlers(store, poller, create_probe_lanes(unknown, slow_unknown, budgets))
             tasks.start(_measure_loop_lag())
-            hubs = Hubs(store, fetcher, courtesy, clock, settings.console_public_url)
-            parts = Parts(store, settings, clock, poller, hubs, peers)
+            hubs = HubSubscriber(store, fetcher, courtesy, clock, settings.console_public_url)
+            parts = WorkerContext(store, settings, clock, poller, hubs, peers)
             async with asyncio.TaskGroup() as nodes:
                 nodes.create_task(store.identity.run())
                 for _ in range(settings.nodes_per_worker):
@@ -94,7 +94,7 @@ async def work(settings: Settings) -> None:
             await store.close()
 
 
-def tend_heap() -> None:
+def configure_memory() -> None:
     """Settle how this process collects garbage, and what it gives back to the system.
 
     Garbage collection walks over what tens of thousands of channels need, in which there are no cycles: every 700 new
@@ -115,7 +115,7 @@ async def _measure_loop_lag() -> None:
         LOOP_LAG.observe(max(loop.time() - due_s, 0.0))
 
 
-async def _lives(worker: NodeInfo, parts: Parts, answers: Answers) -> None:
+async def _lives(worker: NodeInfo, parts: WorkerContext, answers: WorkerRequestHandlers) -> None:
     """Be one node of this worker for ever: a new life begins whenever the lease was lost."""
     store, ttl_s = parts.store, parts.settings.lease_ttl_s
     said = ""

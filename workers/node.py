@@ -56,19 +56,19 @@ from service.settings import Settings
 from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot
 from service.store.coordination.requests import InboxMessage
-from workers.key_group_keeper import Keeper
-from workers.lookup_directories import Directories
-from workers.ownership.directory_registration import Naming
+from workers.key_group_balancer import KeyGroupBalancer
+from workers.lookup_directories import LookupDirectories
+from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.ownership.owner import Owning
-from workers.peers.exchange import Peers
+from workers.ownership.owner import ChannelOwner
+from workers.peers.exchange import ContentExchange
 from workers.polling.poller import Poller
-from workers.polling.scheduler import Polling
-from workers.polling.websub import UPKEEP_S, Hubs
-from workers.tasks import Tasks
+from workers.polling.scheduler import PollScheduler
+from workers.polling.websub import UPKEEP_S, HubSubscriber
+from workers.tasks import BackgroundTasks
 
 
-class Phases:
+class PeriodicTasks:
     """Coroutine functions run every so many seconds while this context is open."""
 
     def __init__(self) -> None:
@@ -111,15 +111,15 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Parts:
+class WorkerContext:
     """What all nodes of a worker process share."""
 
     store: Store
     settings: Settings
     clock: Clock
     poller: Poller
-    hubs: Hubs
-    peers: Peers
+    hubs: HubSubscriber
+    peers: ContentExchange
 
 
 Answer = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
@@ -129,7 +129,7 @@ class Node:
     """A node that has joined the ring as ``me``. ``answer`` answers a request that was sent to it."""
 
     def __init__(
-        self, me: NodeInfo, parts: Parts, answer: Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
+        self, me: NodeInfo, parts: WorkerContext, answer: Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
     ) -> None:
         self.me = me
         self._parts = parts
@@ -142,11 +142,11 @@ class Node:
         """How far our inbox is read."""
         self._bounds = BoundsSnapshot()
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tasks = tasks = Tasks()
+        self._tasks = tasks = BackgroundTasks()
         self._beating = asyncio.Lock()
         least_subscribers, interval_s = parts.settings.public_from_subscribers, parts.settings.maintenance_interval_s
         self.contents = parts.peers.contents
-        self.polling = Polling(
+        self.polling = PollScheduler(
             me.id,
             store,
             parts.poller,
@@ -155,7 +155,7 @@ class Node:
             hubs_named=parts.hubs.noticed,
             tasks=tasks,
         )
-        self.owning = Owning(
+        self.owning = ChannelOwner(
             me.id,
             store,
             clock=parts.clock,
@@ -163,11 +163,11 @@ class Node:
             tasks=tasks,
             contents=self.contents,
             fan_out=FanOut(store, least_subscribers),
-            naming=Naming(store, parts.clock, least_subscribers),
+            naming=DirectoryRegistrar(store, parts.clock, least_subscribers),
         )
         keyspace_limits = Limits(parts.settings.keyspace_capacity)
-        self._keeper = Keeper(me.id, store, keyspace_limits, interval_s=interval_s, tasks=tasks)
-        self.directories = Directories(me.id, store.channel_directory, self._send_shares, random)
+        self._keeper = KeyGroupBalancer(me.id, store, keyspace_limits, interval_s=interval_s, tasks=tasks)
+        self.directories = LookupDirectories(me.id, store.channel_directory, self._send_shares, random)
         self._at_letter: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda letter: answer(self, letter),
             "push": lambda letter: self._take_in(letter.payload.decode()),
@@ -194,7 +194,7 @@ class Node:
             await self._beat()
             self._tasks.start(self._vital(self._read_inbox))
             self._tasks.start(self._vital(self.polling.keep_agenda))
-            with Phases() as phases:
+            with PeriodicTasks() as phases:
                 # Nodes of one process begin together: what they do together holds up the polls of all.
                 share = from_hex(self.me.id) / (1 << BITS)
                 phases.every(settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat, share)

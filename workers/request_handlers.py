@@ -51,11 +51,11 @@ from service.store.coordination.requests import (
     WorkerRequest,
 )
 from workers.node import Node
-from workers.polling.concurrency_limits import Lanes
+from workers.polling.concurrency_limits import ConcurrencyLanes
 from workers.polling.politeness import public_group
-from workers.polling.poll_state import Watch
+from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller, document, listening
-from workers.url_resolver import Probing, no_looks
+from workers.url_resolver import UrlResolver, no_looks
 
 _WITHIN_S = 9.0
 _FETCHED_WITHIN_S = 7.0
@@ -69,10 +69,10 @@ _T = TypeVar("_T")
 log = structlog.get_logger(__name__)
 
 
-class Answers:
-    """Answers requests on behalf of the node that they reached."""
+class WorkerRequestHandlers:
+    """WorkerRequestHandlers requests on behalf of the node that they reached."""
 
-    def __init__(self, store: Store, poller: Poller, lanes: Lanes) -> None:
+    def __init__(self, store: Store, poller: Poller, lanes: ConcurrencyLanes) -> None:
         """Look at what nobody polls yet in ``lanes`` for that alone."""
         self._store = store
         self._poller = poller
@@ -110,7 +110,7 @@ class Answers:
         await self._store.worker_requests.answer(ask, answer)
 
     async def _probe(self, node: Node, _: WorkerRequest, probe: ProbeRequest) -> WorkerReply:
-        return await Probing(self._store, self._poller, self._lanes, node, self._looks).probe(probe)
+        return await UrlResolver(self._store, self._poller, self._lanes, node, self._looks).probe(probe)
 
     async def _move(self, node: Node, _: WorkerRequest, move: MoveRequest) -> WorkerReply:
         if not await node.owning.move(move.channel, move.url):
@@ -184,7 +184,7 @@ class Answers:
             async with self._lanes.room(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _SHOWN_WITHIN_S)
                 job = DetectChanges((document(fetched),), b"", channel.url, channel.kind, time.time())
-                watch = Watch(channel, Validators(), 0, address_group=public_group(fetched.address))
+                watch = PollState(channel, Validators(), 0, address_group=public_group(fetched.address))
                 return (await self._lanes.detect_changes(job, watch, _SHOWN_WITHIN_S)).latest
         return ()
 

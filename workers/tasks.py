@@ -9,8 +9,8 @@ import structlog
 log = structlog.get_logger(__name__)
 
 
-class Tasks:
-    """Tasks that nobody waits for. A bug in one is logged and stays its own."""
+class BackgroundTasks:
+    """BackgroundTasks that nobody waits for. A bug in one is logged and stays its own."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()

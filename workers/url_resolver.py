@@ -30,9 +30,9 @@ from service.store import Store
 from service.store.channels.channels import ChannelState, Snapshot
 from service.store.coordination.requests import ProbeReply, ProbeRequest
 from workers.node import Node
-from workers.polling.concurrency_limits import Lanes
+from workers.polling.concurrency_limits import ConcurrencyLanes
 from workers.polling.politeness import public_group
-from workers.polling.poll_state import Watch, found, snapshot
+from workers.polling.poll_state import PollState, found, snapshot
 from workers.polling.poller import Poller, document, hubs_of
 
 _LATEST = 10
@@ -49,7 +49,7 @@ _MOST_LOOKS: Final = 16
 _LOOKS_GOOD_FOR_S: Final = 600.0
 
 
-class Look(msgspec.Struct, frozen=True):
+class ResolvedUrl(msgspec.Struct, frozen=True):
     """A channel that is not there yet, what it was ``fetched`` from (without the body), and what that says."""
 
     channel: Channel
@@ -58,11 +58,11 @@ class Look(msgspec.Struct, frozen=True):
     discovered: bool
 
 
-Looks = TTLCache[tuple[str, bool], Look]
+ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
 """What probes found that were not to keep it, by URL and whether as a page."""
 
 
-def no_looks() -> Looks:
+def no_looks() -> ResolutionCache:
     """Return an empty cache: whoever soon wants a look kept does not have the publisher asked again."""
     return TTLCache(_MOST_LOOKS, _LOOKS_GOOD_FOR_S)
 
@@ -76,10 +76,12 @@ class _Page(NamedTuple):
     error: NotAFeed | None = None
 
 
-class Probing:
+class UrlResolver:
     """One probe, on behalf of the node that was asked."""
 
-    def __init__(self, store: Store, poller: Poller, lanes: Lanes, node: Node, looks: Looks) -> None:
+    def __init__(
+        self, store: Store, poller: Poller, lanes: ConcurrencyLanes, node: Node, looks: ResolutionCache
+    ) -> None:
         """Fetch as ``poller`` does, but read in lanes of probes, so that people wait for nobody's polls."""
         self._store = store
         self._poller = poller
@@ -92,7 +94,7 @@ class Probing:
         """Of who answered last."""
         self._held = contextlib.AsyncExitStack()
         self._has_room = False
-        self._seen: Look | None = None
+        self._seen: ResolvedUrl | None = None
         """What was found, if it is not to be kept."""
 
     async def probe(self, ask: ProbeRequest) -> ProbeReply:
@@ -252,7 +254,7 @@ class Probing:
 
     async def _examine(self, documents: tuple[Document, ...], channel: Channel, memory: bytes) -> DetectionResult:
         job = DetectChanges(documents, memory, channel.url, channel.kind, time.time())
-        watch = Watch(channel, Validators(), 0, address_group=self._address_group)
+        watch = PollState(channel, Validators(), 0, address_group=self._address_group)
         return await self._lanes.detect_changes(job, watch, self._left_s(_READ_BY_S))
 
     async def _probed(self, channel: Channel) -> ProbeReply:
@@ -269,7 +271,7 @@ class Probing:
         """Make the channel, or wake it up; what hubs it names is known before its polls find nothing new."""
         if not self._keeps:
             named = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
-            self._seen = Look(named, msgspec.structs.replace(fetched, body=None), findings, discovered=False)
+            self._seen = ResolvedUrl(named, msgspec.structs.replace(fetched, body=None), findings, discovered=False)
             return
         if known:
             await self._wake(channel, fetched, findings)

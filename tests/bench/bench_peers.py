@@ -18,7 +18,7 @@ from service.location.bloom import Own, Shape, resized
 from service.location.content_cache import Cache, Content, digest_of
 from service.location.protocol import Node
 from service.location.wire import Hello, Update
-from workers.peers.overlay import DEPTH, FALSE_POSITIVES
+from workers.peers.neighbour_overlay import DEPTH, FALSE_POSITIVES
 
 CHANNELS = (1_000, 5_000)
 CONTENT_BYTES = 2_500

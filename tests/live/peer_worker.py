@@ -23,10 +23,10 @@ from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient, RequestSigner
 from service.settings import Settings, load
 from service.store.channels.channels import Channels
-from workers.main import tend_heap, work
-from workers.peers.content_cache import Contents, Located
-from workers.peers.content_finder import HERE, Finder
-from workers.peers.exchange import Peers
+from workers.main import configure_memory, run_worker
+from workers.peers.content_cache import ContentLocator, LocatedContent
+from workers.peers.content_finder import HERE, ContentFinder
+from workers.peers.exchange import ContentExchange
 
 LOOKUPS = 60
 WHY = "Coronet-Why"
@@ -86,13 +86,13 @@ def through_proxies(told: Told) -> None:
 
 def note_contents(journal: Journal) -> None:
     """Write down who this is, and what is here, from when until when."""
-    put, drop, begun = Cache.put, Cache.drop, Peers._begin
+    put, drop, begun = Cache.put, Cache.drop, ContentExchange._begin
 
-    def noted_begin(self: Peers, me: Peer, sealer: RequestSigner) -> None:
+    def noted_begin(self: ContentExchange, me: Peer, sealer: RequestSigner) -> None:
         begun(self, me, sealer)
         journal.write(Event("is", time.monotonic(), worker=me.id))
 
-    Peers._begin = noted_begin  # type: ignore[method-assign]  # wrapped
+    ContentExchange._begin = noted_begin  # type: ignore[method-assign]  # wrapped
 
     def noted_put(self: Cache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)
@@ -108,9 +108,9 @@ def note_contents(journal: Journal) -> None:
 
 def note_lookups(journal: Journal) -> None:
     """Write down what is looked for elsewhere, when, and where it was found."""
-    locate = Contents.locate
+    locate = ContentLocator.locate
 
-    async def noted(self: Contents, cid: ChannelId, version: int, digest: Digest) -> Located:
+    async def noted(self: ContentLocator, cid: ChannelId, version: int, digest: Digest) -> LocatedContent:
         began_s = time.monotonic()
         found = await locate(self, cid, version, digest)
         if found.source != "cache":
@@ -129,14 +129,14 @@ def note_lookups(journal: Journal) -> None:
             )
         return found
 
-    Contents.locate = noted  # type: ignore[method-assign]  # wrapped
+    ContentLocator.locate = noted  # type: ignore[method-assign]  # wrapped
 
 
 def fetch_what_is_nowhere() -> None:
     """Ask the publisher for each base that is not found elsewhere."""
-    located = Contents._located
+    located = ContentLocator._located
 
-    async def fetched(self: Contents, cid: ChannelId, version: int, digest: Digest) -> Located:
+    async def fetched(self: ContentLocator, cid: ChannelId, version: int, digest: Digest) -> LocatedContent:
         found = await located(self, cid, version, digest)
         if found.source == "publisher":
             (state,) = await self._channels.states([cid])
@@ -145,7 +145,7 @@ def fetch_what_is_nowhere() -> None:
                     pass
         return found
 
-    Contents._located = fetched  # type: ignore[method-assign]  # wrapped
+    ContentLocator._located = fetched  # type: ignore[method-assign]  # wrapped
 
 
 def have_no_store() -> None:
@@ -163,22 +163,22 @@ class Lookups:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._finder: Finder | None = None
+        self._finder: ContentFinder | None = None
         self._owner_s = 0.0
-        made, ask = Finder.__init__, Finder._ask
+        made, ask = ContentFinder.__init__, ContentFinder._ask
 
-        def remembered(finder: Finder, *arguments: Any, **more: Any) -> None:
+        def remembered(finder: ContentFinder, *arguments: Any, **more: Any) -> None:
             made(finder, *arguments, **more)
             self._finder = finder
 
-        async def timed(finder: Finder, *arguments: Any) -> Any:
+        async def timed(finder: ContentFinder, *arguments: Any) -> Any:
             began_s = time.monotonic()
             try:
                 return await ask(finder, *arguments)
             finally:
                 self._owner_s = time.monotonic() - began_s  # the last one asked is the owner
 
-        Finder.__init__, Finder._ask = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
+        ContentFinder.__init__, ContentFinder._ask = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
 
     async def fail(self) -> None:
         """Look for contents that do not exist, one after the other."""
@@ -200,14 +200,14 @@ class Lies:
 
     def __init__(self) -> None:
         self.begun = False
-        lies, found = self, Peers._found
+        lies, found = self, ContentExchange._found
 
-        def answered(self: Peers, sender: NodeId, body: bytes) -> bytes:
+        def answered(self: ContentExchange, sender: NodeId, body: bytes) -> bytes:
             answer = found(self, sender, body)
             spoilt = lies.begun and answer.startswith(HERE)
             return answer[:-1] + bytes((answer[-1] ^ 1,)) if spoilt else answer
 
-        Peers._found = answered  # type: ignore[method-assign]  # wrapped
+        ContentExchange._found = answered  # type: ignore[method-assign]  # wrapped
 
     def begin(self) -> None:
         self.begun = True
@@ -224,7 +224,7 @@ async def live(settings: Settings, told: Told) -> None:
     note_lookups(journal)
     lookups, lies = Lookups(journal), Lies()
     loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
-    working = asyncio.ensure_future(work(settings))
+    working = asyncio.ensure_future(run_worker(settings))
     loop.add_signal_handler(signal.SIGUSR1, lambda: tasks.add(asyncio.create_task(lookups.fail())))
     loop.add_signal_handler(signal.SIGUSR2, lies.begin)
     loop.add_signal_handler(signal.SIGTERM, working.cancel)
@@ -235,7 +235,7 @@ async def live(settings: Settings, told: Told) -> None:
 def main() -> None:
     """Run as a program."""
     told = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Told)
-    tend_heap()
+    configure_memory()
     asyncio.run(live(load(), told))
 
 

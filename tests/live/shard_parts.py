@@ -23,8 +23,8 @@ from service.store import Store, connect
 from service.store.client import keys
 from service.store.client.connection import BatchingClient
 from service.store.subscriptions.keyspaces import KeyspaceStore
-from workers.key_group_keeper import Keeper
-from workers.tasks import Tasks
+from workers.key_group_balancer import KeyGroupBalancer
+from workers.tasks import BackgroundTasks
 
 CHANNELS = 10_000
 HOT_SHARE = 0.2
@@ -87,8 +87,8 @@ async def keep(redis_url: str, capacity: float, dies: str) -> None:
     while True:
         try:
             me = await store.ring.join(f"keeper:{os.getpid()}", "", LEASE_S, balanced_id)
-            tasks, version, looked_s = Tasks(), -1, 0.0
-            keeper = Keeper(me.id, store, Limits(capacity), interval_s=INTERVAL_S, tasks=tasks)
+            tasks, version, looked_s = BackgroundTasks(), -1, 0.0
+            keeper = KeyGroupBalancer(me.id, store, Limits(capacity), interval_s=INTERVAL_S, tasks=tasks)
             while True:
                 beat = await store.ring.beat(me, LEASE_S, version)
                 if beat.ring is not None:

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.polling.scheduler import Agenda
+from workers.polling.scheduler import DueQueue
 
 plans = st.lists(st.tuples(st.sampled_from("abcde"), st.one_of(st.none(), st.integers(0, 50))), max_size=40)
 
 
 @given(plans=plans, now_s=st.integers(0, 60))
 def test_what_is_due_comes_once_in_order_and_the_rest_stays(plans: list[tuple[str, int | None]], now_s: int) -> None:
-    agenda, expected = Agenda(), dict[str, int]()
+    agenda, expected = DueQueue(), dict[str, int]()
     for channel, due_s in plans:
         if due_s is None:
             agenda.drop(channel)
@@ -27,7 +27,7 @@ def test_what_is_due_comes_once_in_order_and_the_rest_stays(plans: list[tuple[st
 
 @given(plans=plans)
 def test_the_next_time_is_never_later_than_what_is_planned(plans: list[tuple[str, int | None]]) -> None:
-    agenda = Agenda()
+    agenda = DueQueue()
     for channel, due_s in plans:
         if due_s is None:
             agenda.drop(channel)

@@ -1,11 +1,11 @@
-"""Contents as tests want them."""
+"""ContentLocator as tests want them."""
 
 from service.clock import SystemClock
 from service.location.content_cache import Cache
 from service.store import Store
-from workers.peers.content_cache import Contents
+from workers.peers.content_cache import ContentLocator
 
 
-def stored(store: Store) -> Contents:
+def stored(store: Store) -> ContentLocator:
     """The contents of a worker that is alone."""
-    return Contents(store.channels, Cache(1_000_000, 3600.0), SystemClock())
+    return ContentLocator(store.channels, Cache(1_000_000, 3600.0), SystemClock())

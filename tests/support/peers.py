@@ -19,8 +19,8 @@ from service.settings import Settings
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
-from workers.peers.content_cache import Located
-from workers.peers.exchange import Peers
+from workers.peers.content_cache import LocatedContent
+from workers.peers.exchange import ContentExchange
 
 SECRET = "the fleet's"
 SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=0.5)
@@ -29,7 +29,7 @@ SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5
 class Worker:
     """One worker, as others meet it; its node's id decides which channels it owns."""
 
-    def __init__(self, node: NodeId, health: HttpServer, peers: Peers) -> None:
+    def __init__(self, node: NodeId, health: HttpServer, peers: ContentExchange) -> None:
         self.info = NodeInfo(node, 1, node[:4], 0.0, f"{health.url}/metrics")
         self.peers = peers
         peers.begin(self.info)
@@ -51,7 +51,7 @@ class Worker:
         self.peers.contents.put(channel.id, digest, content)
         return digest
 
-    async def locate(self, channel: Channel, digest: Digest) -> Located:
+    async def locate(self, channel: Channel, digest: Digest) -> LocatedContent:
         return await self.peers.contents.locate(channel.id, channel.version, digest)
 
 
@@ -62,7 +62,7 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
     async def ready() -> None:
         return
 
-    peers = Peers(settings, store.channels, SystemClock())
+    peers = ContentExchange(settings, store.channels, SystemClock())
     health = await serve_health("127.0.0.1", 0, ready, peers.routes())
     try:
         made = Worker(node, health, peers)

@@ -35,7 +35,7 @@ do, and their names last."""
 log = structlog.get_logger(__name__)
 
 
-class Naming:
+class DirectoryRegistrar:
     """When which channel is to be named. Belongs to one node.
 
     What was named is with the channel; here is only when to look again, and that only of what is anybody's business.

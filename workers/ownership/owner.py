@@ -31,12 +31,12 @@ from service.observability.tracing import TRACING
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels.channels import ChannelState
-from workers.ownership.directory_registration import Naming
+from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.peers.content_cache import Contents
+from workers.peers.content_cache import ContentLocator
 from workers.polling.politeness import charged_site
 from workers.polling.poll_state import snapshot
-from workers.tasks import Tasks
+from workers.tasks import BackgroundTasks
 
 _BUCKETS_AT_ONCE = 8
 _CHANNELS_AT_ONCE = 500
@@ -46,7 +46,7 @@ _WANTED_AFTER_PROBE_S = 60.0
 log = structlog.get_logger(__name__)
 
 
-class Owning:
+class ChannelOwner:
     """A node's own channels. ``happened`` tells the protocol how things went."""
 
     def __init__(
@@ -56,10 +56,10 @@ class Owning:
         *,
         clock: Clock,
         happened: Callable[..., Awaitable[None]],
-        tasks: Tasks,
-        contents: Contents,
+        tasks: BackgroundTasks,
+        contents: ContentLocator,
         fan_out: FanOut,
-        naming: Naming,
+        naming: DirectoryRegistrar,
     ) -> None:
         self._me = me
         self._store = store

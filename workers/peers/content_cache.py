@@ -22,7 +22,7 @@ _FRAMING_BYTES = 16
 _KEPT_WITH_MEMORY_BYTES = 512
 
 
-class Located(msgspec.Struct, frozen=True):
+class LocatedContent(msgspec.Struct, frozen=True):
     """A content, and where it was found: ``near`` by a walk of so many ``hops``, or as ``source`` says.
 
     ``publisher``: nobody has it any more; it is empty, and becomes what the publisher's document says next.
@@ -36,11 +36,11 @@ class Located(msgspec.Struct, frozen=True):
     worker: NodeId = ""
 
 
-Find = Callable[[ChannelId, int, Digest], Awaitable[Located | None]]
+Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
 """Asks other workers for a content of this version. Does not raise: whoever does not answer has nothing."""
 
 
-class Contents:
+class ContentLocator:
     """The contents that this worker has, within the cache's bounds, and the way to all others."""
 
     def __init__(
@@ -57,9 +57,9 @@ class Contents:
         self._clock = clock
         self._find = find
         self._tell_change = changed
-        self._under_way: dict[Digest, asyncio.Future[Located | None]] = {}
+        self._under_way: dict[Digest, asyncio.Future[LocatedContent | None]] = {}
 
-    async def locate(self, cid: ChannelId, version: int, digest: Digest) -> Located:
+    async def locate(self, cid: ChannelId, version: int, digest: Digest) -> LocatedContent:
         """Return a channel's content at a version, or at a later one if only the store has it.
 
         ``digest`` names it; b"" if it is not known. Raises :class:`service.errors.StoreUnavailable`.
@@ -99,11 +99,11 @@ class Contents:
         CACHE_ENTRIES.set(len(self._cache.digests))
         self._tell_change()
 
-    async def _located(self, cid: ChannelId, version: int, digest: Digest) -> Located:
+    async def _located(self, cid: ChannelId, version: int, digest: Digest) -> LocatedContent:
         if digest:
             content = self._cache.get(digest, self._clock.monotonic_s())
             if content is not None:
-                return Located(content, version, "cache")
+                return LocatedContent(content, version, "cache")
             handed = await self._handed(self._find, cid, version, digest) if self._find else None
             if handed is not None:
                 self.put(cid, digest, handed.content)
@@ -111,9 +111,9 @@ class Contents:
         version, digest, content = await self._channels.content(cid)
         if digest and digest_of(content) == digest:
             self.put(cid, digest, content)
-        return Located(content, version, "store" if content.memory else "publisher")
+        return LocatedContent(content, version, "store" if content.memory else "publisher")
 
-    async def _handed(self, find: Find, cid: ChannelId, version: int, digest: Digest) -> Located | None:
+    async def _handed(self, find: Find, cid: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
         """Have others asked, once for all who want it now."""
         asked = self._under_way.get(digest)
         if asked is None:
@@ -122,7 +122,7 @@ class Contents:
         return await asyncio.shield(asked)
 
 
-class Memories:
+class BaselineCache:
     """What polls remember of contents (opaque here), by channel and version: the latest read or written here.
 
     They may run ahead of the version's content while a document changes without saying anything new. To lose
@@ -130,14 +130,14 @@ class Memories:
     A channel that was made again is another one.
     """
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: ContentLocator) -> None:
         """Locate in ``contents`` what is not kept here."""
         self._contents = contents
         self._kept = LRUCache[ChannelId, tuple[Channel, bytes]](
             MOST_MEMORY_BYTES, lambda kept: len(kept[1]) + _KEPT_WITH_MEMORY_BYTES
         )
 
-    async def of(self, channel: Channel, digest: Digest) -> tuple[bytes, Located | None]:
+    async def of(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
         """Return what is remembered of this version of a channel, whose content has this digest.
 
         And how it was located, if it had to be: then it may be of a later version.

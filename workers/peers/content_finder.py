@@ -16,8 +16,8 @@ from service.location.content_cache import DIGEST_BYTES, MOST_BYTES, Content, Di
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.observability.metrics import LOOKUP_FAILURES, PEER_REFUSALS
-from workers.peers.content_cache import Located
-from workers.peers.overlay import Overlay
+from workers.peers.content_cache import LocatedContent
+from workers.peers.neighbour_overlay import NeighbourOverlay
 
 FIND = "find"
 HERE, THERE, NOWHERE = b"\x01", b"\x02", b"\x00"
@@ -54,11 +54,11 @@ def onward(node: NodeId, row: int) -> bytes:
     return THERE + _ONWARD.pack(bytes.fromhex(node), row)
 
 
-class Finder:
+class ContentFinder:
     """Asks others for contents."""
 
     def __init__(
-        self, client: PeerClient, clock: Clock, overlay: Overlay, owner: Callable[[ChannelId], Peer | None]
+        self, client: PeerClient, clock: Clock, overlay: NeighbourOverlay, owner: Callable[[ChannelId], Peer | None]
     ) -> None:
         """Ask with ``client``; ``owner`` is a channel's, None if that is this worker."""
         self._client = client
@@ -66,7 +66,7 @@ class Finder:
         self._overlay = overlay
         self._owner = owner
 
-    async def find(self, cid: ChannelId, version: int, digest: Digest) -> Located | None:
+    async def find(self, cid: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
         """Return a content from near by, or else from the channel's owner; None if neither has it."""
         await self._overlay.settled()
         near, visited = await self._walk(version, digest)
@@ -76,9 +76,9 @@ class Finder:
         if owner is None or owner.id in visited:
             return None
         found, _ = await self._ask(owner, digest, Query(digest.hex(), (*visited, owner.id), 0), _OWNER_WITHIN_S)
-        return Located(found, version, "owner", 1, owner.id) if found else None
+        return LocatedContent(found, version, "owner", 1, owner.id) if found else None
 
-    async def _walk(self, version: int, digest: Digest) -> tuple[Located | None, tuple[NodeId, ...]]:
+    async def _walk(self, version: int, digest: Digest) -> tuple[LocatedContent | None, tuple[NodeId, ...]]:
         until_s = self._clock.monotonic_s() + _WALK_WITHIN_S
         step = self._overlay.first(digest.hex())
         if step is None:
@@ -91,7 +91,7 @@ class Finder:
                 break
             found, further = await self._ask(peer, digest, query, min(left_s, _HOP_WITHIN_S))
             if found is not None:
-                return Located(found, version, "near", len(query.visited) - 1, worker), query.visited
+                return LocatedContent(found, version, "near", len(query.visited) - 1, worker), query.visited
             step = _next(query, further)
         LOOKUP_FAILURES.labels("false-positive").inc()
         return None, query.visited

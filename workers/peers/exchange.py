@@ -35,10 +35,10 @@ from service.observability.metrics import PEER_REFUSALS
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store.channels.channels import Channels
-from workers.peers.content_cache import KEPT_S, Contents
-from workers.peers.content_finder import FIND, HERE, NOWHERE, Finder, asked, onward
-from workers.peers.overlay import PING, TELL, Overlay
-from workers.tasks import Tasks
+from workers.peers.content_cache import KEPT_S, ContentLocator
+from workers.peers.content_finder import FIND, HERE, NOWHERE, ContentFinder, asked, onward
+from workers.peers.neighbour_overlay import PING, TELL, NeighbourOverlay
+from workers.tasks import BackgroundTasks
 
 Answerer = Callable[[NodeId, bytes], bytes]
 """Maps (sender, request) to a response. May raise :class:`PeerProtocolError`; the reason ``stream`` means: restart."""
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 _batch = msgspec.msgpack.Decoder(Batch)
 
 
-class Peers:
+class ContentExchange:
     """This worker among others; without a cluster's secret, alone. Use as an async context manager."""
 
     def __init__(self, settings: Settings, channels: Channels, clock: Clock) -> None:
@@ -59,14 +59,14 @@ class Peers:
         self._ahead_s = clock.wall_s() - clock.monotonic_s()
         self._ring = RingView(-1, ())
         self._changed = asyncio.Event()
-        self._tasks = Tasks()
+        self._tasks = BackgroundTasks()
         self._cache = Cache(settings.content_cache_bytes, KEPT_S)
         self._me: NodeId = ""
         self._sealer: RequestSigner | None = None
         self._client: PeerClient | None = None
-        self._overlay: Overlay | None = None
+        self._overlay: NeighbourOverlay | None = None
         self._answerers: Mapping[str, Answerer] = {PING: _pong, TELL: self._told, FIND: self._found}
-        self.contents = Contents(channels, self._cache, clock)
+        self.contents = ContentLocator(channels, self._cache, clock)
 
     def begin(self, me: NodeInfo) -> None:
         """Be the process that ``me`` is a node of, from now on."""
@@ -77,9 +77,11 @@ class Peers:
     def _begin(self, me: Peer, sealer: RequestSigner) -> None:
         self._me, self._sealer, self._client = me.id, sealer, PeerClient(sealer, self.fleet_s)
         limits = Limits(near_s=self._settings.near_rtt_s)
-        self._overlay = Overlay(me.id, limits, self._client, clock=self._clock, tasks=self._tasks, have=self._have)
-        finder = Finder(self._client, self._clock, self._overlay, self._owner)
-        self.contents = Contents(self._channels, self._cache, self._clock, finder.find, self._overlay.changed)
+        self._overlay = NeighbourOverlay(
+            me.id, limits, self._client, clock=self._clock, tasks=self._tasks, have=self._have
+        )
+        finder = ContentFinder(self._client, self._clock, self._overlay, self._owner)
+        self.contents = ContentLocator(self._channels, self._cache, self._clock, finder.find, self._overlay.changed)
 
     def routes(self) -> list[web.RouteDef]:
         """Return where others come to."""

@@ -28,7 +28,7 @@ from service.feeds.urls import host_of
 from service.model import Channel
 from service.observability.metrics import FAST_PARSER_TIMEOUTS
 from workers.polling.politeness import charged_site
-from workers.polling.poll_state import Publisher, Watch
+from workers.polling.poll_state import PollState, Publisher
 
 PROMPT_FETCH_S = 2.0
 """What takes longer to be fetched is slow."""
@@ -49,7 +49,7 @@ def publisher_of(channel: Channel, address_group: str) -> Publisher:
     return Publisher(site or urlsplit(channel.url).netloc, address_group, bool(site))
 
 
-def publisher_of_watch(watch: Watch) -> Publisher:
+def publisher_of_watch(watch: PollState) -> Publisher:
     """Return the same of a channel that is polled, without making it anew for each poll."""
     known = watch.publisher
     if known is None or known.network != watch.address_group:
@@ -75,7 +75,7 @@ class _Bucket(msgspec.Struct):
     at_s: float = 0.0
 
 
-class ParserBudgets:
+class ParserTimeBudgets:
     """Parser time by site and by network, as leaky buckets, in the memory of this worker.
 
     Whoever has used up theirs is served by the slow lane until enough has leaked away. A bucket holds twice its
@@ -113,7 +113,7 @@ def _accounts(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]:
     return accounts
 
 
-class Shares(NamedTuple):
+class LaneLimits(NamedTuple):
     """How many slots there are, for one site, for one network, and for all whose network is not known yet."""
 
     slots: int
@@ -133,11 +133,17 @@ class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
         return self.setdefault(name, asyncio.Semaphore(self._each))
 
 
-class Lane:
+class ConcurrencyLane:
     """Slots, and one parser child. ``slots`` is entered for a poll under way, ``reading`` for the child."""
 
     def __init__(
-        self, shares: Shares, parser: ParserPool, budgets: ParserBudgets, *, reads_per_network: int, cpu_s: float
+        self,
+        shares: LaneLimits,
+        parser: ParserPool,
+        budgets: ParserTimeBudgets,
+        *,
+        reads_per_network: int,
+        cpu_s: float,
     ) -> None:
         self.slots = asyncio.Semaphore(shares.slots)
         self.reading = asyncio.Semaphore(1)
@@ -177,7 +183,7 @@ class Lane:
             yield
 
     async def detect_changes(
-        self, job: DetectChanges, watch: Watch, patience_s: float = PARSE_TIMEOUT_S
+        self, job: DetectChanges, watch: PollState, patience_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
         """Read a document with the child, which is held, and charge its publisher; note whether it was slow.
 
@@ -195,25 +201,25 @@ class Lane:
             watch.costly = max(took_s, least_s) >= PROMPT_CPU_S
 
 
-class Lanes:
+class ConcurrencyLanes:
     """The prompt and the slow lane of polls and pushes, or of probes."""
 
-    def __init__(self, prompt: Lane, slow: Lane, budgets: ParserBudgets) -> None:
+    def __init__(self, prompt: ConcurrencyLane, slow: ConcurrencyLane, budgets: ParserTimeBudgets) -> None:
         self._prompt = prompt
         self._slow = slow
         self._budgets = budgets
 
-    def for_poll(self, watch: Watch) -> Lane:
+    def for_poll(self, watch: PollState) -> ConcurrencyLane:
         """Return the lane that a channel is to be polled in now."""
         return self._slow if watch.slow else self.for_document(watch, 0)
 
-    def for_document(self, watch: Watch, size_bytes: int) -> Lane:
+    def for_document(self, watch: PollState, size_bytes: int) -> ConcurrencyLane:
         """Return the lane whose child is to read a document of a channel."""
         is_costly = watch.costly or size_bytes > _LARGE_BYTES or self._budgets.is_spent(publisher_of_watch(watch))
         return self._slow if is_costly else self._prompt
 
     async def detect_changes(
-        self, job: DetectChanges, watch: Watch, patience_s: float = PARSE_TIMEOUT_S
+        self, job: DetectChanges, watch: PollState, patience_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
         """Read documents of a poll; what is costly for the prompt child is read by the slow one.
 
@@ -250,21 +256,21 @@ class Lanes:
             yield
 
 
-def lanes_of_polls(prompt: ParserPool, slow: ParserPool, budgets: ParserBudgets) -> Lanes:
+def create_poll_lanes(prompt: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
     """Return the lanes of polls and pushes."""
     # Of one site, together the four connections that a fetcher has per host.
-    return Lanes(
-        Lane(Shares(64, 3, 8, 32), prompt, budgets, reads_per_network=8, cpu_s=PROMPT_CPU_S),
-        Lane(Shares(16, 1, 4, 8), slow, budgets, reads_per_network=1, cpu_s=inf),
+    return ConcurrencyLanes(
+        ConcurrencyLane(LaneLimits(64, 3, 8, 32), prompt, budgets, reads_per_network=8, cpu_s=PROMPT_CPU_S),
+        ConcurrencyLane(LaneLimits(16, 1, 4, 8), slow, budgets, reads_per_network=1, cpu_s=inf),
         budgets,
     )
 
 
-def lanes_of_probes(prompt: ParserPool, slow: ParserPool, budgets: ParserBudgets) -> Lanes:
+def create_probe_lanes(prompt: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
     """Return the lanes of what people bring; each has its room in the prompt lane from the beginning to the end."""
-    shares = Shares(24, 2, 6, 12)
-    return Lanes(
-        Lane(shares, prompt, budgets, reads_per_network=6, cpu_s=PROMPT_CPU_S),
-        Lane(shares, slow, budgets, reads_per_network=1, cpu_s=inf),
+    shares = LaneLimits(24, 2, 6, 12)
+    return ConcurrencyLanes(
+        ConcurrencyLane(shares, prompt, budgets, reads_per_network=6, cpu_s=PROMPT_CPU_S),
+        ConcurrencyLane(shares, slow, budgets, reads_per_network=1, cpu_s=inf),
         budgets,
     )

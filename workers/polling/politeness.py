@@ -28,7 +28,7 @@ _WAIT_FOR_BUDGET_S = 20.0
 _HOSTS_KEPT = 10_000
 
 
-class Courtesy:
+class Politeness:
     """Asks the fleet's budgets before a publisher is asked."""
 
     def __init__(self, hosts: RequestBudgets, settings: Settings) -> None:

@@ -25,7 +25,7 @@ class Publisher(NamedTuple):
     is_public: bool
 
 
-class Watch(msgspec.Struct, gc=False):
+class PollState(msgspec.Struct, gc=False):
     """The base that the next poll compares with, and what makes that poll conditional.
 
     Validators may run ahead of the store's while the content says nothing new; they never run ahead of a
@@ -51,7 +51,7 @@ class Watch(msgspec.Struct, gc=False):
     publisher: Publisher | None = None
 
 
-class Found(msgspec.Struct, frozen=True):
+class DetectedUpdate(msgspec.Struct, frozen=True):
     """Documents that say something new, and what the channel's owner shall version for them.
 
     They are kept until a version is confirmed: if another node's find was versioned first, they are
@@ -62,14 +62,16 @@ class Found(msgspec.Struct, frozen=True):
     candidate: Candidate
 
 
-def watch(state: ChannelState, subscribers: int, now_s: float) -> Watch:
+def watch(state: ChannelState, subscribers: int, now_s: float) -> PollState:
     """Return a channel's state in the store as the base of its next poll."""
     channel = msgspec.structs.replace(state.channel, title="", link="")  # tens of thousands of names for nothing
     full_day = day_of(channel, now_s)
-    return Watch(channel, state.validators, subscribers, wishes=state.wishes, full_day=full_day, digest=state.digest)
+    return PollState(
+        channel, state.validators, subscribers, wishes=state.wishes, full_day=full_day, digest=state.digest
+    )
 
 
-def renewed(held: Watch, loaded: Watch) -> Watch:
+def renewed(held: PollState, loaded: PollState) -> PollState:
     """Return the watch as loaded just now, with what only this node knows."""
     return msgspec.structs.replace(
         held,
@@ -82,7 +84,7 @@ def renewed(held: Watch, loaded: Watch) -> Watch:
     )
 
 
-def advanced(held: Watch, version: int, base: VersionBase) -> Watch:
+def advanced(held: PollState, version: int, base: VersionBase) -> PollState:
     """Return the watch at a version that we were told of, with what only this node knows."""
     channel = msgspec.structs.replace(held.channel, version=version)
     return msgspec.structs.replace(
@@ -109,33 +111,33 @@ def day_of(channel: Channel, now_s: float) -> int:
     return int((now_s + offset_s) // _DAY_S) % 256
 
 
-def condition(held: Watch, now_s: float) -> Validators:
+def condition(held: PollState, now_s: float) -> Validators:
     """Return what to make a poll conditional with: once a day only our own hash, for servers whose validators err."""
     if day_of(held.channel, now_s) == held.full_day:
         return held.validators
     return Validators(body_sha256=held.validators.body_sha256)
 
 
-def documents_of(held: Watch, arrived: Document | None) -> tuple[Document, ...]:
+def documents_of(held: PollState, arrived: Document | None) -> tuple[Document, ...]:
     """Return the documents to compare, oldest first: a short feed may have dropped what is still to be versioned."""
     return held.unversioned if arrived is None else _bounded((*_besides(held, (arrived,)), arrived))
 
 
-def moved_on(held: Watch, documents: Sequence[Document], validators: Validators) -> None:
+def moved_on(held: PollState, documents: Sequence[Document], validators: Validators) -> None:
     """Go on from documents that say nothing new, unless another poll has found something meanwhile."""
     held.unversioned = _besides(held, documents)
     if not held.unversioned:
         held.validators = validators
 
 
-def kept(held: Watch, documents: Sequence[Document]) -> None:
+def kept(held: PollState, documents: Sequence[Document]) -> None:
     """Compare documents at every poll until what they say is versioned."""
     held.unversioned = _bounded((*_besides(held, documents), *documents))
 
 
 def found(
     channel: Channel, documents: Sequence[Document], validators: Validators, findings: DetectionResult, now_s: float
-) -> Found | None:
+) -> DetectedUpdate | None:
     """Return what the documents say besides the version of ``channel``, with which they were compared; or None.
 
     What a dormant channel lists is always found, to be taken in silently.
@@ -152,7 +154,7 @@ def found(
         language=findings.language,
         imprint=findings.metadata,
     )
-    return Found(tuple(documents), candidate)
+    return DetectedUpdate(tuple(documents), candidate)
 
 
 def snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHistory | None = None) -> Snapshot:
@@ -170,7 +172,7 @@ def snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHisto
     )
 
 
-def _besides(held: Watch, documents: Sequence[Document]) -> tuple[Document, ...]:
+def _besides(held: PollState, documents: Sequence[Document]) -> tuple[Document, ...]:
     return tuple(document for document in held.unversioned if document not in documents)
 
 

@@ -22,10 +22,10 @@ from service.feeds.urls import host_of
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED
-from workers.peers.content_cache import Memories
-from workers.polling.concurrency_limits import PROMPT_FETCH_S, Lane, Lanes, publisher_of_watch
-from workers.polling.politeness import Courtesy, charged_site, public_group
-from workers.polling.poll_state import Found, Watch, condition, day_of, documents_of, found, kept, moved_on
+from workers.peers.content_cache import BaselineCache
+from workers.polling.concurrency_limits import PROMPT_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of_watch
+from workers.polling.politeness import Politeness, charged_site, public_group
+from workers.polling.poll_state import DetectedUpdate, PollState, condition, day_of, documents_of, found, kept, moved_on
 
 _NEWEST_DELAY_S = 86_400.0
 _MOST_ARCHIVES = 3
@@ -55,7 +55,7 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
         _LISTENER.reset(before)
 
 
-class Poll(msgspec.Struct, frozen=True):
+class PollOutcome(msgspec.Struct, frozen=True):
     """How one poll went: its result, what it found, and what the publisher said besides.
 
     ``permanent_url`` is where the channel is from now on; ``hubs`` tell of news of ``topic`` (WebSub), if a
@@ -63,7 +63,7 @@ class Poll(msgspec.Struct, frozen=True):
     """
 
     result: PollResult
-    found: Found | None = None
+    found: DetectedUpdate | None = None
     permanent_url: str = ""
     hubs: tuple[str, ...] = ()
     topic: str = ""
@@ -72,14 +72,16 @@ class Poll(msgspec.Struct, frozen=True):
 class _Compared(NamedTuple):
     """What a document said; no findings if there was none to read."""
 
-    found: Found | None
+    found: DetectedUpdate | None
     findings: DetectionResult | None = None
 
 
 class Poller:
     """Polls publishers for one node, as often as the fleet's courtesy allows."""
 
-    def __init__(self, fetcher: Fetcher, courtesy: Courtesy, lanes: Lanes, memories: Memories, clock: Clock) -> None:
+    def __init__(
+        self, fetcher: Fetcher, courtesy: Politeness, lanes: ConcurrencyLanes, memories: BaselineCache, clock: Clock
+    ) -> None:
         self._fetcher = fetcher
         self._courtesy = courtesy
         self._lanes = lanes
@@ -94,11 +96,11 @@ class Poller:
         """Raise :class:`HostBlocked` if nothing is to be had of a channel's host."""
         self._courtesy.refuse_blocked(host_of(channel.url))
 
-    async def may_poll(self, watch: Watch) -> None:
-        """Return as soon as a channel may be polled. Raises as :meth:`Courtesy.may_ask`."""
+    async def may_poll(self, watch: PollState) -> None:
+        """Return as soon as a channel may be polled. Raises as :meth:`Politeness.may_ask`."""
         await self._courtesy.may_poll(watch.channel, watch.address_group)
 
-    async def poll(self, watch: Watch, node: NodeId, before_s: float = inf) -> Poll:
+    async def poll(self, watch: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
         """Poll once, after :meth:`may_poll`; ``watch`` is updated in place unless something was found.
 
         The result tells how it ended, errors of publishers included. Raises :class:`LimitReached` when the
@@ -140,7 +142,7 @@ class Poller:
             raise LimitReached("This worker has more to poll than it can: it was another's turn by then.")
 
     @contextlib.asynccontextmanager
-    async def push_room(self, watch: Watch, size_bytes: int) -> AsyncIterator[Lane]:
+    async def push_room(self, watch: PollState, size_bytes: int) -> AsyncIterator[ConcurrencyLane]:
         """Hold a slot and the parser for documents of a channel that were pushed to us, ``size_bytes`` together.
 
         Raises :class:`LimitReached` when there is no room in time.
@@ -157,14 +159,14 @@ class Poller:
                 raise LimitReached("This worker has more to read than it can: what was pushed is polled.") from None
             yield lane
 
-    async def compare_pushed(self, watch: Watch, pushed: Document, lane: Lane) -> Found | None:
+    async def compare_pushed(self, watch: PollState, pushed: Document, lane: ConcurrencyLane) -> DetectedUpdate | None:
         """Return what a pushed document says that is new, read in the lane of :meth:`push_room`.
 
         Raises the :class:`PublisherError` of one that cannot be read, or not promptly.
         """
         return (await self._compare_all(watch, documents_of(watch, pushed), watch.validators, lane)).found
 
-    async def compare_again(self, watch: Watch, find: Found) -> Found | None:
+    async def compare_again(self, watch: PollState, find: DetectedUpdate) -> DetectedUpdate | None:
         """Return what a find says besides the version of ``watch``. Raises :class:`PublisherError`.
 
         A page may say less than its version, which another node may have found later: its next poll decides.
@@ -173,7 +175,7 @@ class Poller:
             return None
         return (await self._compare_all(watch, find.documents, find.candidate.validators)).found
 
-    def versioned(self, before: Watch, after: Watch, candidate: Candidate) -> None:
+    def versioned(self, before: PollState, after: PollState, candidate: Candidate) -> None:
         """Compare with what a find of ours leaves, which was versioned."""
         self._memories.versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
 
@@ -190,9 +192,9 @@ class Poller:
                 await self._courtesy.may_ask(channel)
         except TimeoutError:
             raise LimitReached(f"{host} was not asked: others ask for it just now. Try again in a minute.") from None
-        return await self._fetch(Watch(channel, Validators(), 0), until_s - self._clock.monotonic_s())
+        return await self._fetch(PollState(channel, Validators(), 0), until_s - self._clock.monotonic_s())
 
-    async def _fetch(self, watch: Watch, within_s: float = inf) -> FetchResult:
+    async def _fetch(self, watch: PollState, within_s: float = inf) -> FetchResult:
         now_s = self._clock.wall_s()
         known = condition(watch, now_s)
         conditional = known.etag or known.last_modified
@@ -215,7 +217,7 @@ class Poller:
         watch.address_group = await self._courtesy.answered(fetched.address, watch.address_group)
         return fetched
 
-    async def _heed(self, watch: Watch, fetched: FetchResult) -> None:
+    async def _heed(self, watch: PollState, fetched: FetchResult) -> None:
         """Have the fleet leave a public channel alone for as long as its publisher wants that."""
         if watch.channel.private:
             return
@@ -224,7 +226,7 @@ class Poller:
             watch.channel, find_earliest_poll(fetched.headers, watch.wishes, now_s).not_before_s - now_s
         )
 
-    async def _compare(self, watch: Watch, fetched: FetchResult) -> _Compared:
+    async def _compare(self, watch: PollState, fetched: FetchResult) -> _Compared:
         arrived = document(fetched) if fetched.body is not None else None
         if arrived is not None and fetched.validators.body_sha256 == watch.deadly_sha256:
             raise ParseKilled("The document is still the one that used up a parser's time or memory.")
@@ -244,10 +246,10 @@ class Poller:
 
     async def _compare_all(
         self,
-        watch: Watch,
+        watch: PollState,
         documents: tuple[Document, ...],
         validators: Validators,
-        held: Lane | None = None,
+        held: ConcurrencyLane | None = None,
     ) -> _Compared:
         """Compare documents with what is remembered; ``held``: the lane of which the caller holds the child to use."""
         base = watch.channel
@@ -276,7 +278,7 @@ class Poller:
         return _Compared(news, findings if documents else None)
 
     async def _read(
-        self, watch: Watch, documents: tuple[Document, ...], memory: bytes
+        self, watch: PollState, documents: tuple[Document, ...], memory: bytes
     ) -> tuple[tuple[Document, ...], DetectionResult]:
         """Return what the documents say, and with them the archives that make up for polls that were missed."""
         findings = await self._examined(watch, documents, memory)
@@ -293,7 +295,7 @@ class Poller:
         return documents, findings
 
     async def _examined(
-        self, watch: Watch, documents: tuple[Document, ...], memory: bytes, held: Lane | None = None
+        self, watch: PollState, documents: tuple[Document, ...], memory: bytes, held: ConcurrencyLane | None = None
     ) -> DetectionResult:
         channel = watch.channel
         job = DetectChanges(documents, memory, channel.url, channel.kind, self._clock.wall_s())
@@ -309,7 +311,7 @@ class Poller:
         return document(await self._fetcher.fetch(url, None, 0, self._courtesy.may_follow))
 
     @contextlib.contextmanager
-    def _timed(self, watch: Watch) -> Iterator[None]:
+    def _timed(self, watch: PollState) -> Iterator[None]:
         started_s = self._clock.monotonic_s()
         try:
             yield
@@ -318,11 +320,11 @@ class Poller:
                 watch.slow = True
 
 
-def _poll(result: PollResult, fetched: FetchResult | None, compared: _Compared) -> Poll:
+def _poll(result: PollResult, fetched: FetchResult | None, compared: _Compared) -> PollOutcome:
     permanent_url = (fetched and fetched.permanent_url) or ""
     if fetched is None or compared.findings is None:
-        return Poll(result, compared.found, permanent_url)
-    return Poll(result, compared.found, permanent_url, *hubs_of(fetched, compared.findings))
+        return PollOutcome(result, compared.found, permanent_url)
+    return PollOutcome(result, compared.found, permanent_url, *hubs_of(fetched, compared.findings))
 
 
 def _tell_answer(fetched: FetchResult) -> None:
@@ -332,7 +334,7 @@ def _tell_answer(fetched: FetchResult) -> None:
         tell(f"It has moved for good, to {fetched.permanent_url}.")
 
 
-def _told(news: Found | None) -> str:
+def _told(news: DetectedUpdate | None) -> str:
     if news is None:
         return "Read and compared: nothing is new."
     changes = len(news.candidate.delta.changes)

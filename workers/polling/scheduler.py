@@ -37,23 +37,23 @@ from service.model import Channel, ChannelId, Delta, NodeId, Notice, PollResult,
 from service.observability.metrics import POLL_LAG
 from service.observability.tracing import FIRST_STEP, TRACING
 from service.store import Store
-from workers.polling.poll_state import Found, Watch, advanced, is_of, kept, renewed, watch
+from workers.polling.poll_state import DetectedUpdate, PollState, advanced, is_of, kept, renewed, watch
 from workers.polling.poller import Poller, tell
-from workers.tasks import Tasks
+from workers.tasks import BackgroundTasks
 
 _REPORTS_KEPT = 1_000
 
 log = structlog.get_logger(__name__)
 
 
-class Place(msgspec.Struct, frozen=True):
+class PolledChannel(msgspec.Struct, frozen=True):
     """A channel that this node polls, as it knows it, and at which phase."""
 
     channel: Channel
     phase: StartPolling
 
 
-class Verdicts:
+class HealthMonitor:
     """One node's part in judging channels.
 
     ``place_of`` tells where a channel stands here, None if others poll it. ``offer`` brings a candidate to
@@ -65,7 +65,7 @@ class Verdicts:
         store: Store,
         clock: Clock,
         *,
-        place_of: Callable[[ChannelId], Place | None],
+        place_of: Callable[[ChannelId], PolledChannel | None],
         offer: Callable[[Candidate], Awaitable[None]],
     ) -> None:
         self._store = store
@@ -105,7 +105,7 @@ class Verdicts:
     def _charge(self, channel: Channel, result: PollResult) -> None:
         self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), again=True)))
 
-    async def _weigh(self, place: Place, result: PollResult, case: ChannelHealth) -> None:
+    async def _weigh(self, place: PolledChannel, result: PollResult, case: ChannelHealth) -> None:
         cid = place.channel.id
         rest = (
             backoff_s(case.refusals, place.phase.schedule.interval_s) if case.charge == BUSY else recheck_delay_s(case)
@@ -130,7 +130,7 @@ _SLOT_S = 0.05
 """Polls due in one slot begin together: what one of them asks the store costs a tenth of what it costs alone."""
 
 
-class Agenda:
+class DueQueue:
     """The next poll of each channel, in fleet time (seconds): a heap in which outdated times stay until they surface.
 
     A heap costs a few microseconds per poll whatever the number of channels, where one interval job per channel
@@ -192,16 +192,16 @@ class _Polled(msgspec.Struct, gc=False):
 
     phase: StartPolling
     state: State = State.OUTDATED
-    watch: Watch | None = None
+    watch: PollState | None = None
     begun_s: float = -inf
     """When the last poll that has begun was due, which may be ahead."""
-    found: Found | None = None
+    found: DetectedUpdate | None = None
 
     def happened(self, transition: dict[State, State]) -> None:
         self.state = transition.get(self.state, self.state)
 
 
-class Polling:
+class PollScheduler:
     """A node's share of all polls.
 
     ``happened`` tells the protocol what was found; ``hubs_named`` which hubs a channel's document names for
@@ -217,7 +217,7 @@ class Polling:
         clock: Clock,
         happened: Callable[[Event], Awaitable[None]],
         hubs_named: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
-        tasks: Tasks,
+        tasks: BackgroundTasks,
     ) -> None:
         self._me = me
         self._store = store
@@ -227,10 +227,10 @@ class Polling:
         self._hubs_named = hubs_named
         self._tasks = tasks
         self._fleet_ahead_s = 0.0
-        self._agenda = Agenda()
+        self._agenda = DueQueue()
         self._agenda_changed = asyncio.Event()
         self._polled: dict[ChannelId, _Polled] = {}
-        self.verdicts = Verdicts(store, clock, place_of=self._place_of, offer=self._offer_notice)
+        self.verdicts = HealthMonitor(store, clock, place_of=self._place_of, offer=self._offer_notice)
         self._taking_in: dict[ChannelId, bool] = {}
         """Channels whose pushes are read, and whether more have come since."""
 
@@ -412,11 +412,11 @@ class Polling:
         finally:
             polled.happened(_POLL_ENDED)
 
-    def _place_of(self, cid: ChannelId) -> Place | None:
+    def _place_of(self, cid: ChannelId) -> PolledChannel | None:
         polled = self._polled.get(cid)
-        return Place(polled.watch.channel, polled.phase) if polled and polled.watch else None
+        return PolledChannel(polled.watch.channel, polled.phase) if polled and polled.watch else None
 
-    async def _held(self, cid: ChannelId) -> Watch | None:
+    async def _held(self, cid: ChannelId) -> PollState | None:
         """Return the current base of a channel, whether or not this node polls it; None if there is no such channel."""
         polled = self._polled.get(cid)
         if polled is None:
@@ -440,7 +440,7 @@ class Polling:
         self._agenda.plan(phase.channel, due_s)
         self._agenda_changed.set()
 
-    async def _poll(self, held: Watch, before_s: float = inf) -> PollResult:
+    async def _poll(self, held: PollState, before_s: float = inf) -> PollResult:
         poll = await self._poller.poll(held, self._me, before_s)
         result = poll.result
         log.debug("polled", channel=held.channel.id[:8], outcome=result.outcome, status=result.status)
@@ -451,7 +451,7 @@ class Polling:
             self._tasks.start(self._hubs_named(held.channel.id, poll.hubs, poll.topic))
         return result
 
-    async def _offer(self, found: Found, took_s: float = 0.0) -> None:
+    async def _offer(self, found: DetectedUpdate, took_s: float = 0.0) -> None:
         cid = found.candidate.channel
         delta = found.candidate.delta
         began_s = self._clock.wall_s() - took_s

@@ -1,7 +1,7 @@
 """What a node does about hubs (W3C WebSub): where a feed names one, it is asked to push what is new.
 
 What to ask next, and when, follows from the store alone (``service.feeds.websub``), so a node may die at any moment
-and another goes on. Hubs only spare time and polls: whatever they do, the channel is polled.
+and another goes on. HubSubscriber only spare time and polls: whatever they do, the channel is polled.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from service.net.sites import site_of
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels.websub import new_hub_secrets
-from workers.polling.politeness import Courtesy
+from workers.polling.politeness import Politeness
 
 UPKEEP_S = 60.0
 """How often a node looks which of its channels' hubs are to be asked."""
@@ -40,13 +40,13 @@ _LOADED_AT_ONCE = 500
 log = structlog.get_logger(__name__)
 
 
-class Hubs:
+class HubSubscriber:
     """Subscribes at hubs, renews and leaves, within the fleet's courtesy.
 
     ``public_url`` is where hubs reach the console; without one (""), nothing is asked.
     """
 
-    def __init__(self, store: Store, fetcher: Fetcher, courtesy: Courtesy, clock: Clock, public_url: str) -> None:
+    def __init__(self, store: Store, fetcher: Fetcher, courtesy: Politeness, clock: Clock, public_url: str) -> None:
         self._store = store
         self._fetcher = fetcher
         self._courtesy = courtesy

@@ -17,7 +17,7 @@ from tests.support.channels import make_channel
 from tests.support.documents import item, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher
 from tests.support.waiting import until
-from workers.main import work
+from workers.main import run_worker
 
 pytestmark = pytest.mark.parametrize("login", ["component"])
 
@@ -52,7 +52,7 @@ async def publisher() -> AsyncIterator[RawPublisher]:
 
 @pytest_asyncio.fixture
 async def worker(settings: Settings, store: Store) -> AsyncIterator[None]:
-    running = asyncio.create_task(work(settings))
+    running = asyncio.create_task(run_worker(settings))
     try:
         await until(store.ring.view, "a worker is there")
         yield

@@ -29,7 +29,7 @@ from service.store.coordination.requests import (
 )
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, worker
-from workers.ownership.directory_registration import WALKS, Naming
+from workers.ownership.directory_registration import WALKS, DirectoryRegistrar
 
 
 @pytest_asyncio.fixture
@@ -241,7 +241,7 @@ async def test_what_is_not_there_is_a_problem_too(api: aiohttp.ClientSession) ->
 
 async def test_a_search_says_what_it_found_and_how(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store, listed=True)
-    naming = Naming(store, SystemClock(), 3)
+    naming = DirectoryRegistrar(store, SystemClock(), 3)
     for _ in range(WALKS):
         await naming.keep([(channel.id, 0)])
         naming.walked()

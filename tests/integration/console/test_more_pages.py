@@ -108,9 +108,7 @@ async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
             await store.outbox.completed(acked=[(uid, batch.message_id)])
             await store.outbox.completed(**{ended: [(uid, batch.message_id)]})
     _, text = await ada.get(f"/people/{uid}")
-    assert [words in text for words in ("Received", "Sent", "Given up", "bounced for 14 days", "A feed")] == [
-        True
-    ] * 5
+    assert [words in text for words in ("Received", "Sent", "Given up", "bounced for 14 days", "A feed")] == [True] * 5
     assert "secret" not in text
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with aiohttp.ClientSession(served[0], headers=headers) as api:

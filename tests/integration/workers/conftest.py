@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from service.embedded.sample_publisher import SamplePublisher
 from service.settings import Settings
-from workers.main import work
+from workers.main import run_worker
 
 StartWorker = Callable[[], Awaitable["asyncio.Task[None]"]]
 
@@ -38,7 +38,7 @@ async def start_worker(settings: Settings) -> AsyncIterator[StartWorker]:
     running: list[asyncio.Task[None]] = []
 
     async def start() -> asyncio.Task[None]:
-        running.append(asyncio.create_task(work(settings)))
+        running.append(asyncio.create_task(run_worker(settings)))
         return running[-1]
 
     try:

@@ -25,10 +25,10 @@ from tests.support.contents import stored
 from tests.support.documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.peers.content_cache import Memories
-from workers.polling.concurrency_limits import ParserBudgets, lanes_of_polls
-from workers.polling.poll_state import Watch, watch
-from workers.polling.poller import Poll, Poller
+from workers.peers.content_cache import BaselineCache
+from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes
+from workers.polling.poll_state import PollState, watch
+from workers.polling.poller import Poller, PollOutcome
 
 FAR_S = 4_000_000_000.0
 RSS = "Content-Type: application/rss+xml"
@@ -71,8 +71,8 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 
 def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
-    lanes = lanes_of_polls(parser, parser, ParserBudgets())
-    return Poller(reach, courtesy(store), lanes, Memories(stored(store)), SystemClock())
+    lanes = create_poll_lanes(parser, parser, ParserTimeBudgets())
+    return Poller(reach, courtesy(store), lanes, BaselineCache(stored(store)), SystemClock())
 
 
 def listing(*names: str, more: str = "") -> bytes:
@@ -91,7 +91,7 @@ def memory_of(*bodies: bytes, kind: Literal["feed", "page"] = "feed") -> bytes:
 
 async def made(
     store: Store, url: str, *bodies: bytes, kind: Literal["feed", "page"] = "feed", created_s: float = 1.0
-) -> Watch:
+) -> PollState:
     """A channel that knows these documents, as a node holds it that polls it."""
     channel = Channel(channel_id(url), url, kind=kind, created_s=created_s, private=True)
     snapshot = Snapshot(Validators(), memory_of(*bodies, kind=kind), "Example", "https://example.com/")
@@ -99,13 +99,13 @@ async def made(
     return await loaded(store, channel)
 
 
-async def loaded(store: Store, channel: Channel) -> Watch:
+async def loaded(store: Store, channel: Channel) -> PollState:
     (state,) = await store.channels.states([channel.id])
     assert state is not None
     return watch(state, 1, SystemClock().wall_s())
 
 
-async def versioned(store: Store, held: Watch, *bodies: bytes) -> None:
+async def versioned(store: Store, held: PollState, *bodies: bytes) -> None:
     """Another node versions what these documents say."""
     (state,) = await store.channels.adopt([held.channel.id], "b" * 40)
     assert state is not None
@@ -114,7 +114,7 @@ async def versioned(store: Store, held: Watch, *bodies: bytes) -> None:
     await store.channels.publish(delta, snapshot, state.epoch, silent=True)
 
 
-def told(poll: Poll) -> tuple[list[str], bool]:
+def told(poll: PollOutcome) -> tuple[list[str], bool]:
     """Return the titles of what was found, and whether it is to be taken in silently."""
     assert poll.found is not None, poll.result.detail
     delta = poll.found.candidate.delta

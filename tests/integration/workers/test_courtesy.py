@@ -11,7 +11,7 @@ from service.model import Channel
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.request_budgets import RateLimit
-from workers.polling.politeness import BURST, Courtesy
+from workers.polling.politeness import BURST, Politeness
 
 OFTEN = Settings(host_requests_per_s=0.01, address_requests_per_s=0.01, max_polls_per_hour=1e6)
 GROUP = "93.184.216.0/24"
@@ -21,12 +21,12 @@ def channel(url: str, *, private: bool = False) -> Channel:
     return Channel(channel_id(url), url, private=private)
 
 
-async def ask(courtesy: Courtesy, channel: Channel, group: str = "") -> None:
+async def ask(courtesy: Politeness, channel: Channel, group: str = "") -> None:
     await courtesy.may_poll(channel, group)
     await courtesy.may_reach(channel)
 
 
-async def granted(courtesy: Courtesy, urls: list[str], group: str = "") -> int:
+async def granted(courtesy: Politeness, urls: list[str], group: str = "") -> int:
     outcomes = await asyncio.gather(*(ask(courtesy, channel(url), group) for url in urls), return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitReached)]
     assert outcomes.count(None) + len(refused) == len(urls)
@@ -34,20 +34,20 @@ async def granted(courtesy: Courtesy, urls: list[str], group: str = "") -> int:
 
 
 async def test_all_hosts_of_a_site_have_one_budget_whichever_worker_asks(store: Store) -> None:
-    workers = [Courtesy(store.request_budgets, OFTEN) for _ in range(4)]
+    workers = [Politeness(store.request_budgets, OFTEN) for _ in range(4)]
     urls = [f"https://{name}.example.co.uk/feed" for name in ("www", "news", "blog", "ada", "bob")]
     counts = await asyncio.gather(*(granted(worker, urls) for worker in workers))
     assert sum(counts) == BURST - 1
 
 
 async def test_all_sites_of_a_network_have_one_budget(store: Store) -> None:
-    courtesy = Courtesy(store.request_budgets, OFTEN)
+    courtesy = Politeness(store.request_budgets, OFTEN)
     urls = [f"https://site{n}.example/feed" for n in range(20)]
     assert await granted(courtesy, urls, GROUP) == BURST - 1
 
 
 async def test_a_network_is_charged_for_its_first_answer_once(store: Store) -> None:
-    courtesy = Courtesy(store.request_budgets, OFTEN)
+    courtesy = Politeness(store.request_budgets, OFTEN)
     group = ""
     for _ in range(3):
         group = await courtesy.answered("93.184.216.34", group)
@@ -58,13 +58,13 @@ async def test_a_network_is_charged_for_its_first_answer_once(store: Store) -> N
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "10.0.0.1", "fe80::1%eth0"])
 async def test_who_is_not_public_is_in_no_network(store: Store, address: str) -> None:
-    assert await Courtesy(store.request_budgets, OFTEN).answered(address) == ""
+    assert await Politeness(store.request_budgets, OFTEN).answered(address) == ""
 
 
 async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
     wide = Settings(host_requests_per_s=1000.0, max_polls_per_hour=1e6, egress_requests_per_s=0.01)
     north, also_north, south = (
-        Courtesy(store.request_budgets, wide.model_copy(update={"egress_group": name}))
+        Politeness(store.request_budgets, wide.model_copy(update={"egress_group": name}))
         for name in ("north", "north", "south")
     )
     urls = [f"https://example.org/{n}" for n in range(6)]
@@ -73,14 +73,14 @@ async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
 
 
 async def test_an_admins_rate_reaches_every_worker_at_once(store: Store) -> None:
-    courtesy = Courtesy(store.request_budgets, OFTEN)
+    courtesy = Politeness(store.request_budgets, OFTEN)
     assert await granted(courtesy, [f"https://example.org/{n}" for n in range(9)]) == BURST - 1
     await store.request_budgets.set_rate("example.org", 1000.0)
     assert await granted(courtesy, [f"https://www.example.org/{n}" for n in range(9)]) == 9
 
 
 async def test_a_blocked_host_is_asked_for_nothing_whoever_leads_there(store: Store) -> None:
-    courtesy = Courtesy(store.request_budgets, OFTEN)
+    courtesy = Politeness(store.request_budgets, OFTEN)
     courtesy.block({"example.org", "news.example.net"})
     for url in ("https://www.example.org/feed", "https://news.example.net/"):
         with pytest.raises(HostBlocked):
@@ -98,7 +98,7 @@ async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_on
     each = Mock(wraps=store.redis.each)
     monkeypatch.setattr(store.redis, "call", Mock(side_effect=AssertionError("a round trip that is not shared")))
     monkeypatch.setattr(store.redis, "each", each)
-    courtesy = Courtesy(store.request_budgets, Settings())
+    courtesy = Politeness(store.request_budgets, Settings())
     await ask(courtesy, channel("https://example.org/feed"), GROUP)
     assert await courtesy.answered("93.184.216.35", GROUP) == GROUP
     assert each.call_count == 2
@@ -109,7 +109,7 @@ async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_on
 
 
 async def test_what_many_channels_ask_at_once_is_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    courtesy = Courtesy(store.request_budgets, Settings())
+    courtesy = Politeness(store.request_budgets, Settings())
     await store.request_budgets.pause(channel("http://127.0.0.1/7").id, 60.0)
     each = Mock(wraps=store.redis.each)
     monkeypatch.setattr(store.redis, "each", each)

@@ -17,8 +17,8 @@ from service.store.client.connection import BatchingClient
 from service.store.subscriptions.keyspaces import KeyspaceStore, run_move
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
-from workers.key_group_keeper import Keeper
-from workers.tasks import Tasks
+from workers.key_group_balancer import KeyGroupBalancer
+from workers.tasks import BackgroundTasks
 
 PEOPLE = 300
 UIDS = [keys.user_id(f"user{n}@localhost") for n in range(PEOPLE)]
@@ -56,8 +56,8 @@ class Kept:
     """A keeper that is alone on its ring."""
 
     def __init__(self, store: Store, limits: Limits, node: str = ONE) -> None:
-        self.tasks = Tasks()
-        self._keeper = Keeper(node, store, limits, interval_s=10.0, tasks=self.tasks)
+        self.tasks = BackgroundTasks()
+        self._keeper = KeyGroupBalancer(node, store, limits, interval_s=10.0, tasks=self.tasks)
         self._keeper.ring_changed(RingView(1, (NodeInfo(node, 1, node[:4], 0.0, ""),)))
 
     async def keep(self, fleet_s: float) -> None:

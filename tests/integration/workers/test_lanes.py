@@ -23,13 +23,13 @@ from tests.support.waiting import until_so
 from workers.polling.concurrency_limits import (
     NETWORK_ALLOWANCE,
     SITE_ALLOWANCE,
-    Lanes,
-    ParserBudgets,
-    lanes_of_polls,
-    lanes_of_probes,
+    ConcurrencyLanes,
+    ParserTimeBudgets,
+    create_poll_lanes,
+    create_probe_lanes,
     publisher_of,
 )
-from workers.polling.poll_state import Publisher, Watch
+from workers.polling.poll_state import PollState, Publisher
 
 NETWORK = "45.33.34.0/24"
 OTHER_NETWORK = "45.33.35.0/24"
@@ -55,15 +55,15 @@ async def silent() -> AsyncIterator[RawPublisher]:
         yield publisher
 
 
-def watched(url: str, network: str = "") -> Watch:
-    return Watch(Channel(channel_id(url), url), Validators(), 1, address_group=network)
+def watched(url: str, network: str = "") -> PollState:
+    return PollState(Channel(channel_id(url), url), Validators(), 1, address_group=network)
 
 
 def publisher(url: str, network: str) -> Publisher:
     return publisher_of(watched(url).channel, network)
 
 
-async def asked_while_a_healthy_one_is_polled(store: Store, silent: RawPublisher, *watches: Watch) -> int:
+async def asked_while_a_healthy_one_is_polled(store: Store, silent: RawPublisher, *watches: PollState) -> int:
     """Return how many requests there are at a silent publisher by the time that another one's feed has been polled."""
     feed = answering(ok(b"feed"), then_close=False)
     async with raw_publisher(feed) as healthy, fetcher() as reach:
@@ -94,7 +94,7 @@ async def test_publishers_whose_network_is_not_known_leave_room(store: Store, si
     assert await asked_while_a_healthy_one_is_polled(store, silent, *watches) <= 32
 
 
-async def examined(lanes: Lanes, watch: Watch, inner: str = "") -> list[str]:
+async def examined(lanes: ConcurrencyLanes, watch: PollState, inner: str = "") -> list[str]:
     """Return the keys of a feed's entries, as a poll has them read."""
     url, body = watch.channel.url, rss([item("a")]).replace(b"</channel>", inner.encode() + b"</channel>")
     job = DetectChanges((Document(body, url, {"content-type": "text/xml"}),), b"", url, "feed", 1.8e9)
@@ -103,9 +103,9 @@ async def examined(lanes: Lanes, watch: Watch, inner: str = "") -> list[str]:
 
 @pytest.mark.timeout(60)
 async def test_a_costly_document_is_read_by_the_slow_parser_at_its_publishers_cost() -> None:
-    budgets = ParserBudgets()
+    budgets = ParserTimeBudgets()
     async with ParserPool(1) as prompt, ParserPool(1) as slow:
-        lanes = lanes_of_polls(prompt, slow, budgets)
+        lanes = create_poll_lanes(prompt, slow, budgets)
         watch, mate = (watched(f"http://host{number}.slow.example/", NETWORK) for number in (1, 2))
         assert await examined(lanes, watch) != []
         assert (watch.costly, slow.cpu_s) == (False, 0.0)
@@ -124,15 +124,15 @@ async def test_a_costly_document_is_read_by_the_slow_parser_at_its_publishers_co
 async def test_what_is_slow_to_fetch_is_read_by_the_prompt_parser() -> None:
     """When the machine itself is slow, all fetches are: their documents must not wait for one child of low priority."""
     async with ParserPool(1) as prompt, ParserPool(1) as slow:
-        lanes = lanes_of_polls(prompt, slow, ParserBudgets())
+        lanes = create_poll_lanes(prompt, slow, ParserTimeBudgets())
         watch = watched("http://x.example/")
         watch.slow = True
         assert await examined(lanes, watch) != []
         assert (prompt.cpu_s > 0.0, slow.cpu_s) == (True, 0.0)
 
 
-def lane_of(budgets: ParserBudgets, url: str, network: str) -> str:
-    lanes = lanes_of_polls(Parser(), Parser(), budgets)
+def lane_of(budgets: ParserTimeBudgets, url: str, network: str) -> str:
+    lanes = create_poll_lanes(Parser(), Parser(), budgets)
     slow = watched("http://x.example/")
     slow.slow = True
     return "slow" if lanes.for_poll(watched(url, network)) is lanes.for_poll(slow) else "prompt"
@@ -141,7 +141,7 @@ def lane_of(budgets: ParserBudgets, url: str, network: str) -> str:
 def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1_000.0
     monkeypatch.setattr("workers.polling.concurrency_limits.time.monotonic", lambda: now_s)
-    budgets = ParserBudgets()
+    budgets = ParserTimeBudgets()
     for number in range(int(2 * NETWORK_ALLOWANCE.at_once_s / SITE_ALLOWANCE.at_once_s)):
         budgets.charge(publisher(f"http://slow{number}.example/", NETWORK), 0.9 * SITE_ALLOWANCE.at_once_s)
     assert lane_of(budgets, "http://another.example/", NETWORK) == "slow"
@@ -151,13 +151,13 @@ def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.Monkey
 
 
 def test_a_publisher_on_this_machine_has_no_budget() -> None:
-    budgets = ParserBudgets()
+    budgets = ParserTimeBudgets()
     budgets.charge(publisher("http://127.0.0.1:8000/", ""), 1_000.0)
     assert lane_of(budgets, "http://127.0.0.1:8000/", "") == "prompt"
 
 
 def test_budgets_of_any_number_of_sites_take_bounded_memory() -> None:
-    budgets = ParserBudgets()
+    budgets = ParserTimeBudgets()
     for number in range(11_000):
         budgets.charge(publisher(f"http://slow{number}.example/", ""), 5.0)
     assert len(budgets._buckets) == 10_000
@@ -165,7 +165,7 @@ def test_budgets_of_any_number_of_sites_take_bounded_memory() -> None:
 
 
 async def test_probes_of_one_domain_leave_room_to_others() -> None:
-    lanes = lanes_of_probes(Parser(), Parser(), ParserBudgets())
+    lanes = create_probe_lanes(Parser(), Parser(), ParserTimeBudgets())
     async with AsyncExitStack() as held:
         for number in (1, 2):
             await held.enter_async_context(lanes.room(watched(f"http://host{number}.slow.example/").channel, NETWORK))

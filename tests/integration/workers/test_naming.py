@@ -14,15 +14,15 @@ from service.search import Searcher
 from service.store import Store
 from service.store.directory.matrices import ContentName
 from tests.support.channels import SNAPSHOT, change, make_channel
-from workers.ownership.directory_registration import WALKS, Naming
+from workers.ownership.directory_registration import WALKS, DirectoryRegistrar
 
 SECRET = "https://example.org/feed?token=abc"
 TAGGED = Entry("b", "On snakes", tags=("Python",), authors=("Jane Doe",))
 
 
 @pytest.fixture
-def naming(store: Store) -> Naming:
-    return Naming(store, SystemClock(), 3)
+def naming(store: Store) -> DirectoryRegistrar:
+    return DirectoryRegistrar(store, SystemClock(), 3)
 
 
 async def channel_with(store: Store, subscribers: int, url: str = "https://example.org/feed") -> Channel:
@@ -33,7 +33,7 @@ async def channel_with(store: Store, subscribers: int, url: str = "https://examp
     return channel
 
 
-async def name(store: Store, naming: Naming, *channels: Channel) -> None:
+async def name(store: Store, naming: DirectoryRegistrar, *channels: Channel) -> None:
     counts = await store.subscriptions.counts([channel.id for channel in channels])
     await naming.keep([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
 
@@ -42,7 +42,7 @@ async def found(store: Store, text: str) -> list[str]:
     return [finding.channel.id for finding in await Searcher(store, 3).find(parse_query(text))]
 
 
-async def test_a_channel_is_found_by_what_it_says_of_itself(store: Store, naming: Naming) -> None:
+async def test_a_channel_is_found_by_what_it_says_of_itself(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     for text in (
@@ -57,7 +57,7 @@ async def test_a_channel_is_found_by_what_it_says_of_itself(store: Store, naming
 
 @pytest.mark.parametrize(("subscribers", "url"), [(2, "https://example.org/feed"), (5, SECRET)])
 async def test_what_is_its_subscribers_own_business_is_found_by_nobody(
-    store: Store, naming: Naming, subscribers: int, url: str
+    store: Store, naming: DirectoryRegistrar, subscribers: int, url: str
 ) -> None:
     channel = await channel_with(store, subscribers, url)
     await name(store, naming, channel)
@@ -65,7 +65,9 @@ async def test_what_is_its_subscribers_own_business_is_found_by_nobody(
     assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
 
 
-async def test_who_leaves_takes_a_channel_out_of_the_directory_at_once(store: Store, naming: Naming) -> None:
+async def test_who_leaves_takes_a_channel_out_of_the_directory_at_once(
+    store: Store, naming: DirectoryRegistrar
+) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     await store.subscriptions.unsubscribe("reader0@localhost", channel.id)
@@ -74,7 +76,7 @@ async def test_who_leaves_takes_a_channel_out_of_the_directory_at_once(store: St
     assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
 
 
-async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Store, naming: Naming) -> None:
+async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Store, naming: DirectoryRegistrar) -> None:
     plain, secret = await channel_with(store, 0), await channel_with(store, 0, SECRET)
     for channel in (plain, secret):
         await store.channels.set_listed(channel.id, listed=True)
@@ -84,7 +86,7 @@ async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Stor
     assert await found(store, "host=example.org") == [plain.id]
 
 
-async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, naming: Naming) -> None:
+async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 2)
     for _ in range(WALKS):
         await name(store, naming, channel)
@@ -92,7 +94,9 @@ async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, n
     assert (naming._due_s, naming._listed) == ({}, set())
 
 
-async def test_who_takes_over_many_channels_names_them_little_by_little(store: Store, naming: Naming) -> None:
+async def test_who_takes_over_many_channels_names_them_little_by_little(
+    store: Store, naming: DirectoryRegistrar
+) -> None:
     channels = [await channel_with(store, 3, f"https://example.org/{number}") for number in range(30)]
     await name(store, naming, *channels)
     first = (await store.channel_directory.find(["host=example.org"], 100)).matches
@@ -100,7 +104,7 @@ async def test_who_takes_over_many_channels_names_them_little_by_little(store: S
     assert (len(first), len((await store.channel_directory.find(["host=example.org"], 100)).matches)) == (20, 30)
 
 
-async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming: Naming) -> None:
+async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     await change(store, channel, Change("addition", Entry("c", "On crabs", tags=("Rust",))), base=2)
@@ -109,15 +113,15 @@ async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming
     assert await found(store, "tag=rust") == [channel.id]
 
 
-async def test_another_owner_names_it_anew(store: Store, naming: Naming) -> None:
+async def test_another_owner_names_it_anew(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
-    await name(store, Naming(store, SystemClock(), 3), channel)
+    await name(store, DirectoryRegistrar(store, SystemClock(), 3), channel)
     assert await found(store, "tag=python") == [channel.id]
 
 
 async def test_a_channel_is_found_by_its_own_categories_and_the_software_that_makes_it(
-    store: Store, naming: Naming
+    store: Store, naming: DirectoryRegistrar
 ) -> None:
     url = "https://example.org/feed"
     own = structs.replace(SNAPSHOT, imprint=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
@@ -130,7 +134,7 @@ async def test_a_channel_is_found_by_its_own_categories_and_the_software_that_ma
 
 
 async def test_what_a_share_in_memory_says_of_a_channel_that_has_changed_since_is_not_shown(
-    store: Store, naming: Naming, monkeypatch: pytest.MonkeyPatch
+    store: Store, naming: DirectoryRegistrar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snakes, crabs = await channel_with(store, 3), await channel_with(store, 3, "https://example.org/crabs")
     await name(store, naming, snakes, crabs)
@@ -148,7 +152,7 @@ async def test_what_a_share_in_memory_says_of_a_channel_that_has_changed_since_i
 
 
 async def test_what_a_cell_says_of_a_channel_that_has_another_name_now_is_not_shown(
-    store: Store, naming: Naming
+    store: Store, naming: DirectoryRegistrar
 ) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
@@ -169,7 +173,7 @@ async def test_an_entry_is_shown_only_for_what_it_has(store: Store) -> None:
 
 
 async def test_a_name_of_an_earlier_version_does_not_take_the_place_of_a_later_one(
-    store: Store, naming: Naming
+    store: Store, naming: DirectoryRegistrar
 ) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
@@ -177,7 +181,7 @@ async def test_a_name_of_an_earlier_version_does_not_take_the_place_of_a_later_o
     assert await found(store, "tag=python") == [channel.id]
 
 
-async def test_what_is_not_public_among_what_is_does_not_hide_it(store: Store, naming: Naming) -> None:
+async def test_what_is_not_public_among_what_is_does_not_hide_it(store: Store, naming: DirectoryRegistrar) -> None:
     everybodys = await channel_with(store, 3)
     await name(store, naming, everybodys)
     others = [ContentName(f"{number:040x}", 1, frozenset({"tag=python"})) for number in range(30)]

@@ -26,10 +26,10 @@ from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.contents import stored
 from tests.support.waiting import until_so
-from workers.ownership.directory_registration import Naming
+from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.ownership.owner import Owning
-from workers.tasks import Tasks
+from workers.ownership.owner import ChannelOwner
+from workers.tasks import BackgroundTasks
 
 ALICE = "alice@localhost"
 US, OTHER = "a" * 40, "b" * 40
@@ -45,8 +45,8 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
     async def note(*events: Event) -> None:
         happened.extend(events)
 
-    tasks = Tasks()
-    owning = Owning(
+    tasks = BackgroundTasks()
+    owning = ChannelOwner(
         US,
         store,
         clock=SystemClock(),
@@ -54,7 +54,7 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
         tasks=tasks,
         contents=stored(store),
         fan_out=FanOut(store, 3),
-        naming=Naming(store, SystemClock(), 3),
+        naming=DirectoryRegistrar(store, SystemClock(), 3),
     )
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
@@ -78,8 +78,8 @@ class Owner:
 
     def __init__(self, store: Store) -> None:
         self.happened: list[Event] = []
-        self.tasks = Tasks()
-        self.owning = Owning(
+        self.tasks = BackgroundTasks()
+        self.owning = ChannelOwner(
             US,
             store,
             clock=SystemClock(),
@@ -87,7 +87,7 @@ class Owner:
             tasks=self.tasks,
             contents=stored(store),
             fan_out=FanOut(store, 3),
-            naming=Naming(store, SystemClock(), 3),
+            naming=DirectoryRegistrar(store, SystemClock(), 3),
         )
         self.owning.ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
 

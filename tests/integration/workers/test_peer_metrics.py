@@ -15,7 +15,7 @@ from service.store.channels.channels import Snapshot
 from tests.support.channels import make_channel
 from tests.support.peers import Worker, introduce, known, owned_by, some_content, worker
 from tests.support.waiting import until_so
-from workers.peers.overlay import Overlay
+from workers.peers.neighbour_overlay import NeighbourOverlay
 
 
 async def scraped(of: Worker) -> dict[str, float]:
@@ -42,16 +42,16 @@ def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, float]
 @contextlib.asynccontextmanager
 async def in_a_row(store: Store, size: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Worker]]:
     """Yield workers of which each can reach the one before and the one after it only, linked so."""
-    ping = Overlay._ping
+    ping = NeighbourOverlay._ping
     async with contextlib.AsyncExitStack() as stack:
         row = [await stack.enter_async_context(worker(store, f"{number * 4:x}" + "0" * 39)) for number in range(size)]
         place = {each.me.id: number for number, each in enumerate(row)}
 
-        async def next_to_it(self: Overlay, peer: Peer) -> None:
+        async def next_to_it(self: NeighbourOverlay, peer: Peer) -> None:
             if abs(place[self._me] - place[peer.id]) == 1:
                 await ping(self, peer)
 
-        monkeypatch.setattr(Overlay, "_ping", next_to_it)
+        monkeypatch.setattr(NeighbourOverlay, "_ping", next_to_it)
         introduce(row)
         await until_so(
             lambda: all(len(each.neighbours) == (1 if place[each.me.id] in {0, size - 1} else 2) for each in row),

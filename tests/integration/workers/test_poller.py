@@ -17,10 +17,10 @@ from service.store.coordination.request_budgets import RateLimit
 from tests.support.contents import stored
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
-from workers.peers.content_cache import Memories
-from workers.polling.concurrency_limits import Lanes, ParserBudgets, lanes_of_polls, publisher_of
-from workers.polling.politeness import Courtesy
-from workers.polling.poll_state import Watch
+from workers.peers.content_cache import BaselineCache
+from workers.polling.concurrency_limits import ConcurrencyLanes, ParserTimeBudgets, create_poll_lanes, publisher_of
+from workers.polling.politeness import Politeness
+from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
 
 US = "a" * 40
@@ -41,20 +41,20 @@ class Parser(ParserPool):
         return DetectionResult(job.baseline)
 
 
-def watched(url: str) -> Watch:
-    return Watch(Channel(channel_id(url), url, private=True), Validators(), 1)
+def watched(url: str) -> PollState:
+    return PollState(Channel(channel_id(url), url, private=True), Validators(), 1)
 
 
-def courtesy(store: Store) -> Courtesy:
-    return Courtesy(store.request_budgets, Settings(host_requests_per_s=1000.0))
+def courtesy(store: Store) -> Politeness:
+    return Politeness(store.request_budgets, Settings(host_requests_per_s=1000.0))
 
 
-def lanes(prompt: ParserPool | None = None) -> Lanes:
-    return lanes_of_polls(prompt or Parser(), Parser(), ParserBudgets())
+def lanes(prompt: ParserPool | None = None) -> ConcurrencyLanes:
+    return create_poll_lanes(prompt or Parser(), Parser(), ParserTimeBudgets())
 
 
 def poller(store: Store, fetcher: Fetcher, *, prompt: ParserPool | None = None) -> Poller:
-    return Poller(fetcher, courtesy(store), lanes(prompt), Memories(stored(store)), SystemClock())
+    return Poller(fetcher, courtesy(store), lanes(prompt), BaselineCache(stored(store)), SystemClock())
 
 
 def fetcher() -> Fetcher:
@@ -94,8 +94,8 @@ async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypat
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as victim:
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
-            sparing = Courtesy(store.request_budgets, Settings(host_requests_per_s=0.01))
-            polls = Poller(reach, sparing, lanes(), Memories(stored(store)), SystemClock())
+            sparing = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
+            polls = Poller(reach, sparing, lanes(), BaselineCache(stored(store)), SystemClock())
             for _ in range(4):
                 await polls.poll(watched(publisher.url()), US)
             with pytest.raises(LimitReached):
@@ -110,8 +110,8 @@ async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, mon
         writer.write(ok(b"feed") if head.startswith("GET /feed ") else redirect("/feed"))
 
     async with raw_publisher(lead_to_the_feed) as publisher, fetcher() as reach:
-        sparing = Courtesy(store.request_budgets, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, sparing, lanes(), Memories(stored(store)), SystemClock())
+        sparing = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
+        polls = Poller(reach, sparing, lanes(), BaselineCache(stored(store)), SystemClock())
         for _ in range(4):
             await polls.poll(watched(publisher.url("/moved")), US)
         with pytest.raises(LimitReached):
@@ -125,9 +125,9 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         room, url = lanes(), publisher.url()
         slots = room.for_poll(watched(url)).slots = asyncio.Semaphore(0)
-        sparing = Courtesy(store.request_budgets, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, sparing, room, Memories(stored(store)), SystemClock())
-        poll = asyncio.create_task(polls.poll(Watch(Channel(channel_id(url), url), Validators(), 1), US))
+        sparing = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
+        polls = Poller(reach, sparing, room, BaselineCache(stored(store)), SystemClock())
+        poll = asyncio.create_task(polls.poll(PollState(Channel(channel_id(url), url), Validators(), 1), US))
         await until_so(lambda: slots._waiters, "the poll is granted and waits for room")
         while await store.request_budgets.take(RateLimit("127.0.0.1", 0.01, 4)) == 0.0:
             pass
@@ -142,7 +142,7 @@ async def test_a_poll_that_got_no_room_before_the_next_of_its_set_is_left_to_tha
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         room, clock = lanes(), SystemClock()
         slots = room.for_poll(watched(publisher.url())).slots = asyncio.Semaphore(0)
-        polls = Poller(reach, courtesy(store), room, Memories(stored(store)), clock)
+        polls = Poller(reach, courtesy(store), room, BaselineCache(stored(store)), clock)
         watch, now_s = watched(publisher.url()), clock.monotonic_s()
         late, early = (asyncio.create_task(polls.poll(watch, US, before_s)) for before_s in (now_s, now_s + 1000.0))
         await until_so(lambda: len(slots._waiters or ()) == 2, "both wait for room")

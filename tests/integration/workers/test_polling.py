@@ -19,10 +19,10 @@ from service.store.channels.channels import ChannelState
 from service.store.channels.websub import Push
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
-from workers.polling.poll_state import Found, Watch
-from workers.polling.poller import Poll, Poller
-from workers.polling.scheduler import Polling
-from workers.tasks import Tasks
+from workers.polling.poll_state import DetectedUpdate, PollState
+from workers.polling.poller import Poller, PollOutcome
+from workers.polling.scheduler import PollScheduler
+from workers.tasks import BackgroundTasks
 
 US = "a" * 40
 INTERVAL_S = 100.0
@@ -33,13 +33,13 @@ def every_interval(cid: ChannelId) -> StartPolling:
     return StartPolling(cid, 0, PollingSchedule(int(cid[:2], 16) / 256 * INTERVAL_S, INTERVAL_S, 1))
 
 
-def _watch(polling: Polling, cid: ChannelId) -> Watch:
+def _watch(polling: PollScheduler, cid: ChannelId) -> PollState:
     watch = polling._polled[cid].watch
     assert watch is not None
     return watch
 
 
-async def begun(polling: Polling, *phases: StartPolling) -> None:
+async def begun(polling: PollScheduler, *phases: StartPolling) -> None:
     """Start polling, with the channels loaded."""
     for phase in phases:
         polling.start(phase)
@@ -57,21 +57,21 @@ class HeldPoller(Poller):
         self.granted.set()
         self.before_s = inf
 
-    async def may_poll(self, watch: Watch) -> None:
+    async def may_poll(self, watch: PollState) -> None:
         """Grant it, unless a test has cleared that."""
         self.asked.append(watch.channel.id)
         await self.granted.wait()
 
-    async def poll(self, watch: Watch, node: NodeId, before_s: float = inf) -> Poll:
+    async def poll(self, watch: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
         self.begun.append(watch.channel.id)
         self.before_s = before_s
         await self.release.wait()
-        return Poll(PollResult(node, 0.0, "unchanged"))
+        return PollOutcome(PollResult(node, 0.0, "unchanged"))
 
-    def versioned(self, before: Watch, after: Watch, candidate: Candidate) -> None:
+    def versioned(self, before: PollState, after: PollState, candidate: Candidate) -> None:
         """Keep nothing: no poll of this one compares."""
 
-    async def compare_again(self, watch: Watch, find: Found) -> Found | None:
+    async def compare_again(self, watch: PollState, find: DetectedUpdate) -> DetectedUpdate | None:
         raise StoreUnavailable(f"{watch.channel.url} and {len(find.documents)} documents have to wait.")
 
 
@@ -98,15 +98,15 @@ def poller() -> HeldPoller:
 
 
 @pytest_asyncio.fixture
-async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIterator[Polling]:
+async def polling(store: Store, clock: SetClock, poller: HeldPoller) -> AsyncIterator[PollScheduler]:
     async def nobody(_: Event) -> None:
         return
 
     async def no_hub(*_: object) -> None:
         return
 
-    tasks = Tasks()
-    yield Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
+    tasks = BackgroundTasks()
+    yield PollScheduler(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
     await tasks.cancel()
 
 
@@ -125,7 +125,7 @@ def held(load: Load, asked: asyncio.Event, until_set: asyncio.Event) -> Load:
 
 
 @asynccontextmanager
-async def agenda_kept(polling: Polling, clock: SetClock) -> AsyncIterator[Callable[[], None]]:
+async def agenda_kept(polling: PollScheduler, clock: SetClock) -> AsyncIterator[Callable[[], None]]:
     """Have polls begin when they are due; yields what lets an interval pass."""
 
     def pass_interval() -> None:
@@ -140,7 +140,7 @@ async def agenda_kept(polling: Polling, clock: SetClock) -> AsyncIterator[Callab
 
 
 async def test_what_is_stopped_while_it_is_loaded_stays_stopped(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    store: Store, polling: PollScheduler, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
     asked, loaded = asyncio.Event(), asyncio.Event()
@@ -156,7 +156,7 @@ async def test_what_is_stopped_while_it_is_loaded_stays_stopped(
 
 
 async def test_a_channel_that_did_not_exist_is_polled_as_soon_as_it_does(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+    store: Store, polling: PollScheduler, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
     await store.remove_channel(channel.id)
@@ -173,7 +173,7 @@ async def test_a_channel_that_did_not_exist_is_polled_as_soon_as_it_does(
 
 
 async def test_what_the_store_did_not_let_us_poll_is_polled_at_its_next_turn(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+    store: Store, polling: PollScheduler, poller: HeldPoller, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
     refused = asyncio.Event()
@@ -193,7 +193,7 @@ async def test_what_the_store_did_not_let_us_poll_is_polled_at_its_next_turn(
 
 
 async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polled(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+    store: Store, polling: PollScheduler, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
     await begun(polling, every_interval(channel.id))
@@ -209,7 +209,7 @@ async def test_what_is_stopped_while_its_poll_waits_for_the_budgets_is_not_polle
 
 
 async def test_a_poll_is_to_begin_before_the_next_one_of_its_set(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+    store: Store, polling: PollScheduler, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
     due_s = clock.now_s + INTERVAL_S
@@ -220,12 +220,14 @@ async def test_a_poll_is_to_begin_before_the_next_one_of_its_set(
     assert poller.before_s == pytest.approx(due_s + INTERVAL_S / 5, abs=0.1)
 
 
-async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(store: Store, polling: Polling) -> None:
+async def test_what_cannot_be_compared_again_now_is_compared_at_the_next_poll(
+    store: Store, polling: PollScheduler
+) -> None:
     """The publisher may list it no more by then."""
     channel = await make_channel(store)
     await begun(polling, every_interval(channel.id))
     document = Document(b"news", channel.url, {})
-    await polling._offer(Found((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
+    await polling._offer(DetectedUpdate((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
     await polling.refresh([UpdateBase(channel.id)])
     await publish(store, channel, "from another node")
     await polling.refresh([UpdateBase(channel.id)])
@@ -236,7 +238,7 @@ BASE = VersionBase(Validators('"2"', body_sha256="2" * 64), 1.0, 7)
 
 
 async def test_a_version_that_was_told_with_its_base_is_not_loaded(
-    store: Store, polling: Polling, monkeypatch: pytest.MonkeyPatch
+    store: Store, polling: PollScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
     await begun(polling, every_interval(channel.id))
@@ -252,7 +254,7 @@ async def test_a_version_that_was_told_with_its_base_is_not_loaded(
 
 
 async def test_a_version_without_a_base_is_loaded_before_the_next_poll(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+    store: Store, polling: PollScheduler, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
     await begun(polling, every_interval(channel.id))
@@ -266,19 +268,21 @@ async def test_a_version_without_a_base_is_loaded_before_the_next_poll(
     keeping.cancel()
 
 
-async def test_only_who_found_a_version_has_nothing_left_to_compare_with_it(store: Store, polling: Polling) -> None:
+async def test_only_who_found_a_version_has_nothing_left_to_compare_with_it(
+    store: Store, polling: PollScheduler
+) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in (1, 2)]
     await begun(polling, *(every_interval(channel.id) for channel in channels))
     document = Document(b"news", channels[0].url, {})
     for channel, detected_s in zip(channels, (BASE.detected_s, 0.5), strict=True):
         candidate = Candidate(Delta(channel.id, 1, 0, detected_s, ()), BASE.validators, b"")
-        await polling._offer(Found((document,), candidate))
+        await polling._offer(DetectedUpdate((document,), candidate))
     await polling.refresh([UpdateBase(channel.id, VersionAnnouncement(channel.id, 2, BASE)) for channel in channels])
     await until_so(lambda: _watch(polling, channels[1].id).unversioned, "the other's find waits for the next poll")
     assert _watch(polling, channels[0].id).unversioned == ()
 
 
-async def test_what_is_pushed_for_a_dormant_channel_does_not_wake_it_up(store: Store, polling: Polling) -> None:
+async def test_what_is_pushed_for_a_dormant_channel_does_not_wake_it_up(store: Store, polling: PollScheduler) -> None:
     """Or what else it listed meanwhile would be told as news."""
     channel = await make_channel(store)
     await store.channels.doze(channel.id)
@@ -289,7 +293,7 @@ async def test_what_is_pushed_for_a_dormant_channel_does_not_wake_it_up(store: S
 
 @pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])
 async def test_a_jump_of_the_stores_clock_puts_no_poll_off(
-    store: Store, polling: Polling, clock: SetClock, jump_s: float
+    store: Store, polling: PollScheduler, clock: SetClock, jump_s: float
 ) -> None:
     channel = await make_channel(store)
     polling.set_fleet_time(1e9, clock.now_s)
@@ -299,7 +303,7 @@ async def test_a_jump_of_the_stores_clock_puts_no_poll_off(
 
 
 async def test_a_poll_that_takes_longer_than_its_interval_does_not_overlap_itself(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+    store: Store, polling: PollScheduler, poller: HeldPoller, clock: SetClock
 ) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in (1, 2)]
     await begun(polling, every_interval(channels[0].id))
@@ -317,7 +321,7 @@ async def test_a_poll_that_takes_longer_than_its_interval_does_not_overlap_itsel
 
 
 async def test_another_rota_repeats_no_poll_that_was_begun_ahead_of_its_time(
-    store: Store, polling: Polling, poller: HeldPoller, clock: SetClock
+    store: Store, polling: PollScheduler, poller: HeldPoller, clock: SetClock
 ) -> None:
     channel = await make_channel(store)
     due_s = clock.now_s + INTERVAL_S
@@ -330,7 +334,7 @@ async def test_another_rota_repeats_no_poll_that_was_begun_ahead_of_its_time(
     keeping.cancel()
 
 
-async def test_how_many_subscribe_is_what_the_owner_says(store: Store, polling: Polling) -> None:
+async def test_how_many_subscribe_is_what_the_owner_says(store: Store, polling: PollScheduler) -> None:
     channel = await make_channel(store)
     phase = every_interval(channel.id)
     await begun(polling, StartPolling(channel.id, 0, phase.schedule, 3))
@@ -339,7 +343,7 @@ async def test_how_many_subscribe_is_what_the_owner_says(store: Store, polling: 
     assert _watch(polling, channel.id).subscribers == 4
 
 
-async def test_another_rota_brings_the_next_poll_forward_or_puts_it_off(store: Store, polling: Polling) -> None:
+async def test_another_rota_brings_the_next_poll_forward_or_puts_it_off(store: Store, polling: PollScheduler) -> None:
     channel = await make_channel(store)
     for first_s in (1_100.0, 1_050.0, 1_200.0):
         polling.start(StartPolling(channel.id, 0, PollingSchedule(first_s, 300.0, 1)))

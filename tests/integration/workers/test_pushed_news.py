@@ -13,7 +13,7 @@ from tests.integration.workers.test_fleet_live import all_delivered, subscribed
 from tests.support.console import console
 from tests.support.hub import Hub
 from tests.support.waiting import until, until_so
-from workers.main import work
+from workers.main import run_worker
 
 FEED = """<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>Cats</title>
 <atom:link rel="hub" href="{hub}"/><atom:link rel="self" href="{topic}"/>{items}</channel></rss>"""
@@ -53,7 +53,7 @@ class Publisher:
 
 @asynccontextmanager
 async def _worker(settings: Settings, public_url: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(work(settings.model_copy(update={"console_public_url": public_url})))
+    task = asyncio.create_task(run_worker(settings.model_copy(update={"console_public_url": public_url})))
     try:
         yield
     finally:

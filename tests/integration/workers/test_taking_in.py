@@ -20,12 +20,12 @@ from tests.support.contents import stored
 from tests.support.documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.peers.content_cache import Memories
-from workers.polling.concurrency_limits import Lanes, ParserBudgets, lanes_of_polls
-from workers.polling.poll_state import Watch
+from workers.peers.content_cache import BaselineCache
+from workers.polling.concurrency_limits import ConcurrencyLanes, ParserTimeBudgets, create_poll_lanes
+from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
-from workers.polling.scheduler import Polling
-from workers.tasks import Tasks
+from workers.polling.scheduler import PollScheduler
+from workers.tasks import BackgroundTasks
 
 NEWS = Push(rss([item("pushed")]), "text/xml")
 
@@ -33,13 +33,13 @@ NEWS = Push(rss([item("pushed")]), "text/xml")
 class Worker:
     """A node's polling; what is found is only noted."""
 
-    def __init__(self, store: Store, publisher: RawPublisher, polling: Polling, lanes: Lanes) -> None:
+    def __init__(self, store: Store, publisher: RawPublisher, polling: PollScheduler, lanes: ConcurrencyLanes) -> None:
         self.store = store
         self.publisher = publisher
         self.polling = polling
         self.lanes = lanes
 
-    async def held(self, cid: ChannelId) -> Watch:
+    async def held(self, cid: ChannelId) -> PollState:
         watch = await self.polling._held(cid)
         assert watch is not None
         return watch
@@ -62,11 +62,11 @@ async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
     async def no_hub(*_: object) -> None:
         return
 
-    tasks, clock, feed = Tasks(), SystemClock(), answering(ok(b"feed"), then_close=False)
-    lanes = lanes_of_polls(parser, Parser(), ParserBudgets())
+    tasks, clock, feed = BackgroundTasks(), SystemClock(), answering(ok(b"feed"), then_close=False)
+    lanes = create_poll_lanes(parser, Parser(), ParserTimeBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
-        poller = Poller(reach, courtesy(store), lanes, Memories(stored(store)), clock)
-        polling = Polling(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
+        poller = Poller(reach, courtesy(store), lanes, BaselineCache(stored(store)), clock)
+        polling = PollScheduler(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()
 

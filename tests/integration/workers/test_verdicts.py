@@ -21,7 +21,7 @@ from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.waiting import until
-from workers.polling.scheduler import Place, Verdicts
+from workers.polling.scheduler import HealthMonitor, PolledChannel
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
@@ -124,7 +124,7 @@ class Judging:
         self._store = store
         self._now_s = 1_000.0
         phase = StartPolling(channel.id, 0, PollingSchedule(0.0, INTERVAL_S / 3, 3))
-        self._verdicts = Verdicts(store, self, place_of=lambda _: Place(channel, phase), offer=self._note)
+        self._verdicts = HealthMonitor(store, self, place_of=lambda _: PolledChannel(channel, phase), offer=self._note)
 
     def wall_s(self) -> float:
         return self._now_s

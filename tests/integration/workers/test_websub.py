@@ -17,8 +17,8 @@ from service.store.channels.websub import Push
 from tests.support.channels import make_channel
 from tests.support.console import console
 from tests.support.hub import Hub
-from workers.polling.politeness import Courtesy
-from workers.polling.websub import Hubs
+from workers.polling.politeness import Politeness
+from workers.polling.websub import HubSubscriber
 
 TOPIC = "https://example.org/feed"
 
@@ -40,7 +40,7 @@ class Node:
     """The ring's only node, and a channel of its own."""
 
     id: str
-    hubs: Hubs
+    hubs: HubSubscriber
     store: Store
     channel: Channel
     clock: LateClock
@@ -73,10 +73,10 @@ async def node(store: Store, *, allow_private: bool = True, public: bool = True)
     """A node of a fleet whose console hubs can reach, unless it is not ``public``."""
     me = await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
     channel = await make_channel(store, TOPIC, listed=True)
-    courtesy, clock = Courtesy(store.request_budgets, Settings()), LateClock()
+    courtesy, clock = Politeness(store.request_budgets, Settings()), LateClock()
     fetcher = Fetcher(user_agent="Coronet/test (+x)", allow_private=allow_private, extra_ports=(), total_s=5.0)
     async with fetcher, console(store) as (url, _):
-        hubs = Hubs(store, fetcher, courtesy, clock, f"{url}/" if public else "")
+        hubs = HubSubscriber(store, fetcher, courtesy, clock, f"{url}/" if public else "")
         yield Node(me.id, hubs, store, channel, clock)
 
 

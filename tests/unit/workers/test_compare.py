@@ -7,7 +7,17 @@ from service.feeds.entries.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
 from tests.support.documents import item, rss
-from workers.polling.poll_state import Found, Watch, condition, day_of, documents_of, found, kept, moved_on, renewed
+from workers.polling.poll_state import (
+    DetectedUpdate,
+    PollState,
+    condition,
+    day_of,
+    documents_of,
+    found,
+    kept,
+    moved_on,
+    renewed,
+)
 
 URL = "https://example.org/feed"
 NOW_S = 1_700_000_000.0
@@ -18,15 +28,15 @@ def listing(*names: str) -> Document:
     return Document(rss([item(name) for name in names]), URL, {"content-type": "text/xml"})
 
 
-def known(*, dormant: bool = False) -> Watch:
-    return Watch(Channel("a" * 40, URL, version=3, dormant=dormant), V3, 1)
+def known(*, dormant: bool = False) -> PollState:
+    return PollState(Channel("a" * 40, URL, version=3, dormant=dormant), V3, 1)
 
 
 def findings(memory: bytes, *documents: Document) -> DetectionResult:
     return detect_changes(DetectChanges(documents, memory, URL, "feed", NOW_S))
 
 
-def compared(held: Watch, memory: bytes, arrived: Document | None) -> Found | None:
+def compared(held: PollState, memory: bytes, arrived: Document | None) -> DetectedUpdate | None:
     documents = documents_of(held, arrived)
     find = found(held.channel, documents, Validators("v4"), findings(memory, *documents), NOW_S)
     if find is None:
@@ -36,7 +46,7 @@ def compared(held: Watch, memory: bytes, arrived: Document | None) -> Found | No
     return find
 
 
-def titles(find: Found | None) -> list[str]:
+def titles(find: DetectedUpdate | None) -> list[str]:
     assert find is not None
     return [change.entry.title.removeprefix("Title ") for change in find.candidate.delta.changes]
 
@@ -130,7 +140,7 @@ def test_once_a_day_a_poll_does_not_rely_on_the_publishers_validators() -> None:
 def test_a_new_version_leaves_what_only_this_node_knows() -> None:
     held = known()
     held.slow, held.deadly_sha256, held.unversioned = True, "d" * 64, (listing("one"),)
-    loaded = Watch(msgspec.structs.replace(held.channel, version=4), Validators("v4"), 7)
+    loaded = PollState(msgspec.structs.replace(held.channel, version=4), Validators("v4"), 7)
     after = renewed(held, loaded)
     assert (after.channel.version, after.validators, after.subscribers) == (4, Validators("v4"), 7)
     assert (after.slow, after.deadly_sha256, after.unversioned) == (True, "d" * 64, ())

@@ -1,4 +1,4 @@
-"""Directories in memory: a fleet of nodes and their letters, over matrices that are read from a list."""
+"""LookupDirectories in memory: a fleet of nodes and their letters, over matrices that are read from a list."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from service.discovery.partial.node_share import Term, Told, decode_letter, enco
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
-from workers.lookup_directories import DISCOVER, LEAST_TARGET, Directories, Matrices
+from workers.lookup_directories import DISCOVER, LEAST_TARGET, LookupDirectories, Matrices
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
 TAG = "tag=python"
@@ -49,7 +49,7 @@ class Fleet:
         async def send(letters: Sequence[tuple[NodeId, bytes]]) -> None:
             self.letters.extend(letters)
 
-        self.nodes = {node: Directories(node, self.matrices, send, lambda: next(draws)) for node in NODES[:count]}
+        self.nodes = {node: LookupDirectories(node, self.matrices, send, lambda: next(draws)) for node in NODES[:count]}
         self.rejoin(NODES[:count])
 
     def rejoin(self, nodes: Sequence[NodeId]) -> None:

@@ -2,13 +2,13 @@
 
 import gc
 
-from workers.main import tend_heap
+from workers.main import configure_memory
 
 
 def test_a_few_hundred_new_objects_do_not_start_a_collection() -> None:
     usual = gc.get_threshold()
     try:
-        tend_heap()
+        configure_memory()
         assert gc.get_threshold()[0] > 10_000 > usual[0]
     finally:
         gc.set_threshold(*usual)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import cast
 
 from workers.node import Node
-from workers.tasks import Tasks
+from workers.tasks import BackgroundTasks
 
 
 async def test_vital_work_is_begun_by_its_own_task_alone() -> None:
@@ -17,11 +17,11 @@ async def test_vital_work_is_begun_by_its_own_task_alone() -> None:
         begun += 1
         return asyncio.sleep(60)
 
-    tasks = Tasks()
+    tasks = BackgroundTasks()
     tasks.start(Node._vital(cast("Node", None), begin))
     await tasks.cancel()
     assert begun == 0
-    tasks = Tasks()
+    tasks = BackgroundTasks()
     tasks.start(Node._vital(cast("Node", None), begin))
     await asyncio.sleep(0)
     await tasks.cancel()

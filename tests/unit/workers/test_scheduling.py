@@ -1,8 +1,8 @@
-"""Phases: each begins at its own share of its interval."""
+"""PeriodicTasks: each begins at its own share of its interval."""
 
 import asyncio
 
-from workers.node import Phases
+from workers.node import PeriodicTasks
 
 LONG_S = 3600.0
 
@@ -17,7 +17,7 @@ async def test_a_phase_runs_first_after_its_share_of_the_interval() -> None:
         ran.append("soon")
         done.set()
 
-    with Phases() as phases:
+    with PeriodicTasks() as phases:
         phases.every(LONG_S, late)
         phases.every(LONG_S, late, 0.5)
         phases.every(LONG_S, soon, 0.0)

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from workers.tasks import Tasks
+from workers.tasks import BackgroundTasks
 
 
 async def wait_for_ever() -> None:
@@ -14,7 +14,7 @@ async def wait_for_ever() -> None:
 
 @pytest.mark.parametrize("when", ["before it began", "while it waits", "before it was given"])
 async def test_cancelled_work_is_closed(when: str) -> None:
-    tasks, work = Tasks(), wait_for_ever()
+    tasks, work = BackgroundTasks(), wait_for_ever()
     if when == "before it was given":
         await tasks.cancel()
     tasks.start(work)
@@ -25,7 +25,7 @@ async def test_cancelled_work_is_closed(when: str) -> None:
 
 
 async def test_a_bug_in_one_piece_of_work_leaves_the_others_alone() -> None:
-    tasks, done = Tasks(), asyncio.Event()
+    tasks, done = BackgroundTasks(), asyncio.Event()
 
     async def break_down() -> None:
         raise ZeroDivisionError

@@ -22,7 +22,7 @@ from service.location.wire import MOST_FRAMES, Batch, Send, Stream
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
-from workers.tasks import Tasks
+from workers.tasks import BackgroundTasks
 
 PING, TELL = "ping", "tell"
 DEPTH = 3
@@ -55,10 +55,10 @@ _WITHIN_S = 5.0
 log = structlog.get_logger(__name__)
 
 
-class Post:
+class PeerStream:
     """Our end of what we and one other worker say to each other. ``over`` is called when both have to forget it."""
 
-    def __init__(self, peer: Peer, client: PeerClient, tasks: Tasks, over: Callable[[NodeId], None]) -> None:
+    def __init__(self, peer: Peer, client: PeerClient, tasks: BackgroundTasks, over: Callable[[NodeId], None]) -> None:
         """Say nothing yet."""
         self.peer = peer
         self._client = client
@@ -131,7 +131,7 @@ class Post:
         self._over(self.peer.id)
 
 
-class Overlay:
+class NeighbourOverlay:
     """One worker's neighbours. ``have`` names what is in its cache, as digests in hex."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Overlay:
         client: PeerClient,
         *,
         clock: Clock,
-        tasks: Tasks,
+        tasks: BackgroundTasks,
         have: Callable[[], Collection[str]],
     ) -> None:
         """Know nobody yet."""
@@ -152,7 +152,7 @@ class Overlay:
         self._tasks = tasks
         self._have = have
         self._peers: dict[NodeId, Peer] = {}
-        self._posts: dict[NodeId, Post] = {}
+        self._posts: dict[NodeId, PeerStream] = {}
         self._rtts_s: dict[NodeId, deque[float]] = {}
         self._neighbourhood = Neighbourhood(me, limits)
         self._node = Node(me, Shape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH))
@@ -309,10 +309,10 @@ class Overlay:
         if to in self._peers:
             self._post(to).say(*frames)
 
-    def _post(self, node: NodeId) -> Post:
+    def _post(self, node: NodeId) -> PeerStream:
         post = self._posts.get(node)
         if post is None:
-            post = self._posts[node] = Post(self._peers[node], self._client, self._tasks, self._forget)
+            post = self._posts[node] = PeerStream(self._peers[node], self._client, self._tasks, self._forget)
         return post
 
     def _measure_up(self) -> None:

@@ -20,17 +20,17 @@ from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
 from service.store import Store
 from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
-from workers.tasks import Tasks
+from workers.tasks import BackgroundTasks
 
 _REFUSED = (BadKey, MoveRefused, UnknownKeyspace)
 
 log = structlog.get_logger(__name__)
 
 
-class Keeper:
+class KeyGroupBalancer:
     """A node's own keyspaces."""
 
-    def __init__(self, me: NodeId, store: Store, limits: Limits, *, interval_s: float, tasks: Tasks) -> None:
+    def __init__(self, me: NodeId, store: Store, limits: Limits, *, interval_s: float, tasks: BackgroundTasks) -> None:
         self._me = me
         self._store = store
         self._limits = limits
