@@ -34,10 +34,10 @@ from bots.xmpp.events import (
     RoomMessageReceived,
     SessionStarted,
 )
-from bots.xmpp.file_transfer import Uploads
+from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.interface import XmppSessionLost
-from bots.xmpp.presence import Presences
-from bots.xmpp.service_discovery import publish
+from bots.xmpp.presence import PresenceTracker
+from bots.xmpp.service_discovery import publish_profile
 from service.clock import Clock
 from service.feeds.sandbox.parser_pool import OpmlReader
 from service.net.upload_client import UploadClient as Files
@@ -65,7 +65,7 @@ class Bot:
         self._assigned_users = assigned_users
         self.connection = Connection(settings, session, self._on_event)
         self._delivery = OutboxConsumer(store, self.connection, clock, assigned_users, settings.messages_per_s_per_user)
-        self._presences = Presences(store.users, self._delivery.on_presence)
+        self._presence = PresenceTracker(store.users, self._delivery.on_presence)
         access = Access(
             store.users,
             store.invitations,
@@ -82,7 +82,7 @@ class Bot:
             limits=limits,
             door=access,
             importing=self._importing,
-            uploads=Uploads(self.connection, _files(settings)),
+            uploads=FileUploader(self.connection, _files(settings)),
             lists=OpmlReader(),
             pubsub_service=settings.pubsub_service,
         )
@@ -124,7 +124,7 @@ class Bot:
             keeping = [self._rooms.run(), self._appear(), self._importing.run()]
             if self._publishing is not None:
                 keeping.append(self._publishing.run())
-            await together(self.connection.run(), self._talk(), self._presences.run(), self._delivery.run(), *keeping)
+            await together(self.connection.run(), self._talk(), self._presence.run(), self._delivery.run(), *keeping)
         finally:
             await self._desk.close()
             await self._counter.close()
@@ -148,7 +148,7 @@ class Bot:
             if self.connection.is_account:
                 with contextlib.suppress(TimeoutError, XmppSessionLost):  # the next session tries again
                     async with asyncio.timeout(_APPEAR_WITHIN_S):
-                        await publish(self.connection)
+                        await publish_profile(self.connection)
 
     # Whom we serve.
 
@@ -194,16 +194,16 @@ class Bot:
                 self._delivery.on_bounced(event)
                 self._rooms.bounced(event)
             case ClientActive():
-                self._presences.wrote(event)
+                self._presence.on_client_active(event)
             case PresenceChanged():
-                self._presences.changed(event)
+                self._presence.on_presence_changed(event)
             case RoomMessageReceived():
                 self._rooms.heard(event)
             case OccupantPresence() | RoomJoinRefused():
                 self._rooms.moved(event)
             case SessionStarted():
                 self._delivery.on_session_started()
-                self._presences.started()
+                self._presence.on_session_started()
                 self._rooms.started()
                 self._has_session.set()
                 self._intake.started()

@@ -238,11 +238,11 @@ class BatchSender:
 
     def _stanza(self, jid: str, batch: Batch, content: str, *, requests_receipt: bool) -> str:
         if batch.replaces:
-            content += stanzas.replace(batch.replaces)
+            content += stanzas.correction(batch.replaces)
         if jid in self._xmpp.rooms:
             return stanzas.message(self._xmpp.address, jid, batch.message_id, content, kind="groupchat")
         if requests_receipt:
-            content += stanzas.REQUEST
+            content += stanzas.RECEIPT_REQUEST
         if batch.acked:
             content += stanzas.delay(self._xmpp.address, batch.claimed_s)
         return stanzas.message(self._xmpp.address, jid, batch.message_id, content)

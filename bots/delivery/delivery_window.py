@@ -7,7 +7,7 @@ from cachetools import FIFOCache
 
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender
-from bots.xmpp.presence import MOST_PEOPLE
+from bots.xmpp.presence import MAX_USERS
 from service.clock import Clock
 from service.model import UserId
 from service.store import Store
@@ -27,7 +27,7 @@ class DeliveryWindows:
         self._store = store
         self._xmpp = xmpp
         self._clock = clock
-        self._is_available: FIFOCache[UserId, bool] = FIFOCache(MOST_PEOPLE)
+        self._is_available: FIFOCache[UserId, bool] = FIFOCache(MAX_USERS)
         self._probed_s: dict[UserId, float] = {}
 
     def on_session_started(self) -> None:

@@ -153,7 +153,7 @@ class BodyRenderer:
         text = render_notification(
             list(channels.values()), deltas, missing_counts, also_in, translator, matches=matches, templates=templates
         )
-        xml = stanzas.payload(text) if text else ""
+        xml = stanzas.body(text) if text else ""
         if text and not missing_counts:
             xml += link_preview(text, deltas, channels)
         return Body(xml, tuple(delta.detected_s for delta in deltas), tuple(delta.trace_id for delta in deltas))

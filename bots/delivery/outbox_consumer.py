@@ -24,7 +24,7 @@ from bots.tasks import end, together
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageBounced, Receipt, UserAvailable, UserUnavailable
 from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
-from bots.xmpp.message_ids import fresh_id, is_batch, is_own
+from bots.xmpp.message_ids import is_batch_id, is_message_to, new_message_id
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
@@ -128,8 +128,10 @@ class OutboxConsumer:
         The first receipt (not a chat marker) also shows that the user's client sends receipts.
         """
         user_id, message_id = keys.user_id(event.jid), event.message_id
-        is_first = not event.is_marker and is_own(user_id, message_id) and not self._receipts.sends_receipts(user_id)
-        if is_batch(user_id, message_id) or is_first:
+        is_first = (
+            not event.is_marker and is_message_to(user_id, message_id) and not self._receipts.sends_receipts(user_id)
+        )
+        if is_batch_id(user_id, message_id) or is_first:
             self._receipts.on_receipt(user_id, message_id, self._clock.wall_s(), is_first=is_first)
             self._arrived.append((user_id, message_id, is_first))
             self._sender.on_response(message_id)
@@ -138,7 +140,7 @@ class OutboxConsumer:
     def on_bounced(self, event: MessageBounced) -> None:
         """Back off from a user to whom a batch bounced."""
         user_id = keys.user_id(event.jid)
-        if is_batch(user_id, event.message_id) and self._assigned_users.includes(user_id):
+        if is_batch_id(user_id, event.message_id) and self._assigned_users.includes(user_id):
             self._sender.on_response(event.message_id)
             self._back_off(user_id, event.condition)
             _log.info("message bounced", user=user_id, condition=event.condition)
@@ -181,8 +183,8 @@ class OutboxConsumer:
         """End the presence subscriptions between a user and the bot, in both directions. A room has none."""
         if jid in self._xmpp.rooms:
             return
-        stanza_id = fresh_id(keys.user_id(jid))
-        removal = stanzas.no_contact(self._xmpp.address, jid, stanza_id, is_account=self._xmpp.is_account)
+        stanza_id = new_message_id(keys.user_id(jid))
+        removal = stanzas.contact_removal(self._xmpp.address, jid, stanza_id, is_account=self._xmpp.is_account)
         await send_until_confirmed(self._xmpp, removal)
 
     def request_presence(self, jid: str) -> None:
@@ -338,7 +340,7 @@ class OutboxConsumer:
             await self._receipts_arrived.wait()
             self._receipts_arrived.clear()
             arrived, self._arrived = self._arrived, []
-            received = [(user_id, message_id) for user_id, message_id, _ in arrived if is_batch(user_id, message_id)]
+            received = [(user_id, message_id) for user_id, message_id, _ in arrived if is_batch_id(user_id, message_id)]
             await self._sender.complete(received=received)
             now_s = self._clock.monotonic_s()
             for user_id, _, _ in arrived:

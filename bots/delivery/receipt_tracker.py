@@ -6,7 +6,7 @@ from typing import Final
 
 from cachetools import FIFOCache
 
-from bots.xmpp.message_ids import is_batch
+from bots.xmpp.message_ids import is_batch_id
 from service.model import UserId
 from service.observability.metrics import RECEIPT_DELAY
 from service.observability.tracing import TRACING
@@ -90,7 +90,7 @@ class ReceiptTracker:
     def remove(self, user_id: UserId) -> None:
         """Remove everything about a user, timers of messages included."""
         self._remove(user_id)
-        for message_id in [message_id for message_id in self._sent if is_batch(user_id, message_id)]:
+        for message_id in [message_id for message_id in self._sent if is_batch_id(user_id, message_id)]:
             del self._sent[message_id]
 
     def retain(self, is_assigned: Callable[[UserId], bool]) -> None:

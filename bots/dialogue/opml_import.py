@@ -13,7 +13,7 @@ from bots.replies.subscriptions import Imported
 from bots.tasks import end
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
-from bots.xmpp.message_ids import fresh_id
+from bots.xmpp.message_ids import new_message_id
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
 from service.feeds.opml import OpmlSubscription
 from service.feeds.urls import channel_id, host_of
@@ -168,6 +168,6 @@ class Importing:
 
     async def _tell(self, jid: str, came: Imported) -> None:
         (user_settings,) = await self._store.users.user_settings([user_id(jid)])
-        content = stanzas.payload(came.text(user_settings.effective_language)) + stanzas.REQUEST
-        ident = fresh_id(user_id(jid))
+        content = stanzas.body(came.text(user_settings.effective_language)) + stanzas.RECEIPT_REQUEST
+        ident = new_message_id(user_id(jid))
         await send_until_confirmed(self._link, [stanzas.message(self._link.address, jid, ident, content)])

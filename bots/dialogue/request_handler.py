@@ -19,7 +19,7 @@ from bots.dialogue.request_types import Limits, WhatItTold
 from bots.i18n.translator import spoken
 from bots.pubsub.atom import node_uri
 from bots.replies.base import Followed
-from bots.xmpp.file_transfer import Uploads
+from bots.xmpp.file_upload import FileUploader
 from service.clock import Clock
 from service.corona.poll_explanation import PollExplanation
 from service.discovery.query_parser import Finding, Query
@@ -54,7 +54,7 @@ class House:
     limits: Limits
     door: Access
     importing: Importing
-    uploads: Uploads
+    uploads: FileUploader
     lists: OpmlReader
     pubsub_service: str
 

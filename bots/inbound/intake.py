@@ -25,10 +25,10 @@ from bots.sessions.adhoc_session import Counter as Orders
 from bots.sessions.chat_session import Desk
 from bots.tasks import together
 from bots.xmpp import message_parser, stanzas
-from bots.xmpp.archive import past
+from bots.xmpp.archive import read_archive
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
 from bots.xmpp.interface import XmppClient, XmppSessionLost
-from bots.xmpp.message_parser import CLOCKS_DIFFER_S, STALE_S
+from bots.xmpp.message_parser import MAX_AGE_S, MAX_CLOCK_SKEW_S
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.net.sites import site_of_jid
@@ -133,7 +133,7 @@ class Intake:
         """A person wrote to us. Occupants of rooms who write privately are handled by :mod:`bots.rooms.room_client`."""
         if said.is_private:
             return
-        if message_parser.is_stale(said, self._clock.wall_s()):
+        if message_parser.is_too_old(said, self._clock.wall_s()):
             _log.info("said too long ago", jid=said.jid)
             return
         self._waiting.put(said)
@@ -152,7 +152,7 @@ class Intake:
         async with self._turn:
             async for page in pages:
                 new += await self._put(
-                    [one for one in page if not (one.is_private or message_parser.is_stale(one, now_s))]
+                    [one for one in page if not (one.is_private or message_parser.is_too_old(one, now_s))]
                 )
         return new
 
@@ -194,8 +194,8 @@ class Intake:
         while True:
             try:
                 until_s = await self._heard.listened(self._link.address)
-                since_s = max(until_s - CLOCKS_DIFFER_S, now_s - STALE_S) if until_s else now_s
-                count = await self.store_earlier(page.said async for page in past(self._link, since_s))
+                since_s = max(until_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if until_s else now_s
+                count = await self.store_earlier(page.messages async for page in read_archive(self._link, since_s))
                 await self._heard.listening(self._link.address, now_s)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
@@ -208,7 +208,9 @@ class Intake:
         address, now_s, encode = self._link.address, self._clock.wall_s(), msgspec.msgpack.encode
         stored = await self._heard.put(
             [
-                InboundMessage(one.jid, one.dedup_key, encode(one), address, message_parser.same_since_s(one, now_s))
+                InboundMessage(
+                    one.jid, one.dedup_key, encode(one), address, message_parser.duplicates_since_s(one, now_s)
+                )
                 for one in said
             ]
         )
@@ -217,7 +219,7 @@ class Intake:
             if each.wants_receipt:
                 self._link.send_unconfirmed(stanzas.receipt(address, each.sender, each.id))
             if each.wants_marker:
-                self._link.send_unconfirmed(stanzas.displayed(address, each.sender, each.id, each.thread))
+                self._link.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
         ours = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in said))
         self._desk.read(await self._heard.read(ours))
         await self._heard.notify([BotNotice(uid) for uid in {user_id(each.jid) for each in new}.difference(ours)])

@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 
 from bots.inbound.intake import Intake
-from bots.xmpp.archive import Kept, past
+from bots.xmpp.archive import ArchivePage, read_archive
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppClient, XmppSessionLost
-from bots.xmpp.message_ids import answer_id, is_batch
-from bots.xmpp.message_parser import CLOCKS_DIFFER_S
+from bots.xmpp.message_ids import is_batch_id, reply_id
+from bots.xmpp.message_parser import MAX_CLOCK_SKEW_S
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.keys import user_id
@@ -40,7 +40,7 @@ class Takeover:
         """Recover what a process began whose lease of ``ttl_s`` has ended; return False if that has to be repeated."""
         try:
             await self._end_session(failed.holder)
-            await self._intake.store_earlier(self._read(failed.ended_s - ttl_s - CLOCKS_DIFFER_S))
+            await self._intake.store_earlier(self._read(failed.ended_s - ttl_s - MAX_CLOCK_SKEW_S))
         except (StoreUnavailable, XmppSessionLost, TimeoutError) as error:
             _log.warning("a dead bot's work waits", session=failed.holder, reason=str(error))
             return False
@@ -54,16 +54,16 @@ class Takeover:
             _log.warning("a dead bot's session could not be ended", session=session)
 
     async def _read(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
-        async for page in past(self._link, since_s):
+        async for page in read_archive(self._link, since_s):
             await self._complete_batches(page)
             await self._complete_replies(page)
-            yield page.said
+            yield page.messages
 
-    async def _complete_batches(self, page: Kept) -> None:
+    async def _complete_batches(self, page: ArchivePage) -> None:
         """Complete what has its receipt; await receipts for the rest that reached the server, or complete it."""
         receipts = {(user_id(each.jid), each.message_id) for each in page.receipts}
-        received = {pair for pair in receipts if is_batch(*pair)}
-        sent = {(mid[:_UID_LENGTH], mid) for mid in page.sent if is_batch(mid[:_UID_LENGTH], mid)} - received
+        received = {pair for pair in receipts if is_batch_id(*pair)}
+        sent = {(mid[:_UID_LENGTH], mid) for mid in page.sent_ids if is_batch_id(mid[:_UID_LENGTH], mid)} - received
         outbox = self._store.outbox
         await outbox.completed(received=sorted(received))
         uids = sorted({uid for uid, _ in sent})
@@ -74,9 +74,9 @@ class Takeover:
         acked = [pair for pair in unconfirmed if awaits[pair[0]]]
         await outbox.completed(acked=acked, done=[pair for pair in unconfirmed if not awaits[pair[0]]])
 
-    async def _complete_replies(self, page: Kept) -> None:
+    async def _complete_replies(self, page: ArchivePage) -> None:
         """Complete the replies whose last part has reached the server, so that they are not sent again."""
-        uids = sorted({mid[:_UID_LENGTH] for mid in page.sent if mid[_UID_LENGTH : _UID_LENGTH + 1] == "."})
+        uids = sorted({mid[:_UID_LENGTH] for mid in page.sent_ids if mid[_UID_LENGTH : _UID_LENGTH + 1] == "."})
         noted = [each for each in await self._store.inbound_log.read(uids) if each.answers]
-        last = {(each.uid, each.place): answer_id(each.uid, each.place, len(each.answers) - 1) for each in noted}
-        await self._store.inbound_log.done([pair for pair, mid in last.items() if mid in page.sent])
+        last = {(each.uid, each.place): reply_id(each.uid, each.place, len(each.answers) - 1) for each in noted}
+        await self._store.inbound_log.done([pair for pair, mid in last.items() if mid in page.sent_ids])

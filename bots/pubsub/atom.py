@@ -16,7 +16,7 @@ import msgspec
 
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import SOURCE, voice
-from bots.xmpp.stanzas import clean
+from bots.xmpp.stanzas import remove_invalid_chars
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import without_selector
 from service.model import Channel, ChannelId, Delta, Entry
@@ -96,11 +96,11 @@ def _item(channel: Channel, entry: Entry, published_s: float, updated_s: float, 
 
 
 def _text(text: str) -> str:
-    return escape(clean(text), {"\r": "&#13;"})
+    return escape(remove_invalid_chars(text), {"\r": "&#13;"})
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(clean(text))
+    return quoteattr(remove_invalid_chars(text))
 
 
 def _date(at_s: float) -> str:

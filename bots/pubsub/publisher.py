@@ -22,7 +22,7 @@ from bots.pubsub import atom
 from bots.pubsub.atom import Item
 from bots.tasks import together
 from bots.xmpp.interface import XmppClient, XmppSessionLost
-from bots.xmpp.pubsub import Pubsub, PubsubRefused
+from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.feeds.parsing.html_text import one_line
@@ -75,7 +75,7 @@ class Publishing:
     ) -> None:
         """Walk over all channels each ``every_s``, or longer; ``least_subscribers`` make a channel public."""
         self._store = store
-        self._pubsub = Pubsub(link, service)
+        self._pubsub = PubsubClient(link, service)
         self._clock = clock
         self._service = service
         self._search = Searcher(store, least_subscribers)
@@ -202,7 +202,7 @@ class Publishing:
             await self._create(channel)
         try:
             if position.version and position.title != _title(channel):
-                await self._pubsub.configure(channel.id, _config(channel))
+                await self._pubsub.configure_node(channel.id, _config(channel))
             await self._publish(channel.id, wanted)
         except PubsubRefused as error:
             if error.condition != "item-not-found":
@@ -216,16 +216,16 @@ class Publishing:
         """Create a node, or take over the one that is there."""
         await self._store.pubsub_nodes.put(self._service, channel.id, PublishedPosition())
         try:
-            await self._pubsub.create(channel.id, _config(channel))
+            await self._pubsub.create_node(channel.id, _config(channel))
         except PubsubRefused as error:
             if error.condition != "conflict":
                 raise
-            await self._pubsub.configure(channel.id, _config(channel))
+            await self._pubsub.configure_node(channel.id, _config(channel))
         _log.info("published as a node", channel=channel.id[:8], service=self._service)
 
     async def _delete(self, cid: ChannelId) -> None:
         try:
-            await self._pubsub.delete(cid)
+            await self._pubsub.delete_node(cid)
         except PubsubRefused as error:
             if error.condition != "item-not-found":
                 raise
@@ -249,11 +249,11 @@ class Publishing:
         """Publish the items that the node does not have."""
         for first in range(0, len(wanted), _ITEMS_AT_ONCE):
             some = wanted[first : first + _ITEMS_AT_ONCE]
-            kept = await self._pubsub.items(cid, [item.id for item in some])
+            kept = await self._pubsub.get_items(cid, [item.id for item in some])
             for item in some:
                 made = fromstring(item.payload)  # noqa: S314 - we wrote it
                 if item.id not in kept or not atom.same(kept[item.id], made):
-                    await self._pubsub.publish(cid, item.id, item.payload)
+                    await self._pubsub.publish_item(cid, item.id, item.payload)
                     await asyncio.sleep(1 / PUBLISHED_PER_S)
 
 

@@ -42,8 +42,8 @@ from bots.xmpp.events import (
     UserAvailable,
 )
 from bots.xmpp.interface import XmppClient, XmppSessionLost
-from bots.xmpp.message_ids import fresh_id, is_batch
-from bots.xmpp.pubsub import Pubsub, PubsubRefused
+from bots.xmpp.message_ids import is_batch_id, new_message_id
+from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
@@ -109,7 +109,7 @@ class Rooms:
         self._house = house
         self._door = door
         self._clock = clock
-        self._bookmarks = Pubsub(link, link.address)
+        self._bookmarks = PubsubClient(link, link.address)
         self._visits = Visits()
         self._jobs: asyncio.Queue[Callable[[], Coroutine[None, None, None]]] = asyncio.Queue()
         """Done one after the other, because they use the store."""
@@ -210,7 +210,7 @@ class Rooms:
         """Hand on what somebody said in a room, if it was said to us."""
         if self._visits.is_echo(event):
             self._delivery.on_receipt(Receipt(event.room, event.id))
-            if event.room_id and is_batch(user_id(event.room), event.id) and self._jobs.qsize() < _MOST_WAITING:
+            if event.room_id and is_batch_id(user_id(event.room), event.id) and self._jobs.qsize() < _MOST_WAITING:
                 self._jobs.put_nowait(partial(self._store.rooms.keep_told, event.room, event.room_id, event.id))
             return
         spoken = self._visits.to_us(event)
@@ -253,7 +253,9 @@ class Rooms:
                 self._begin(self._check(room))
             case Enter(room, nick, password):
                 self._link.rooms.add(room)  # from now on its occupants can reach us
-                self._link.send_unconfirmed(stanzas.entering(address, room, nick, password, service_discovery.PRESENT))
+                self._link.send_unconfirmed(
+                    stanzas.room_join(address, room, nick, password, service_discovery.PRESENCE_CONTENT)
+                )
             case Leave(room, nick):
                 self._link.send_unconfirmed(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
             case Settle():
@@ -267,8 +269,8 @@ class Rooms:
                 self._write(to, excuse(reason, room, voice(speaks)))
 
     def _write(self, to: str, words: str, kind: str = "chat") -> None:
-        ident = fresh_id(user_id(to))
-        self._link.send_unconfirmed(stanzas.message(self._link.address, to, ident, stanzas.payload(words), kind=kind))
+        ident = new_message_id(user_id(to))
+        self._link.send_unconfirmed(stanzas.message(self._link.address, to, ident, stanzas.body(words), kind=kind))
 
     async def _leave(self, room: str, person: UserId) -> None:
         """Leave a room, as one of its managers wants, unless they are suspended."""
@@ -350,7 +352,9 @@ class Rooms:
     def _decline(self, event: RoomInvitation, words: str) -> None:
         """Tell who invited us why we do not come: through the room, and directly if it is surely they."""
         if event.relayed_inviter:
-            self._link.send_unconfirmed(stanzas.declining(self._link.address, event.room, event.relayed_inviter, words))
+            self._link.send_unconfirmed(
+                stanzas.invitation_decline(self._link.address, event.room, event.relayed_inviter, words)
+            )
         if event.is_vouched:
             self._write(event.inviter, words)
 
@@ -371,11 +375,11 @@ class Rooms:
             return None
         identities = [(each.get("category"), each.get("type")) for each in told.iterfind(f"{{{_DISCO_INFO}}}identity")]
         features = [each.get("var") for each in told.iterfind(f"{{{_DISCO_INFO}}}feature")]
-        return ("conference", "text") in identities and stanzas.MUC in features
+        return ("conference", "text") in identities and stanzas.NS_MUC in features
 
     async def _still_in(self, room: str, nick: str) -> None:
         answer = await self._asked(f"{room}/{nick}", "<ping xmlns='urn:xmpp:ping'/>", PING_WITHIN_S)
-        if answer is not None and answer.get("type") == "error" and stanzas.condition_of(answer) not in _UNCLEAR:
+        if answer is not None and answer.get("type") == "error" and stanzas.error_condition(answer) not in _UNCLEAR:
             self._visits.lost(room, self._clock.monotonic_s())
 
     async def _asked(self, jid: str, question: str, within_s: float) -> Element | None:
@@ -418,7 +422,7 @@ class Rooms:
             nick = f"<nick>{escape(kept.nick)}</nick>"
             conference = f"<conference xmlns='{_BOOKMARKS}' autojoin='true'>{nick}</conference>"
             with contextlib.suppress(TimeoutError, PubsubRefused):
-                await self._bookmarks.publish(_BOOKMARKS, room, conference, _BOOKMARK_OPTIONS)
+                await self._bookmarks.publish_item(_BOOKMARKS, room, conference, _BOOKMARK_OPTIONS)
 
     async def _give_up(self, room: str) -> None:
         _log.info("out of a room", room=room)
@@ -427,7 +431,7 @@ class Rooms:
         self._begin(self._forget_address(room))
         if self._link.is_account:
             with contextlib.suppress(TimeoutError, PubsubRefused):
-                await self._bookmarks.retract(_BOOKMARKS, room)
+                await self._bookmarks.retract_item(_BOOKMARKS, room)
 
     async def _forget_address(self, room: str) -> None:
         """Take a room's address for a person's again, once nothing is under way that its occupants sent us.

@@ -17,7 +17,7 @@ from cachetools import FIFOCache
 
 from bots.replies.conversation import AFTER_NICK
 from bots.xmpp.events import OccupantPresence, RoomInvitation, RoomJoinRefused, RoomMessageReceived
-from bots.xmpp.service_discovery import NAME
+from bots.xmpp.service_discovery import BOT_NAME
 from service.model import UserId
 from service.net.sites import site_of, site_of_jid
 from service.store.client.keys import user_id
@@ -391,4 +391,4 @@ def _addressed(text: str, nick: str) -> str | None:
 
 def _nick(attempt: int) -> str:
     """Return our name in a room, the next one if others have the first ones."""
-    return NAME if attempt == 0 else f"{NAME}-{attempt + 1}"
+    return BOT_NAME if attempt == 0 else f"{BOT_NAME}-{attempt + 1}"

@@ -137,7 +137,7 @@ class Counter:
         elif (errand := self._errands.pop(_key(ordered, ordered.session), None)) is None:
             self._refuse(ordered, "cancel", "not-allowed", "session-expired")
         elif ordered.action == "cancel":
-            self._answer(ordered, adhoc.canceled(ordered.node, ordered.session))
+            self._answer(ordered, adhoc.canceled_response(ordered.node, ordered.session))
         elif ordered.action not in _ACTIONS:
             self._errands[_key(ordered, ordered.session)] = errand
             self._refuse(ordered, "modify", "bad-request", "bad-action")
@@ -201,21 +201,21 @@ class Counter:
         for old in own[: 1 - MOST_ERRANDS_OF_ONE]:
             self._errands.pop(old, None)
         self._errands[_key(ordered, session)] = errand
-        self._answer(ordered, adhoc.going_on(ordered.node, session, errand.form, note))
+        self._answer(ordered, adhoc.form_response(ordered.node, session, errand.form, note))
 
     def _complete(self, ordered: AdhocCommandReceived, session: str, words: str, *, wrong: bool = False) -> None:
-        self._answer(ordered, adhoc.completed(ordered.node, session, words, wrong=wrong))
+        self._answer(ordered, adhoc.completed_response(ordered.node, session, words, wrong=wrong))
 
     def _answer(self, ordered: AdhocCommandReceived, payload: str) -> None:
-        self._write(ordered, stanzas.result(self._address(ordered), ordered.sender, ordered.id, payload))
+        self._write(ordered, stanzas.iq_result(self._address(ordered), ordered.sender, ordered.id, payload))
 
     def _refuse(self, ordered: AdhocCommandReceived, kind: str, condition: str, detail: str = "") -> None:
-        told = f"<{detail} xmlns='{service_discovery.COMMANDS}'/>" if detail else ""
+        told = f"<{detail} xmlns='{service_discovery.NS_COMMANDS}'/>" if detail else ""
         error = (kind, condition)
-        self._write(ordered, stanzas.refusal(self._address(ordered), ordered.sender, ordered.id, error, told))
+        self._write(ordered, stanzas.iq_error(self._address(ordered), ordered.sender, ordered.id, error, told))
 
     def _address(self, ordered: AdhocCommandReceived) -> str:
-        return stanzas.bare(ordered.receiver) if ordered.receiver else self._link.address
+        return stanzas.bare_jid(ordered.receiver) if ordered.receiver else self._link.address
 
     def _write(self, ordered: AdhocCommandReceived, stanza: str) -> None:
         if ordered.receiver in ("", self._link.session_jid):

@@ -35,7 +35,7 @@ from bots.tasks import end
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSender
-from bots.xmpp.message_ids import answer_id, fresh_id
+from bots.xmpp.message_ids import new_message_id, reply_id
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
@@ -237,7 +237,7 @@ class Desk:
             self._misunderstood.pop((whose, said.occupant_id), None)
         if isinstance(reply, Question):
             self._asked[whose] = reply
-        written = stanzas.file if isinstance(reply, ExportedAsFile) else stanzas.payload
+        written = stanzas.shared_file if isinstance(reply, ExportedAsFile) else stanzas.body
         more = map(written, reply.others(known.user_settings.effective_language))
         return [*self._first(said, worded(known, reply)), *more]
 
@@ -252,14 +252,14 @@ class Desk:
         if not words:
             return []
         named = f"{quoted(said.sender.partition('/')[2])}: {words}" if said.is_groupchat else words
-        return [stanzas.payload(named)]
+        return [stanzas.body(named)]
 
     def _stanza(self, task: _Task, content: str, count: int) -> str:
         said, uid = task.said, user_id(task.said.jid)
-        ident = answer_id(uid, task.place, count) if task.place else fresh_id(uid)
+        ident = reply_id(uid, task.place, count) if task.place else new_message_id(uid)
         if said.is_groupchat:
             return stanzas.message(task.address, said.jid, ident, content, kind="groupchat")
-        content += stanzas.REQUEST + stanzas.ACTIVE
+        content += stanzas.RECEIPT_REQUEST + stanzas.CHAT_ACTIVE
         return stanzas.message(task.address, said.sender, ident, content, said.thread)
 
 

@@ -1,8 +1,16 @@
-"""The only importer of slixmpp, which logs in, parses, and speaks XEP-0198.
+"""The XMPP connection: incoming stanzas to events, and outgoing stanzas as text.
 
-Extensions are read and written as XML by :mod:`bots.xmpp.message_parser`, :mod:`bots.xmpp.stanzas` and their
-neighbours rather than by slixmpp's plugins. The plugins of XEP-0045 and 0050 keep occupants and sessions without a
-bound; that of XEP-0313 takes an error for the end of an archive; that of XEP-0363 uploads past our guard; and every
-open request of a plugin is a handler that is tried on each incoming request and answer. Where only their stanza
-classes would do (XEP-0004, 0050, 0060, and the extensions of messages), our code does not become shorter with them.
+:mod:`~bots.xmpp.events` and :mod:`~bots.xmpp.interface` are what the rest of the bot uses;
+:mod:`~bots.xmpp.connection` implements them. This package is the only importer of slixmpp, which logs in, parses, and
+implements stream management (XEP-0198).
+
+Extensions are parsed and written as XML in this package instead of by slixmpp's plugins, for these reasons:
+
+- the plugins of XEP-0045 and XEP-0050 keep occupants and sessions without a limit;
+- the plugin of XEP-0313 takes an error for the end of the archive;
+- the plugin of XEP-0363 uploads without the guarded HTTP client;
+- each pending request of a plugin is one more handler that is tried on every incoming stanza.
+
+Where only stanza classes would be needed (XEP-0004, 0050, 0060, and the extensions of messages), they would not make
+this code shorter.
 """

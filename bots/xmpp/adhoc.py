@@ -1,4 +1,4 @@
-"""XEP-0050 on the wire: what a person's software orders, and what we answer. Pure."""
+"""Ad-hoc commands (XEP-0050) on the wire: requests of clients to events, and responses as text. Pure."""
 
 from typing import Final, Literal
 from xml.etree.ElementTree import Element
@@ -7,28 +7,30 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 
 from bots.xmpp.events import AdhocCommandReceived
-from bots.xmpp.service_discovery import COMMANDS
-from bots.xmpp.stanzas import LONGEST_TOKEN, bare, clean
+from bots.xmpp.service_discovery import NS_COMMANDS
+from bots.xmpp.stanzas import MAX_TOKEN_CHARS, bare_jid, remove_invalid_chars
 
-MOST_VALUES: Final = 300
-"""Of one form: what is beyond is not read. A person has at most some hundred subscriptions to choose from."""
-LONGEST_VALUES: Final = 262_144
-"""Characters of all of them; a list of subscriptions that is pasted in is long."""
+MAX_FORM_VALUES: Final = 300
+"""Maximum number of values accepted in one submitted form; a user has at most some hundred subscriptions to select."""
+MAX_FORM_CHARS: Final = 262_144
+"""Maximum total length of the values of a submitted form; a pasted OPML list is long."""
+XML_LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 
-_DATA: Final = "jabber:x:data"
-Kind = Literal["text-single", "text-multi", "list-single", "list-multi", "boolean"]
+_NS_DATA: Final = "jabber:x:data"
+FieldKind = Literal["text-single", "text-multi", "list-single", "list-multi", "boolean"]
 Options = tuple[tuple[str, str], ...]
-"""What can be chosen: value, label."""
-
-LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
+"""The options of a list field: (value, label)."""
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field of a form; ``choice`` is what of the person's own there is to choose from, "" for ``options``."""
+    """One field of a form (XEP-0004 §3.2).
+
+    ``choice`` names what the options are made of for each user, instead of ``options``; "" for fixed options.
+    """
 
     var: str
     label: str
-    kind: Kind = "text-single"
+    kind: FieldKind = "text-single"
     required: bool = False
     options: Options = ()
     values: tuple[str, ...] = ()
@@ -36,71 +38,81 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """What to fill in; without fields, there is nothing to."""
+    """A form to be filled in; one without fields only has to be confirmed."""
 
     title: str
     instructions: str
     fields: tuple[Field, ...]
 
 
-def read(iq: Element) -> AdhocCommandReceived | None:
-    """Return what an ``<iq type='set'/>`` orders, or None if it is no command."""
-    command = iq.find(f"{{{COMMANDS}}}command")
+def parse_command(iq: Element) -> AdhocCommandReceived | None:
+    """Return the command in an ``<iq type='set'/>``, or None if there is none.
+
+    Form values beyond ``MAX_FORM_VALUES`` or ``MAX_FORM_CHARS`` are dropped.
+    """
+    command = iq.find(f"{{{NS_COMMANDS}}}command")
     sender = iq.get("from", "")
     if command is None or not sender:
         return None
     values: dict[str, tuple[str, ...]] = {}
-    read, size = 0, 0
-    for field in command.iterfind(f"{{{_DATA}}}x/{{{_DATA}}}field"):
-        own = [value.text or "" for value in field.iterfind(f"{{{_DATA}}}value")][: MOST_VALUES - read]
-        read, size = read + max(1, len(own)), size + sum(map(len, own))
-        if read > MOST_VALUES or size > LONGEST_VALUES:
+    count, size = 0, 0
+    for field in command.iterfind(f"{{{_NS_DATA}}}x/{{{_NS_DATA}}}field"):
+        texts = [value.text or "" for value in field.iterfind(f"{{{_NS_DATA}}}value")][: MAX_FORM_VALUES - count]
+        count, size = count + max(1, len(texts)), size + sum(map(len, texts))
+        if count > MAX_FORM_VALUES or size > MAX_FORM_CHARS:
             break
-        values[field.get("var", "")[:LONGEST_TOKEN]] = tuple(own)
+        values[field.get("var", "")[:MAX_TOKEN_CHARS]] = tuple(texts)
     return AdhocCommandReceived(
-        bare(sender), sender, iq.get("id", ""), command.get("node", "")[:LONGEST_TOKEN],
-        command.get("action", "execute"), command.get("sessionid", "")[:LONGEST_TOKEN], values,
-        command.get(LANG, "") or iq.get(LANG, ""),
+        bare_jid(sender), sender, iq.get("id", ""), command.get("node", "")[:MAX_TOKEN_CHARS],
+        command.get("action", "execute"), command.get("sessionid", "")[:MAX_TOKEN_CHARS], values,
+        command.get(XML_LANG, "") or iq.get(XML_LANG, ""),
     )  # fmt: skip
 
 
-def going_on(node: str, session: str, form: Form, note: str = "") -> str:
-    """Return the payload of an answer that asks for more; ``note`` says what was wrong."""
+def form_response(node: str, session: str, form: Form, note: str = "") -> str:
+    """Return the payload of a response with a form to fill in; ``note`` is an error in the previous submission."""
     actions = "<actions execute='complete'><complete/></actions>"
     return _command(node, session, "executing", actions + _note(note, "error") + _form(form))
 
 
-def completed(node: str, session: str, note: str, *, wrong: bool = False) -> str:
-    """Return the payload of an answer that says how it went."""
+def completed_response(node: str, session: str, note: str, *, wrong: bool = False) -> str:
+    """Return the payload of the final response; ``note`` is the result, an error message if ``wrong``."""
     return _command(node, session, "completed", _note(note, "error" if wrong else "info"))
 
 
-def canceled(node: str, session: str) -> str:
-    """Return the payload of the answer to somebody who changed their mind."""
+def canceled_response(node: str, session: str) -> str:
+    """Return the payload of the response to the action "cancel"."""
     return _command(node, session, "canceled", "")
 
 
 def _command(node: str, session: str, status: str, content: str) -> str:
-    stated = f"node={quoteattr(node)} sessionid={quoteattr(session)} status='{status}'"
-    return f"<command xmlns='{COMMANDS}' {stated}>{content}</command>"
+    attributes = f"node={quoteattr(node)} sessionid={quoteattr(session)} status='{status}'"
+    return f"<command xmlns='{NS_COMMANDS}' {attributes}>{content}</command>"
 
 
 def _note(text: str, kind: str) -> str:
-    return f"<note type='{kind}'>{escape(clean(text))}</note>" if text else ""
+    return f"<note type='{kind}'>{_text(text)}</note>" if text else ""
 
 
 def _form(form: Form) -> str:
-    told = f"<instructions>{escape(clean(form.instructions))}</instructions>" if form.instructions else ""
+    instructions = f"<instructions>{_text(form.instructions)}</instructions>" if form.instructions else ""
     fields = "".join(map(_field, form.fields))
-    return f"<x xmlns='{_DATA}' type='form'><title>{escape(clean(form.title))}</title>{told}{fields}</x>"
+    return f"<x xmlns='{_NS_DATA}' type='form'><title>{_text(form.title)}</title>{instructions}{fields}</x>"
 
 
 def _field(field: Field) -> str:
     options = "".join(
-        f"<option label={quoteattr(clean(label))}><value>{escape(clean(value))}</value></option>"
-        for value, label in field.options
+        f"<option label={_attribute(label)}><value>{_text(value)}</value></option>" for value, label in field.options
     )
-    values = "".join(f"<value>{escape(clean(value))}</value>" for value in field.values)
+    values = "".join(f"<value>{_text(value)}</value>" for value in field.values)
     required = "<required/>" if field.required else ""
-    stated = f"var={quoteattr(field.var)} type='{field.kind}' label={quoteattr(clean(field.label))}"
-    return f"<field {stated}>{required}{values}{options}</field>"
+    attributes = f"var={quoteattr(field.var)} type='{field.kind}' label={_attribute(field.label)}"
+    return f"<field {attributes}>{required}{values}{options}</field>"
+
+
+def _text(text: str) -> str:
+    return escape(remove_invalid_chars(text))
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(remove_invalid_chars(text))

@@ -1,4 +1,4 @@
-"""An account's message archive (XEP-0313): what the server received from us and for us, read page by page."""
+"""A reader for the message archive of the bot's account (XEP-0313), page by page."""
 
 import asyncio
 import datetime as dt
@@ -12,75 +12,83 @@ import msgspec
 from bots.xmpp import message_parser
 from bots.xmpp.events import MessageReceived, Receipt
 from bots.xmpp.interface import XmppClient
-from bots.xmpp.stanzas import bare, data_form
+from bots.xmpp.stanzas import bare_jid, data_form
 from service.store.delivery.outbox import MessageId
 
-MAM: Final = "urn:xmpp:mam:2"
-RESULT: Final = f"{{{MAM}}}result"
+NS_MAM: Final = "urn:xmpp:mam:2"
+RESULT: Final = f"{{{NS_MAM}}}result"
+MAX_PAGES: Final = 500
+PAGE_SIZE: Final = 200
+_NS_RSM: Final = "http://jabber.org/protocol/rsm"
 _FORWARDED: Final = "{urn:xmpp:forward:0}forwarded"
 _DELAY: Final = "{urn:xmpp:delay}delay"
-_RSM: Final = "http://jabber.org/protocol/rsm"
-MOST_PAGES: Final = 500
-PAGE: Final = 200
-_WITHIN_S: Final = 30.0
+_PAGE_TIMEOUT_S: Final = 30.0
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What a page of the archive holds: the ids of what we sent, the receipts we got, and what people said to us."""
+class ArchivePage(msgspec.Struct, frozen=True):
+    """The content of one page of the archive."""
 
-    sent: frozenset[MessageId]
+    sent_ids: frozenset[MessageId]
+    """Ids of the messages that the bot sent."""
     receipts: tuple[Receipt, ...]
-    said: tuple[MessageReceived, ...]
+    """Receipts that users sent."""
+    messages: tuple[MessageReceived, ...]
+    """Messages that users sent."""
 
 
-def query(search: str, since_s: float, after: str, most: int) -> str:
-    """Return what asks for at most so many messages since a moment (Unix s), beyond the one with the id ``after``."""
-    start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    page = f"<max>{most}</max>" + (f"<after>{escape(after)}</after>" if after else "")
-    form = data_form("submit", MAM, {"start": start})
-    return f"<query xmlns='{MAM}' queryid={quoteattr(search)}>{form}<set xmlns='{_RSM}'>{page}</set></query>"
+def query_payload(query_id: str, since_s: float, after_id: str, limit: int) -> str:
+    """Return the payload of a request for one page.
 
-
-async def past(link: XmppClient, since_s: float) -> AsyncIterator[Kept]:
-    """Return page by page what there was since a moment (Unix s); a server without an archive has none.
-
-    Raises XmppSessionLost, and TimeoutError if a page takes too long.
+    The page has at most ``limit`` messages since ``since_s`` (Unix s), those behind the archive id ``after_id`` unless
+    it is "". ``query_id`` is repeated in each result.
     """
-    after = ""
-    for _ in range(MOST_PAGES):
-        async with asyncio.timeout(_WITHIN_S):
-            results, answer = await link.query_archive(since_s, after, PAGE)
-        yield read(results, link.address)
-        last = next_page(answer)
-        if last is None:
+    start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    page = f"<max>{limit}</max>" + (f"<after>{escape(after_id)}</after>" if after_id else "")
+    form = data_form("submit", NS_MAM, {"start": start})
+    return f"<query xmlns='{NS_MAM}' queryid={quoteattr(query_id)}>{form}<set xmlns='{_NS_RSM}'>{page}</set></query>"
+
+
+async def read_archive(xmpp: XmppClient, since_s: float) -> AsyncIterator[ArchivePage]:
+    """Yield the pages of the archive since a time (Unix s), one empty page if the server has no archive.
+
+    Raises XmppSessionLost, and TimeoutError if the server takes too long for a page.
+    """
+    after_id = ""
+    for _ in range(MAX_PAGES):
+        async with asyncio.timeout(_PAGE_TIMEOUT_S):
+            results, response = await xmpp.query_archive(since_s, after_id, PAGE_SIZE)
+        yield parse_page(results, xmpp.address)
+        next_id = next_page_id(response)
+        if next_id is None:
             return
-        after = last
+        after_id = next_id
 
 
-def read(results: Iterable[Element], account: str) -> Kept:
-    """Return what archived messages were, of the account with this bare JID."""
-    sent: set[MessageId] = set()
+def parse_page(results: Iterable[Element], account: str) -> ArchivePage:
+    """Return the content of the results of one query; ``account`` is the bare JID of the account."""
+    sent_ids: set[MessageId] = set()
     receipts: list[Receipt] = []
-    said: list[MessageReceived] = []
+    messages: list[MessageReceived] = []
     for result in results:
-        message, kept = result.find(f"{_FORWARDED}/{{*}}message"), result.find(f"{_FORWARDED}/{_DELAY}")
-        if message is None or kept is None:
+        message, stamp = result.find(f"{_FORWARDED}/{{*}}message"), result.find(f"{_FORWARDED}/{_DELAY}")
+        if message is None or stamp is None:
             continue
-        if bare(message.get("from", "")) == account:
-            sent.add(message.get("id", ""))
+        if bare_jid(message.get("from", "")) == account:
+            sent_ids.add(message.get("id", ""))
             continue
-        event = message_parser.read(message)
+        event = message_parser.parse_message(message)
         if isinstance(event, Receipt):
             receipts.append(event)
         elif isinstance(event, MessageReceived):
-            token = message_parser.archived(result.get("id", ""))
-            said.append(msgspec.structs.replace(event, dedup_key=token, sent_s=message_parser.said_at_s(kept)))
-    return Kept(frozenset(sent), tuple(receipts), tuple(said))
+            dedup_key = message_parser.archive_dedup_key(result.get("id", ""))
+            sent_s = message_parser.delay_stamp_s(stamp)
+            messages.append(msgspec.structs.replace(event, dedup_key=dedup_key, sent_s=sent_s))
+    return ArchivePage(frozenset(sent_ids), tuple(receipts), tuple(messages))
 
 
-def next_page(answer: Element) -> str | None:
-    """Return after which id the next page begins; None if that was the last, or there is no archive."""
-    fin = answer.find(f"{{{MAM}}}fin")
+def next_page_id(response: Element) -> str | None:
+    """Return the archive id behind which the next page begins, None after the last page or without an archive."""
+    fin = response.find(f"{{{NS_MAM}}}fin")
     if fin is None or fin.get("complete") == "true":
         return None
-    return fin.findtext(f"{{{_RSM}}}set/{{{_RSM}}}last") or None
+    return fin.findtext(f"{{{_NS_RSM}}}set/{{{_NS_RSM}}}last") or None

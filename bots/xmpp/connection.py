@@ -1,11 +1,12 @@
-"""One session with an XMPP server, kept up, as component or as client.
+"""The connection to the XMPP server: one session, kept up, as a component or as a client.
 
-What comes in is turned into the events of :mod:`bots.xmpp.events` before slixmpp dispatches it; what goes
-out is text, counted into stream management by hand, since slixmpp counts only stanza objects.
-"The server has it" is learnt by a ping behind the messages: a server handles what one stream sends
-in order, so the answer to the ping confirms all before it, with XEP-0198 or, as in components,
-without; these ping themselves, and that the ping comes back is the answer. Pings also pace us (at
-most 32 kB are unconfirmed per sender) and show a dead connection.
+Incoming stanzas become :mod:`bots.xmpp.events` before slixmpp dispatches them. Outgoing stanzas are text; this module
+adds them to the queue of stream management (XEP-0198), because slixmpp counts only stanza objects.
+
+A ping behind a batch of stanzas confirms them: a server handles the stanzas of one stream in order, so its response to
+the ping implies that it has all stanzas before it. This works with and without XEP-0198, which components lack; a
+component pings its own address, and the ping that comes back is the response. Pings also limit the send rate (at most
+``CHUNK_BYTES`` per sender are unconfirmed) and detect a dead connection.
 """
 
 import asyncio
@@ -25,69 +26,86 @@ from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots.i18n.translator import voice
 from bots.xmpp import adhoc, archive, message_parser, service_discovery, stanzas
-from bots.xmpp.events import AdhocCommandReceived, ClientActive, Event, MessageReceived, PresenceChanged, SessionStarted
+from bots.xmpp.events import (
+    AdhocCommandReceived,
+    ClientActive,
+    Event,
+    MessageReceived,
+    PresenceChanged,
+    SessionStarted,
+)
 from bots.xmpp.interface import XmppSessionLost
 from service.observability.metrics import MESSAGES
 from service.settings import Settings
 
 CHUNK_BYTES: Final = 32_768
-CONNECT_WITHIN_S: Final = 10.0
-_BOUND_WITHIN_S: Final = 10.0
-PING_EVERY_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 10.0
+PING_INTERVAL_S: Final = 5.0
 SLOW_BYTES_PER_S: Final = 20_000
-"""A server that takes less limits us; Debian's Prosody lets a client have 10 kB/s."""
-SILENT_FOR_S: Final = 15.0
-"""A server that says nothing for so long, although pinged, is taken to be gone."""
+"""A server that accepts less limits the send rate; Prosody in Debian's configuration allows clients 10 kB/s."""
+SILENCE_TIMEOUT_S: Final = 15.0
+"""Time without any incoming stanza, despite pings, after which the connection is dropped."""
 
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 5.0
+_BIND_TIMEOUT_S: Final = 10.0
+_MIN_RETRY_S, _MAX_RETRY_S = 0.5, 5.0
 _STABLE_AFTER_S = 10.0
-_MAX_SEQ = 2**32
-_REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
-
+"""Duration of a connection after which the next retry is fast again."""
+_MAX_SM_SEQUENCE = 2**32
+_SM_REQUEST_ACK = "<r xmlns='urn:xmpp:sm:3'/>"
 _PING: Final = "{urn:xmpp:ping}ping"
+_AWAY: Final = ("away", "xa", "dnd")
+_PRESENCE_RESPONSES: Final = {
+    "probe": ("",),
+    "subscribe": ("subscribed", "", "subscribe"),
+    "unsubscribe": ("unsubscribed",),
+}
+"""Type of an incoming presence → types of the presences sent in response; "" is "available"."""
 _log = structlog.get_logger()
 
-Answer = asyncio.Future[Element]
-"""Becomes the answer to a request, be it a result or an error. May raise :class:`XmppSessionLost`."""
+ResponseFuture = asyncio.Future[Element]
+"""The future response to a request, whether a result or an error. May raise :class:`XmppSessionLost`."""
 
 
 class Connection:
-    """A :class:`bots.xmpp.interface.XmppClient` that reconnects by itself while :meth:`run` is running."""
+    """A :class:`bots.xmpp.interface.XmppClient` that reconnects while :meth:`run` is running."""
 
     def __init__(self, settings: Settings, session: str, on_event: Callable[[Event], None]) -> None:
-        """Prepare to log in as the settings say; every event is handed to ``on_event``, which must not wait.
+        """Prepare a connection; nothing is sent before :meth:`run`.
 
-        Of several connections of one account each needs a ``session`` of its own.
+        ``session`` distinguishes the connections of one account. ``on_event`` is called with each event and must not
+        wait.
         """
         self.connected = asyncio.Event()
         self.answers_presence = True
-        """Whether it is on us to answer those who want to see our account's presence."""
+        """Whether this session responds to presence subscriptions and probes; one session of an account does."""
         self.address = settings.xmpp_jid
         self.is_account = settings.xmpp_login == "client"
         self.session_jid = f"{self.address}/{_resource(session)}" if self.is_account else self.address
-        self._settings = settings
-        self._searches: dict[str, list[Element]] = {}
-        self._requests: dict[str, tuple[str, Answer]] = {}  # by id: whom it went to, and its answer
         self.rooms: set[str] = set()
+        self._settings = settings
         self._on_event = on_event
+        self._archive_queries: dict[str, list[Element]] = {}
+        """Results of the running archive queries, by query id."""
+        self._requests: dict[str, tuple[str, ResponseFuture]] = {}
+        """Receiver and response of the pending requests, by stanza id."""
         self._host, self._port = _endpoint(settings)
-        self._stream = _stream(settings, session)
+        self._stream = _create_stream(settings, session)
         self._sm = self._stream.plugin["xep_0198"] if isinstance(self._stream, ClientXMPP) else None
         self._ping_to = self.address if self._sm is None else self.address.partition("@")[2]
-        self._down = asyncio.Event()
-        self._deadline = asyncio.timeout(None)
-        self._session = 0
-        self._heard_s = 0.0
-        self._since_s = 0.0  # when the connection was last made
-        self._told_slow = False
-        self._stream.add_filter("in", self._incoming)
+        self._disconnected = asyncio.Event()
+        self._connect_deadline = asyncio.timeout(None)
+        self._session_number = 0
+        self._last_received_s = 0.0
+        self._connected_since_s = 0.0
+        self._has_warned_slow = False
+        self._stream.add_filter("in", self._on_stanza)
         for event, handler in (
-            ("session_start", self._session_started),
-            ("session_resumed", self._session_resumed),
-            ("session_end", self._session_ended),
-            ("disconnected", self._disconnected),
-            ("failed_all_auth", self._refused),
-            ("stream_error", self._ended_by_server),
+            ("session_start", self._on_session_start),
+            ("session_resumed", self._on_session_resumed),
+            ("session_end", self._on_session_end),
+            ("disconnected", self._on_disconnected),
+            ("failed_all_auth", self._on_login_refused),
+            ("stream_error", self._on_stream_error),
         ):
             self._stream.add_event_handler(event, handler)
 
@@ -95,38 +113,45 @@ class Connection:
 
     async def send(self, stanzas_: Sequence[str]) -> None:
         """See :meth:`bots.xmpp.interface.XmppSender.send`."""
-        session = self._session
+        session_number = self._session_number
         started_s = time.monotonic()
         for chunk in _chunks(stanzas_):
             await self.connected.wait()
-            if session != self._session:
+            if session_number != self._session_number:
                 raise XmppSessionLost("The XMPP session ended before everything was written.")
             for stanza in chunk:
                 self._write(stanza)
             await self._ping()
             MESSAGES.inc(len(chunk))
-            started_s = self._notice_pace(sum(map(len, chunk)), started_s)
+            started_s = self._check_rate(sum(map(len, chunk)), started_s)
 
-    def _notice_pace(self, size_bytes: int, started_s: float) -> float:
-        """Say once if the server takes little from us; return the time (monotonic s)."""
+    def _check_rate(self, size_bytes: int, started_s: float) -> float:
+        """Log a warning, once, if the server accepts data slowly; return the current time (monotonic s).
+
+        ``size_bytes`` were sent and confirmed since ``started_s`` (monotonic s).
+        """
         now_s = time.monotonic()
-        pace = size_bytes / (now_s - started_s)
-        is_measured = started_s > self._since_s and size_bytes > CHUNK_BYTES / 2
-        if is_measured and pace < SLOW_BYTES_PER_S and not self._told_slow:
-            self._told_slow = True
-            what = "xmpp server limits our rate: messages arrive, but slowly. Raise the limit for our account"
-            _log.warning(f"{what} (Prosody: unlimited_jids)", jid=self.address, bytes_per_s=round(pace))
+        rate = size_bytes / (now_s - started_s)
+        is_measured = started_s > self._connected_since_s and size_bytes > CHUNK_BYTES / 2
+        if is_measured and rate < SLOW_BYTES_PER_S and not self._has_warned_slow:
+            self._has_warned_slow = True
+            _log.warning(
+                "xmpp server limits the send rate: messages arrive, but slowly. Raise the limit for the bot's account "
+                "(Prosody: unlimited_jids)",
+                jid=self.address,
+                bytes_per_s=round(rate),
+            )
         return now_s
 
     def send_unconfirmed(self, stanza: str) -> None:
-        """See :meth:`bots.xmpp.interface.XmppSender.hint`."""
+        """See :meth:`bots.xmpp.interface.XmppSender.send_unconfirmed`."""
         if self.connected.is_set():
             with contextlib.suppress(XmppSessionLost):
                 self._write(stanza)
 
     def _write(self, stanza: str) -> None:
         if self._sm is not None and self._sm.enabled_out:
-            self._sm.seq = (self._sm.seq + 1) % _MAX_SEQ
+            self._sm.seq = (self._sm.seq + 1) % _MAX_SM_SEQUENCE
             self._sm.unacked_queue.append((self._sm.seq, stanza))
         self._send_raw(stanza)
 
@@ -137,238 +162,230 @@ class Connection:
             raise XmppSessionLost("The XMPP connection is gone.") from None
 
     async def request(self, to: str, kind: str, content: str) -> Element:
-        """See :meth:`bots.xmpp.interface.XmppClient.ask`."""
+        """See :meth:`bots.xmpp.interface.XmppClient.request`."""
         await self.connected.wait()
-        return await self._request(to, kind, content)
+        return await self._send_request(to, kind, content)
 
-    def _request(self, to: str, kind: str, content: str) -> Answer:
-        """Send a request under an id that nobody can guess; only an answer from ``to`` counts."""
+    def _send_request(self, to: str, kind: str, content: str) -> ResponseFuture:
+        """Send a request with a random id; only a response from ``to`` completes the future."""
         ident = secrets.token_hex(8)
-        answer: Answer = asyncio.get_running_loop().create_future()
-        self._requests[ident] = (to, answer)
-        answer.add_done_callback(lambda _: self._requests.pop(ident, None))  # also when nobody waits any more
-        self._write(stanzas.request(self.address, to, ident, kind, content))
-        return answer
+        response: ResponseFuture = asyncio.get_running_loop().create_future()
+        self._requests[ident] = (to, response)
+        response.add_done_callback(lambda _: self._requests.pop(ident, None))  # also when the caller is cancelled
+        self._write(stanzas.iq(self.address, to, ident, kind, content))
+        return response
 
     async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
-        """See :meth:`bots.xmpp.interface.XmppClient.search`."""
-        search = secrets.token_hex(8)
-        results = self._searches[search] = []
+        """See :meth:`bots.xmpp.interface.XmppClient.query_archive`."""
+        query_id = secrets.token_hex(8)
+        results = self._archive_queries[query_id] = []
         try:
-            answer = await self.request(self.address, "set", archive.query(search, since_s, after_id, limit))
+            payload = archive.query_payload(query_id, since_s, after_id, limit)
+            response = await self.request(self.address, "set", payload)
         finally:
-            del self._searches[search]
-        return results, answer
+            del self._archive_queries[query_id]
+        return results, response
 
     def idle_s(self) -> float:
-        """See :meth:`bots.xmpp.interface.XmppClient.silent_s`."""
-        return time.monotonic() - self._heard_s
+        """See :meth:`bots.xmpp.interface.XmppClient.idle_s`."""
+        return time.monotonic() - self._last_received_s
 
     async def terminate_session(self, session: str) -> None:
-        """See :meth:`bots.xmpp.interface.XmppClient.terminate_session`."""
+        """See :meth:`bots.xmpp.interface.XmppClient.terminate_session`.
+
+        Binding the resource of the other session makes the server replace it (RFC 6120 §7.7.2.2).
+        """
         if not self.is_account:
             return
-        remains = _stream(self._settings, session)
-        remains.connect(self._host, self._port)
+        stream = _create_stream(self._settings, session)
+        stream.connect(self._host, self._port)
         try:
-            await remains.wait_until("session_start", _BOUND_WITHIN_S)
+            await stream.wait_until("session_start", _BIND_TIMEOUT_S)
         finally:
-            remains.cancel_connection_attempt()
-            await _end(remains)
+            stream.cancel_connection_attempt()
+            await _close_stream(stream)
 
-    def _ping(self) -> Answer:
-        confirmed = self._request(self._ping_to, "get", "<ping xmlns='urn:xmpp:ping'/>")
+    def _ping(self) -> ResponseFuture:
+        response = self._send_request(self._ping_to, "get", "<ping xmlns='urn:xmpp:ping'/>")
         if self._sm is not None and self._sm.enabled_out:
-            self._send_raw(_REQUEST_ACK)
-        return confirmed
+            self._send_raw(_SM_REQUEST_ACK)
+        return response
 
-    # Staying connected.
+    # Connecting.
 
     async def run(self) -> None:
-        """Stay connected until cancelled; then end the stream in order."""
-        listening = asyncio.create_task(self._watch())
-        retry_s = _FIRST_RETRY_S
+        """Stay connected until cancelled; then close the stream in order."""
+        keepalive = asyncio.create_task(self._keep_alive())
+        retry_s = _MIN_RETRY_S
         try:
             while True:
                 started_s = time.monotonic()
                 await self._connect_once()
-                lasted_s = time.monotonic() - started_s
-                retry_s = _FIRST_RETRY_S if lasted_s > _STABLE_AFTER_S else retry_s
-                _log.info("xmpp away", retry_s=round(retry_s, 1))
+                duration_s = time.monotonic() - started_s
+                retry_s = _MIN_RETRY_S if duration_s > _STABLE_AFTER_S else retry_s
+                _log.info("xmpp connection lost", retry_s=round(retry_s, 1))
                 await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - it only spreads retries
-                retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
+                retry_s = min(retry_s * 2, _MAX_RETRY_S)
         finally:
-            listening.cancel()
+            keepalive.cancel()
             self._stream.cancel_connection_attempt()
-            await _end(self._stream)
+            await _close_stream(self._stream)
             self._stream.abort()
-            self._session_ended(None)
+            self._on_session_end(None)
 
     async def _connect_once(self) -> None:
-        """Connect, and return when the connection is gone, or none came about in time."""
-        self._down.clear()
+        """Connect; return when the connection has ended, or was not established in time."""
+        self._disconnected.clear()
         try:
-            async with asyncio.timeout(CONNECT_WITHIN_S) as self._deadline:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S) as self._connect_deadline:
                 await self._stream.connect(self._host, self._port)
                 if self._stream.transport is not None:
-                    await self._down.wait()
+                    await self._disconnected.wait()
         except TimeoutError:
-            _log.warning("xmpp login took too long", limit_s=CONNECT_WITHIN_S)
+            _log.warning("xmpp login timed out", limit_s=CONNECT_TIMEOUT_S)
         except InvalidCABundle as error:
             _log.error("xmpp_ca_file cannot be read", path=str(error))
-        # Not when we are cancelled: then the session is ended in order, and nothing of it lingers at the server.
+        # Not after a cancellation: run() closes the stream in order then, so that no session lingers at the server.
         self._stream.cancel_connection_attempt()
         self._stream.abort()
 
-    async def _watch(self) -> None:
-        """Ping an idle server; drop a connection on which nothing comes back (half-open)."""
+    async def _keep_alive(self) -> None:
+        """Ping the server; drop a half-open connection, on which nothing is received any more."""
         while True:
-            await asyncio.sleep(PING_EVERY_S)
+            await asyncio.sleep(PING_INTERVAL_S)
             if not self.connected.is_set():
                 continue
-            if self.idle_s() > SILENT_FOR_S:
-                _log.warning("xmpp server is silent", for_s=SILENT_FOR_S)
+            if self.idle_s() > SILENCE_TIMEOUT_S:
+                _log.warning("xmpp server does not respond", for_s=SILENCE_TIMEOUT_S)
                 self._stream.abort()
             else:
                 self._ping().add_done_callback(_ignore_outcome)
 
-    # What slixmpp tells.
+    # Handlers of slixmpp's stream events.
 
-    def _session_started(self, _event: Any) -> None:
-        self._session_ended(None)
+    def _on_session_start(self, _event: Any) -> None:
+        self._on_session_end(None)
         if isinstance(self._stream, ClientXMPP):
             self.session_jid = self._stream.boundjid.full
             self._stream.get_roster()
-            self._write(stanzas.presence(self.address, content=service_discovery.PRESENT))
+            self._write(stanzas.presence(self.address, content=service_discovery.PRESENCE_CONTENT))
         self._on_event(SessionStarted())
-        self._is_up("xmpp session")
+        self._set_connected("xmpp session started")
 
-    def _session_resumed(self, _event: Any) -> None:
-        self._is_up("xmpp session resumed")
+    def _on_session_resumed(self, _event: Any) -> None:
+        self._set_connected("xmpp session resumed")
 
-    def _is_up(self, how: str) -> None:
-        self._heard_s = self._since_s = time.monotonic()
-        self._deadline.reschedule(None)
+    def _set_connected(self, log_event: str) -> None:
+        self._last_received_s = self._connected_since_s = time.monotonic()
+        self._connect_deadline.reschedule(None)
         self.connected.set()
-        _log.info(how, jid=self.address)
+        _log.info(log_event, jid=self.address)
 
-    def _session_ended(self, _event: Any) -> None:
+    def _on_session_end(self, _event: Any) -> None:
         self.connected.clear()
-        self._session += 1
-        unanswered, self._requests = self._requests, {}
-        for _, answer in unanswered.values():
-            if not answer.done():
-                answer.set_exception(XmppSessionLost("The XMPP session ended before the server answered."))
+        self._session_number += 1
+        pending, self._requests = self._requests, {}
+        for _, response in pending.values():
+            if not response.done():
+                response.set_exception(XmppSessionLost("The XMPP session ended before the server answered."))
 
-    def _disconnected(self, _event: Any) -> None:
+    def _on_disconnected(self, _event: Any) -> None:
         self.connected.clear()
-        self._down.set()
+        self._disconnected.set()
 
-    def _refused(self, _event: Any) -> None:
+    def _on_login_refused(self, _event: Any) -> None:
         _log.error("xmpp login refused: check xmpp_jid and xmpp_password", jid=self.address)
 
-    def _ended_by_server(self, error: Any) -> None:
-        _log.error("xmpp server ends the stream", condition=error["condition"], text=error["text"], jid=self.address)
+    def _on_stream_error(self, error: Any) -> None:
+        _log.error("xmpp server closed the stream", condition=error["condition"], text=error["text"], jid=self.address)
 
-    # What comes in.
+    # Incoming stanzas.
 
-    def _incoming(self, stanza: Any) -> Any:
-        """Take what is ours; leave the rest (disco, ping, version, roster, stream) to slixmpp."""
-        self._heard_s = time.monotonic()
+    def _on_stanza(self, stanza: Any) -> Any:
+        """Handle a stanza and return None, or return it to leave it to slixmpp (roster and stream)."""
+        self._last_received_s = time.monotonic()
         if isinstance(stanza, Message):
-            self._message(stanza.xml)
+            self._on_message(stanza.xml)
             return None
         if isinstance(stanza, Presence):
-            self._presence(stanza.xml)
+            self._on_presence(stanza.xml)
             return None
-        if isinstance(stanza, Iq) and (self._is_answer(stanza.xml) or self._is_answered(stanza.xml)):
+        if isinstance(stanza, Iq) and (self._handle_response(stanza.xml) or self._handle_request(stanza.xml)):
             return None
         return stanza
 
-    def _is_answer(self, iq: Element) -> bool:
-        """Take the answer to a request of ours; a ping to ourselves that comes back is one, too."""
-        to, answer = self._requests.get(iq.get("id", ""), ("", None))
-        if answer is None:
+    def _handle_response(self, iq: Element) -> bool:
+        """Complete the pending request that ``iq`` responds to, if any; return whether there was one.
+
+        A ping of the bot to its own address that comes back counts as the response.
+        """
+        to, response = self._requests.get(iq.get("id", ""), ("", None))
+        if response is None:
             return False
         sender, kind = iq.get("from", to), iq.get("type", "")
-        came_back = kind == "get" and sender == self.address and iq.find(_PING) is not None
-        if not came_back and (kind not in ("result", "error") or sender != to):
+        is_own_ping = kind == "get" and sender == self.address and iq.find(_PING) is not None
+        if not is_own_ping and (kind not in ("result", "error") or sender != to):
             return False
-        if not answer.done():
-            answer.set_result(iq)
+        if not response.done():
+            response.set_result(iq)
         return True
 
-    def _is_answered(self, iq: Element) -> bool:
-        """Answer a request, or have it answered, if we know how."""
+    def _handle_request(self, iq: Element) -> bool:
+        """Respond to a request for the bot's profile or report an ad-hoc command; return False for other requests."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
-        if kind == "set" and (ordered := adhoc.read(iq)) is not None:
-            if ordered.jid not in self.rooms:
-                self._has_written(ordered)
-            self._on_event(ordered)
+        if kind == "set" and (command := adhoc.parse_command(iq)) is not None:
+            if command.jid not in self.rooms:
+                self._report_activity(command)
+            self._on_event(command)
             return True
         if kind == "get" and sender:
-            told = service_discovery.answer(iq, self.address, voice(iq.get(adhoc.LANG, "")))
-            if told is not None:
-                self.send_unconfirmed(stanzas.result(iq.get("to", self.address), sender, iq.get("id", ""), told))
+            payload = service_discovery.response_payload(iq, self.address, voice(iq.get(adhoc.XML_LANG, "")))
+            if payload is not None:
+                self.send_unconfirmed(stanzas.iq_result(iq.get("to", self.address), sender, iq.get("id", ""), payload))
                 return True
         return False
 
-    def _message(self, element: Element) -> None:
+    def _on_message(self, element: Element) -> None:
         sender = element.get("from", self.address)
-        if stanzas.bare(sender) == self.address:
+        if stanzas.bare_jid(sender) == self.address:
             result = element.find(archive.RESULT) if sender == self.address else None
             if result is not None:
-                self._searches.get(result.get("queryid", ""), []).append(result)
+                self._archive_queries.get(result.get("queryid", ""), []).append(result)
             return
-        event = message_parser.read(element)
+        event = message_parser.parse_message(element)
         if event is None:
             return
-        if (
-            isinstance(event, MessageReceived)
-            and self.is_account
-            and (event.invitation is not None or event.jid not in self.rooms)
-        ):
-            event = msgspec.structs.replace(event, dedup_key=message_parser.name(element, self.address, time.time()))
-        if (
-            isinstance(event, MessageReceived)
-            and not event.sent_s
-            and event.invitation is None
-            and event.jid not in self.rooms
-        ):
-            self._has_written(event)
+        if isinstance(event, MessageReceived):
+            is_in_room = event.jid in self.rooms
+            if self.is_account and (event.invitation is not None or not is_in_room):
+                dedup_key = message_parser.dedup_key(element, self.address, time.time())
+                event = msgspec.structs.replace(event, dedup_key=dedup_key)
+            if not event.sent_s and event.invitation is None and not is_in_room:
+                self._report_activity(event)
         self._on_event(event)
 
-    def _has_written(self, event: MessageReceived | AdhocCommandReceived) -> None:
+    def _report_activity(self, event: MessageReceived | AdhocCommandReceived) -> None:
         self._on_event(ClientActive(event.jid, event.sender.partition("/")[2]))
 
-    def _presence(self, element: Element) -> None:
+    def _on_presence(self, element: Element) -> None:
         sender, kind = element.get("from", ""), element.get("type", "")
         jid, _, resource = sender.partition("/")
         if jid in ("", self.address):
             return
-        moved = message_parser.room_presence(element)
-        if moved is not None:
-            self._on_event(moved)
+        room_event = message_parser.parse_room_presence(element)
+        if room_event is not None:
+            self._on_event(room_event)
             return
-        for answer in _PRESENCE_ANSWERS.get(kind, ()) if self.answers_presence else ():
-            self.send_unconfirmed(
-                stanzas.presence(self.address, jid, answer, content=service_discovery.PRESENT if not answer else "")
-            )
+        for response in _PRESENCE_RESPONSES.get(kind, ()) if self.answers_presence else ():
+            content = service_discovery.PRESENCE_CONTENT if not response else ""
+            self.send_unconfirmed(stanzas.presence(self.address, jid, response, content=content))
         if kind in ("", "unavailable"):
             is_free = kind == "" and element.findtext("{*}show") not in _AWAY
             self._on_event(PresenceChanged(jid, resource, kind == "", is_free))
 
 
-_AWAY: Final = ("away", "xa", "dnd")
-_PRESENCE_ANSWERS: Final = {
-    "probe": ("",),
-    "subscribe": ("subscribed", "", "subscribe"),
-    "unsubscribe": ("unsubscribed",),
-}
-
-
 def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
-    """Cut into stretches of about ``CHUNK_BYTES``, so that a slow server confirms something every few seconds."""
+    """Split stanzas into chunks of about ``CHUNK_BYTES``, so that a slow server confirms some every few seconds."""
     chunk: list[str] = []
     size = 0
     for item in items:
@@ -381,40 +398,40 @@ def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _ignore_outcome(confirmed: Answer) -> None:
-    if not confirmed.cancelled():
-        confirmed.exception()
+def _ignore_outcome(response: ResponseFuture) -> None:
+    if not response.cancelled():
+        response.exception()
 
 
 def _resource(session: str) -> str:
-    """Return the resource of a bot's sessions. Whoever takes it replaces what was left behind there."""
+    """Return the resource of a session of the bot; a login with the same resource replaces the session."""
     return f"coronet-{session}"
 
 
 def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
-    """Return where to connect; None for what DNS says (clients only)."""
+    """Return the host and port to connect to, (None, None) to look them up in DNS (clients only)."""
     if settings.xmpp_login == "component":
         return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
     return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)
 
 
-def _stream(settings: Settings, session: str) -> ClientXMPP | ComponentXMPP:
-    """Return a stream that knows how to log in, not connected yet; an account's is known by ``session``."""
+def _create_stream(settings: Settings, session: str) -> ClientXMPP | ComponentXMPP:
+    """Return a stream with credentials that is not connected yet; ``session`` determines the resource of a client."""
     password = settings.xmpp_password.get_secret_value()
     stream: ClientXMPP | ComponentXMPP
     if settings.xmpp_login == "component":
         stream = ComponentXMPP(settings.xmpp_jid.rpartition("@")[2], password)  # type: ignore[no-untyped-call] # slixmpp left it untyped
     else:
         stream = ClientXMPP(f"{settings.xmpp_jid}/{_resource(session)}", password)
-        stream.enable_direct_tls = not settings.xmpp_host  # a host of our own choice speaks STARTTLS
+        stream.enable_direct_tls = not settings.xmpp_host  # a configured host uses STARTTLS
         stream.register_plugin("xep_0198")
         if settings.xmpp_ca_file:
             stream.ca_certs = Path(settings.xmpp_ca_file)
     return stream
 
 
-async def _end(stream: ClientXMPP | ComponentXMPP) -> None:
-    """End a stream in order, and what slixmpp would end only once the stream is garbage."""
+async def _close_stream(stream: ClientXMPP | ComponentXMPP) -> None:
+    """Close a stream in order, and end the task that slixmpp ends only when the stream is garbage-collected."""
     await stream.disconnect(wait=2.0, ignore_send_queue=True)
     sender = stream._run_out_filters  # noqa: SLF001 - see above
     if sender is not None:

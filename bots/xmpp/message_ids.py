@@ -1,4 +1,8 @@
-"""The ids of our messages: all are bound to the person, those of batches by a dash, those of answers by a dot."""
+"""The ids of the messages that the bot sends.
+
+Each id begins with the user id of its recipient, so that a receipt can only concern messages to its sender. Ids of
+batches go on with a dash, ids of all other messages with a dot.
+"""
 
 import secrets
 
@@ -7,21 +11,25 @@ from service.store.delivery.inbound_log import EntryId
 from service.store.delivery.outbox import MessageId
 
 
-def fresh_id(uid: UserId) -> MessageId:
-    """Return a fresh id for what is no batch: an answer to what stands nowhere, or news of our own."""
-    return f"{uid}.{secrets.token_hex(8)}"
+def new_message_id(user_id: UserId) -> MessageId:
+    """Return a random id for a message that is neither a batch nor a reply to a stored message."""
+    return f"{user_id}.{secrets.token_hex(8)}"
 
 
-def answer_id(uid: UserId, place: EntryId, count: int) -> MessageId:
-    """Return the id of an answer to what stands in the store: the same, whoever gives it."""
-    return f"{uid}.{place}.{count}"
+def reply_id(user_id: UserId, place: EntryId, index: int) -> MessageId:
+    """Return the id of one part of the reply to a stored message.
+
+    ``place`` is the position of the message in the inbound log; ``index`` counts the parts of the reply. The id is the
+    same whichever process replies, so that clients recognise a reply that is sent twice.
+    """
+    return f"{user_id}.{place}.{index}"
 
 
-def is_own(uid: UserId, message_id: MessageId) -> bool:
-    """Whether this is the id of a message to this person."""
-    return message_id.startswith(uid)
+def is_message_to(user_id: UserId, message_id: MessageId) -> bool:
+    """Return whether ``message_id`` is the id of a message to this user."""
+    return message_id.startswith(user_id)
 
 
-def is_batch(uid: UserId, message_id: MessageId) -> bool:
-    """Whether this is the id of a batch for this person."""
-    return message_id.startswith(f"{uid}-")
+def is_batch_id(user_id: UserId, message_id: MessageId) -> bool:
+    """Return whether ``message_id`` is the id of a batch of notifications for this user."""
+    return message_id.startswith(f"{user_id}-")

@@ -1,7 +1,11 @@
-"""What the messages that we get mean. Pure.
+"""The parser of incoming messages and room presences: XML elements to events. Pure.
 
-A reaction (XEP-0444) is a short way to write a command under a message; a reply (XEP-0461) names its message, and what
-it quotes for old clients (XEP-0428) is not part of what was said. A file (XEP-0066) is a list of feeds to import.
+The text of a message is the command that it stands for. A reaction (XEP-0444) becomes the command that the emoji stands
+for; a reply (XEP-0461) names the message that it refers to, and the quotation for old clients (XEP-0428) is removed; a
+shared file (XEP-0066) becomes the command to import it.
+
+An account's server can deliver the same message to several sessions, and again from its archive. :func:`dedup_key`
+gives a message the same key each time.
 """
 
 import datetime as dt
@@ -20,231 +24,274 @@ from bots.xmpp.events import (
     RoomJoinRefused,
     RoomMessageReceived,
 )
-from bots.xmpp.stanzas import LONGEST_TOKEN, MARKERS, MUC, OUT_OF_BAND, RECEIPTS, bare, clean, condition_of
+from bots.xmpp.stanzas import (
+    MAX_TOKEN_CHARS,
+    NS_MARKERS,
+    NS_MUC,
+    NS_OOB,
+    NS_RECEIPTS,
+    bare_jid,
+    error_condition,
+    remove_invalid_chars,
+)
 
-_REPLY: Final = "urn:xmpp:reply:0"
-_FALLBACK: Final = "urn:xmpp:fallback:0"
-_REACTIONS: Final = "urn:xmpp:reactions:0"
-_OCCUPANT: Final = "{urn:xmpp:occupant-id:0}occupant-id"
+MAX_AGE_S: Final = 86_400.0
+"""Maximum age of a message that is still answered."""
+MAX_CLOCK_SKEW_S: Final = 10.0
+"""Maximum difference between the clocks of the XMPP server, of Redis and of this process."""
+ID_REUSE_AFTER_S: Final = 1_800.0
+"""Age from which on a message with the same id and text is another one: some clients restart their ids per session."""
+
+_NS_REPLY: Final = "urn:xmpp:reply:0"
+_NS_FALLBACK: Final = "urn:xmpp:fallback:0"
+_NS_REACTIONS: Final = "urn:xmpp:reactions:0"
+_OCCUPANT_ID: Final = "{urn:xmpp:occupant-id:0}occupant-id"
 _STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
-_USER: Final = f"{{{MUC}#user}}"
-_DIRECT: Final = "{jabber:x:conference}x"
-_LONGEST_JID: Final = 3_071
-_MOST_REACTIONS: Final = 10
-_UNNAMED_S: Final = 10.0
-_BY_ARCHIVE: Final = "a "
-_LONG_AGO_S: Final = 1.0
-_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
-_DELAYED: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
-"""XEP-0203: what a server kept while nobody of us was there; in a room it is history, which concerned others."""
-STALE_S: Final = 86_400.0
-"""What was said so long ago is not answered any more."""
-CLOCKS_DIFFER_S: Final = 10.0
-"""How far the server's clock, Redis's and ours may be apart."""
-SAME_WITHIN_S: Final = 1_800.0
-"""Some clients count their ids anew in each session: afterwards the same id and words are another message."""
-_QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
-"""What somebody quotes at the beginning (XEP-0393 §5.1.3) was said by others; what is only quoted is said by nobody."""
+_MUC_USER: Final = f"{{{NS_MUC}#user}}"
+_DIRECT_INVITATION: Final = "{jabber:x:conference}x"
+_XML_LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
+_DELAYS: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
+"""Elements by which a server marks a message that it stored before delivery (XEP-0203, XEP-0091)."""
 _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
-"""XEP-0280: we never ask for them, so these are forged."""
-_MARKS: Final = tuple(f"{{{MARKERS}}}{mark}" for mark in ("displayed", "acknowledged", "received"))
+"""Message carbons (XEP-0280). The bot never enables them, so a message that contains one is forged."""
+_MARKERS: Final = tuple(f"{{{NS_MARKERS}}}{name}" for name in ("displayed", "acknowledged", "received"))
+
+_MAX_JID_CHARS: Final = 3_071
+_MAX_REACTIONS: Final = 10
+_ARCHIVE_KEY_PREFIX: Final = "a "
+_KEY_WINDOW_S: Final = 10.0
+"""Messages without any id are duplicates if they arrive within the same window and have the same text."""
+_UNKNOWN_TIME_S: Final = 1.0
+"""Unix time of a delay stamp that cannot be parsed: long ago."""
+_QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
+"""Quoted lines at the beginning of a body (XEP-0393 §5.1.3), which are not part of the message itself."""
 
 
-def read(stanza: Element) -> MessageReceived | RoomMessageReceived | Receipt | MessageBounced | None:
-    """Return what an incoming ``<message/>`` means to us, or None if nothing."""
+def parse_message(stanza: Element) -> MessageReceived | RoomMessageReceived | Receipt | MessageBounced | None:
+    """Return the event that a ``<message/>`` stands for, or None if it concerns nothing that the bot handles.
+
+    Delayed messages to all occupants of a room are the room's history and yield None.
+    """
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
-        return MessageBounced(bare(sender), ident, condition_of(stanza), sender.partition("/")[2])
+        return MessageBounced(bare_jid(sender), ident, error_condition(stanza), sender.partition("/")[2])
     if (
         kind not in ("chat", "normal", "groupchat")
         or not sender
         or any(stanza.find(tag) is not None for tag in _CARBONS)
     ):
         return None
-    if kind != "groupchat" and (has_come := _receipt(stanza, bare(sender))) is not None:
-        return has_come
-    at_s = _kept_since(stanza)
+    if kind != "groupchat" and (receipt := _parse_receipt(stanza, bare_jid(sender))) is not None:
+        return receipt
+    sent_s = _delayed_since_s(stanza)
     if kind == "groupchat":
-        return None if at_s else _in_room(stanza)
-    invited = _invitation(stanza)
-    if invited is not None:
+        return None if sent_s else _parse_room_message(stanza)
+    invitation = _parse_invitation(stanza)
+    if invitation is not None:
         return MessageReceived(
-            bare(sender), sender, ident, "", "", wants_receipt=False, sent_s=at_s, invitation=invited
+            bare_jid(sender), sender, ident, "", "", wants_receipt=False, sent_s=sent_s, invitation=invitation
         )
-    return _said(stanza, at_s)
+    return _parse_direct_message(stanza, sent_s)
 
 
-def _receipt(stanza: Element, jid: str) -> Receipt | None:
-    received = stanza.find(f"{{{RECEIPTS}}}received")
+def _parse_receipt(stanza: Element, jid: str) -> Receipt | None:
+    received = stanza.find(f"{{{NS_RECEIPTS}}}received")
     if received is not None:
         return Receipt(jid, received.get("id", ""))
-    marked = next((mark for mark in map(stanza.find, _MARKS) if mark is not None), None)
-    if marked is not None and stanza.find("{*}body") is None:
-        return Receipt(jid, marked.get("id", ""), is_marker=True)
+    marker = next((found for found in map(stanza.find, _MARKERS) if found is not None), None)
+    if marker is not None and stanza.find("{*}body") is None:
+        return Receipt(jid, marker.get("id", ""), is_marker=True)
     return None
 
 
-def name(stanza: Element, account: str, wall_s: float) -> str:
-    """Return what names a message to an account for all sessions that it is brought to.
+# Duplicates.
 
-    That is its id in the account's archive (XEP-0359; only the account's own server can write that). If there is none,
-    the sender's id and words; and if there is no such id, either, the words within some seconds.
-    A message that the server kept has the name that it had when it was brought at once.
+
+def dedup_key(stanza: Element, account: str, now_s: float) -> str:
+    """Return a key that identifies a message to an account in all sessions that receive it.
+
+    ``account`` is the bare JID of the account, ``now_s`` the current time (Unix s). The key is made of the id in the
+    account's archive, which only its own server can set (XEP-0359), or else of the sender, the sender's id and the
+    text, or without an id of the sender, the text and the time. A message that was stored has the same key as if it had
+    been delivered at once.
     """
-    found = (each.get("id", "") for each in stanza.iterfind(_STANZA_ID) if each.get("by") == account)
-    own = next(found, "")
-    if own:
-        return archived(own)
-    ident = stanza.get("id", "") or f"{(_kept_since(stanza) or wall_s) // _UNNAMED_S:.0f}"
-    told = (part for child in stanza if child.tag not in _DELAYED for part in child.itertext())
-    words = "\0".join((stanza.get("from", ""), ident, *told))
-    return hashlib.sha256(words.encode()).hexdigest()[:32]
+    archive_ids = (each.get("id", "") for each in stanza.iterfind(_STANZA_ID) if each.get("by") == account)
+    archive_id = next(archive_ids, "")
+    if archive_id:
+        return archive_dedup_key(archive_id)
+    ident = stanza.get("id", "") or f"{(_delayed_since_s(stanza) or now_s) // _KEY_WINDOW_S:.0f}"
+    texts = (text for child in stanza if child.tag not in _DELAYS for text in child.itertext())
+    content = "\0".join((stanza.get("from", ""), ident, *texts))
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
-def archived(ident: str) -> str:
-    """Return what names the message with this id in the account's archive."""
-    return f"{_BY_ARCHIVE}{ident[:LONGEST_TOKEN]}"
+def archive_dedup_key(archive_id: str) -> str:
+    """Return the key of the message with this id in the account's archive."""
+    return f"{_ARCHIVE_KEY_PREFIX}{archive_id[:MAX_TOKEN_CHARS]}"
 
 
-def same_since_s(said: MessageReceived, now_s: float) -> float:
-    """Return since when (Unix s) a message of this name is this one; one that was heard before that is another."""
-    if said.dedup_key.startswith(_BY_ARCHIVE):
+def duplicates_since_s(message: MessageReceived, now_s: float) -> float:
+    """Return the time (Unix s) since which a stored message with the same key is a duplicate of ``message``.
+
+    A message stored before that is a different one whose sender used the same id again.
+    """
+    if message.dedup_key.startswith(_ARCHIVE_KEY_PREFIX):
         return 0.0
-    return said.sent_s - CLOCKS_DIFFER_S if said.sent_s else now_s - SAME_WITHIN_S
+    return message.sent_s - MAX_CLOCK_SKEW_S if message.sent_s else now_s - ID_REUSE_AFTER_S
 
 
-def is_stale(said: MessageReceived, now_s: float) -> bool:
-    """Whether this was said too long ago to be answered."""
-    return 0.0 < said.sent_s < now_s - STALE_S
+def is_too_old(message: MessageReceived, now_s: float) -> bool:
+    """Return whether a stored message is older than ``MAX_AGE_S``, so that it is not answered."""
+    return 0.0 < message.sent_s < now_s - MAX_AGE_S
 
 
-def said_at_s(element: Element) -> float:
-    """Return the moment (Unix s) that a ``<delay/>`` names; 1 for none that can be read: long ago."""
+def delay_stamp_s(element: Element) -> float:
+    """Return the time (Unix s) stated by a ``<delay/>`` element; 1.0 if it cannot be parsed."""
     try:
-        stamp = dt.datetime.fromisoformat(element.get("stamp", "")[:LONGEST_TOKEN])
-        return max(stamp.replace(tzinfo=stamp.tzinfo or dt.UTC).timestamp(), _LONG_AGO_S)
+        stamp = dt.datetime.fromisoformat(element.get("stamp", "")[:MAX_TOKEN_CHARS])
+        return max(stamp.replace(tzinfo=stamp.tzinfo or dt.UTC).timestamp(), _UNKNOWN_TIME_S)
     except (ValueError, OverflowError):
-        return _LONG_AGO_S
+        return _UNKNOWN_TIME_S
 
 
-def _kept_since(stanza: Element) -> float:
-    """Return when a message was given to a server that kept it, the last one if several did; 0 if none did."""
-    return max((said_at_s(found) for tag in _DELAYED for found in stanza.iterfind(tag)), default=0.0)
+def _delayed_since_s(stanza: Element) -> float:
+    """Return when a server stored the message (Unix s), the latest time if several did; 0 if it was not delayed."""
+    return max((delay_stamp_s(found) for tag in _DELAYS for found in stanza.iterfind(tag)), default=0.0)
 
 
-def room_presence(stanza: Element) -> OccupantPresence | RoomJoinRefused | None:
-    """Return what a ``<presence/>`` says of a room (XEP-0045), or None if it is nobody's in a room."""
+# Rooms.
+
+
+def parse_room_presence(stanza: Element) -> OccupantPresence | RoomJoinRefused | None:
+    """Return the event of a ``<presence/>`` from a room (XEP-0045), or None for any other presence."""
     room, _, nick = stanza.get("from", "").partition("/")
     kind = stanza.get("type", "")
-    if kind == "error" and stanza.find(f"{{{MUC}}}x") is not None:
-        return RoomJoinRefused(room, condition_of(stanza))
-    told = stanza.find(f"{_USER}x")
-    if told is None or not nick or kind not in ("", "unavailable"):
+    if kind == "error" and stanza.find(f"{{{NS_MUC}}}x") is not None:
+        return RoomJoinRefused(room, error_condition(stanza))
+    extension = stanza.find(f"{_MUC_USER}x")
+    if extension is None or not nick or kind not in ("", "unavailable"):
         return None
-    statuses = frozenset(status.get("code", "") for status in told.iterfind(f"{_USER}status"))
-    found = told.find(f"{_USER}item")
+    statuses = frozenset(status.get("code", "") for status in extension.iterfind(f"{_MUC_USER}status"))
+    found = extension.find(f"{_MUC_USER}item")
     item = found if found is not None else Element("item")
-    destroyed = told.find(f"{_USER}destroy") is not None
-    affiliation, jid = item.get("affiliation", "none"), bare(item.get("jid", ""))
-    return OccupantPresence(room, nick, affiliation, kind == "", statuses, destroyed, jid)
+    is_destroyed = extension.find(f"{_MUC_USER}destroy") is not None
+    affiliation, jid = item.get("affiliation", "none"), bare_jid(item.get("jid", ""))
+    return OccupantPresence(room, nick, affiliation, kind == "", statuses, is_destroyed, jid)
 
 
-def _invitation(stanza: Element) -> RoomInvitation | None:
-    """Return the room that a ``<message/>`` invites us to (XEP-0045 §7.8.2, XEP-0249), or None."""
-    sender = bare(stanza.get("from", ""))
-    invite, direct = stanza.find(f"{_USER}x/{_USER}invite"), stanza.find(_DIRECT)
-    if invite is not None:
-        through = invite.get("from", "")[:_LONGEST_JID] or sender
-        found = RoomInvitation(sender, bare(through), stanza.findtext(f"{_USER}x/{_USER}password", ""), through)
+def _parse_invitation(stanza: Element) -> RoomInvitation | None:
+    """Return the mediated (XEP-0045 §7.8.2) or direct (XEP-0249) invitation in a message, or None."""
+    sender = bare_jid(stanza.get("from", ""))
+    mediated, direct = stanza.find(f"{_MUC_USER}x/{_MUC_USER}invite"), stanza.find(_DIRECT_INVITATION)
+    if mediated is not None:
+        inviter = mediated.get("from", "")[:_MAX_JID_CHARS] or sender
+        password = stanza.findtext(f"{_MUC_USER}x/{_MUC_USER}password", "")
+        invitation = RoomInvitation(sender, bare_jid(inviter), password, inviter)
     elif direct is not None:
-        found = RoomInvitation(bare(direct.get("jid", "")).lower(), sender, direct.get("password", ""), is_vouched=True)
+        room = bare_jid(direct.get("jid", "")).lower()
+        invitation = RoomInvitation(room, sender, direct.get("password", ""), is_vouched=True)
     else:
         return None
-    sane = 0 < len(found.room) <= _LONGEST_JID and len(found.password) <= _LONGEST_JID and "@" in found.room
-    return found if sane and clean(found.room) == found.room else None
+    room, password = invitation.room, invitation.password
+    is_sane = 0 < len(room) <= _MAX_JID_CHARS and len(password) <= _MAX_JID_CHARS and "@" in room
+    return invitation if is_sane and remove_invalid_chars(room) == room else None
 
 
-def _said(stanza: Element, at_s: float) -> MessageReceived | None:
-    text, points_at, reacted = _words(stanza)
+def _parse_room_message(stanza: Element) -> RoomMessageReceived | None:
+    text, reply_to_id, is_reaction = _parse_text(stanza)
+    room, _, nick = stanza.get("from", "").partition("/")
+    if text is None or not nick:
+        return None
+    room_ids = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == room)
+    return RoomMessageReceived(
+        room,
+        nick,
+        stanza.get("id", ""),
+        next(room_ids, "")[:MAX_TOKEN_CHARS],
+        text,
+        _language(stanza),
+        reply_to_id,
+        is_reaction,
+        _occupant_id(stanza),
+    )
+
+
+def _occupant_id(stanza: Element) -> str:
+    """Return the id that the room gives the sender across nick changes (XEP-0421), else the nick."""
+    element = stanza.find(_OCCUPANT_ID)
+    ident = element.get("id", "")[:MAX_TOKEN_CHARS] if element is not None else ""
+    return ident or stanza.get("from", "").partition("/")[2][:MAX_TOKEN_CHARS]
+
+
+# Text.
+
+
+def _parse_direct_message(stanza: Element, sent_s: float) -> MessageReceived | None:
+    text, reply_to_id, is_reaction = _parse_text(stanza)
     if text is None or _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or ""):
         return None
     sender, ident = stanza.get("from", ""), stanza.get("id", "")
     thread = stanza.findtext("{*}thread") or ""
-    names_it = 0 < len(ident) <= LONGEST_TOKEN
+    has_usable_id = 0 < len(ident) <= MAX_TOKEN_CHARS
     return MessageReceived(
-        bare(sender),
+        bare_jid(sender),
         sender,
         ident,
         text,
-        thread if len(thread) <= LONGEST_TOKEN else "",
-        names_it and stanza.find(f"{{{RECEIPTS}}}request") is not None,
+        thread if len(thread) <= MAX_TOKEN_CHARS else "",
+        has_usable_id and stanza.find(f"{{{NS_RECEIPTS}}}request") is not None,
         _language(stanza),
-        points_at,
-        reacted,
-        wants_marker=names_it and stanza.find(f"{{{MARKERS}}}markable") is not None,
-        sent_s=at_s,
-        is_private=stanza.find(f"{_USER}x") is not None,
+        reply_to_id,
+        is_reaction,
+        wants_marker=has_usable_id and stanza.find(f"{{{NS_MARKERS}}}markable") is not None,
+        sent_s=sent_s,
+        is_private=stanza.find(f"{_MUC_USER}x") is not None,
     )
 
 
-def _in_room(stanza: Element) -> RoomMessageReceived | None:
-    text, points_at, reacted = _words(stanza)
-    room, _, nick = stanza.get("from", "").partition("/")
-    if text is None or not nick:
-        return None
-    named = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == room)
-    room_id = next(named, "")[:LONGEST_TOKEN]
-    ident, occupant = stanza.get("id", ""), _occupant(stanza)
-    return RoomMessageReceived(room, nick, ident, room_id, text, _language(stanza), points_at, reacted, occupant)
+def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
+    """Return the text, the id of the message that is replied to, and whether this is a reaction.
 
-
-def _occupant(stanza: Element) -> str:
-    """Return what a room calls who spoke there, for as long as they come there; else their nick."""
-    named = stanza.find(_OCCUPANT)
-    own = named.get("id", "")[:LONGEST_TOKEN] if named is not None else ""
-    return own or stanza.get("from", "").partition("/")[2][:LONGEST_TOKEN]
-
-
-def _words(stanza: Element) -> tuple[str | None, str, bool]:
-    """Return what was said, under which message of ours ("" for none), and whether it is a reaction."""
-    reactions = stanza.find(f"{{{_REACTIONS}}}reactions")
+    The text is None if there is none, and the id "" if the message is no reply.
+    """
+    reactions = stanza.find(f"{{{_NS_REACTIONS}}}reactions")
     if reactions is not None:
-        emojis = tuple((child.text or "").strip()[:16] for child in list(reactions)[:_MOST_REACTIONS])
-        return reaction(emojis) or None, reactions.get("id", "")[:LONGEST_TOKEN], True
+        emojis = tuple((child.text or "").strip()[:16] for child in list(reactions)[:_MAX_REACTIONS])
+        return reaction(emojis) or None, reactions.get("id", "")[:MAX_TOKEN_CHARS], True
     body = stanza.find("{*}body")
-    shared = _file(stanza, (body.text or "") if body is not None else "")
-    if shared:
-        return cut(f"import {shared}"), "", False
+    url = _shared_file_url(stanza, (body.text or "") if body is not None else "")
+    if url:
+        return cut(f"import {url}"), "", False
     if body is None:
         return None, "", False
-    reply = stanza.find(f"{{{_REPLY}}}reply")
-    points_at = reply.get("id", "")[:LONGEST_TOKEN] if reply is not None else ""
-    return cut(_QUOTED_LINES.sub("", _without_quote(stanza, body.text or ""))), points_at, False
+    reply = stanza.find(f"{{{_NS_REPLY}}}reply")
+    reply_to_id = reply.get("id", "")[:MAX_TOKEN_CHARS] if reply is not None else ""
+    return cut(_QUOTED_LINES.sub("", _remove_fallback(stanza, body.text or ""))), reply_to_id, False
 
 
-def _file(stanza: Element, text: str) -> str:
-    """Return the URL of a file that somebody sends (XEP-0066), with nothing said to it but perhaps what it is for.
+def _shared_file_url(stanza: Element, body: str) -> str:
+    """Return the URL of a shared file (XEP-0066) whose body is empty, the URL, or "import"; "" for any other message.
 
-    A list of feeds is the only file that we can do anything with.
+    The only files that the bot can use are OPML lists.
     """
-    url = (stanza.findtext(f"{{{OUT_OF_BAND}}}x/{{{OUT_OF_BAND}}}url") or "").strip()
-    said = text.strip()
-    return url if said in ("", url) or VERB_OF.get(said.lower()) == "import" else ""
+    url = (stanza.findtext(f"{{{NS_OOB}}}x/{{{NS_OOB}}}url") or "").strip()
+    text = body.strip()
+    return url if text in ("", url) or VERB_OF.get(text.lower()) == "import" else ""
 
 
-def _without_quote(stanza: Element, text: str) -> str:
-    """Return a body without the part that repeats what it replies to; its bounds count Unicode characters."""
-    fallback = stanza.find(f"{{{_FALLBACK}}}fallback[@for='{_REPLY}']")
-    part = fallback.find(f"{{{_FALLBACK}}}body") if fallback is not None else None
+def _remove_fallback(stanza: Element, body: str) -> str:
+    """Return a body without the quotation of the message that it replies to (XEP-0428; bounds count characters)."""
+    fallback = stanza.find(f"{{{_NS_FALLBACK}}}fallback[@for='{_NS_REPLY}']")
+    part = fallback.find(f"{{{_NS_FALLBACK}}}body") if fallback is not None else None
     if part is None:
-        return text
+        return body
     start, end = part.get("start", "0"), part.get("end", "0")
-    if not (start.isdecimal() and end.isdecimal() and len(start) + len(end) < LONGEST_TOKEN):
-        return text
-    return text[: int(start)] + text[max(int(start), int(end)) :]
+    if not (start.isdecimal() and end.isdecimal() and len(start) + len(end) < MAX_TOKEN_CHARS):
+        return body
+    return body[: int(start)] + body[max(int(start), int(end)) :]
 
 
 def _language(stanza: Element) -> str:
     body = stanza.find("{*}body")
-    own = stanza.get(_LANGUAGE, "")
-    return body.get(_LANGUAGE, own) if body is not None else own
+    language = stanza.get(_XML_LANG, "")
+    return body.get(_XML_LANG, language) if body is not None else language

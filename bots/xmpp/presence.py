@@ -1,8 +1,8 @@
-"""Who is online, of people we know: a person's presence is that of all their clients together.
+"""A tracker of the presence of users: the presences of all clients of a user, combined.
 
-Anybody can send presence, under any number of addresses. So only people of whom there is a record in the store are
-remembered, a bounded number of them and of each one's clients. Whoever is left out is asked (a presence probe) when
-their presence matters.
+Anybody can send presence from any number of addresses. Therefore only users with a record in the store are tracked, a
+limited number of them and of clients of each. For users who are not tracked, the bot sends a presence probe when it
+needs to know.
 """
 
 import asyncio
@@ -15,76 +15,80 @@ from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.people.users import Users
 
-MOST_PEOPLE: Final = 50_000
-MOST_RESOURCES: Final = 20
-"""Clients of one person."""
-AT_ONCE: Final = 500
-_MOST_WAITING: Final = 10_000
+MAX_USERS: Final = 50_000
+MAX_CLIENTS: Final = 20
+"""Maximum number of clients tracked for one user."""
+LOOKUP_SIZE: Final = 500
+"""Maximum number of presences whose senders are looked up in the store together."""
+_MAX_PENDING: Final = 10_000
 _RETRY_S: Final = 0.5
 
 
-class Presences:
-    """Turns clients' presences into people's. :meth:`run` drives it; the other methods never wait."""
+class PresenceTracker:
+    """Combines the presences of clients into events about users.
+
+    :meth:`run` looks unknown senders up in the store; the event handlers never wait.
+    """
 
     def __init__(self, users: Users, on_event: Callable[[UserAvailable | UserUnavailable], None]) -> None:
-        """Hand the presence of people whom ``users`` has to ``on_event``."""
+        """Track the users who have a record in ``users``, and report them to ``on_event``."""
         self._users = users
         self._on_event = on_event
-        self.people: dict[str, dict[str, bool]] = {}
-        """JID → resource → whether the person is neither away nor busy there; who changed last comes last."""
-        self.waiting: deque[PresenceChanged] = deque()
-        """What is still to be looked up; beyond a bound, presences are ignored."""
-        self._waiting_of: Counter[str] = Counter()
-        self._stirred = asyncio.Event()
+        self.clients: dict[str, dict[str, bool]] = {}
+        """Bare JID → resource → whether the client is neither away nor busy; the most recent change comes last."""
+        self.pending: deque[PresenceChanged] = deque()
+        """Presences whose senders have to be looked up; further ones are dropped beyond a limit."""
+        self._pending_per_jid: Counter[str] = Counter()
+        self._has_pending = asyncio.Event()
 
-    def started(self) -> None:
-        """A session began that continues no earlier one: nothing is known of anybody."""
-        self.people.clear()
-        self.waiting.clear()
-        self._waiting_of.clear()
+    def on_session_started(self) -> None:
+        """Forget all presences, because the server sends them again in a new session."""
+        self.clients.clear()
+        self.pending.clear()
+        self._pending_per_jid.clear()
 
-    def changed(self, event: PresenceChanged) -> None:
-        """A client came online, changed its presence, or went offline."""
-        if event.jid in self.people and event.jid not in self._waiting_of:
-            self._remember(event)
-        elif len(self.waiting) < _MOST_WAITING:
-            self.waiting.append(event)
-            self._waiting_of[event.jid] += 1
-            self._stirred.set()
+    def on_presence_changed(self, event: PresenceChanged) -> None:
+        """Apply a presence of a tracked user, or look its sender up first."""
+        if event.jid in self.clients and event.jid not in self._pending_per_jid:
+            self._apply(event)
+        elif len(self.pending) < _MAX_PENDING:
+            self.pending.append(event)
+            self._pending_per_jid[event.jid] += 1
+            self._has_pending.set()
 
-    def wrote(self, event: ClientActive) -> None:
-        """A client that we did not know to be online is one that came online: not everybody shows us their presence."""
-        is_new = event.resource not in self.people.get(event.jid, ())
+    def on_client_active(self, event: ClientActive) -> None:
+        """Report the user as available, also if the bot does not receive their presence."""
+        is_new = event.resource not in self.clients.get(event.jid, ())
         self._on_event(UserAvailable(event.jid, is_new_client=is_new))
 
     async def run(self) -> None:
-        """Look up who is known until cancelled."""
+        """Look up the senders of pending presences until cancelled."""
         while True:
-            await self._stirred.wait()
-            some = [self.waiting[place] for place in range(min(AT_ONCE, len(self.waiting)))]
-            jids = list(dict.fromkeys(event.jid for event in some))
+            await self._has_pending.wait()
+            batch = [self.pending[index] for index in range(min(LOOKUP_SIZE, len(self.pending)))]
+            jids = list(dict.fromkeys(event.jid for event in batch))
             try:
-                known = dict(zip(jids, await self._users.are_known([user_id(jid) for jid in jids]), strict=True))
+                is_known = dict(zip(jids, await self._users.are_known([user_id(jid) for jid in jids]), strict=True))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
-            while self.waiting and self.waiting[0].jid in known:  # a new session may have begun meanwhile
-                event = self.waiting.popleft()
-                self._waiting_of[event.jid] -= 1
-                if not self._waiting_of[event.jid]:
-                    del self._waiting_of[event.jid]
-                if known[event.jid]:
-                    self._remember(event)
-            if not self.waiting:
-                self._stirred.clear()
+            while self.pending and self.pending[0].jid in is_known:  # a new session may have begun meanwhile
+                event = self.pending.popleft()
+                self._pending_per_jid[event.jid] -= 1
+                if not self._pending_per_jid[event.jid]:
+                    del self._pending_per_jid[event.jid]
+                if is_known[event.jid]:
+                    self._apply(event)
+            if not self.pending:
+                self._has_pending.clear()
 
-    def _remember(self, event: PresenceChanged) -> None:
-        resources = self.people.pop(event.jid, {})
+    def _apply(self, event: PresenceChanged) -> None:
+        resources = self.clients.pop(event.jid, {})
         is_new = event.is_online and event.resource not in resources
         if event.is_online:
             resources.pop(event.resource, None)
             resources[event.resource] = event.is_free
-            if len(resources) > MOST_RESOURCES:
+            if len(resources) > MAX_CLIENTS:
                 del resources[next(iter(resources))]
         elif event.resource:
             resources.pop(event.resource, None)
@@ -93,7 +97,7 @@ class Presences:
         if not resources:
             self._on_event(UserUnavailable(event.jid))
             return
-        self.people[event.jid] = resources
-        if len(self.people) > MOST_PEOPLE:
-            del self.people[next(iter(self.people))]
+        self.clients[event.jid] = resources
+        if len(self.clients) > MAX_USERS:
+            del self.clients[next(iter(self.clients))]
         self._on_event(UserAvailable(event.jid, any(resources.values()), is_new_client=is_new))

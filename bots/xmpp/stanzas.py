@@ -1,6 +1,7 @@
-"""The stanzas we write, as text. Pure; no slixmpp objects.
+"""Outgoing stanzas as text.
 
-Writing text instead of building element trees is what keeps a fan-out near the server's own speed.
+Stanzas are formatted as strings instead of being built as element trees, because serializing trees would be the slowest
+part of a fan-out. All functions are pure; text arguments are escaped here.
 """
 
 import datetime as dt
@@ -10,164 +11,196 @@ from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
-RECEIPTS: Final = "urn:xmpp:receipts"
-MARKERS: Final = "urn:xmpp:chat-markers:0"
-DELAY: Final = "urn:xmpp:delay"
-OUT_OF_BAND: Final = "jabber:x:oob"
-CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
-MUC: Final = "http://jabber.org/protocol/muc"
-_ERRORS: Final = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
+NS_RECEIPTS: Final = "urn:xmpp:receipts"
+NS_MARKERS: Final = "urn:xmpp:chat-markers:0"
+NS_DELAY: Final = "urn:xmpp:delay"
+NS_OOB: Final = "jabber:x:oob"
+NS_CHAT_STATES: Final = "http://jabber.org/protocol/chatstates"
+NS_MUC: Final = "http://jabber.org/protocol/muc"
+_NS_STANZA_ERRORS: Final = "{urn:ietf:params:xml:ns:xmpp-stanzas}"
+_NS_RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+_NS_OPEN_GRAPH: Final = "https://ogp.me/ns#"
 
-REQUEST: Final = f"<request xmlns='{RECEIPTS}'/>"
-"""Asks for a receipt (XEP-0184)."""
-ACTIVE: Final = f"<active xmlns='{CHAT_STATES}'/>"
-"""Ends what :func:`composing` began (XEP-0085)."""
+RECEIPT_REQUEST: Final = f"<request xmlns='{NS_RECEIPTS}'/>"
+"""Message content that requests a delivery receipt (XEP-0184)."""
+CHAT_ACTIVE: Final = f"<active xmlns='{NS_CHAT_STATES}'/>"
+"""Message content that ends the state set by :func:`composing` (XEP-0085)."""
 
-LONGEST_TOKEN: Final = 256
-"""Characters of an id or thread that an answer repeats: an answer longer than the server takes ends the stream."""
+MAX_TOKEN_CHARS: Final = 256
+"""Maximum length of an id or thread copied from an incoming stanza.
 
-_RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_OPEN_GRAPH: Final = "https://ogp.me/ns#"
+A response longer than the server accepts would end the stream.
+"""
 
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""XML 1.0 §2.2. One such character would end the stream for everybody, so this is checked here once more."""
-_LANGUAGE: Final = "{http://www.w3.org/XML/1998/namespace}lang"
-
-
-def clean(text: str) -> str:
-    """Return the text without what would end the stream."""
-    return _NOT_XML.sub("", text)
+_INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 §2.2 forbids. A single one of them in a stanza would end the stream for all users."""
 
 
-def payload(text: str) -> str:
-    """Return the body of a chat message."""
-    return f"<body>{escape(clean(text))}</body>"
+def remove_invalid_chars(text: str) -> str:
+    """Return the text without the characters that XML 1.0 forbids."""
+    return _INVALID_XML.sub("", text)
 
 
-def file(url: str) -> str:
-    """Return the content of a message that is nothing but a file (XEP-0066, as XEP-0363 §7 has it)."""
-    return f"{payload(url)}<x xmlns='{OUT_OF_BAND}'><url>{escape(clean(url))}</url></x>"
+# Content of messages.
+
+
+def body(text: str) -> str:
+    """Return the body element of a message."""
+    return f"<body>{escape(remove_invalid_chars(text))}</body>"
+
+
+def shared_file(url: str) -> str:
+    """Return the content of a message that shares a file by its URL (XEP-0066 as used by XEP-0363 §7)."""
+    return f"{body(url)}<x xmlns='{NS_OOB}'><url>{escape(remove_invalid_chars(url))}</url></x>"
 
 
 def link_metadata(url: str, properties: Mapping[str, str]) -> str:
-    """Return what a message says of a link (XEP-0511), by names of Open Graph."""
-    told = "".join(f"<og:{name}>{escape(clean(value))}</og:{name}>" for name, value in properties.items())
-    about = quoteattr(clean(url))
-    return f"<rdf:Description xmlns:rdf='{_RDF}' xmlns:og='{_OPEN_GRAPH}' rdf:about={about}>{told}</rdf:Description>"
+    """Return metadata about a link in a message (XEP-0511); the keys of ``properties`` are Open Graph names."""
+    content = "".join(
+        f"<og:{name}>{escape(remove_invalid_chars(value))}</og:{name}>" for name, value in properties.items()
+    )
+    about = quoteattr(remove_invalid_chars(url))
+    return (
+        f"<rdf:Description xmlns:rdf='{_NS_RDF}' xmlns:og='{_NS_OPEN_GRAPH}' rdf:about={about}>"
+        f"{content}</rdf:Description>"
+    )
 
 
-def replace(message_id: str) -> str:
-    """Return what makes a message the correction of an earlier one (XEP-0308 §3: of the original, however often)."""
+def correction(message_id: str) -> str:
+    """Return the element that makes a message the correction of an earlier one.
+
+    ``message_id`` is the id of the original message, also if it has been corrected before (XEP-0308 §3).
+    """
     return f"<replace xmlns='urn:xmpp:message-correct:0' id={quoteattr(message_id)}/>"
 
 
 def delay(sender: str, at_s: float) -> str:
-    """Return what says when a message was sent first (Unix s), in one that is sent again (XEP-0203)."""
+    """Return the element that states when a repeated message was first sent (Unix s, XEP-0203)."""
     stamp = dt.datetime.fromtimestamp(at_s, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return f"<delay xmlns='{DELAY}' from={quoteattr(sender)} stamp='{stamp}'/>"
+    return f"<delay xmlns='{NS_DELAY}' from={quoteattr(sender)} stamp='{stamp}'/>"
+
+
+# Messages.
 
 
 def message(sender: str, to: str, message_id: str, content: str, thread: str = "", *, kind: str = "chat") -> str:
-    """Return a message whose id is also its origin id (XEP-0359); ``kind`` is "groupchat" for all in a room.
+    """Return a message; ``message_id`` is also its origin id (XEP-0359).
 
-    ``content`` is what :func:`payload` or :func:`file` returned, and perhaps :func:`link_metadata`, :func:`replace`,
-    ``REQUEST`` and ``ACTIVE``.
+    ``content`` is the result of :func:`body` or :func:`shared_file`, optionally followed by the other elements above.
+    ``kind`` is "chat", or "groupchat" for a message to all occupants of a room.
     """
     ident = quoteattr(message_id)
     return (
         f"<message from={quoteattr(sender)} to={quoteattr(to)} type='{kind}' id={ident}>"
-        f"{content}{_within(thread)}<origin-id xmlns='urn:xmpp:sid:0' id={ident}/></message>"
+        f"{content}{_thread(thread)}<origin-id xmlns='urn:xmpp:sid:0' id={ident}/></message>"
     )
 
 
 def receipt(sender: str, to: str, message_id: str) -> str:
-    """Return the receipt for a message."""
-    return _signal(sender, to, f"<received xmlns='{RECEIPTS}' id={quoteattr(message_id)}/>")
+    """Return a delivery receipt for a received message (XEP-0184)."""
+    return _message_without_id(sender, to, f"<received xmlns='{NS_RECEIPTS}' id={quoteattr(message_id)}/>")
 
 
-def displayed(sender: str, to: str, message_id: str, thread: str) -> str:
-    """Return the marker of a message that was read (XEP-0333), in the thread in which that was said."""
-    return _signal(sender, to, f"<displayed xmlns='{MARKERS}' id={quoteattr(message_id)}/>{_within(thread)}")
+def displayed_marker(sender: str, to: str, message_id: str, thread: str) -> str:
+    """Return the marker that a received message was displayed (XEP-0333), in the thread of that message."""
+    return _message_without_id(
+        sender, to, f"<displayed xmlns='{NS_MARKERS}' id={quoteattr(message_id)}/>{_thread(thread)}"
+    )
 
 
 def composing(sender: str, to: str) -> str:
-    """Return the sign that we are at work on an answer (XEP-0085)."""
-    return _signal(sender, to, f"<composing xmlns='{CHAT_STATES}'/>")
+    """Return the notification that the bot is preparing a reply (XEP-0085)."""
+    return _message_without_id(sender, to, f"<composing xmlns='{NS_CHAT_STATES}'/>")
 
 
-def _signal(sender: str, to: str, content: str) -> str:
+def invitation_decline(sender: str, room: str, to: str, reason: str) -> str:
+    """Return the message by which a room tells the inviter ``to`` that the bot declines (XEP-0045 §7.8.3)."""
+    decline = f"<decline to={quoteattr(to)}><reason>{escape(remove_invalid_chars(reason))}</reason></decline>"
+    return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{NS_MUC}#user'>{decline}</x></message>"
+
+
+def _message_without_id(sender: str, to: str, content: str) -> str:
     return f"<message from={quoteattr(sender)} to={quoteattr(to)} type='chat'>{content}</message>"
 
 
+def _thread(thread: str) -> str:
+    return f"<thread>{escape(thread)}</thread>" if thread else ""
+
+
+# Presence.
+
+
 def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") -> str:
-    """Return a presence for one person, or for all contacts; ``kind`` is empty for "available"."""
-    whom = f" to={quoteattr(to)}" if to else ""
-    stated = f" type={quoteattr(kind)}" if kind else ""
-    return f"<presence from={quoteattr(sender)}{whom}{stated}>{content}</presence>"
+    """Return a presence for one JID, or for all contacts if ``to`` is empty; an empty ``kind`` means "available"."""
+    to_attribute = f" to={quoteattr(to)}" if to else ""
+    type_attribute = f" type={quoteattr(kind)}" if kind else ""
+    return f"<presence from={quoteattr(sender)}{to_attribute}{type_attribute}>{content}</presence>"
 
 
-def entering(sender: str, room: str, nick: str, password: str, content: str) -> str:
-    """Return the presence that enters a room (XEP-0045), without its history."""
-    secret = f"<password>{escape(clean(password))}</password>" if password else ""
-    asked = f"<x xmlns='{MUC}'><history maxstanzas='0'/>{secret}</x>"
-    return presence(sender, f"{room}/{nick}", content=asked + content)
+def room_join(sender: str, room: str, nick: str, password: str, content: str) -> str:
+    """Return the presence that joins a room without requesting its history (XEP-0045 §7.2)."""
+    secret = f"<password>{escape(remove_invalid_chars(password))}</password>" if password else ""
+    join = f"<x xmlns='{NS_MUC}'><history maxstanzas='0'/>{secret}</x>"
+    return presence(sender, f"{room}/{nick}", content=join + content)
 
 
-def declining(sender: str, room: str, to: str, reason: str) -> str:
-    """Return what has a room tell who invited us through it why we do not come (XEP-0045 §7.8.3)."""
-    told = f"<decline to={quoteattr(to)}><reason>{escape(clean(reason))}</reason></decline>"
-    return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{MUC}#user'>{told}</x></message>"
+def contact_removal(sender: str, jid: str, ident: str, *, is_account: bool) -> list[str]:
+    """Return the stanzas that end both presence subscriptions with ``jid``.
 
-
-def no_contact(sender: str, jid: str, ident: str, *, is_account: bool) -> list[str]:
-    """Return what ends both presence subscriptions; an account's server has a roster to take the person out of."""
+    An account removes the contact from its roster by an IQ with the id ``ident``; a component has no roster.
+    """
     if not is_account:
         return [presence(sender, jid, "unsubscribe"), presence(sender, jid, "unsubscribed")]
     item = f"<item jid={quoteattr(jid)} subscription='remove'/>"
-    return [request(sender, sender, ident, "set", f"<query xmlns='jabber:iq:roster'>{item}</query>")]
+    return [iq(sender, sender, ident, "set", f"<query xmlns='jabber:iq:roster'>{item}</query>")]
+
+
+# Requests and responses.
+
+
+def iq(sender: str, to: str, ident: str, kind: str, content: str) -> str:
+    """Return an IQ stanza; ``kind`` is "get", "set", "result" or "error"."""
+    id_attribute = quoteattr(remove_invalid_chars(ident)[:MAX_TOKEN_CHARS])
+    return f"<iq from={quoteattr(sender)} to={quoteattr(to)} id={id_attribute} type='{kind}'>{content}</iq>"
+
+
+def iq_result(sender: str, to: str, ident: str, content: str) -> str:
+    """Return the successful response to a request with the id ``ident``."""
+    return iq(sender, to, ident, "result", content)
+
+
+def iq_error(sender: str, to: str, ident: str, error: tuple[str, str], detail: str = "") -> str:
+    """Return an error response (RFC 6120 §8.3).
+
+    ``error`` is the type and the condition; ``detail`` is an application-specific condition element.
+    """
+    kind, condition = error
+    content = f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
+    return iq(sender, to, ident, "error", content)
 
 
 def data_form(kind: str, form_type: str, values: Mapping[str, str]) -> str:
-    """Return a form that is filled in (XEP-0004, XEP-0068); ``kind`` is "submit" or "result"."""
+    """Return a completed data form (XEP-0004) with its FORM_TYPE (XEP-0068); ``kind`` is "submit" or "result"."""
     fields = "".join(
-        f"<field var='{var}'><value>{escape(clean(value))}</value></field>" for var, value in values.items()
+        f"<field var='{var}'><value>{escape(remove_invalid_chars(value))}</value></field>"
+        for var, value in values.items()
     )
     hidden = f"<field var='FORM_TYPE' type='hidden'><value>{form_type}</value></field>"
     return f"<x xmlns='jabber:x:data' type='{kind}'>{hidden}{fields}</x>"
 
 
-def request(sender: str, to: str, ident: str, kind: str, content: str) -> str:
-    """Return a request of ours, or an answer; ``kind`` is "get", "set", "result" or "error"."""
-    known = quoteattr(clean(ident)[:LONGEST_TOKEN])
-    return f"<iq from={quoteattr(sender)} to={quoteattr(to)} id={known} type='{kind}'>{content}</iq>"
+# Reading.
 
 
-def result(sender: str, to: str, ident: str, content: str) -> str:
-    """Return the answer to a request."""
-    return request(sender, to, ident, "result", content)
-
-
-def refusal(sender: str, to: str, ident: str, error: tuple[str, str], detail: str = "") -> str:
-    """Return the answer to a request that cannot be met (RFC 6120 §8.3): its type and condition.
-
-    ``detail`` is what the application says.
-    """
-    kind, condition = error
-    told = f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
-    return request(sender, to, ident, "error", told)
-
-
-def _within(thread: str) -> str:
-    return f"<thread>{escape(thread)}</thread>" if thread else ""
-
-
-def bare(jid: str) -> str:
-    """Return the JID without its resource."""
+def bare_jid(jid: str) -> str:
+    """Return a JID without its resource."""
     return jid.partition("/")[0]
 
 
-def condition_of(stanza: Element) -> str:
-    """Return the condition of a stanza of the type error (RFC 6120 §8.3.3)."""
+def error_condition(stanza: Element) -> str:
+    """Return the condition of an error stanza (RFC 6120 §8.3.3), "undefined-condition" if it states none."""
     error = stanza.find("{*}error")
-    named = [child.tag for child in (error if error is not None else ()) if child.tag.startswith(_ERRORS)]
-    return named[0].removeprefix(_ERRORS) if named else "undefined-condition"
+    conditions = [
+        child.tag for child in (error if error is not None else ()) if child.tag.startswith(_NS_STANZA_ERRORS)
+    ]
+    return conditions[0].removeprefix(_NS_STANZA_ERRORS) if conditions else "undefined-condition"

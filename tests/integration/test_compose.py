@@ -24,8 +24,8 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from bots.xmpp.connection import Connection
-from bots.xmpp.file_transfer import Uploads
-from bots.xmpp.pubsub import Pubsub
+from bots.xmpp.file_upload import FileUploader
+from bots.xmpp.pubsub_client import PubsubClient
 from service.embedded import ports
 from service.embedded.supervisor import Child, Program
 from service.errors import StoreUnavailable
@@ -382,10 +382,10 @@ async def test_prosody_takes_the_bots_files_and_nodes(secrets: Path, prosody: Pr
     files = Files(own_url=f"http://localhost:{prosody.files}/", own_host=settings.xmpp_host, allow_private=False)
     keeping = asyncio.create_task(connection.run())
     try:
-        url = await Uploads(connection, files).share("a.opml", b"<opml/>", "text/x-opml")
+        url = await FileUploader(connection, files).share("a.opml", b"<opml/>", "text/x-opml")
         assert url is not None
         assert await files.read(url) == b"<opml/>"
-        await Pubsub(connection, "pubsub.localhost").create("node", {"title": "A node"})
+        await PubsubClient(connection, "pubsub.localhost").create_node("node", {"title": "A node"})
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)

@@ -24,7 +24,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from bots.xmpp.stanzas import file, message
+from bots.xmpp.stanzas import message, shared_file
 from tests.live.twenty_feeds import TwentyFeeds, quantile, twenty_feeds
 from tests.support.chat import ChatClient
 from tests.support.processes import children_of, resident_bytes
@@ -168,7 +168,7 @@ async def import_by_chat(attacker: ChatClient, publisher_url: str) -> None:
     for number in itertools.count():
         for nth, url in enumerate(files):
             attacker.send(f"import {publisher_url}/{_IMPORTED_AT_ONCE * number + nth}.opml")
-            attacker.send_raw(message(f"{attacker.jid}/test", attacker.bot_jid, f"{number}-{nth}", file(url)))
+            attacker.send_raw(message(f"{attacker.jid}/test", attacker.bot_jid, f"{number}-{nth}", shared_file(url)))
         await asyncio.sleep(_SENT_EVERY_S)
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from bots.pubsub.publisher import MOST_AT_FIRST, Publishing
 from bots.xmpp.interface import XmppSessionLost
-from bots.xmpp.pubsub import PubsubRefused
+from bots.xmpp.pubsub_client import PubsubRefused
 from service.clock import SystemClock
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry
@@ -87,7 +87,7 @@ class Store:
         self.channel = Channel(CID, URL, title="A feed", version=1)
         self.is_public = True
         self.positions: dict[ChannelId, PublishedPosition] = {}
-        self.subscriptions = self.nodes = self.channels = self
+        self.subscriptions = self.pubsub_nodes = self.channels = self
 
     def version(self, *changes: Change) -> None:
         version = len(self.log) + 1

@@ -36,6 +36,6 @@ async def test_an_accounts_picture_is_with_its_server(bot: Bot, person: Person) 
 
     await until(published, "the card is there, after the picture")
     items = await stream.plugin["xep_0060"].get_items(
-        bot.connection.address, service_discovery.AVATAR_METADATA, timeout=10
+        bot.connection.address, service_discovery.NS_AVATAR_METADATA, timeout=10
     )
     assert [item["id"] for item in items["pubsub"]["items"]] == [service_discovery.AVATAR_ID]

@@ -95,22 +95,22 @@ async def test_a_half_open_connection_is_noticed_and_replaced(
     settings: Settings, store: Store, person: Person, login: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is closed, nothing comes through; the server still holds the old connection when the new one comes."""
-    monkeypatch.setattr(connection, "PING_EVERY_S", 0.2)
-    monkeypatch.setattr(connection, "SILENT_FOR_S", 0.6)
+    monkeypatch.setattr(connection, "PING_INTERVAL_S", 0.2)
+    monkeypatch.setattr(connection, "SILENCE_TIMEOUT_S", 0.6)
     alice = await person()
     async with contextlib.AsyncExitStack() as stack:
         link = await stack.enter_async_context(proxy("127.0.0.1", settings.xmpp_port))
         through = settings.model_copy(update={"xmpp_port": link.port})
         bot = await stack.enter_async_context(serving(through, store))
         channel = await subscribed(store, alice)
-        sessions = bot.connection._session
+        sessions = bot.connection._session_number
         link.stall()
         for version in range(1, 6):
             await tell(store, [alice], channel, f"k{version}", base=version)
         await alice.wait_for(lambda message: "Entry k5" in message.body)
         assert await alice.say("list")
         await until(lambda: nothing_waits(store), "everything is finished")
-        assert (bot.connection._session == sessions) == (login == "client"), "a client's session is resumed"
+        assert (bot.connection._session_number == sessions) == (login == "client"), "a client's session is resumed"
     text = "\n".join(message.body for message in alice.received)
     assert [text.count(f"Entry k{version}") for version in range(1, 6)] == [1] * 5
     assert sorted(range(1, 6), key=lambda version: text.index(f"Entry k{version}")) == [1, 2, 3, 4, 5]

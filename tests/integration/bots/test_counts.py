@@ -54,11 +54,11 @@ async def test_a_server_that_limits_us_gets_everything_only_slower_and_is_named_
             await alice.start()
             with capture_logs() as logs:
                 async with serving(mine, store) as bot:
-                    content = stanzas.payload("x" * 800)
+                    content = stanzas.body("x" * 800)
                     wanted = [f"m{number}" for number in range(36)]
                     await bot.connection.send([stanzas.message(mine.xmpp_jid, alice.jid, i, content) for i in wanted])
                     await alice.wait_for(lambda message: message.id == wanted[-1])
             assert [message.id for message in alice.received] == wanted
-            assert len([entry for entry in logs if "limits our rate" in entry["event"]]) == 1
+            assert len([entry for entry in logs if "limits the send rate" in entry["event"]]) == 1
         finally:
             await alice.stop()

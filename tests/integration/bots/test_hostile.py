@@ -12,7 +12,7 @@ from slixmpp import ComponentXMPP, Message
 
 from bots.bot import Bot
 from bots.sessions import chat_session
-from bots.xmpp.stanzas import clean
+from bots.xmpp.stanzas import remove_invalid_chars
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
 from service.model import Change, Entry
@@ -67,7 +67,7 @@ async def test_a_message_in_the_bots_own_name_is_not_answered(bot: Bot, person: 
 async def test_every_naughty_string_gets_an_answer(bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that can be said: a server would end the stream of somebody who sends what is no XML. Quotations are not."""
     monkeypatch.setattr(chat_session, "MOST_MISUNDERSTOOD", len(STRINGS))
-    lines = [line for line in map(clean, STRINGS) if line and not line.startswith("> ")]
+    lines = [line for line in map(remove_invalid_chars, STRINGS) if line and not line.startswith("> ")]
     people = await asyncio.gather(*(person() for _ in range(8)))
     for number, line in enumerate(lines):
         people[number % 8].send(line, thread=f"thread {number} {line[:50]}")
@@ -101,7 +101,7 @@ async def test_naughty_nicknames_get_an_answer(bot: Bot, person: Person) -> None
     eve = await person()
     some = STRINGS[::8]
     for name in some:
-        nick = f"<nick xmlns='http://jabber.org/protocol/nick'>{escape(clean(name)[:500])}</nick>"
+        nick = f"<nick xmlns='http://jabber.org/protocol/nick'>{escape(remove_invalid_chars(name)[:500])}</nick>"
         eve.send_raw(message(bot.connection.address, body="list", inside=nick))
     await eve.say("status")
     assert len(eve.received) == len(some) + 1

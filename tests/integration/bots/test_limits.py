@@ -201,16 +201,16 @@ async def test_presences_of_strangers_are_not_remembered(
     others: tuple[Strangers, Bot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs, bot = others
-    monkeypatch.setattr(presence, "MOST_RESOURCES", 3)
+    monkeypatch.setattr(presence, "MAX_CLIENTS", 3)
     for number in range(300):
         theirs.send(f"<presence from='p{number}@{STRANGERS}/x' to='{bot.connection.address}'/>")
     theirs.say(f"eve@{STRANGERS}", bot.connection.address, "list")
     await until_so(lambda: bool(theirs.messages), "eve is answered")
     for number in range(10):
         theirs.send(f"<presence from='eve@{STRANGERS}/{number}' to='{bot.connection.address}'/>")
-    await until_so(lambda: bool(bot._presences.people), "eve is known")
-    await until_so(lambda: not bot._presences.waiting, "all are looked at")
-    assert {jid: len(resources) for jid, resources in bot._presences.people.items()} == {f"eve@{STRANGERS}": 3}
+    await until_so(lambda: bool(bot._presence.clients), "eve is known")
+    await until_so(lambda: not bot._presence.pending, "all are looked at")
+    assert {jid: len(resources) for jid, resources in bot._presence.clients.items()} == {f"eve@{STRANGERS}": 3}
 
 
 async def test_a_bot_that_repeats_everything_is_answered_a_few_times(bot: Bot, person: Person) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bots.bot import Bot
 from bots.xmpp.events import MessageReceived
-from bots.xmpp.stanzas import clean
+from bots.xmpp.stanzas import remove_invalid_chars
 from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
@@ -196,7 +196,7 @@ async def test_whatever_its_owner_is_called_the_room_is_answered(
     alice = await owner()
     alice.invite(bot.connection.address)
     await alice.hears("Hello!")
-    names = list(filter(None, (clean(name)[:200] for name in STRINGS)))[::8]
+    names = list(filter(None, (remove_invalid_chars(name)[:200] for name in STRINGS)))[::8]
     for first in range(0, len(names), 15):
         for name in names[first : first + 15]:
             alice.say_as(name, "Coronet: list")

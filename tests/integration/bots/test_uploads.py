@@ -5,7 +5,7 @@ from io import BytesIO
 import aiohttp
 import pytest
 
-from bots.xmpp.stanzas import file, message
+from bots.xmpp.stanzas import message, shared_file
 from service.feeds import opml, opml_parser
 from service.feeds.opml import OpmlSubscription
 from service.model import Channel
@@ -26,7 +26,7 @@ async def uploaded(client: ChatClient, body: bytes, name: str) -> str:
 
 def send_file(client: ChatClient, url: str) -> None:
     """Send a file as clients do: a message that is nothing but its URL."""
-    client.send_raw(message(f"{client.jid}/test", client.bot_jid, "the file", file(url)))
+    client.send_raw(message(f"{client.jid}/test", client.bot_jid, "the file", shared_file(url)))
 
 
 async def channels(store: Store, count: int) -> list[Channel]:

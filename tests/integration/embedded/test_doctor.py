@@ -158,12 +158,12 @@ async def test_the_check_does_not_end_the_session_of_a_connected_bot(
     store = await connect(configured)
     async with serving(configured, store) as bot:
         await until(lambda: store.inbound_log.listened(configured.xmpp_jid), "it is noted")
-        session = bot.connection._session
+        session = bot.connection._session_number
         silences_s = await bot_silences_s(configured, SystemClock())
         (connected,) = await check_xmpp(configured, silences_s)
         (unsure,) = await check_xmpp(configured, None)
         await bot.connection._ping()
-        assert bot.connection._session == session
+        assert bot.connection._session_number == session
     await store.close()
     assert silences_s is not None
     assert silences_s[configured.xmpp_jid] < 30.0

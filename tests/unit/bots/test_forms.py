@@ -16,7 +16,7 @@ from bots.replies.subscriptions import Choose, Confirm
 from bots.sessions import forms
 from bots.xmpp import adhoc
 from bots.xmpp.adhoc import Form
-from bots.xmpp.service_discovery import COMMANDS
+from bots.xmpp.service_discovery import NS_COMMANDS
 from service.discovery.query_parser import Finding, parse_query
 from service.model import FeedLink
 from tests.unit.bots.talk import FakeRequests, Person, at_once, feed
@@ -63,7 +63,7 @@ def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, 
 @pytest.mark.parametrize("verb", commands.VERBS)
 def test_every_form_is_xml_that_shows_what_it_asks(verb: str) -> None:
     form = opened(verb)
-    element = XML(adhoc.going_on(verb, "s", form, "a <note>"))
+    element = XML(adhoc.form_response(verb, "s", form, "a <note>"))
     assert [field.get("var") for field in element.iter("{jabber:x:data}field")] == [field.var for field in form.fields]
 
 
@@ -87,9 +87,9 @@ def test_too_many_or_too_long_values_are_not_read() -> None:
     field = "<field var='f{}'><value>{}</value></field>"
     many = "".join(field.format(number, "x") for number in range(1_000))
     order = "<iq from='a@b/c' id='1'><command xmlns='{}' node='n'><x xmlns='jabber:x:data'>{}</x></command></iq>"
-    read = adhoc.read(XML(order.format(COMMANDS, many)))
+    read = adhoc.parse_command(XML(order.format(NS_COMMANDS, many)))
     assert read is not None
-    assert len(read.values) == adhoc.MOST_VALUES
-    long = adhoc.read(XML(order.format(COMMANDS, field.format("f", "x" * 300_000))))
+    assert len(read.values) == adhoc.MAX_FORM_VALUES
+    long = adhoc.parse_command(XML(order.format(NS_COMMANDS, field.format("f", "x" * 300_000))))
     assert long is not None
     assert long.values == {}

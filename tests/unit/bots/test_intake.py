@@ -10,7 +10,7 @@ import pytest
 
 from bots.inbound.intake import Intake, WaitingMessages
 from bots.tasks import end
-from bots.xmpp.archive import Kept
+from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
@@ -63,12 +63,12 @@ class Scene:
 
     # The link.
 
-    async def past(self, _link: object, _since_s: float) -> AsyncIterator[Kept]:
+    async def read_archive(self, _link: object, _since_s: float) -> AsyncIterator[ArchivePage]:
         self.asked += 1
         await self.archive_answers.wait()
         if self.archive_error is not None:
             raise self.archive_error
-        yield Kept(frozenset(), (), tuple(self.archive))
+        yield ArchivePage(frozenset(), (), tuple(self.archive))
 
     def idle_s(self) -> float:
         return 0.0
@@ -118,7 +118,7 @@ class Memory:
 
 @contextlib.asynccontextmanager
 async def taking_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Intake]:
-    monkeypatch.setattr("bots.inbound.intake.past", scene.past)
+    monkeypatch.setattr("bots.inbound.intake.read_archive", scene.read_archive)
     monkeypatch.setattr("bots.inbound.intake.NOTE_EVERY_S", 0.01)
     it = cast("Any", scene)
     intake = Intake(it, it, it, desk=cast("Any", scene.desk), orders=it, clock=SystemClock())

@@ -18,14 +18,14 @@ INFO = "{http://jabber.org/protocol/disco#info}"
 
 def asked(content: str) -> Element | None:
     """The answer to a question."""
-    found = service_discovery.answer(XML(f"<iq type='get'>{content}</iq>"), "feeds.example", voice("en"))
+    found = service_discovery.response_payload(XML(f"<iq type='get'>{content}</iq>"), "feeds.example", voice("en"))
     return XML(found) if found is not None else None
 
 
 def test_the_verification_string_is_that_of_xep_0115() -> None:
     """Section 5.2's example."""
     identity = ("client", "pc", "", "Exodus 0.9.1")
-    assert service_discovery.verification(identity, XEP_0115_FEATURES, "", {}) == "QgayPKawpkPSDYmwT/WM94uAlu0="
+    assert service_discovery.caps_verification(identity, XEP_0115_FEATURES, "", {}) == "QgayPKawpkPSDYmwT/WM94uAlu0="
 
 
 def test_what_we_say_of_ourselves_is_what_our_presence_promises() -> None:
@@ -39,11 +39,14 @@ def test_what_we_say_of_ourselves_is_what_our_presence_promises() -> None:
     form_type = form.pop("FORM_TYPE")
     features = [feature.get("var", "") for feature in told.iter(f"{INFO}feature")]
     names = (identity.get("category", ""), identity.get("type", ""), "", identity.get("name", ""))
-    assert f'ver="{service_discovery.verification(names, features, form_type, form)}"' in service_discovery.PRESENT
+    assert (
+        f'ver="{service_discovery.caps_verification(names, features, form_type, form)}"'
+        in service_discovery.PRESENCE_CONTENT
+    )
 
 
 @pytest.mark.parametrize(
-    "node", ["http://jabber.org/protocol/nick", "urn:xmpp:vcard4", service_discovery.AVATAR_METADATA]
+    "node", ["http://jabber.org/protocol/nick", "urn:xmpp:vcard4", service_discovery.NS_AVATAR_METADATA]
 )
 def test_what_an_account_publishes_can_be_asked_for(node: str) -> None:
     assert asked(f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='{node}'/></pubsub>") is not None

@@ -97,7 +97,7 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
         for change in found.changes:
             body = render_notification([channel], [Delta(channel.id, 1, 2, 0.0, (change,))], {}, {}, voice("en"))
             assert safe(body), change.entry.title
-            stanza = stanzas.message("bot@example.org", "a@example.org", "1", stanzas.payload(body))
+            stanza = stanzas.message("bot@example.org", "a@example.org", "1", stanzas.body(body))
             assert ET.fromstring(stanza).findtext("body") == body  # noqa: S314 - we wrote it
             told += 1
     assert told >= (1 if dialect == "RSS that is no XML" else len(STRINGS) * 9 // 10)
@@ -113,19 +113,19 @@ def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
         0.0,
     )
     visits.settled(ROOM)
-    for nick in filter(None, map(stanzas.clean, STRINGS)):
+    for nick in filter(None, map(stanzas.remove_invalid_chars, STRINGS)):
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
-        there = message_parser.room_presence(come)
+        there = message_parser.parse_room_presence(come)
         assert isinstance(there, OccupantPresence)
         visits.moved(there, 0.0)
         spoken = ET.Element("message", {"from": f"{ROOM}/{nick}", "type": "groupchat"})
         ET.SubElement(spoken, "body").text = f"{nick}: status"
-        said = message_parser.read(spoken)
+        said = message_parser.parse_message(spoken)
         assert isinstance(said, RoomMessageReceived)
         assert said.nick == nick
         assert visits.is_manager(ROOM, nick)
         visits.moved(msgspec.structs.replace(there, is_present=False), 0.0)
         visits.to_us(said)
-        answer = stanzas.message("bot@example.org", ROOM, "1", stanzas.payload(f"{said.nick}: hello"), kind="groupchat")
+        answer = stanzas.message("bot@example.org", ROOM, "1", stanzas.body(f"{said.nick}: hello"), kind="groupchat")
         assert ET.fromstring(answer).findtext("body") == f"{nick}: hello"  # noqa: S314 - we wrote it

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from bots.xmpp import presence
 from bots.xmpp.events import PresenceChanged, UserAvailable, UserUnavailable
-from bots.xmpp.presence import Presences
+from bots.xmpp.presence import PresenceTracker
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.client.keys import user_id
@@ -34,21 +34,25 @@ class KnownUsers:
 
 
 class Scene:
-    """Presences, and what they say of people."""
+    """PresenceTracker, and what they say of people."""
 
     def __init__(self) -> None:
         self.users = KnownUsers()
         self.events: list[UserAvailable | UserUnavailable] = []
-        self.presences = Presences(cast(Users, self.users), self.events.append)
+        self.presences = PresenceTracker(cast(Users, self.users), self.events.append)
 
     def online(self, name: str, resource: str = "x", *, is_free: bool = True) -> None:
-        self.presences.changed(PresenceChanged(f"{name}@localhost", resource, is_online=True, is_free=is_free))
+        self.presences.on_presence_changed(
+            PresenceChanged(f"{name}@localhost", resource, is_online=True, is_free=is_free)
+        )
 
     def offline(self, name: str, resource: str = "x") -> None:
-        self.presences.changed(PresenceChanged(f"{name}@localhost", resource, is_online=False, is_free=False))
+        self.presences.on_presence_changed(
+            PresenceChanged(f"{name}@localhost", resource, is_online=False, is_free=False)
+        )
 
     async def settled(self) -> None:
-        await until_so(lambda: not self.presences.waiting, "all are looked up")
+        await until_so(lambda: not self.presences.pending, "all are looked up")
 
 
 @pytest_asyncio.fixture
@@ -75,7 +79,7 @@ async def test_a_person_is_free_at_any_client_and_absent_without_one(scene: Scen
     free = [event.is_free if isinstance(event, UserAvailable) else None for event in scene.events]
     assert free == [False, True, False, None, True, None]
     assert {event.jid for event in scene.events} == {alice}
-    assert scene.presences.people == {}
+    assert scene.presences.clients == {}
 
 
 async def test_of_strangers_nothing_is_remembered_or_said(scene: Scene) -> None:
@@ -84,24 +88,24 @@ async def test_of_strangers_nothing_is_remembered_or_said(scene: Scene) -> None:
     scene.online("alice")
     await scene.settled()
     assert scene.events == [UserAvailable("alice@localhost", is_free=True, is_new_client=True)]
-    assert list(scene.presences.people) == ["alice@localhost"]
+    assert list(scene.presences.clients) == ["alice@localhost"]
 
 
 async def test_people_and_clients_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "MOST_PEOPLE", 3)
-    monkeypatch.setattr(presence, "MOST_RESOURCES", 2)
-    monkeypatch.setattr(presence, "_MOST_WAITING", 20)
+    monkeypatch.setattr(presence, "MAX_USERS", 3)
+    monkeypatch.setattr(presence, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(presence, "_MAX_PENDING", 20)
     scene.users.may_answer.clear()
     for number in range(30):
         scene.online(f"p{number % 5}", str(number))
-    assert len(scene.presences.waiting) == 20
+    assert len(scene.presences.pending) == 20
     scene.users.may_answer.set()
     await scene.settled()
-    assert len(scene.presences.people) == 3
+    assert len(scene.presences.clients) == 3
     for number in range(9):
         scene.online("alice", str(number))
     await scene.settled()
-    assert (len(scene.presences.people), list(scene.presences.people["alice@localhost"])) == (3, ["7", "8"])
+    assert (len(scene.presences.clients), list(scene.presences.clients["alice@localhost"])) == (3, ["7", "8"])
 
 
 async def test_what_comes_while_somebody_is_looked_up_stays_in_order(scene: Scene) -> None:
@@ -124,8 +128,8 @@ async def test_a_new_session_knows_nothing_of_the_old_one(scene: Scene) -> None:
     scene.users.may_answer.clear()
     scene.online("bob")
     await asyncio.sleep(0)
-    scene.presences.started()
+    scene.presences.on_session_started()
     scene.users.may_answer.set()
     scene.online("carol")
     await scene.settled()
-    assert list(scene.presences.people) == ["carol@localhost"]
+    assert list(scene.presences.clients) == ["carol@localhost"]

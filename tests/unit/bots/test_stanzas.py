@@ -30,14 +30,14 @@ def message(attributes: str, content: str) -> ET.Element:
 
 @given(xml_text, xml_text, st.text(), xml_text)
 def test_any_message_is_well_formed(to: str, ident: str, body: str, thread: str) -> None:
-    written = stanzas.message("feeds.localhost", to, ident, stanzas.payload(body) + stanzas.REQUEST, thread)
+    written = stanzas.message("feeds.localhost", to, ident, stanzas.body(body) + stanzas.RECEIPT_REQUEST, thread)
     element = parsed(written)
     assert element.get("to") == to
     assert element.get("id") == ident
 
 
 def test_a_message_has_its_id_as_origin_id() -> None:
-    element = parsed(stanzas.message("a", "b", "m1", stanzas.payload("hello")))
+    element = parsed(stanzas.message("a", "b", "m1", stanzas.body("hello")))
     origin = element.find("{urn:xmpp:sid:0}origin-id")
     assert origin is not None
     assert origin.get("id") == "m1"
@@ -45,55 +45,59 @@ def test_a_message_has_its_id_as_origin_id() -> None:
 
 def test_chat_is_read_with_its_bare_sender() -> None:
     request = "<request xmlns='urn:xmpp:receipts'/>"
-    read = message_parser.read(message(f"{ALICE} type='chat' id='q'", f"<body>hi</body><thread>t</thread>{request}"))
+    read = message_parser.parse_message(
+        message(f"{ALICE} type='chat' id='q'", f"<body>hi</body><thread>t</thread>{request}")
+    )
     assert read == MessageReceived("alice@localhost", "alice@localhost/phone", "q", "hi", "t", wants_receipt=True)
 
 
 @pytest.mark.parametrize("body", ["", "<body>https://files.example/1.xml</body>", "<body> Import </body>"])
 def test_a_file_is_a_list_to_import(body: str) -> None:
     oob = "<x xmlns='jabber:x:oob'><url>https://files.example/1.xml</url></x>"
-    read = message_parser.read(message(f"{ALICE} type='chat'", body + oob))
+    read = message_parser.parse_message(message(f"{ALICE} type='chat'", body + oob))
     assert isinstance(read, MessageReceived)
     assert read.text == "import https://files.example/1.xml"
 
 
 def test_what_is_said_with_a_file_counts_for_itself() -> None:
     oob = "<x xmlns='jabber:x:oob'><url>https://files.example/1.xml</url></x>"
-    read = message_parser.read(message(f"{ALICE} type='chat'", f"<body>list</body>{oob}"))
+    read = message_parser.parse_message(message(f"{ALICE} type='chat'", f"<body>list</body>{oob}"))
     assert isinstance(read, MessageReceived)
     assert read.text == "list"
-    assert message_parser.read(message(f"{ALICE} type='chat'", "<x xmlns='jabber:x:oob'/>")) is None
+    assert message_parser.parse_message(message(f"{ALICE} type='chat'", "<x xmlns='jabber:x:oob'/>")) is None
 
 
 def test_receipts_count_even_when_they_come_late() -> None:
     received = "<received xmlns='urn:xmpp:receipts' id='m1'/>"
     delay = "<delay xmlns='urn:xmpp:delay' stamp='2026-01-01T00:00:00Z'/>"
-    assert message_parser.read(message(ALICE, received + delay)) == Receipt("alice@localhost", "m1")
+    assert message_parser.parse_message(message(ALICE, received + delay)) == Receipt("alice@localhost", "m1")
 
 
 @pytest.mark.parametrize("mark", ["received", "displayed", "acknowledged"])
 def test_a_marker_of_a_message_says_that_it_has_come(mark: str) -> None:
     marked = f"<{mark} xmlns='urn:xmpp:chat-markers:0' id='m1'/><thread>t</thread>"
-    assert message_parser.read(message(ALICE, marked)) == Receipt("alice@localhost", "m1", is_marker=True)
-    assert message_parser.read(message(f"{ALICE} type='groupchat'", marked)) is None, "of another's message there"
-    said = message_parser.read(message(ALICE, f"<body>list</body>{marked}"))
+    assert message_parser.parse_message(message(ALICE, marked)) == Receipt("alice@localhost", "m1", is_marker=True)
+    assert message_parser.parse_message(message(f"{ALICE} type='groupchat'", marked)) is None, (
+        "of another's message there"
+    )
+    said = message_parser.parse_message(message(ALICE, f"<body>list</body>{marked}"))
     assert isinstance(said, MessageReceived), "what comes with words is not taken for these alone"
 
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_who_wants_to_know_what_was_read_says_so(*, asked: bool) -> None:
     content = "<body>list</body>" + ("<markable xmlns='urn:xmpp:chat-markers:0'/>" if asked else "")
-    said = message_parser.read(message(f"{ALICE} type='chat' id='q'", content))
+    said = message_parser.parse_message(message(f"{ALICE} type='chat' id='q'", content))
     assert isinstance(said, MessageReceived)
     assert (said.wants_marker, said.wants_receipt) == (asked, False)
-    nameless = message_parser.read(message(f"{ALICE} type='chat'", content))
+    nameless = message_parser.parse_message(message(f"{ALICE} type='chat'", content))
     assert isinstance(nameless, MessageReceived)
     assert not nameless.wants_marker
 
 
 @given(xml_text, xml_text, xml_text)
 def test_a_marker_is_well_formed_and_names_message_and_thread(to: str, ident: str, thread: str) -> None:
-    element = parsed(stanzas.displayed("feeds.localhost", to, ident, thread))
+    element = parsed(stanzas.displayed_marker("feeds.localhost", to, ident, thread))
     marker = element.find("{urn:xmpp:chat-markers:0}displayed")
     assert marker is not None
     assert (marker.get("id"), element.findtext("thread", "")) == (ident, thread)
@@ -111,15 +115,15 @@ def test_what_is_said_of_a_link_is_well_formed(url: str, properties: dict[str, s
 
 def test_errors_are_bounces_never_commands() -> None:
     error = "<error type='cancel'><gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
-    read = message_parser.read(message(f"{ALICE} type='error' id='m1'", f"<body>list</body>{error}"))
+    read = message_parser.parse_message(message(f"{ALICE} type='error' id='m1'", f"<body>list</body>{error}"))
     assert read == MessageBounced("alice@localhost", "m1", "gone", "phone")
     blocked = (
         "<error type='cancel'><blocked xmlns='urn:xmpp:blocking:errors'/>"
         "<not-acceptable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
     )
-    read = message_parser.read(message(f"{ALICE} type='error' id='m1'", blocked))
+    read = message_parser.parse_message(message(f"{ALICE} type='error' id='m1'", blocked))
     assert read == MessageBounced("alice@localhost", "m1", "not-acceptable", "phone")
-    assert message_parser.read(message(f"{ALICE} type='error' id='m1'", "")) == MessageBounced(
+    assert message_parser.parse_message(message(f"{ALICE} type='error' id='m1'", "")) == MessageBounced(
         "alice@localhost", "m1", "undefined-condition", "phone"
     )
 
@@ -142,11 +146,11 @@ def test_errors_are_bounces_never_commands() -> None:
     ],
 )
 def test_what_is_not_said_to_us_now_means_nothing(attributes: str, content: str) -> None:
-    assert message_parser.read(message(attributes, content)) is None
+    assert message_parser.parse_message(message(attributes, content)) is None
 
 
 def said_at(*delays: str) -> float:
-    said = message_parser.read(message(f"{ALICE} type='chat'", f"<body>list</body>{''.join(delays)}"))
+    said = message_parser.parse_message(message(f"{ALICE} type='chat'", f"<body>list</body>{''.join(delays)}"))
     assert isinstance(said, MessageReceived)
     return said.sent_s
 
@@ -165,26 +169,28 @@ def test_what_a_server_kept_says_when_it_was_said() -> None:
 
 @pytest.mark.parametrize("stamp", ["", "yesterday", "9999-99-99", "0001-01-01T00:00:00+14:00", "2" * 100_000])
 def test_what_was_said_at_no_moment_is_stale(stamp: str) -> None:
-    said = message_parser.read(message(f"{ALICE} type='chat'", f"<body>list</body>{delay(stamp)}"))
+    said = message_parser.parse_message(message(f"{ALICE} type='chat'", f"<body>list</body>{delay(stamp)}"))
     assert isinstance(said, MessageReceived)
-    assert message_parser.is_stale(said, 1_767_225_600.0)
+    assert message_parser.is_too_old(said, 1_767_225_600.0)
 
 
 def test_what_is_said_now_is_never_stale_and_what_was_kept_is_after_a_day() -> None:
     now_s = 1_767_225_600.0
-    live = message_parser.read(message(f"{ALICE} type='chat'", "<body>list</body>"))
-    kept = message_parser.read(message(f"{ALICE} type='chat'", f"<body>list</body>{delay('2026-01-01T00:00:00Z')}"))
+    live = message_parser.parse_message(message(f"{ALICE} type='chat'", "<body>list</body>"))
+    kept = message_parser.parse_message(
+        message(f"{ALICE} type='chat'", f"<body>list</body>{delay('2026-01-01T00:00:00Z')}")
+    )
     assert isinstance(live, MessageReceived)
     assert isinstance(kept, MessageReceived)
-    assert not message_parser.is_stale(live, now_s)
-    assert not message_parser.is_stale(kept, now_s + message_parser.STALE_S)
-    assert message_parser.is_stale(kept, now_s + message_parser.STALE_S + 1)
+    assert not message_parser.is_too_old(live, now_s)
+    assert not message_parser.is_too_old(kept, now_s + message_parser.MAX_AGE_S)
+    assert message_parser.is_too_old(kept, now_s + message_parser.MAX_AGE_S + 1)
 
 
 def test_what_would_be_repeated_in_an_answer_is_short_or_left_out() -> None:
-    long = "x" * (stanzas.LONGEST_TOKEN + 1)
+    long = "x" * (stanzas.MAX_TOKEN_CHARS + 1)
     content = f"<body>{'a' * 100_000}</body><thread>{long}</thread><request xmlns='urn:xmpp:receipts'/>"
-    said = message_parser.read(message(f"{ALICE} type='chat' id='{long}'", content))
+    said = message_parser.parse_message(message(f"{ALICE} type='chat' id='{long}'", content))
     assert isinstance(said, MessageReceived)
     assert (said.thread, said.wants_receipt) == ("", False)
     assert len(said.text) < 5_000
@@ -205,7 +211,9 @@ REPLY = "<reply xmlns='urn:xmpp:reply:0' to='feeds.localhost' id='m1'/>"
 )
 def test_what_a_reply_quotes_for_old_clients_is_not_part_of_it(bounds: str, text: str) -> None:
     fallback = f"<fallback xmlns='urn:xmpp:fallback:0' for='urn:xmpp:reply:0'><body {bounds}/></fallback>"
-    read = message_parser.read(message(f"{ALICE} type='chat'", f"<body>Some news\nmute</body>{REPLY}{fallback}"))
+    read = message_parser.parse_message(
+        message(f"{ALICE} type='chat'", f"<body>Some news\nmute</body>{REPLY}{fallback}")
+    )
     assert isinstance(read, MessageReceived)
     assert (read.text, read.reply_to_id, read.is_reaction) == (text, "m1", False)
 
@@ -215,13 +223,13 @@ def test_what_a_reply_quotes_for_old_clients_is_not_part_of_it(bounds: str, text
     [("> a\n> b\nlist", "list"), (">> a\nlist", "list"), (">a", ">a"), ("list\n> a", "list\n> a"), ("/", "")],
 )
 def test_lines_that_quote_are_not_part_of_what_is_said(body: str, text: str) -> None:
-    read = message_parser.read(message(f"{ALICE} type='chat'", f"<body>{escape(body)}</body>"))
+    read = message_parser.parse_message(message(f"{ALICE} type='chat'", f"<body>{escape(body)}</body>"))
     assert isinstance(read, MessageReceived)
     assert read.text == text
 
 
 def test_what_is_only_quoted_is_said_by_nobody() -> None:
-    assert message_parser.read(message(f"{ALICE} type='chat'", "<body>> a\n>> b\n</body>")) is None
+    assert message_parser.parse_message(message(f"{ALICE} type='chat'", "<body>> a\n>> b\n</body>")) is None
 
 
 @pytest.mark.parametrize(
@@ -229,7 +237,7 @@ def test_what_is_only_quoted_is_said_by_nobody() -> None:
 )
 def test_a_reaction_is_the_command_it_stands_for(emojis: tuple[str, ...], text: str | None) -> None:
     inside = "".join(f"<reaction>{emoji}</reaction>" for emoji in emojis)
-    read = message_parser.read(
+    read = message_parser.parse_message(
         message(f"{ALICE} type='chat'", f"<reactions xmlns='urn:xmpp:reactions:0' id='m1'>{inside}</reactions>")
     )
     if text is None:

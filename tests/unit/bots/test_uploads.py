@@ -6,7 +6,7 @@ from xml.etree.ElementTree import XML, Element
 import pytest
 import pytest_asyncio
 
-from bots.xmpp.file_transfer import Uploads
+from bots.xmpp.file_upload import FileUploader
 from service.errors import AddressRefused, UploadRefused
 from service.net.upload_client import UploadClient as Files
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
@@ -45,8 +45,8 @@ def files(own_url: str = "", *, allow_private: bool = False) -> Files:
     return Files(own_url=own_url, own_host="127.0.0.1" if own_url else "", allow_private=allow_private)
 
 
-def uploads(server: Server, own: Files) -> Uploads:
-    return Uploads(server, own)  # type: ignore[arg-type] # as much of a link as is asked
+def uploads(server: Server, own: Files) -> FileUploader:
+    return FileUploader(server, own)  # type: ignore[arg-type] # as much of a link as is asked
 
 
 @pytest_asyncio.fixture
