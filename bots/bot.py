@@ -18,7 +18,7 @@ from bots.sessions.adhoc_session import Counter
 from bots.sessions.chat_session import Desk
 from bots.sessions.dry_run import Rehearsing
 from bots.sessions.reply_sender import ReplySender
-from bots.tasks import together
+from bots.tasks import run_until_one_ends
 from bots.xmpp.connection import Connection
 from bots.xmpp.events import (
     AdhocCommandReceived,
@@ -124,7 +124,9 @@ class Bot:
             keeping = [self._rooms.run(), self._appear(), self._importing.run()]
             if self._publishing is not None:
                 keeping.append(self._publishing.run())
-            await together(self.connection.run(), self._talk(), self._presence.run(), self._delivery.run(), *keeping)
+            await run_until_one_ends(
+                self.connection.run(), self._talk(), self._presence.run(), self._delivery.run(), *keeping
+            )
         finally:
             await self._desk.close()
             await self._counter.close()
@@ -132,7 +134,7 @@ class Bot:
     async def _talk(self) -> None:
         """Answer people until cancelled; then finish the replies under way, while there is a connection."""
         try:
-            await together(self._intake.run(), self._rehearsing.run())
+            await run_until_one_ends(self._intake.run(), self._rehearsing.run())
         finally:
             await self._desk.close()
             await self._replies.close()

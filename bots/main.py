@@ -6,7 +6,7 @@ import contextlib
 import structlog
 
 from bots.process import Process, create
-from bots.tasks import together
+from bots.tasks import run_until_one_ends
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
 from service.net.health import serve_health
@@ -35,7 +35,7 @@ async def _serve(settings: Settings) -> None:
         health = await serve_health(settings.metrics_bind, settings.metrics_port, ready, settings=settings)
         try:
             work = _work(store, process, settings.maintenance_interval_s, f"{health.url}/metrics")
-            await together(store.identity.run(), work)
+            await run_until_one_ends(store.identity.run(), work)
         finally:
             await health.close()
     finally:
@@ -53,7 +53,7 @@ async def _work(store: Store, process: Process, upkeep_every_s: float, metrics_u
                 warned = str(error)
                 _log.warning("waiting for the store", reason=warned)
             await asyncio.sleep(_RETRY_S)
-    await together(process.run(), _upkeep(store, upkeep_every_s, metrics_url))
+    await run_until_one_ends(process.run(), _upkeep(store, upkeep_every_s, metrics_url))
 
 
 async def _upkeep(store: Store, every_s: float, metrics_url: str) -> None:

@@ -17,7 +17,7 @@ import structlog
 from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers
 from bots.cluster.partitions import Partitions, State
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import Clock
 from service.errors import StoreUnavailable
@@ -70,7 +70,7 @@ class Process(abc.ABC):
         finally:
             try:
                 tasks = [task for _, _, task in self._bots.values()]
-                await end(*tasks, *self._draining, *filter(None, [self._recovering]))
+                await cancel_and_wait(*tasks, *self._draining, *filter(None, [self._recovering]))
             finally:
                 await self._leave()
 
@@ -197,7 +197,7 @@ class Components(Process):
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
         for number in draining:
             _log.info("another process is to serve it", jid=self._addresses[number])
-            self._drain(frozenset((number,)), end(self._bots.pop(number)[2]))
+            self._drain(frozenset((number,)), cancel_and_wait(self._bots.pop(number)[2]))
         for number in sorted(gained):
             self._start(number)
         for bot, assigned_users, _ in self._bots.values():

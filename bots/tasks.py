@@ -1,36 +1,40 @@
-"""Tasks that run together and end together."""
+"""Running and cancelling asyncio tasks together."""
 
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-CANCEL_AGAIN_S: Final = 3.0
-"""``wait_for`` of Python 3.11, also inside drivers, can swallow a cancellation: so it is repeated."""
+CANCEL_RETRY_S: Final = 3.0
+"""Time after which a cancellation is repeated: ``wait_for`` of Python 3.11, also inside drivers, can swallow one."""
 
 
-async def together(*works: Coroutine[Any, Any, Any]) -> None:
-    """Run until the first one ends, then end the others, last one first; raise what the first one raised."""
-    tasks = [asyncio.create_task(work) for work in works]
+async def run_until_one_ends(*coroutines: Coroutine[Any, Any, Any]) -> None:
+    """Run coroutines concurrently until one ends; then cancel the others, the last one first, and wait for them.
+
+    Raises the exception of the coroutine that ended first, if any.
+    """
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
     finally:
-        await end(*reversed(tasks))
+        await cancel_and_wait(*reversed(tasks))
 
 
-async def end(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel tasks, one after the other, and return when they have ended, however they did.
+async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
+    """Cancel tasks one after the other and return when all have ended, ignoring their results.
 
-    Whoever is cancelled here ends them all the same: what was left running would go on without anybody to end it.
+    If the caller is cancelled meanwhile, the tasks are still cancelled and awaited before CancelledError is raised;
+    otherwise they would go on without an owner.
     """
-    cancelled = False
+    is_cancelled = False
     for task in tasks:
         while not task.done():
             task.cancel()
             try:
-                await asyncio.wait([task], timeout=CANCEL_AGAIN_S)
+                await asyncio.wait([task], timeout=CANCEL_RETRY_S)
             except asyncio.CancelledError:
-                cancelled = True
-    if cancelled:
+                is_cancelled = True
+    if is_cancelled:
         raise asyncio.CancelledError

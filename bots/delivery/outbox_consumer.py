@@ -20,7 +20,7 @@ from bots.delivery.delivery_window import DeliveryWindows
 from bots.delivery.receipt_tracker import ReceiptTracker
 from bots.delivery.recipient_cache import RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
-from bots.tasks import end, together
+from bots.tasks import cancel_and_wait, run_until_one_ends
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageBounced, Receipt, UserAvailable, UserUnavailable
 from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
@@ -86,13 +86,13 @@ class OutboxConsumer:
     async def run(self) -> None:
         """Deliver until cancelled; then wait up to 2 s for the bursts under way."""
         try:
-            await together(
+            await run_until_one_ends(
                 self._complete_received(), self._listen(), self._recover(), self._start_bursts(), self._measure_depth()
             )
         finally:
             if self._bursts:
                 await asyncio.wait(self._bursts, timeout=2.0)
-            await end(*tuple(self._bursts))
+            await cancel_and_wait(*tuple(self._bursts))
 
     # Event handlers.
 

@@ -10,7 +10,7 @@ import structlog
 from bots.cluster.assigned_users import AssignedUsers
 from bots.dialogue.request_types import Limits
 from bots.replies.subscriptions import Imported
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id
@@ -73,13 +73,13 @@ class Importing:
         """Leave off with one person's list; what is left of it is theirs to forget."""
         task = self._at_work.get(user_id(jid))
         if task is not None:
-            await end(task)
+            await cancel_and_wait(task)
 
     async def lost(self) -> None:
         """Leave off for those whom another bot serves now."""
         for uid, task in tuple(self._at_work.items()):
             if not self._assigned_users.includes(uid):
-                await end(task)
+                await cancel_and_wait(task)
 
     async def run(self) -> None:
         """Import until cancelled; what is left is imported by whoever comes next."""
@@ -93,7 +93,7 @@ class Importing:
                 except TimeoutError:
                     continue
         finally:
-            await end(*tuple(self._at_work.values()))
+            await cancel_and_wait(*tuple(self._at_work.values()))
 
     async def _begin(self) -> None:
         try:

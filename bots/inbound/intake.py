@@ -23,7 +23,7 @@ import structlog
 from bots.cluster.assigned_users import AssignedUsers
 from bots.sessions.adhoc_session import Counter as Orders
 from bots.sessions.chat_session import Desk
-from bots.tasks import together
+from bots.tasks import run_until_one_ends
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.archive import read_archive
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
@@ -122,7 +122,9 @@ class Intake:
 
     async def run(self) -> None:
         """Take in messages until cancelled."""
-        await together(self._store_messages(), self._follow_notices(), self._sweep(), self._write_for_others())
+        await run_until_one_ends(
+            self._store_messages(), self._follow_notices(), self._sweep(), self._write_for_others()
+        )
 
     def started(self) -> None:
         """A session began that continues no earlier one. The server of a component keeps nothing for it."""

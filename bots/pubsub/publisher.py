@@ -20,7 +20,7 @@ import structlog
 from bots.cluster.assigned_users import AssignedUsers
 from bots.pubsub import atom
 from bots.pubsub.atom import Item
-from bots.tasks import together
+from bots.tasks import run_until_one_ends
 from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
 from service.clock import Clock
@@ -88,7 +88,7 @@ class Publishing:
 
     async def run(self) -> None:
         """Publish until cancelled, while this bot is the one that publishes."""
-        await together(self._hear(), self._walk(), self._work())
+        await run_until_one_ends(self._hear(), self._walk(), self._work())
 
     async def finished(self) -> None:
         """Return when no step is under way, so that another bot may begin."""

@@ -29,7 +29,7 @@ from bots.i18n.translator import voice
 from bots.replies.conversation import NotAdmitted, excuse, in_a_room
 from bots.rooms.room_state import Check, Deed, Drop, Enter, Excuse, GiveUp, Leave, Settle, Visits, can_vouch
 from bots.sessions.chat_session import Desk
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from bots.xmpp import service_discovery, stanzas
 from bots.xmpp.events import (
     MessageBounced,
@@ -150,7 +150,7 @@ class Rooms:
                         job = await self._jobs.get()
                     await self._surely(job)
         finally:
-            await end(*tuple(self._tasks))
+            await cancel_and_wait(*tuple(self._tasks))
 
     def _look(self) -> None:
         """Begin what is due."""

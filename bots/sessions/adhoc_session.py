@@ -25,7 +25,7 @@ from bots.i18n.translator import Voice, voice
 from bots.replies.base import Question, Refusal, Reply
 from bots.replies.conversation import Failed, NotAdmitted, TooFast, broken
 from bots.sessions import forms
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from bots.xmpp import adhoc, service_discovery, stanzas
 from bots.xmpp.adhoc import Form
 from bots.xmpp.events import AdhocCommandReceived
@@ -92,7 +92,7 @@ class Counter:
 
     async def close(self) -> None:
         """Stop answering."""
-        await end(*tuple(self._at_work))
+        await cancel_and_wait(*tuple(self._at_work))
 
     def _begin_task(self, jid: str, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

@@ -31,7 +31,7 @@ from bots.replies.conversation import (
 )
 from bots.replies.subscriptions import ExportedAsFile
 from bots.sessions.reply_sender import ReplySender
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSender
@@ -161,7 +161,7 @@ class Desk:
 
     async def close(self) -> None:
         """Stop answering."""
-        await end(*[each.serving for each in self._serving.values()])
+        await cancel_and_wait(*[each.serving for each in self._serving.values()])
 
     async def _serve(self, whose: str, person: _Person) -> None:
         try:

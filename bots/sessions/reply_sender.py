@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from bots.cluster.assigned_users import AssignedUsers
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from bots.xmpp.interface import XmppSender, XmppSessionLost
 from service.errors import StoreUnavailable
 from service.model import UserId
@@ -58,7 +58,7 @@ class ReplySender:
         """Let the replies under way finish, for at most ``FINISH_WITHIN_S``: they would be sent twice otherwise."""
         if self._sending:
             await asyncio.wait(self._sending, timeout=FINISH_WITHIN_S)
-        await end(*self._sending)
+        await cancel_and_wait(*self._sending)
 
     async def _deliver(self, uid: UserId, place: EntryId, address: str, stanzas: Sequence[str]) -> None:
         """Note, write and complete a reply. Raises XmppSessionLost."""

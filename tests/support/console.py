@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from service.clock import SystemClock
 from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
@@ -145,7 +145,7 @@ async def rehearsing(
         await until(connected, "the bot is there")
         yield
     finally:
-        await end(task)
+        await cancel_and_wait(task)
         await store.redis.call("DEL", keys.BOT_ANSWERS)
 
 

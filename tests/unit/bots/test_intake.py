@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bots.inbound.intake import Intake, WaitingMessages
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
@@ -126,7 +126,7 @@ async def taking_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     try:
         yield intake
     finally:
-        await end(running)
+        await cancel_and_wait(running)
 
 
 async def test_what_the_archive_has_is_stored_before_what_is_said_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from bots.cluster.assigned_users import AssignedUsers
 from bots.sessions.reply_sender import ReplySender
-from bots.tasks import end
+from bots.tasks import cancel_and_wait
 from bots.xmpp.interface import XmppSender
 from service.model import UserId
 from service.store.delivery.inbound_log import EntryId, InboundLog
@@ -48,7 +48,7 @@ async def _leaving(server: _Server) -> "asyncio.Task[None]":
     sender = ReplySender(cast("InboundLog", server), cast("XmppSender", server), cast("AssignedUsers", server))
     saying = asyncio.create_task(sender.send(*MESSAGE, "bot@localhost", ["<message/>"]))
     await server.sent.wait()
-    await end(saying)
+    await cancel_and_wait(saying)
     return asyncio.create_task(sender.close())
 
 

@@ -1,53 +1,58 @@
-"""Whatever is to end ends, though whoever ends it is cancelled again and again meanwhile."""
+"""Running tasks together, and cancelling them although the caller or a cancellation is disturbed."""
 
 import asyncio
 
 import pytest
 
-from bots.tasks import end, together
+from bots.tasks import cancel_and_wait, run_until_one_ends
 
 
-class _Slow:
-    """Work that takes its time to end."""
+class _SlowTask:
+    """A coroutine whose clean-up lasts until the test allows it to end."""
 
     def __init__(self) -> None:
-        self.begun, self.asked, self.may_end, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event(), False
+        self.started, self.cancelled, self.may_end, self.ended = (
+            asyncio.Event(),
+            asyncio.Event(),
+            asyncio.Event(),
+            False,
+        )
 
     async def run(self) -> None:
-        self.begun.set()
+        self.started.set()
         try:
             await asyncio.Event().wait()
         finally:
-            self.asked.set()
+            self.cancelled.set()
             await asyncio.shield(self.may_end.wait())
-            self.over = True
+            self.ended = True
 
 
-async def test_all_that_ran_together_ends_though_the_end_is_cancelled_again() -> None:
-    first, second = _Slow(), _Slow()
-    both = asyncio.create_task(together(first.run(), second.run()))
-    await asyncio.gather(first.begun.wait(), second.begun.wait())
+async def test_all_tasks_are_cancelled_although_the_caller_is_cancelled_twice() -> None:
+    first, second = _SlowTask(), _SlowTask()
+    both = asyncio.create_task(run_until_one_ends(first.run(), second.run()))
+    await asyncio.gather(first.started.wait(), second.started.wait())
     both.cancel()
-    await second.asked.wait()
+    await second.cancelled.wait()
     both.cancel()
     await asyncio.sleep(0)
     first.may_end.set()
     second.may_end.set()
     await asyncio.wait([both])
     assert both.cancelled()
-    assert first.asked.is_set(), "it was ended, too"
+    assert first.cancelled.is_set(), "the first task is cancelled as well"
 
 
-async def test_what_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bots.tasks.CANCEL_AGAIN_S", 0.01)
+async def test_a_task_that_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bots.tasks.CANCEL_RETRY_S", 0.01)
 
-    async def deaf() -> None:
+    async def swallow_one_cancellation() -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             await asyncio.Event().wait()
 
-    task = asyncio.create_task(deaf())
+    task = asyncio.create_task(swallow_one_cancellation())
     await asyncio.sleep(0)
-    await end(task)
+    await cancel_and_wait(task)
     assert task.cancelled()
