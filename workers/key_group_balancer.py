@@ -11,9 +11,17 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from service.clash.key_groups import Keyspace
-from service.clash.load_policy import Limits, Memory, lone_rights, merge_due, pairs, recall_due, split_due
-from service.clash.move_steps import Finish, SplitGroup, Step, resumed
-from service.clash.server_table import Kind, ServerTable, empty_table
+from service.clash.load_policy import (
+    HalfLives,
+    LoadLimits,
+    choose_merge,
+    choose_recall,
+    choose_split,
+    lone_right_children,
+    sibling_pairs,
+)
+from service.clash.move_steps import Finish, SplitGroup, Step, resume_step
+from service.clash.server_table import MoveKind, ServerTable, empty_table
 from service.errors import BadKey, MoveRefused, StoreUnavailable, UnknownKeyspace
 from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
@@ -30,12 +38,14 @@ log = structlog.get_logger(__name__)
 class KeyGroupBalancer:
     """A node's own keyspaces."""
 
-    def __init__(self, me: NodeId, store: Store, limits: Limits, *, interval_s: float, tasks: BackgroundTasks) -> None:
+    def __init__(
+        self, me: NodeId, store: Store, limits: LoadLimits, *, interval_s: float, tasks: BackgroundTasks
+    ) -> None:
         self._me = me
         self._store = store
         self._limits = limits
         self._interval_s = interval_s
-        self._memory = Memory.measuring(interval_s)
+        self._memory = HalfLives.for_interval(interval_s)
         self._tasks = tasks
         self._mine: tuple[Keyspace, ...] = ()
         self._looked_s: dict[Keyspace, float] = {}
@@ -101,10 +111,10 @@ class KeyGroupBalancer:
     def _next(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], weighed: LeafLoads) -> Step | None:
         keyspace, lasting = table.keyspace, weighed.lasting
         return (
-            resumed(table)
-            or split_due(keyspace, weighed.loads[keyspace], self._limits)
-            or merge_due(keyspace, lasting[keyspace], pairs(table, tables, lasting), self._limits)
-            or recall_due(keyspace, lasting[keyspace], lone_rights(table, tables, lasting), self._limits)
+            resume_step(table)
+            or choose_split(keyspace, weighed.loads[keyspace], self._limits)
+            or choose_merge(keyspace, lasting[keyspace], sibling_pairs(table, tables, lasting), self._limits)
+            or choose_recall(keyspace, lasting[keyspace], lone_right_children(table, tables, lasting), self._limits)
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
@@ -129,7 +139,7 @@ class KeyGroupBalancer:
             kind = completed_move_kind(step, outcome)
             if isinstance(step, Finish):
                 await self._store.key_group_loads.hand_over(step.move, fleet_s, self._memory)
-                if step.move.kind is Kind.SPLIT:
+                if step.move.kind is MoveKind.SPLIT:
                     # What is hot may be there now. A channel's own subscribers part only after many splits, and its
                     # heat would wait for another keeper at every second: so it is followed wherever it goes.
                     await self._begin(await self._tables([step.move.child]), fleet_s)

@@ -17,7 +17,7 @@ from typing import Any, Self
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from service.clash.load_policy import Limits
+from service.clash.load_policy import LoadLimits
 from service.clock import Clock
 from service.corona.events import (
     Effect,
@@ -165,7 +165,7 @@ class Node:
             fan_out=FanOut(store, least_subscribers),
             naming=DirectoryRegistrar(store, parts.clock, least_subscribers),
         )
-        keyspace_limits = Limits(parts.settings.keyspace_capacity)
+        keyspace_limits = LoadLimits(parts.settings.keyspace_capacity)
         self._keeper = KeyGroupBalancer(me.id, store, keyspace_limits, interval_s=interval_s, tasks=tasks)
         self.directories = LookupDirectories(me.id, store.channel_directory, self._send_shares, random)
         self._at_letter: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {

@@ -1,26 +1,31 @@
-"""WHERE subscriptions live: key groups in keyspaces, which split when hot and merge when cold.
+"""Key groups (CLASH): subscriptions are distributed over keyspaces in groups that split when hot and merge when cold.
 
-A pure room: no clock, randomness or I/O; loads and answers are arguments. The store's scripts and keepers follow it.
+A pure package: no clock, randomness or I/O; loads and answers are arguments. The store's scripts carry out its
+transitions, and ``workers.key_group_keeper`` its decisions.
 
-Load-aware hashing (CLASH §III-V): an identifier key has N bits, the most significant first what subscriptions are to
-lie together by. Its first d bits, padded with zeros, are the *virtual key* of a *key group* of depth d; SHA-1 and
-Map give the group's *keyspace*. The active groups are the leaves of a binary tree, so each key is in exactly one.
-A split adds a bit: the left child keeps its virtual key and so its keyspace, the right child's is drawn anew.
-Nobody knows the whole tree: each keyspace has a ``ServerTable`` of its own groups, and clients search for depths.
+Load-aware hashing (CLASH §III-V): an identifier key has N bits, ordered by significance so that subscriptions that
+belong together share a prefix. The first d bits of a key, padded with zeros, are the *virtual key* of a *key group* of
+depth d; SHA-1 and Map give the group's *keyspace* (a server in the paper). The active groups are the leaves of a binary
+tree, so each key is in exactly one. A split adds a bit: the left child keeps its virtual key and therefore its
+keyspace, the right child's is computed anew. No process knows the whole tree: each keyspace has a ``ServerTable`` of
+its own groups, and clients search for depths.
 
-- ``groups``          identifier keys, groups of keys, and the map from a virtual key to its keyspace
-- ``table``           a keyspace's table, and its form in a Redis hash
-- ``transitions``     splits, merges and answers as transitions of tables: each is one script in one keyspace's slot
-- ``search``          the client's search for the depth and for all leaf groups under a prefix, and what it remembers
-- ``walk``            subscriptions as they lie in a keyspace, and prefix queries for them, page by page
-- ``policy``          what a group weighs; what a keeper splits and merges
-- ``steps``           the steps of a move between two keyspaces, and which follows which
+- ``key_groups``    identifier keys, key groups, and the map from a virtual key to its keyspace
+- ``server_table``  a keyspace's table, and its form in a Redis hash
+- ``transitions``   splits, merges and AcceptObject as transitions of tables, each one script in one keyspace's slot
+- ``move_steps``    the steps of a split or merge between two keyspaces, and their order
+- ``group_search``  the client's search for a key's depth, and for all leaf groups under a prefix; the cache of depths
+- ``prefix_query``  subscription records, and queries for those under a prefix, page by page
+- ``load_policy``   the load of a group, and which groups to split and merge
 
-We deviate: *moves are live* (the paper leaves the transfer of state open). A keyspace that gives a group away says so
-in one write, which is the move's commit; from then on the taker accepts, and whoever is sent there brings the proof.
-Nothing is frozen and no write is refused: what was written before the commit follows in pages, and records say
-themselves which of two is newer (docs/decisions/0018).
-We deviate: prefix matches do not count groups that are being given back, which would break Theorem 1 (§V.B), nor bits
-beyond a group's depth; a table without entries answers -1, because our root has depth 0.
-We deviate: a merge is asked of the right child's keyspace, which may decline, instead of being announced by it.
+Deviation: *moves are live* (the paper leaves the transfer of state open). A keyspace gives a group away in one write,
+which commits the move; from then on the taker accepts keys of the group, and clients that are redirected there bring
+the proof. Nothing is frozen and no write is refused: what was written before the commit follows in pages, and records
+state which of two versions is newer (docs/decisions/0018).
+
+Deviation: prefix matches ignore groups that are being given back, which would violate Theorem 1 (§V.B), and bits beyond
+a group's depth; a table without entries answers -1, because the root has depth 0.
+
+Deviation: the parent's keyspace asks the right child's for a merge, and that one may decline; in the paper the child
+announces it.
 """

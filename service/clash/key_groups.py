@@ -1,14 +1,15 @@
-"""Identifier keys, groups of keys with a common prefix, and the keyspaces that these are mapped to (CLASH §III, §IV).
+"""Identifier keys, key groups (keys with a common prefix), and the keyspaces of groups (CLASH §III, §IV).
 
-A key says in turn the publisher's registrable domain, the channel and the subscriber, each as the first bits of a hash.
-So one publisher's subscriptions have a common prefix, and those of one channel a longer one; and even a single channel
-can be split, by subscriber. Two that share a key are told apart by their id (:mod:`service.clash.prefix_query`).
+A key consists of the publisher's registrable domain, the channel and the subscriber, each as the first bits of a hash.
+The subscriptions to one publisher therefore share a prefix, and those to one channel a longer one; even a single
+channel can be split, by subscriber. Two subscriptions with the same key differ in their id
+(:mod:`service.clash.prefix_query`).
 
-A group's label is its prefix and, if keys go on after it, ``*``: ``0110*`` is the group of depth 4 and virtual key
-0110000 among keys of 7 bits.
+A group's label is its prefix, followed by ``*`` if it is shorter than a key: ``0110*`` is the group of depth 4 and
+virtual key 0110000 among keys of 7 bits.
 
-A keyspace is what the paper calls a server. Redis Cluster's slots are the overlay below: a keyspace's name is a hash
-tag, so that whoever knows the name reaches it in one hop, and nobody keeps a ring.
+A keyspace is what the paper calls a server. The overlay below it is Redis Cluster: a keyspace's name is a hash tag, so
+that a client that knows the name reaches it in one hop, and no ring is needed.
 """
 
 from hashlib import sha1
@@ -21,26 +22,26 @@ from service.model import ChannelId, UserId
 
 
 def shape(key: int, depth: int, bits: int) -> int:
-    """Return the virtual key: the first ``depth`` of the key's ``bits``, and zeros."""
+    """Return the virtual key Shape(key, depth): the first ``depth`` bits of the key, then zeros (§IV)."""
     free = bits - depth
     return key >> free << free
 
 
 class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
-    """The keys of ``bits`` bits whose first ``depth`` are those of the virtual key ``key``."""
+    """The keys of ``bits`` bits whose first ``depth`` bits are those of the virtual key ``key``."""
 
     key: int
     depth: int
     bits: int
 
     @classmethod
-    def around(cls, key: int, depth: int, bits: int) -> "KeyGroup":
-        """Return the group of this depth that has the key."""
+    def containing(cls, key: int, depth: int, bits: int) -> "KeyGroup":
+        """Return the group of this depth that contains the key."""
         return cls(shape(key, depth, bits), depth, bits)
 
     @classmethod
-    def labelled(cls, label: str, bits: int) -> "KeyGroup":
-        """Return the group that has this label, or raise :class:`BadKey`."""
+    def from_label(cls, label: str, bits: int) -> "KeyGroup":
+        """Return the group with this label. Raises :class:`BadKey` if the label is malformed."""
         prefix = label.removesuffix("*")
         whole = len(prefix) == bits
         if prefix.strip("01") or len(prefix) > bits or whole is label.endswith("*"):
@@ -49,45 +50,45 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def label(self) -> str:
-        """The prefix in bits, and ``*`` if keys go on after it."""
+        """The prefix in binary, followed by ``*`` if it is shorter than a key."""
         digits = f"{self.key:0{self.bits}b}"[: self.depth]
         return digits if self.depth == self.bits else digits + "*"
 
     @property
     def last(self) -> int:
-        """The greatest key of the group; its virtual key is the least."""
+        """The greatest key of the group; the least is its virtual key."""
         return self.key | (1 << (self.bits - self.depth)) - 1
 
     @property
     def left(self) -> "KeyGroup":
-        """The half that keeps the virtual key."""
+        """The left child: the half whose next bit is 0, with the same virtual key."""
         return KeyGroup(self.key, self.depth + 1, self.bits)
 
     @property
     def right(self) -> "KeyGroup":
-        """The half whose next bit is 1."""
+        """The right child: the half whose next bit is 1."""
         return KeyGroup(self.key | 1 << (self.bits - self.depth - 1), self.depth + 1, self.bits)
 
     @property
     def parent(self) -> "KeyGroup":
-        """The group that this is a half of."""
-        return KeyGroup.around(self.key, self.depth - 1, self.bits)
+        """The group of which this one is a half."""
+        return KeyGroup.containing(self.key, self.depth - 1, self.bits)
 
     def __contains__(self, key: int) -> bool:
         return shape(key, self.depth, self.bits) == self.key
 
-    def shared(self, other: "KeyGroup") -> "KeyGroup | None":
-        """Return the keys that are in both groups: one of the two, or None."""
+    def intersection(self, other: "KeyGroup") -> "KeyGroup | None":
+        """Return the keys that are in both groups: one of the two groups, or None."""
         inner, outer = sorted((self, other), key=lambda group: -group.depth)
         return inner if inner.key in outer else None
 
     def common_bits(self, key: int) -> int:
-        """Return how many of the prefix's bits a key begins with."""
+        """Return the number of the prefix's bits with which a key begins (the prefix match of §V.B)."""
         return min(self.depth, self.bits - (self.key ^ key).bit_length())
 
 
-class Layout(msgspec.Struct, frozen=True):
-    """How many bits of a key each part has. All keys of one store have the same layout."""
+class KeyLayout(msgspec.Struct, frozen=True):
+    """The number of bits of each part of a key, equal for all keys of one store."""
 
     domain_bits: int = 8
     channel_bits: int = 16
@@ -95,7 +96,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def bits(self) -> int:
-        """N, the length of a key."""
+        """N, the length of a key in bits."""
         return self.domain_bits + self.channel_bits + self.subscriber_bits
 
     def key(self, domain: str, channel: ChannelId, subscriber: UserId) -> int:
@@ -103,19 +104,19 @@ class Layout(msgspec.Struct, frozen=True):
         return self.channel_group(domain, channel).key | _first_bits(subscriber, self.subscriber_bits)
 
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
-        """Return the prefix of all subscriptions to a channel (and of few others: hashes are short)."""
+        """Return the group of all subscriptions to a channel; short hashes may collide with other channels'."""
         depth = self.domain_bits + self.channel_bits
         own = _first_bits(channel, self.channel_bits) << self.subscriber_bits
         return KeyGroup(self.domain_group(domain).key | own, depth, self.bits)
 
     def domain_group(self, domain: str) -> KeyGroup:
-        """Return the prefix of all subscriptions to one publisher's channels."""
+        """Return the group of all subscriptions to one publisher's channels."""
         key = _first_bits(domain, self.domain_bits) << (self.bits - self.domain_bits)
         return KeyGroup(shape(key, self.domain_bits, self.bits), self.domain_bits, self.bits)
 
 
 def check_key(key: int, bits: int) -> None:
-    """Raise :class:`BadKey` unless this is a key of so many bits."""
+    """Raise :class:`BadKey` unless ``key`` is a key of ``bits`` bits."""
     if key < 0 or key >> bits:
         raise BadKey(f"{key:#x} is no identifier key of {bits} bits. Make keys with the layout of this store.")
 
@@ -128,11 +129,11 @@ def _first_bits(text: str, count: int) -> int:
 HASH_BITS = 160
 
 Keyspace = int
-"""From 0."""
+"""The number of a keyspace, from 0."""
 
 
-class Map(Protocol):
-    """Which keyspace has a group. It depends on the virtual key alone, not on the depth."""
+class KeyspaceMap(Protocol):
+    """The map from groups to keyspaces (Map of §IV). It depends on the virtual key alone, not on the depth."""
 
     def keyspace_of(self, group: KeyGroup) -> Keyspace:
         """Return the group's keyspace."""
@@ -140,7 +141,10 @@ class Map(Protocol):
 
 
 class Keyspaces(msgspec.Struct, frozen=True):
-    """So many keyspaces, each with the same share of the hashes. Their number never changes: groups would be lost."""
+    """A fixed number of keyspaces with equal shares of the hash range.
+
+    The number never changes: groups would be lost.
+    """
 
     count: int = 256
 
@@ -149,16 +153,16 @@ class Keyspaces(msgspec.Struct, frozen=True):
         return hash_key(group) * self.count >> HASH_BITS
 
     def point(self, keyspace: Keyspace) -> str:
-        """Return the keyspace's id among those of nodes: the first hash of its share, in 40 hex digits."""
+        """Return the keyspace's point in the id space of nodes: the first hash of its share, as 40 hex digits."""
         return f"{-(-(keyspace << HASH_BITS) // self.count):040x}"
 
     def check(self, keyspace: Keyspace) -> None:
-        """Raise :class:`UnknownKeyspace` unless there is such a keyspace."""
+        """Raise :class:`UnknownKeyspace` unless the keyspace exists."""
         if not 0 <= keyspace < self.count:
             raise UnknownKeyspace(f"There is no keyspace {keyspace}: this store has 0 to {self.count - 1}.")
 
 
 def hash_key(group: KeyGroup) -> int:
-    """Return the hash key of a group: SHA-1 of its virtual key, 160 bits."""
+    """Return the hash key of a group: SHA-1 of its virtual key, 160 bits (§IV)."""
     size = (group.bits + 7) // 8
     return int.from_bytes(sha1(group.key.to_bytes(size), usedforsecurity=False).digest())

@@ -1,15 +1,16 @@
-"""Loads of key groups, in deliveries per second, and what a keeper splits and merges (CLASH §VI.A).
+"""Loads of key groups, in deliveries per second, and the choice of groups to split and merge (CLASH §VI.A).
 
-It splits an overloaded keyspace's hottest group, and merges the coldest pair that fits.
+An overloaded keyspace splits its hottest group; a keyspace with spare capacity merges the coldest pair that fits.
 
-Hysteresis: a split is due above ``overload``; a merge only if the whole group leaves its keyspace below ``merged``. No
-load that wobbles by less than ±x splits and merges again if ``merged < overload · (1 - x) / (1 + x)``.
+Hysteresis: a split is due above ``overload``; a merge only if the keyspace stays below ``merge_limit`` with the merged
+group. A load that fluctuates by less than ±x never causes a split after a merge if ``merge_limit < overload · (1 - x) /
+(1 + x)``.
 
-We deviate: the paper merges where a server is below 54 %. But two halves of 55 and 30 % need no two servers, and one
-below 54 % has no use for what would fill it: what counts is what comes of it.
+Deviation: the paper merges where a server's load is below 54 %. But two halves of 55 and 30 % do not need two servers,
+and a server below 54 % may have no use for what would fill it: the criterion here is the load after the merge.
 
-And the paper leaves a cold group where it is for as long as its sibling is hot, and split: then a keyspace is there for
-next to nothing. Ours recall a right child that has one for itself, if their parent's can carry it.
+Deviation: the paper leaves a cold group where it is as long as its sibling is hot and split, so that a keyspace serves
+next to nothing. Here, a right child that is alone in its keyspace is recalled if its parent's keyspace can carry it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,90 +20,99 @@ import msgspec
 
 from service.clash.key_groups import KeyGroup, Keyspace
 from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup
-from service.clash.server_table import AT_REST, LEAVES, ServerTable, Standing
+from service.clash.server_table import LEAF_STATES, SETTLED_STATES, GroupState, ServerTable
 
 SUBSCRIPTIONS_PER_DELIVERY_S = 1000.0
-"""So many subscriptions that nobody is told anything weigh as much as one delivery a second."""
+"""Number of idle subscriptions whose load equals one delivery per second."""
 
 
 def group_load(deliveries_per_s: float, subscriptions: float) -> float:
     """Return the load of a group, in deliveries per second.
 
-    Fan-out reads each subscription once per delta, so work is linear in deliveries. Storage is a second, smaller
-    term, which keeps large groups apart that are quiet at present. We deviate: the paper's load is logarithmic in the
-    number of stored queries (§VI.A), because its servers match data against an index of them; ours walk all.
+    Fan-out reads each subscription once per delta, so work is linear in deliveries. Storage is a second, smaller term,
+    which splits large groups even while they are quiet. Deviation: the paper's load is logarithmic in the number of
+    stored queries (§VI.A), because its servers match data against an index of them; here a fan-out visits all.
     """
     return deliveries_per_s + subscriptions / SUBSCRIPTIONS_PER_DELIVERY_S
 
 
-class Memory(msgspec.Struct, frozen=True):
-    """How fast rates fade: by half in so many seconds, what counts *now* and what counts for a *while*.
+class HalfLives(msgspec.Struct, frozen=True):
+    """Half-lives of measured rates, in seconds: of the *current* and of the *long-term* rate.
 
-    We deviate: the paper looks at one interval alone. A group is hot soon, but cold only after a while: news comes in
-    bursts, and who has just split would merge again between two of them.
+    Deviation: the paper considers the last interval only. A group counts as hot at once but as cold only after a while:
+    updates come in bursts, and a group that has just split would merge again between two of them.
     """
 
-    now_s: float
-    while_s: float
+    current_s: float
+    long_term_s: float
 
     @classmethod
-    def measuring(cls, interval_s: float) -> "Memory":
-        """Return the memory of who measures so often.
+    def for_interval(cls, interval_s: float) -> "HalfLives":
+        """Return the half-lives for rates that are measured every ``interval_s``.
 
-        A walk through a large channel takes some intervals, and has gone through a leaf in one of them: of three it
-        can be told how often.
+        A fan-out of a large channel takes several intervals and visits a given leaf in only one of them, so a rate
+        needs about three intervals to be known.
         """
         return cls(3 * interval_s, 15 * interval_s)
 
 
-class Rate(msgspec.Struct, frozen=True):
-    """Deliveries per second, now and for a while.
+class DeliveryRate(msgspec.Struct, frozen=True):
+    """Deliveries per second, as two exponentially decaying means with the half-lives of :class:`HalfLives`.
 
-    Both are means, so those of many prefixes can be added, of parts of a prefix as well.
+    Both are means, so rates of several prefixes, or of parts of a prefix, can be added.
     """
 
     current: float = 0.0
-    lately: float = 0.0
+    long_term: float = 0.0
 
-    def after(self, age_s: float, memory: Memory) -> "Rate":
-        """Return what counts of this after so long. A clock that was set back ages nothing."""
-        return Rate(self.current * _left(age_s, memory.now_s), self.lately * _left(age_s, memory.while_s))
+    def after(self, age_s: float, half_lives: HalfLives) -> "DeliveryRate":
+        """Return the rate after ``age_s`` without deliveries; a negative age (a clock was set back) counts as zero."""
+        return DeliveryRate(
+            self.current * _remaining_share(age_s, half_lives.current_s),
+            self.long_term * _remaining_share(age_s, half_lives.long_term_s),
+        )
 
-    def with_measured(self, per_s: float, elapsed_s: float, memory: Memory) -> "Rate":
-        """Return the rate at the end of so many seconds in which it was so much; ``self`` is what counts of before."""
-        now, lately = _left(elapsed_s, memory.now_s), _left(elapsed_s, memory.while_s)
-        return Rate(self.current + per_s * (1 - now), self.lately + per_s * (1 - lately))
+    def with_measured(self, per_s: float, elapsed_s: float, half_lives: HalfLives) -> "DeliveryRate":
+        """Return the rate after ``elapsed_s`` more seconds at ``per_s`` deliveries/s; ``self`` has already decayed."""
+        now, long_term = (
+            _remaining_share(elapsed_s, half_lives.current_s),
+            _remaining_share(elapsed_s, half_lives.long_term_s),
+        )
+        return DeliveryRate(self.current + per_s * (1 - now), self.long_term + per_s * (1 - long_term))
 
 
-def _left(age_s: float, half_life_s: float) -> float:
+def _remaining_share(age_s: float, half_life_s: float) -> float:
     return float(0.5 ** (max(age_s, 0.0) / half_life_s))
 
 
-def parted(rates: Mapping[KeyGroup, float], group: KeyGroup) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
-    """Return the rates that go with a group that leaves a keyspace, and what changes of those that stay (0: gone).
+def split_rates(
+    rates: Mapping[KeyGroup, float], group: KeyGroup
+) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
+    """Return the rates that move with a group, and the changed rates of those that stay (0: remove).
 
-    Of a prefix that the group is a part of, a share goes, and the rest stays by its own prefixes.
+    A prefix that contains the group is divided: the group's share moves, and the rest stays as rates of its other
+    parts.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
     for prefix, rate in rates.items():
-        shared = prefix.shared(group)
+        shared = prefix.intersection(group)
         if shared is None:
             continue
         going[shared] = going.get(shared, 0.0) + rate / (1 << shared.depth - prefix.depth)
         staying[prefix] = 0.0
         for depth in range(prefix.depth + 1, shared.depth + 1):
-            part = KeyGroup.around(group.key, depth, group.bits)
+            part = KeyGroup.containing(group.key, depth, group.bits)
             sibling = part.parent.left if part.key != part.parent.key else part.parent.right
             staying[sibling] = staying.get(sibling, rates.get(sibling, 0.0)) + rate / (1 << depth - prefix.depth)
     return going, staying
 
 
-def loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
-    """Return the load of each leaf of a keyspace, given its subscriptions, and the deliveries per second of prefixes.
+def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
+    """Return the load of each leaf of a keyspace, from its number of subscriptions and the delivery rates of prefixes.
 
-    A prefix can be any part of a leaf, usually a channel, so that a rate still says where it belongs when its leaf has
-    split. It can also be a leaf that has split since: then its halves are taken to have the same share.
+    A prefix may be any part of a leaf, usually a channel, so that its rate can still be assigned after the leaf has
+    split. It may also be a former leaf that has split since: its rate is then divided equally between its halves.
     """
     leaves = sorted(sizes)
     starts = [leaf.key for leaf in leaves]
@@ -117,23 +127,23 @@ def loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dic
     return {leaf: group_load(deliveries[leaf], size) for leaf, size in sizes.items()}
 
 
-Loads = Mapping[Keyspace, Mapping[KeyGroup, float]]
-"""Of each leaf of some keyspaces."""
+LoadsByKeyspace = Mapping[Keyspace, Mapping[KeyGroup, float]]
+"""Loads of the leaves of several keyspaces."""
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """Shares of a keyspace's ``capacity``, which is a load.
+class LoadLimits(msgspec.Struct, frozen=True):
+    """Thresholds, as shares of a keyspace's ``capacity``, which is a load in deliveries per second.
 
-    Fan-outs come in walks: what is seen of one that goes on all the time wobbles by some 12 %.
+    Measured loads of a steady fan-out fluctuate by about 12 %, because fan-outs come in bursts.
     """
 
     capacity: float
     overload: float = 0.90
-    merged: float = 0.70
+    merge_limit: float = 0.70
 
 
-class Pair(msgspec.Struct, frozen=True):
-    """A group whose two halves are leaves, and their loads. ``local`` says that both are in one keyspace."""
+class SiblingPair(msgspec.Struct, frozen=True):
+    """A group whose halves are both leaves, with the halves' loads. ``local`` if both are in one keyspace."""
 
     group: KeyGroup
     left: float
@@ -141,60 +151,66 @@ class Pair(msgspec.Struct, frozen=True):
     local: bool
 
 
-def pairs(
-    table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: Loads
-) -> list[Pair]:
-    """Return the pairs of leaves at rest that a keyspace could merge, given the tables and loads of right children."""
+def sibling_pairs(
+    table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: LoadsByKeyspace
+) -> list[SiblingPair]:
+    """Return the pairs of settled leaves that a keyspace could merge, given the tables and loads of right children."""
     found = []
     for group, entry in table.entries.items():
         child = entry.right_child
-        if child is None or table.standing(group.left) is not Standing.ACTIVE:
+        if child is None or table.state(group.left) is not GroupState.ACTIVE:
             continue
-        if tables[child].standing(group.right) in AT_REST:
+        if tables[child].state(group.right) in SETTLED_STATES:
             left = loads.get(table.keyspace, {}).get(group.left, 0.0)
             right = loads.get(child, {}).get(group.right, 0.0)
-            found.append(Pair(group, left, right, local=child == table.keyspace))
+            found.append(SiblingPair(group, left, right, local=child == table.keyspace))
     return found
 
 
-def lone_rights(
-    table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: Loads
+def lone_right_children(
+    table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: LoadsByKeyspace
 ) -> dict[KeyGroup, float]:
-    """Return the split groups whose left half is split, while the right one has a keyspace for itself, and its load."""
+    """Return split groups whose right child is the only leaf of its keyspace and whose left child is split.
+
+    The result maps each group to the load of its right child.
+    """
     found = {}
     for group, entry in table.entries.items():
         child = entry.right_child
-        if child is None or child == table.keyspace or table.standing(group.left) is not Standing.SPLIT:
+        if child is None or child == table.keyspace or table.state(group.left) is not GroupState.SPLIT:
             continue
-        leaves = [leaf for leaf, other in tables[child].entries.items() if other.standing in LEAVES]
-        if leaves == [group.right] and tables[child].standing(group.right) is Standing.ACTIVE:
+        leaves = [leaf for leaf, other in tables[child].entries.items() if other.state in LEAF_STATES]
+        if leaves == [group.right] and tables[child].state(group.right) is GroupState.ACTIVE:
             found[group] = loads.get(child, {}).get(group.right, 0.0)
     return found
 
 
-def split_due(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: Limits) -> SplitGroup | None:
-    """Return what a keyspace should split now, given the loads of its leaves."""
+def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: LoadLimits) -> SplitGroup | None:
+    """Return the split that a keyspace should begin, given its leaves' loads; None if it is not overloaded."""
     if sum(leaves.values()) <= limits.overload * limits.capacity:
         return None
     hottest = max((group for group in leaves if group.depth < group.bits), key=leaves.__getitem__, default=None)
     return SplitGroup(keyspace, hottest) if hottest else None
 
 
-def merge_due(
-    keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[Pair], limits: Limits
+def choose_merge(
+    keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[SiblingPair], limits: LoadLimits
 ) -> MergeGroup | None:
-    """Return what a keyspace should merge, given what its leaves have weighed for a while, and the pairs it could."""
-    most = limits.merged * limits.capacity - sum(leaves.values())
+    """Return the merge that a keyspace should begin, given long-term loads of leaves and pairs; None if none fits."""
+    most = limits.merge_limit * limits.capacity - sum(leaves.values())
     fitting = (pair for pair in pairs if (0.0 if pair.local else pair.right) <= most)
     coldest = min(fitting, key=lambda pair: pair.left + pair.right, default=None)
     return MergeGroup(keyspace, coldest.group) if coldest else None
 
 
-def recall_due(
-    keyspace: Keyspace, leaves: Mapping[KeyGroup, float], lone_rights: Mapping[KeyGroup, float], limits: Limits
+def choose_recall(
+    keyspace: Keyspace, leaves: Mapping[KeyGroup, float], lone_rights: Mapping[KeyGroup, float], limits: LoadLimits
 ) -> RecallGroup | None:
-    """Return what a keyspace should take back whole, given what its leaves, and those, have weighed for a while."""
-    most = limits.merged * limits.capacity - sum(leaves.values())
+    """Return the recall that a keyspace should begin, given long-term loads; None if none fits.
+
+    ``lone_rights`` is the result of :func:`lone_right_children`.
+    """
+    most = limits.merge_limit * limits.capacity - sum(leaves.values())
     fitting = (group for group, right in lone_rights.items() if right <= most)
     coldest = min(fitting, key=lone_rights.__getitem__, default=None)
     return RecallGroup(keyspace, coldest) if coldest else None

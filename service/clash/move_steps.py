@@ -1,15 +1,15 @@
-"""The steps of splits and merges, each one script in one keyspace's slot, and which step follows which.
+"""The steps of splits and merges, each one script in one keyspace's slot, and the order of the steps.
 
     split   SplitGroup* ─ AcceptKeyGroup ─ Fetch ⇄ Put ─ Settle ─ Finish
     merge   MergeGroup ─ GiveKeyGroup* ─ TakeBack ─ Fetch ⇄ Put ─ Forget ─ Finish
     recall  RecallGroup ┘     └ declined: Abandon
 
-``*`` is the commit: before it the donor accepts, after it the taker, which a client's proof makes it if the keeper does
-not come. The machine has no state: it is all in the tables. A successor looks into its keyspace's table, begins with
-:func:`resumed` and, whatever had been done already, does it once more to no effect.
+``*`` is the commit: before it the donor accepts keys, after it the taker, which becomes the taker by a client's proof
+if the keeper fails to carry out the next step. The state of a move is entirely in the tables. After a failure, the
+keeper's successor reads its keyspace's table, continues with :func:`resume_step`, and repeats steps without effect.
 
-A step may be done twice, or late, by a keeper that is not the keyspace's any more: it then changes nothing, because
-it names the move that it belongs to, by number.
+Each step names its move by number, so that it changes nothing when it is repeated, or arrives late from a keeper that
+no longer serves the keyspace.
 """
 
 from collections.abc import Callable
@@ -17,122 +17,123 @@ from collections.abc import Callable
 import msgspec
 
 from service.clash import transitions
-from service.clash.key_groups import KeyGroup, Keyspace, Map
+from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap
 from service.clash.prefix_query import Record
-from service.clash.server_table import AT_REST, Kind, Move, ServerTable, Stage
+from service.clash.server_table import SETTLED_STATES, Move, MoveKind, MoveStage, ServerTable
 
 
 class SplitGroup(msgspec.Struct, frozen=True):
-    """Split a leaf of this keyspace, or send out a recalled one; answer with :class:`Begun`."""
+    """SPLIT: split a leaf of this keyspace, or send out a recalled one; answered by :class:`MoveStarted`."""
 
     keyspace: Keyspace
     group: KeyGroup
 
 
 class MergeGroup(msgspec.Struct, frozen=True):
-    """Plan to merge the halves of a group of this keyspace; answer with :class:`Begun`."""
+    """Plan to merge the halves of a group of this keyspace; answered by :class:`MoveStarted`."""
 
     keyspace: Keyspace
     group: KeyGroup
 
 
 class RecallGroup(msgspec.Struct, frozen=True):
-    """Plan to take back the right half of a group of this keyspace, whose left half is split; answer with `Begun`."""
+    """Plan to take back the right child of a group whose left child is split; answered by :class:`MoveStarted`."""
 
     keyspace: Keyspace
     group: KeyGroup
 
 
-class _OfMove(msgspec.Struct, frozen=True):
+class _MoveStep(msgspec.Struct, frozen=True):
     move: Move
 
 
-class AcceptKeyGroup(_OfMove, frozen=True):
-    """In the child of a split: it has the right child now. Answer with :class:`Done`."""
+class AcceptKeyGroup(_MoveStep, frozen=True):
+    """ACCEPT_KEYGROUP, in the child of a split: it has the right child now. Answered by :class:`StepDone`."""
 
 
-class Settle(_OfMove, frozen=True):
-    """In the child of a split: all has arrived; drop the tombstones. Answer with :class:`Done`."""
+class Settle(_MoveStep, frozen=True):
+    """In the child of a split: all records have arrived; drop the tombstones. Answered by :class:`StepDone`."""
 
 
-class GiveKeyGroup(_OfMove, frozen=True):
-    """In the child of a merge: give the right child back, or decline. Answer with :class:`Decided`."""
+class GiveKeyGroup(_MoveStep, frozen=True):
+    """In the child of a merge: give the right child back, or decline. Answered by :class:`GiveResult`."""
 
 
-class Abandon(_OfMove, frozen=True):
-    """In the keyspace of a merge: the child declined. Answer with :class:`Done`."""
+class Abandon(_MoveStep, frozen=True):
+    """In the keyspace of a merge: the child has declined. Answered by :class:`StepDone`."""
 
 
-class TakeBack(_OfMove, frozen=True):
-    """In the keyspace of a merge: it has the whole group now. Answer with :class:`Done`."""
+class TakeBack(_MoveStep, frozen=True):
+    """In the keyspace of a merge: it has the whole group now. Answered by :class:`StepDone`."""
 
 
-class Forget(_OfMove, frozen=True):
-    """In the child of a merge: nothing is left there. Answer with :class:`Done`."""
+class Forget(_MoveStep, frozen=True):
+    """In the child of a merge: all records have left it. Answered by :class:`StepDone`."""
 
 
-class Finish(_OfMove, frozen=True):
-    """In the move's keyspace: it is over; drop the tombstones of a merge. Answer with :class:`Done`."""
+class Finish(_MoveStep, frozen=True):
+    """In the move's keyspace: end the move, and drop the tombstones of a merge. Answered by :class:`StepDone`."""
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """In the donor, while it gives: drop these records, and answer with the first of the rest, :class:`Fetched`.
+    """In the donor, while it gives: delete the ``transferred`` records and return the next ones.
 
-    If there are none, the same script says so in the table (:func:`service.clash.transitions.emptied`).
+    The result is a :class:`FetchResult`. If no records are left, the same script records that in the table
+    (:func:`service.clash.transitions.mark_emptied`).
     """
 
     move: Move
-    taken_over: tuple[Record, ...] = ()
+    transferred: tuple[Record, ...] = ()
 
 
 class Put(msgspec.Struct, frozen=True):
-    """In the taker, while it takes: keep the newer of each record and what is there. Answer with :class:`Kept`."""
+    """In the taker, while it takes: store each record unless a newer one is present. Answered by :class:`PutResult`."""
 
     move: Move
     records: tuple[Record, ...]
 
 
-OfMove = AcceptKeyGroup | Settle | GiveKeyGroup | Abandon | TakeBack | Forget | Finish
-First = SplitGroup | MergeGroup | RecallGroup
-"""With which moves begin."""
-Step = First | OfMove | Fetch | Put
+MoveStep = AcceptKeyGroup | Settle | GiveKeyGroup | Abandon | TakeBack | Forget | Finish
+InitialStep = SplitGroup | MergeGroup | RecallGroup
+"""Steps that begin a move."""
+Step = InitialStep | MoveStep | Fetch | Put
 
 
-class Begun(msgspec.Struct, frozen=True):
-    """The move that began; None if both halves are in one keyspace, and all is done."""
+class MoveStarted(msgspec.Struct, frozen=True):
+    """The move that has begun; None if both halves are in one keyspace, and the merge is complete."""
 
     move: Move | None
 
 
-class Decided(msgspec.Struct, frozen=True):
-    """Whether the child gave the group; in the same move it always says the same, until that is over."""
+class GiveResult(msgspec.Struct, frozen=True):
+    """Whether the child gave the group; repeated requests of the same move get the same result until the move ends."""
 
     given: bool
 
 
-class Fetched(msgspec.Struct, frozen=True):
-    """Records that the donor still has; none: that was all, or it does not give any more."""
+class FetchResult(msgspec.Struct, frozen=True):
+    """Records that the donor still has; empty if it has none left, or does not give any more."""
 
     records: tuple[Record, ...]
 
 
-class Kept(msgspec.Struct, frozen=True):
+class PutResult(msgspec.Struct, frozen=True):
     """Whether the taker was still taking."""
 
     taking: bool
 
 
-class Done(msgspec.Struct, frozen=True):
-    """It is so now, or has been."""
+class StepDone(msgspec.Struct, frozen=True):
+    """The step has been carried out, now or earlier."""
 
 
-Outcome = Begun | Decided | Fetched | Kept | Done
+Outcome = MoveStarted | GiveResult | FetchResult | PutResult | StepDone
 
 
 _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
     AcceptKeyGroup: transitions.accept_key_group,
     Settle: transitions.settle,
-    GiveKeyGroup: transitions.give,
+    GiveKeyGroup: transitions.give_key_group,
     Abandon: transitions.abandon,
     TakeBack: transitions.take_back,
     Forget: transitions.forget,
@@ -141,7 +142,7 @@ _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
 
 
 def keyspace_of(step: Step) -> Keyspace:
-    """Return where a step is carried out."""
+    """Return the keyspace in which a step is carried out."""
     match step:
         case SplitGroup() | MergeGroup() | RecallGroup():
             return step.keyspace
@@ -155,10 +156,10 @@ def keyspace_of(step: Step) -> Keyspace:
             return step.move.keyspace
 
 
-def apply(table: ServerTable, step: Step, keyspaces: Map) -> ServerTable:
-    """Return the table after a step; the very same where it changes nothing.
+def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable:
+    """Return the table after a step; the same object if the step changes nothing.
 
-    Raises :class:`MoveRefused` where a split or merge is not possible, or the step is another keyspace's.
+    Raises :class:`MoveRefused` if a split or merge is not possible, or the step belongs to another keyspace.
     """
     match step:
         case SplitGroup():
@@ -173,51 +174,51 @@ def apply(table: ServerTable, step: Step, keyspaces: Map) -> ServerTable:
             return _TRANSITIONS[type(step)](table, step.move)
 
 
-def filled(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the leaf that has all its subscriptions once this step has changed the table: its tombstones go with it.
+def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
+    """Return the leaf that is complete after this step, whose tombstones are to be dropped; None if there is none.
 
-    It is at rest in the table ``after`` the step, also if that had been done before.
+    The leaf is settled in the table ``after`` the step, also if the step is a repetition.
 
-    The end of a split fills nothing in the keyspace that gave: of another split, a part may be arriving there.
+    The end of a split completes nothing in the keyspace that gave: a part of another split may be arriving there.
     """
     match step:
         case Settle(move=move):
             leaf = move.group
-        case Finish(move=move) if move.kind is Kind.MERGE:
-            leaf = transitions.arrives_in(after, move)
+        case Finish(move=move) if move.kind is MoveKind.MERGE:
+            leaf = transitions.target_leaf(after, move)
         case _:
             return None
-    return leaf if after.standing(leaf) in AT_REST else None
+    return leaf if after.state(leaf) in SETTLED_STATES else None
 
 
-def resumed(table: ServerTable) -> Step | None:
-    """Return the step with which the move that is under way in a keyspace goes on."""
+def resume_step(table: ServerTable) -> Step | None:
+    """Return the step with which the current move of a keyspace continues; None if there is no move."""
     if table.move is None:
         return None
-    return Fetch(table.move) if table.stage is Stage.TAKING else _first(table.move)
+    return Fetch(table.move) if table.stage is MoveStage.TAKING else _first_step(table.move)
 
 
-def following(step: Step, outcome: Outcome) -> Step | None:
-    """Return the step after this one; None if the move is over, or in other hands."""
+def next_step(step: Step, outcome: Outcome) -> Step | None:
+    """Return the step that follows ``step`` after this outcome; None if the move is over, or superseded."""
     match outcome:
-        case Begun(move=move):
-            return None if move is None else _first(move)
-        case Decided(given=given) if isinstance(step, GiveKeyGroup):
+        case MoveStarted(move=move):
+            return None if move is None else _first_step(move)
+        case GiveResult(given=given) if isinstance(step, GiveKeyGroup):
             return TakeBack(step.move) if given else Abandon(step.move)
-        case Kept(taking=taking) if isinstance(step, Put):
+        case PutResult(taking=taking) if isinstance(step, Put):
             return Fetch(step.move, step.records) if taking else None
-        case Fetched(records=records) if isinstance(step, Fetch):
-            return Put(step.move, records) if records else _all_there(step.move)
+        case FetchResult(records=records) if isinstance(step, Fetch):
+            return Put(step.move, records) if records else _after_transfer(step.move)
     after = _AFTER.get(type(step))
-    return None if after is None or isinstance(step, First) else after(step.move)
+    return None if after is None or isinstance(step, InitialStep) else after(step.move)
 
 
 _AFTER: dict[type, type[Fetch | Finish]] = {AcceptKeyGroup: Fetch, TakeBack: Fetch, Settle: Finish, Forget: Finish}
 
 
-def _first(move: Move) -> Step:
-    return AcceptKeyGroup(move) if move.kind is Kind.SPLIT else GiveKeyGroup(move)
+def _first_step(move: Move) -> Step:
+    return AcceptKeyGroup(move) if move.kind is MoveKind.SPLIT else GiveKeyGroup(move)
 
 
-def _all_there(move: Move) -> Step:
-    return Settle(move) if move.kind is Kind.SPLIT else Forget(move)
+def _after_transfer(move: Move) -> Step:
+    return Settle(move) if move.kind is MoveKind.SPLIT else Forget(move)

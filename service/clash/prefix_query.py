@@ -1,34 +1,32 @@
-"""Records of subscriptions, and prefix queries for those under a prefix.
+"""Subscription records, and prefix queries that return each record under a prefix exactly once, page by page.
 
-A query returns each record exactly once, page by page (the paper's future work, §VII).
-
-The reader's place is a position among the keys, not in any store. It finds the leaf at its place, reads a page there,
-and goes on behind what it read; the end of one leaf is where the search for the next begins. So groups may split and
-merge between two pages, and a reader that crashed goes on from the place it had noted. A leaf that is still being
-filled is read after its donor: records go over before they leave, so whatever the donor does not have any more is
-in the leaf by then.
+Prefix queries are the paper's future work (§VII). The reader's position is a place among the keys, independent of any
+keyspace. A query finds the leaf at its position, reads a page there and advances behind it; the end of one leaf is
+where the search for the next begins. Groups may therefore split and merge between two pages, and a reader that has
+crashed resumes from its saved position. A leaf that is still being filled is read after its donor: records are copied
+before they are deleted, so what the donor no longer has is in the leaf by then.
 
 Records are ordered by key and id; a group is a range of them. A record carries the ``seq`` of its subscriber's change:
-the greater one is the newer, wherever and in whatever order two versions meet, so copies can be taken while people go
-on writing, and taken twice. An end leaves a record that is not ``present`` (a tombstone) in a leaf that is still being
-filled, for the beginning that may yet arrive there; once it is filled, tombstones go.
+the greater one is newer, wherever and in whatever order two versions meet, so that records can be copied, even twice,
+during writes. A deletion in a leaf that is still being filled leaves a record that is not ``present`` (a tombstone),
+because an older version of the record may still arrive; once the leaf is filled, tombstones are dropped.
 """
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from service.clash.group_search import Depths, DepthSearch, Probe
-from service.clash.key_groups import KeyGroup, Map
+from service.clash.group_search import DepthCache, DepthSearch, Probe
+from service.clash.key_groups import KeyGroup, KeyspaceMap
 from service.clash.server_table import Move
-from service.clash.transitions import Accepted, Answer
+from service.clash.transitions import Accepted, AcceptObjectReply
 
 Position = tuple[int, str]
-"""A key and an id: where a record stands, and so where a reader goes on."""
+"""A key and an id: the place of a record in the order, and of a reader."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One subscription. ``id`` tells those of one key apart: channel and subscriber."""
+    """One subscription. ``id``, made of channel and subscriber, distinguishes records of one key."""
 
     key: int
     id: str
@@ -37,26 +35,26 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def position(self) -> Position:
-        """Where it stands."""
+        """The record's place in the order."""
         return self.key, self.id
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Records of one range in their order. ``complete`` says that none follow in the range."""
+    """Records of one range in order. ``complete`` if no further ones follow in the range."""
 
     records: tuple[Record, ...]
     complete: bool
 
 
 def newer(one: Record, other: Record) -> Record:
-    """Return which of two records of one subscription counts; of equal ones, the end does."""
+    """Return the newer of two versions of one record; of equal ones, the tombstone."""
     return max(one, other, key=lambda record: (record.seq, not record.present))
 
 
-def joined(earlier: Page, later: Page) -> Page:
-    """Return the page of a leaf that is being filled: of its donor, read *earlier*, and of the leaf itself.
+def merge_pages(earlier: Page, later: Page) -> Page:
+    """Return the page of a leaf that is being filled, from its donor's page (*earlier*) and its own (*later*).
 
-    What went over in between is in both, and counts once. It reaches as far as both pages do.
+    Records that were copied in between are in both and count once. The result ends where the shorter page ends.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}
@@ -66,15 +64,15 @@ def joined(earlier: Page, later: Page) -> Page:
     return Page(tuple(found[position] for position in sorted(found)), complete=end is None)
 
 
-def present(records: Iterable[Record]) -> Sequence[Record]:
-    """Return the records without tombstones."""
+def without_tombstones(records: Iterable[Record]) -> Sequence[Record]:
+    """Return the records that are present."""
     return [record for record in records if record.present]
 
 
 class ReadLeaf(msgspec.Struct, frozen=True):
-    """Answer the probe and, if the key is accepted, read of its leaf what is under ``prefix`` and beyond ``after``.
+    """Process the probe and, if the key is accepted, read the records of its leaf under ``prefix`` after ``after``.
 
-    Both in one script: an instant later the leaf may be another's.
+    Both happen in one script, because the leaf may be another keyspace's right after.
     """
 
     probe: Probe
@@ -84,7 +82,7 @@ class ReadLeaf(msgspec.Struct, frozen=True):
 
 
 class ReadDonor(msgspec.Struct, frozen=True):
-    """Read what a move's donor still has of ``group``, beyond ``after``; nothing once it gives no more."""
+    """Read the records of ``group`` after ``after`` that a move's donor still has; none once the donor has finished."""
 
     move: Move
     group: KeyGroup
@@ -92,61 +90,61 @@ class ReadDonor(msgspec.Struct, frozen=True):
     count: int
 
 
-Question = ReadLeaf | ReadDonor
+ReadRequest = ReadLeaf | ReadDonor
 
 
-class Walk:
-    """One prefix query. Ask :attr:`question` and hand over the answer until there is none."""
+class PrefixQuery:
+    """A prefix query. Carry out :attr:`request` and pass on the result, until it is None."""
 
     def __init__(
-        self, prefix: KeyGroup, keyspaces: Map, depths: Depths, count: int, place: Position | None = None
+        self, prefix: KeyGroup, keyspaces: KeyspaceMap, depths: DepthCache, count: int, place: Position | None = None
     ) -> None:
-        """Read pages of ``count`` records under a prefix, from where another walk's ``place`` was."""
+        """Read pages of ``count`` records under a prefix, from another query's ``position`` if ``place`` is given."""
         self._prefix, self._keyspaces, self._depths, self._count = prefix, keyspaces, depths, count
-        self.place = place
-        """All up to here is read."""
-        self.found: tuple[Record, ...] = ()
-        """The page that the last answer completed; often empty."""
-        self.question: Question | None = None
+        self.position = place
+        """All records before this position have been read."""
+        self.records: tuple[Record, ...] = ()
+        """The page that the last result completed; often empty."""
+        self.request: ReadRequest | None = None
         self._donor: tuple[Move, Page] | None = None
         self._look(prefix.key if place is None else place[0])
 
-    def read_leaf(self, answer: Answer, page: Page) -> None:
-        """Take the answer to a :class:`ReadLeaf`; the page of one that was not accepted is empty.
+    def on_leaf_page(self, answer: AcceptObjectReply, page: Page) -> None:
+        """Process the result of a :class:`ReadLeaf`; its page is empty if the key was not accepted.
 
-        Raises :class:`KeyGroupMoving` if no keyspace accepts the key at our place.
+        Raises :class:`KeyGroupMoving` if no keyspace accepts the key at the current position.
         """
-        self.found = ()
-        leaf = self._search.answered(answer)
+        self.records = ()
+        leaf = self._search.on_answer(answer)
         if leaf is not None:
-            self._depths.learn(leaf.group, self._search.depth)
+            self._depths.record(leaf.group, self._search.depth)
         if leaf is None:
             self._donor = None
             self._ask()
-        elif leaf.move is None or (wanted := leaf.move.group.shared(self._prefix)) is None:
+        elif leaf.move is None or (wanted := leaf.move.group.intersection(self._prefix)) is None:
             self._advance(leaf, page)
         elif self._donor is not None and self._donor[0] == leaf.move:
-            self._advance(leaf, joined(self._donor[1], page))
+            self._advance(leaf, merge_pages(self._donor[1], page))
         else:
-            self.question = ReadDonor(leaf.move, wanted, self.place, self._count)
+            self.request = ReadDonor(leaf.move, wanted, self.position, self._count)
 
-    def read_donor(self, move: Move, page: Page) -> None:
-        """Take the answer to a :class:`ReadDonor`; now the leaf is asked again."""
+    def on_donor_page(self, move: Move, page: Page) -> None:
+        """Process the result of a :class:`ReadDonor`; the leaf is then read again."""
         self._donor = move, page
         self._ask()
 
     def _advance(self, leaf: Accepted, page: Page) -> None:
-        self.found = tuple(present(page.records))
+        self.records = tuple(without_tombstones(page.records))
         following = leaf.group.last + 1
         if not page.complete:
-            self.place = page.records[-1].position
-            self._look(self.place[0])
+            self.position = page.records[-1].position
+            self._look(self.position[0])
         elif following <= self._prefix.last:
-            self.place = following, ""
+            self.position = following, ""
             self._look(following)
         else:
-            self.place = self._prefix.last + 1, ""
-            self.question = None
+            self.position = self._prefix.last + 1, ""
+            self.request = None
 
     def _look(self, key: int) -> None:
         self._search = DepthSearch(key, self._prefix.bits, self._keyspaces, self._depths.depth(key))
@@ -154,4 +152,4 @@ class Walk:
         self._ask()
 
     def _ask(self) -> None:
-        self.question = ReadLeaf(self._search.probe, self._prefix, self.place, self._count)
+        self.request = ReadLeaf(self._search.probe, self._prefix, self.position, self._count)

@@ -1,28 +1,28 @@
-"""A keyspace's ``ServerTable``: which key groups it has, and what it is doing with them (CLASH §V.B, Figure 3).
+"""The ``ServerTable`` of a keyspace: its key groups, and the move that it carries out (CLASH §V.B, Figure 3).
 
-A group's ``standing``:
+The state of a group:
 
-    ACTIVE     a leaf: this keyspace accepts for it
-    ARRIVING   a leaf that was split off in its parent's keyspace: a part of its subscriptions is still there
-    RETURNING  a leaf that was merged: a part of its right half's subscriptions is still in that one's keyspace
+    ACTIVE     a leaf, complete: this keyspace accepts its keys
+    ARRIVING   a leaf that was split off in its parent's keyspace: some of its records are still there
+    RETURNING  a leaf that was merged: some records of its right half are still in that half's keyspace
     SPLIT      not a leaf: its left child is here, its right child in ``right_child``
-    LEAVING    given back to its parent's keyspace: what is still here only waits to be fetched
-    RECALLED   a leaf: a right child that came back to its parent's keyspace whole, as its sibling is split
+    LEAVING    given back to its parent's keyspace: the remaining records are waiting to be fetched
+    RECALLED   a leaf, complete: a right child that came back to its parent's keyspace whole, as its sibling is split
 
-All but recalled leaves are in their own keyspace, the one that their virtual key maps to: as long as it is recalled, a
-group is not split. We deviate: the paper leaves a right child where it is until its sibling is a leaf as well.
+All leaves except recalled ones are in the keyspace that their virtual key maps to. A recalled group is not split while
+it is recalled. Deviation: the paper leaves a right child where it is until its sibling is a leaf as well.
 
-A keyspace carries out one *move* at a time: a split or merge of a group of its own, with the right child in another
-keyspace, the *child*. A child follows moves of several others. Moves are numbered by the keyspace that carries them
-out, and the child remembers the greatest number it has seen of each: whatever comes late or twice is recognised.
+A keyspace carries out one *move* at a time: the split or merge of a group of its own, with the right child in another
+keyspace, the *child*. A child takes part in moves of several others. A keyspace numbers its moves, and each child
+remembers the greatest number it has seen from it, so that late and repeated steps are recognised.
 
-A table is kept as the fields of a Redis hash, which people can read and scripts can change, one field for each entry::
+A table is stored as the fields of a Redis hash, readable by people and scripts, one field per entry::
 
     bits           N
-    moves          how many moves this keyspace has begun
-    move           the one under way: NUMBER KIND CHILD GROUP STAGE
+    moves          number of moves that this keyspace has begun
+    move           the current one: NUMBER KIND CHILD GROUP STAGE
     seen:7         the greatest number of keyspace 7's moves that was seen here
-    011*           a group: STANDING parent=… right=…; what there is not is left out
+    011*           a group: STATE parent=… right=…; absent parts are left out
 """
 
 from collections.abc import Mapping
@@ -35,8 +35,8 @@ from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces
 from service.errors import BadKey
 
 
-class Standing(StrEnum):
-    """See the module's docstring."""
+class GroupState(StrEnum):
+    """The state of a key group in a table; the module's docstring describes each."""
 
     ACTIVE = "active"
     ARRIVING = "arriving"
@@ -46,28 +46,29 @@ class Standing(StrEnum):
     RECALLED = "recalled"
 
 
-LEAVES = (Standing.ACTIVE, Standing.ARRIVING, Standing.RETURNING, Standing.RECALLED)
-AT_REST = (Standing.ACTIVE, Standing.RECALLED)
-"""Leaves that have all their subscriptions."""
+LEAF_STATES = (GroupState.ACTIVE, GroupState.ARRIVING, GroupState.RETURNING, GroupState.RECALLED)
+"""States of leaves."""
+SETTLED_STATES = (GroupState.ACTIVE, GroupState.RECALLED)
+"""States of leaves that have all their records."""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One group of a table. ``parent`` is its parent's keyspace, None for the root."""
 
-    standing: Standing
+    state: GroupState
     parent: Keyspace | None = None
     right_child: Keyspace | None = None
 
 
-class Kind(StrEnum):
-    """Which way the right child moves: to its own keyspace, or back."""
+class MoveKind(StrEnum):
+    """The direction in which the right child moves: SPLIT to its own keyspace, MERGE back to its parent's."""
 
     SPLIT = "split"
     MERGE = "merge"
 
 
-class Stage(StrEnum):
-    """How far a keyspace's own move is: a split gives, until nothing is left; a merge is planned, then takes."""
+class MoveStage(StrEnum):
+    """The progress of a keyspace's own move: a split is GIVING until EMPTIED; a merge is PLANNED, then TAKING."""
 
     GIVING = "giving"
     EMPTIED = "emptied"
@@ -76,37 +77,37 @@ class Stage(StrEnum):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A right child between two keyspaces. It is also the proof that a client brings to the taker.
+    """The move of a right child between two keyspaces, which is also the proof that a client presents to the taker.
 
-    ``keyspace`` is the parent's, which carries the move out and numbers it; ``group`` is the right child.
+    ``keyspace`` is the parent's, which carries out and numbers the move; ``group`` is the right child.
     """
 
     number: int
-    kind: Kind
+    kind: MoveKind
     keyspace: Keyspace
     child: Keyspace
     group: KeyGroup
 
     @property
     def donor(self) -> Keyspace:
-        """Where the subscriptions come from."""
-        return self.keyspace if self.kind is Kind.SPLIT else self.child
+        """The keyspace that the records leave."""
+        return self.keyspace if self.kind is MoveKind.SPLIT else self.child
 
     @property
     def taker(self) -> Keyspace:
-        """Where they go to."""
-        return self.child if self.kind is Kind.SPLIT else self.keyspace
+        """The keyspace that receives the records."""
+        return self.child if self.kind is MoveKind.SPLIT else self.keyspace
 
     @property
     def depth(self) -> int:
         """The depth that leads to the taker: the right child's own, or that of its parent."""
-        return self.group.depth if self.kind is Kind.SPLIT else self.group.depth - 1
+        return self.group.depth if self.kind is MoveKind.SPLIT else self.group.depth - 1
 
 
 class ServerTable(msgspec.Struct, frozen=True):
-    """What one keyspace knows. ``moves`` is how many it has begun; ``move`` the one under way, and its ``stage``.
+    """The table of one keyspace, with the number of ``moves`` it has begun, and the current ``move`` and its ``stage``.
 
-    ``seen`` is the greatest number of each other keyspace's moves that this one had a part in.
+    ``seen`` is, for each other keyspace, the greatest number of its moves in which this one took part.
     """
 
     keyspace: Keyspace
@@ -114,38 +115,38 @@ class ServerTable(msgspec.Struct, frozen=True):
     entries: Mapping[KeyGroup, Entry]
     moves: int = 0
     move: Move | None = None
-    stage: Stage | None = None
+    stage: MoveStage | None = None
     seen: Mapping[Keyspace, int] = {}
 
     def leaf(self, key: int) -> KeyGroup | None:
-        """Return the leaf group here that has the key."""
+        """Return the leaf group of this table that contains the key, or None."""
         for depth in range(self.bits, -1, -1):
-            group = KeyGroup.around(key, depth, self.bits)
+            group = KeyGroup.containing(key, depth, self.bits)
             entry = self.entries.get(group)
-            if entry is not None and entry.standing in LEAVES:
+            if entry is not None and entry.state in LEAF_STATES:
                 return group
         return None
 
-    def standing(self, group: KeyGroup) -> Standing | None:
-        """Return how a group stands here; None if it is not here."""
+    def state(self, group: KeyGroup) -> GroupState | None:
+        """Return the state of a group; None if it is not in this table."""
         entry = self.entries.get(group)
-        return entry.standing if entry else None
+        return entry.state if entry else None
 
     def with_entries(self, changed: Mapping[KeyGroup, Entry | None]) -> "ServerTable":
-        """Return the table with these entries; None removes one."""
+        """Return the table with these entries replaced; None removes one."""
         entries = {**self.entries, **changed}
         kept = {group: entry for group, entry in entries.items() if entry is not None}
         return msgspec.structs.replace(self, entries=kept)
 
 
 def empty_table(keyspace: Keyspace, bits: int) -> ServerTable:
-    """Return the table of a keyspace that has no group yet."""
+    """Return the table of a keyspace without any group."""
     return ServerTable(keyspace, bits, {})
 
 
 def root_table(keyspace: Keyspace, bits: int) -> ServerTable:
     """Return the table of the root's keyspace before the first split: one group of all keys."""
-    return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): Entry(Standing.ACTIVE)})
+    return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): Entry(GroupState.ACTIVE)})
 
 
 _ENTRY = r"(active|arriving|returning|split|leaving|recalled)(?: parent=(\d+))?(?: right=(\d+))?"
@@ -153,7 +154,7 @@ _MOVE = r"(\d+) (split|merge) (\d+) ([01]*\*?) (giving|emptied|planned|taking)"
 
 
 def to_fields(table: ServerTable) -> dict[str, str]:
-    """Return the fields that :func:`from_fields` reads."""
+    """Return the fields of a Redis hash that :func:`from_fields` reads."""
     fields = {"bits": str(table.bits), "moves": str(table.moves)}
     if table.move is not None:
         move = table.move
@@ -163,10 +164,10 @@ def to_fields(table: ServerTable) -> dict[str, str]:
 
 
 def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspaces, bits: int) -> ServerTable:
-    """Read a keyspace's table of keys of so many bits.
+    """Return the table of a keyspace from the fields of its Redis hash, for keys of ``bits`` bits.
 
-    Raises :class:`UnknownKeyspace` if it names a keyspace that there is not, or is itself one, and :class:`BadKey` if
-    its groups are not of such keys or it is not a table.
+    Raises :class:`UnknownKeyspace` if the table, or one that it refers to, is of a keyspace that does not exist, and
+    :class:`BadKey` if the fields are malformed or of another key length.
     """
     keyspaces.check(keyspace)
     if _number(fields.get("bits", "")) != bits:
@@ -174,7 +175,7 @@ def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspa
     own = {name: text for name, text in fields.items() if name not in ("bits", "moves", "move")}
     seen = {_number(name[5:]): _number(text) for name, text in own.items() if name.startswith("seen:")}
     entries = {
-        KeyGroup.labelled(name, bits): _entry(text) for name, text in own.items() if not name.startswith("seen:")
+        KeyGroup.from_label(name, bits): _entry(text) for name, text in own.items() if not name.startswith("seen:")
     }
     move, stage = _move(keyspace, fields["move"], bits) if "move" in fields else (None, None)
     named = {place for entry in entries.values() for place in (entry.parent, entry.right_child)}
@@ -185,23 +186,23 @@ def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspa
 
 def _entry_text(entry: Entry) -> str:
     named = (("parent", entry.parent), ("right", entry.right_child))
-    return " ".join([entry.standing.value, *(f"{name}={place}" for name, place in named if place is not None)])
+    return " ".join([entry.state.value, *(f"{name}={place}" for name, place in named if place is not None)])
 
 
 def _entry(text: str) -> Entry:
     found = fullmatch(_ENTRY, text)
     if found is None:
         raise BadKey(f"{text!r} describes no group of a keyspace's table.")
-    standing, *places = found.groups()
-    return Entry(Standing(standing), *(None if place is None else int(place) for place in places))
+    state, *places = found.groups()
+    return Entry(GroupState(state), *(None if place is None else int(place) for place in places))
 
 
-def _move(keyspace: Keyspace, text: str, bits: int) -> tuple[Move, Stage]:
+def _move(keyspace: Keyspace, text: str, bits: int) -> tuple[Move, MoveStage]:
     found = fullmatch(_MOVE, text)
     if found is None:
         raise BadKey(f"{text!r} describes no move of a keyspace's table.")
     number, kind, child, label, stage = found.groups()
-    return Move(int(number), Kind(kind), keyspace, int(child), KeyGroup.labelled(label, bits)), Stage(stage)
+    return Move(int(number), MoveKind(kind), keyspace, int(child), KeyGroup.from_label(label, bits)), MoveStage(stage)
 
 
 def _number(text: str) -> int:

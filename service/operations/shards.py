@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from service.clash.key_groups import KeyGroup, Keyspace
-from service.clash.load_policy import Memory
+from service.clash.load_policy import HalfLives
 from service.clash.move_steps import MergeGroup, SplitGroup
-from service.clash.server_table import LEAVES, Kind, ServerTable, Standing
-from service.clash.transitions import arrives_in
+from service.clash.server_table import LEAF_STATES, GroupState, MoveKind, ServerTable
+from service.clash.transitions import target_leaf
 from service.errors import BadKey, MoveRefused
 from service.settings import Settings
 from service.store import Store
@@ -56,12 +56,14 @@ async def read_shards(store: Store, settings: Settings) -> Shards:
     """Read all server tables and their loads. Raises StoreUnavailable, or BadKey for an invalid table."""
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.glance()
-    leaf_loads = await store.key_group_loads.weigh(tables, now_s, Memory.measuring(settings.maintenance_interval_s))
+    leaf_loads = await store.key_group_loads.weigh(
+        tables, now_s, HalfLives.for_interval(settings.maintenance_interval_s)
+    )
     shards = [
         Shard(
             group.label,
             table.keyspace,
-            entry.standing.value,
+            entry.state.value,
             entry.right_child,
             leaf_loads.sizes[table.keyspace].get(group, 0),
             round(leaf_loads.loads[table.keyspace].get(group, 0.0), 3),
@@ -87,12 +89,12 @@ async def split(store: Store, label: str) -> str:
 
     Raises BadKey if ``label`` is no leaf, MoveRefused if the split is not possible now.
     """
-    group = KeyGroup.labelled(label, store.keyspaces.bits)
-    table = _find_table(await _tables(store), group, LEAVES)
-    if table.standing(group) is Standing.RECALLED:
+    group = KeyGroup.from_label(label, store.keyspaces.bits)
+    table = _find_table(await _tables(store), group, LEAF_STATES)
+    if table.state(group) is GroupState.RECALLED:
         # A recalled group first moves to its own keyspace as a whole.
         await _execute(store, SplitGroup(table.keyspace, group))
-        table = _find_table(await _tables(store), group, LEAVES)
+        table = _find_table(await _tables(store), group, LEAF_STATES)
     await _execute(store, SplitGroup(table.keyspace, group))
     return await _halves(store, group, table.keyspace)
 
@@ -102,8 +104,8 @@ async def merge(store: Store, label: str) -> str:
 
     Raises BadKey if ``label`` is no split group, MoveRefused if the merge is not possible now.
     """
-    group = KeyGroup.labelled(label, store.keyspaces.bits)
-    table = _find_table(await _tables(store), group, (Standing.SPLIT,))
+    group = KeyGroup.from_label(label, store.keyspaces.bits)
+    table = _find_table(await _tables(store), group, (GroupState.SPLIT,))
     if not await _execute(store, MergeGroup(table.keyspace, group)):
         child = table.entries[group].right_child
         raise MoveRefused(
@@ -140,10 +142,10 @@ def as_text(shards: Shards) -> str:
     ]
     for shard in shards.shards:
         start = f"{shard.label:{shards.key_bits + 6}} {shard.keyspace:>8}"
-        if shard.standing == Standing.SPLIT:
+        if shard.standing == GroupState.SPLIT:
             lines.append(f"{start} {'':>13} {'':>10}  split, its right half is in {shard.right_keyspace}")
         else:
-            standing = "" if shard.standing == Standing.ACTIVE else f"  {shard.standing}"
+            standing = "" if shard.standing == GroupState.ACTIVE else f"  {shard.standing}"
             lines.append(f"{start} {shard.subscriptions:>13,} {shard.load:>10.1f}{standing}")
     nodes = [
         f"{each.address}: {len(each.keyspaces)} in use, {_subscriptions(each.subscriptions)}, {each.load:.1f} per s"
@@ -161,8 +163,8 @@ def _move_text(table: ServerTable) -> str:
     move = table.move
     if move is None:
         return ""
-    leaf = arrives_in(table, move)
-    kind = "recall" if move.kind is Kind.MERGE and leaf == move.group else move.kind
+    leaf = target_leaf(table, move)
+    kind = "recall" if move.kind is MoveKind.MERGE and leaf == move.group else move.kind
     return f"{kind} of {leaf.label}: {move.group.label} goes from {move.donor} to {move.taker} ({table.stage})"
 
 
@@ -170,13 +172,13 @@ async def _tables(store: Store) -> list[ServerTable]:
     return await store.keyspaces.tables(range(store.keyspaces.map.count))
 
 
-def _find_table(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[Standing]) -> ServerTable:
+def _find_table(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[GroupState]) -> ServerTable:
     """Return the server table in which the group has one of these standings. Raises BadKey, naming similar labels."""
     for table in tables:
-        if table.standing(group) in standings:
+        if table.state(group) in standings:
             return table
-    labels = {leaf.label for table in tables for leaf, entry in table.entries.items() if entry.standing in standings}
-    what = "leaf" if standings is LEAVES else "split group"
+    labels = {leaf.label for table in tables for leaf, entry in table.entries.items() if entry.state in standings}
+    what = "leaf" if standings is LEAF_STATES else "split group"
     similar = sorted(labels, key=lambda label: (-_shared_prefix_length(label, group.label), label))[:3]
     raise BadKey(
         f"{group.label} is no {what}. Similar: {', '.join(similar) or 'none'}; coronet admin shards shows all."

@@ -9,7 +9,7 @@ Every method may raise :class:`service.errors.StoreUnavailable`.
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from service.clash.key_groups import Keyspaces, Layout
+from service.clash.key_groups import KeyLayout, Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.channels.admin_settings import AdminSettings, PollRateHistory
@@ -40,7 +40,7 @@ from service.store.subscriptions.keyspaces import KeyspaceStore, LoadStore
 from service.store.subscriptions.opml_imports import ImportQueue
 from service.store.subscriptions.subscriptions import SubscriptionPauses, Subscriptions
 
-LAYOUT = Layout()
+LAYOUT = KeyLayout()
 """Of the keys of all subscriptions."""
 
 

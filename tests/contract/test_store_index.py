@@ -7,7 +7,7 @@ from itertools import count, cycle
 import pytest
 
 from service.clash.key_groups import KeyGroup
-from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup, Step, following
+from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup, Step, next_step
 from service.errors import MoveRefused
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, UserId
@@ -69,7 +69,7 @@ async def test_at_every_step_of_splits_recalls_and_merges_all_is_found_counted_a
     monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 15)
     channel = await _subscribed(store)
     prefix, place = LAYOUT.channel_group(SITE, channel.id), store.keyspaces.map.keyspace_of
-    path = [KeyGroup.around(prefix.key, depth, LAYOUT.bits) for depth in range(prefix.depth + 3)]
+    path = [KeyGroup.containing(prefix.key, depth, LAYOUT.bits) for depth in range(prefix.depth + 3)]
     people = _People(store, channel.id)
     for group in path:
         await _carried_through(SplitGroup(place(group), group), people, checks=group.depth >= prefix.depth)
@@ -117,7 +117,7 @@ async def _carried_through(first: Step, people: _People, *, checks: bool) -> Non
         except MoveRefused:
             assert coming is first  # split in passing, because both halves were in one keyspace
             return
-        coming = following(coming, outcome)
+        coming = next_step(coming, outcome)
         if checks:
             await people.change_and_check()
 

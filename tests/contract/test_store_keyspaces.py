@@ -11,8 +11,8 @@ from service.clash import move_steps
 from service.clash.group_search import Probe
 from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces
 from service.clash.prefix_query import Page, ReadDonor, ReadLeaf, Record
-from service.clash.server_table import Kind, Move
-from service.clash.transitions import Accepted, Answer
+from service.clash.server_table import Move, MoveKind
+from service.clash.transitions import Accepted, AcceptObjectReply
 from service.errors import BadKey, CoronetError, MoveRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store
@@ -65,18 +65,18 @@ class BothKeyspaces(MemoryKeyspaces):
         self._check_same()
         return outcome
 
-    def write(self, probe: Probe, record: Record) -> Answer:
+    def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
         found = super().write(probe, record)
         assert self._redis(self._other.write(probe, record)) == found
         self._check_same()
         return found
 
-    def ask(self, probe: Probe) -> Answer:
+    def ask(self, probe: Probe) -> AcceptObjectReply:
         found = super().ask(probe)
         assert self._redis(self._other.ask(probe)) == found
         return found
 
-    def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
+    def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
         found = super().read_leaf(question)
         assert self._redis(self._other.read_leaf(question)) == found
         return found
@@ -156,7 +156,7 @@ async def _contents(store: Store) -> list[bytes]:
 
 
 def _wrong(root: Keyspace) -> list[tuple[type[CoronetError], str, Callable[[KeyspaceStore], Awaitable[object]]]]:
-    alien = Move(1, Kind.SPLIT, 300, root, EVERYTHING)
+    alien = Move(1, MoveKind.SPLIT, 300, root, EVERYTHING)
     return [
         (BadKey, "no identifier key of 32 bits", lambda store: store.write(Probe(root, KEY << 8, 0), RECORD)),
         (
@@ -207,7 +207,7 @@ async def test_a_table_that_is_not_ours_is_refused_and_left_alone(
     assert move is not None
     await store.redis.call("HSET", keys.keyspace(root)[0], field, text)
     before = await _contents(store)
-    prefix = KeyGroup.around(KEY, 8, 32)
+    prefix = KeyGroup.containing(KEY, 8, 32)
     asked: list[Callable[[], Awaitable[object]]] = [
         lambda: keyspaces.write(Probe(root, KEY, 0), RECORD),
         lambda: keyspaces.read_leaf(ReadLeaf(Probe(root, KEY, 0), prefix, None, 10)),
@@ -222,7 +222,7 @@ async def test_a_table_that_is_not_ours_is_refused_and_left_alone(
 
 
 async def test_what_fan_outs_noted_is_taken_once(store: Store) -> None:
-    keyspaces, leaf = store.keyspaces, KeyGroup.labelled("0110*", 32)
+    keyspaces, leaf = store.keyspaces, KeyGroup.from_label("0110*", 32)
     assert await keyspaces.take_told(7) == {}
     await keyspaces.told(7, leaf, 40)
     await keyspaces.told(7, leaf, 2)

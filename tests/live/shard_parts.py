@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 import msgspec
 import structlog
 
-from service.clash.load_policy import Limits
+from service.clash.load_policy import LoadLimits
 from service.clash.move_steps import Outcome, Step
 from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.urls import channel_id
@@ -88,7 +88,7 @@ async def keep(redis_url: str, capacity: float, dies: str) -> None:
         try:
             me = await store.ring.join(f"keeper:{os.getpid()}", "", LEASE_S, balanced_id)
             tasks, version, looked_s = BackgroundTasks(), -1, 0.0
-            keeper = KeyGroupBalancer(me.id, store, Limits(capacity), interval_s=INTERVAL_S, tasks=tasks)
+            keeper = KeyGroupBalancer(me.id, store, LoadLimits(capacity), interval_s=INTERVAL_S, tasks=tasks)
             while True:
                 beat = await store.ring.beat(me, LEASE_S, version)
                 if beat.ring is not None:

@@ -21,10 +21,10 @@ from typing import Any
 
 import msgspec
 
-from service.clash.group_search import Depths
+from service.clash.group_search import DepthCache
 from service.clash.key_groups import KeyGroup
-from service.clash.prefix_query import ReadDonor, ReadLeaf, Walk
-from service.clash.server_table import LEAVES
+from service.clash.prefix_query import PrefixQuery, ReadDonor, ReadLeaf
+from service.clash.server_table import LEAF_STATES
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect
@@ -139,9 +139,9 @@ async def watch(store: Store, seen: Seen) -> None:
                 (table.keyspace, group)
                 for table in tables
                 for group, entry in table.entries.items()
-                if entry.standing in LEAVES
+                if entry.state in LEAF_STATES
             ]
-            hot = {keyspace for keyspace, group in leaves if group.shared(layout_group) is not None}
+            hot = {keyspace for keyspace, group in leaves if group.intersection(layout_group) is not None}
             known = store.redis._prompt._slots.map
             assert known is not None
             masters = {known.master(slot_of(("HLEN", keys.keyspace(keyspace)[0])) or 0) for keyspace in hot}
@@ -174,15 +174,15 @@ async def audit(store: Store, subscriptions: int, held: dict[tuple[int, int], in
     """Walk all keys, and compare with everything that was acknowledged."""
     expected = {record_id(cid(rank), uid(number)) for rank, number in everybody(subscriptions)}
     expected |= {record_id(cid(rank), uid(person)) for (rank, person), seq in held.items() if seq > 0}
-    walk = Walk(KeyGroup(0, 0, store.keyspaces.bits), store.keyspaces.map, Depths(), 2_000)
+    walk = PrefixQuery(KeyGroup(0, 0, store.keyspaces.bits), store.keyspaces.map, DepthCache(), 2_000)
     found: Counter[str] = Counter()
-    while walk.question is not None:
-        match walk.question:
+    while walk.request is not None:
+        match walk.request:
             case ReadLeaf() as question:
-                walk.read_leaf(*await store.keyspaces.read_leaf(question))
-                found.update(record.id for record in walk.found)
+                walk.on_leaf_page(*await store.keyspaces.read_leaf(question))
+                found.update(record.id for record in walk.records)
             case ReadDonor() as question:
-                walk.read_donor(question.move, await store.keyspaces.read_donor(question))
+                walk.on_donor_page(question.move, await store.keyspaces.read_donor(question))
     return {
         "expected": len(expected),
         "found": found.total(),

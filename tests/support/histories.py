@@ -9,11 +9,20 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.clash.group_search import Depths, DepthSearch, Units
+from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch
 from service.clash.key_groups import KeyGroup
-from service.clash.move_steps import First, MergeGroup, RecallGroup, SplitGroup, Step, following, keyspace_of, resumed
-from service.clash.prefix_query import Position, Record, Walk
-from service.clash.server_table import AT_REST, Standing
+from service.clash.move_steps import (
+    InitialStep,
+    MergeGroup,
+    RecallGroup,
+    SplitGroup,
+    Step,
+    keyspace_of,
+    next_step,
+    resume_step,
+)
+from service.clash.prefix_query import Position, PrefixQuery, Record
+from service.clash.server_table import SETTLED_STATES, GroupState
 from service.errors import MoveRefused
 from tests.support.keyspaces import (
     PAGE,
@@ -32,13 +41,13 @@ IDS = st.sampled_from(PEOPLE)
 STEPS = st.one_of(st.integers(1, 4), st.just(100))
 PLACES = st.integers(0, 100)
 CLIENTS = 2
-BEGINNINGS: tuple[type[First], ...] = (SplitGroup, SplitGroup, MergeGroup, RecallGroup)
+BEGINNINGS: tuple[type[InitialStep], ...] = (SplitGroup, SplitGroup, MergeGroup, RecallGroup)
 
 
 class _Dividing:
     """A search for the units of a prefix under way, and what it has found."""
 
-    def __init__(self, prefix: KeyGroup, units: Units) -> None:
+    def __init__(self, prefix: KeyGroup, units: LeafGroupSearch) -> None:
         self.prefix, self.units = prefix, units
         self.found: list[int] = []
 
@@ -46,7 +55,7 @@ class _Dividing:
 class _Reading:
     """A prefix query under way: what it has to find, and what it may."""
 
-    def __init__(self, walk: Walk, present: set[Position]) -> None:
+    def __init__(self, walk: PrefixQuery, present: set[Position]) -> None:
         self.walk = walk
         self.must, self.may = set(present), set(present)
         self.found: list[Position] = []
@@ -62,7 +71,7 @@ class Moves(RuleBasedStateMachine):
     @initialize(count=st.integers(1, 5))
     def begin(self, count: int) -> None:
         self.store = self.opened(count)
-        self.depths = [Depths() for _ in range(CLIENTS)]
+        self.depths = [DepthCache() for _ in range(CLIENTS)]
         self.seq = 0
         self.present: set[Position] = set()
         self.keepers: list[Step] = []
@@ -82,10 +91,10 @@ class Moves(RuleBasedStateMachine):
     @rule(place=PLACES)
     def a_write_is_tried(self, place: int) -> None:
         searching, record, client = self.writing[place % len(self.writing)]
-        found = searching.answered(self.store.write(searching.probe, record))
+        found = searching.on_answer(self.store.write(searching.probe, record))
         if found is None:
             return
-        self.depths[client].learn(found.group, searching.depth)
+        self.depths[client].record(found.group, searching.depth)
         self.writing.remove((searching, record, client))
         for reading in self.readings:
             if record.present:
@@ -95,12 +104,12 @@ class Moves(RuleBasedStateMachine):
         (self.present.add if record.present else self.present.discard)(record.position)
 
     @rule(place=PLACES, begins=st.sampled_from(BEGINNINGS), steps=STEPS)
-    def a_keeper_begins(self, place: int, begins: type[First], steps: int) -> None:
+    def a_keeper_begins(self, place: int, begins: type[InitialStep], steps: int) -> None:
         wanted = [
             begins(table.keyspace, group)
             for table in self.store.tables
             for group, entry in table.entries.items()
-            if (entry.standing in AT_REST if begins is SplitGroup else entry.standing is Standing.SPLIT)
+            if (entry.state in SETTLED_STATES if begins is SplitGroup else entry.state is GroupState.SPLIT)
         ]
         at_rest = [step for step in wanted if self.store.tables[step.keyspace].move is None]
         if choice := at_rest or wanted:
@@ -121,20 +130,20 @@ class Moves(RuleBasedStateMachine):
             self._carry_out(step, 1)
             self.keepers = others
 
-    @precondition(lambda self: self.store.channel_moves())
+    @precondition(lambda self: self.store.moves())
     @rule(place=PLACES, steps=STEPS)
     def another_keeper_takes_over(self, place: int, steps: int) -> None:
         """The old one may be alive, and only slow."""
         moves = self.store.moves()
-        step = resumed(self.store.tables[moves[place % len(moves)].keyspace])
+        step = resume_step(self.store.tables[moves[place % len(moves)].keyspace])
         assert step is not None
         self._carry_out(step, steps)
 
     @rule(key=KEYS, depth=st.integers(0, BITS), client=st.integers(0, CLIENTS - 1))
     def somebody_begins_to_read(self, key: int, depth: int, client: int) -> None:
-        prefix = KeyGroup.around(key, depth, BITS)
+        prefix = KeyGroup.containing(key, depth, BITS)
         under = {position for position in self.present if position[0] in prefix}
-        walk = Walk(prefix, self.store.map, self.depths[client], PAGE)
+        walk = PrefixQuery(prefix, self.store.map, self.depths[client], PAGE)
         self.readings.append(_Reading(walk, under))
 
     @precondition(lambda self: self.readings)
@@ -142,15 +151,15 @@ class Moves(RuleBasedStateMachine):
     def a_reader_goes_on(self, place: int) -> None:
         reading = self.readings[place % len(self.readings)]
         reading.found += [record.position for record in walk_on(self.store, reading.walk)]
-        if reading.walk.question is None:
+        if reading.walk.request is None:
             self.readings.remove(reading)
             assert len(reading.found) == len(set(reading.found))
             assert reading.must <= set(reading.found) <= reading.may
 
     @rule(key=KEYS, depth=st.integers(0, BITS), client=st.integers(0, CLIENTS - 1))
     def somebody_divides_a_fan_out(self, key: int, depth: int, client: int) -> None:
-        prefix = KeyGroup.around(key, depth, BITS)
-        self.dividings.append(_Dividing(prefix, Units(prefix, self.store.map, self.depths[client])))
+        prefix = KeyGroup.containing(key, depth, BITS)
+        self.dividings.append(_Dividing(prefix, LeafGroupSearch(prefix, self.store.map, self.depths[client])))
 
     @precondition(lambda self: self.dividings)
     @rule(place=PLACES)
@@ -179,10 +188,10 @@ class Moves(RuleBasedStateMachine):
     def teardown(self) -> None:
         """In the end one keeper finishes everything, and nothing lies anywhere but where it belongs."""
         for move in self.store.moves():
-            carried_through(self.store, resumed(self.store.tables[move.keyspace]))
+            carried_through(self.store, resume_step(self.store.tables[move.keyspace]))
         assert self.store.moves() == []
         for table, records in zip(self.store.tables, self.store.records, strict=True):
-            assert {entry.standing for entry in table.entries.values()} <= {*AT_REST, Standing.SPLIT}
+            assert {entry.state for entry in table.entries.values()} <= {*SETTLED_STATES, GroupState.SPLIT}
             assert all(record.present and table.leaf(record.key) for record in records.values())
         assert sorted(position for held in self.store.records for position in held) == sorted(self.present)
 
@@ -198,7 +207,7 @@ class Moves(RuleBasedStateMachine):
                 return
             pairs = zip(self.store.tables, before, strict=True)
             assert {table.keyspace for table, old in pairs if table is not old} <= {keyspace_of(going)}
-            after = following(going, outcome)
+            after = next_step(going, outcome)
             if after is None:
                 return
             going = after
@@ -231,7 +240,7 @@ def _something(moves: Moves, random: Random) -> None:
         case 9 if moves.store.moves():
             moves.another_keeper_takes_over(place, steps)
         case kind:
-            _somebody_reads(moves, kind, KeyGroup.around(key, depth, BITS), place, client)
+            _somebody_reads(moves, kind, KeyGroup.containing(key, depth, BITS), place, client)
 
 
 def _somebody_reads(moves: Moves, kind: int, prefix: KeyGroup, place: int, client: int) -> None:

@@ -3,12 +3,21 @@
 from collections.abc import Iterable
 
 from service.clash import move_steps
-from service.clash.group_search import Depths, DepthSearch, Probe, Units
+from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch, Probe
 from service.clash.key_groups import KeyGroup, Keyspaces
-from service.clash.move_steps import following
-from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record, Walk, newer
-from service.clash.server_table import LEAVES, Kind, Move, Stage, empty_table, root_table
-from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
+from service.clash.move_steps import next_step
+from service.clash.prefix_query import Page, Position, PrefixQuery, ReadDonor, ReadLeaf, Record, newer
+from service.clash.server_table import LEAF_STATES, Move, MoveKind, MoveStage, empty_table, root_table
+from service.clash.transitions import (
+    Accepted,
+    AcceptObjectReply,
+    accept_object,
+    apply_proof,
+    has_given,
+    is_giving,
+    is_taking,
+    mark_emptied,
+)
 
 PAGE = 2
 MOST_STEPS = 1000
@@ -35,18 +44,18 @@ class MemoryKeyspaces:
         self.tables[keyspace] = after
         match step:
             case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
-                return move_steps.Begun(after.move)
+                return move_steps.MoveStarted(after.move)
             case move_steps.GiveKeyGroup():
-                return move_steps.Decided(given(after, step.move))
+                return move_steps.GiveResult(has_given(after, step.move))
             case move_steps.Fetch():
                 return self._fetch(step)
             case move_steps.Put():
                 return self._put(step)
-        if after is not before and (leaf := move_steps.filled(step, after)) is not None:
+        if after is not before and (leaf := move_steps.filled_leaf(step, after)) is not None:
             self._drop_tombstones(keyspace, leaf)
-        return move_steps.Done()
+        return move_steps.StepDone()
 
-    def write(self, probe: Probe, record: Record) -> Answer:
+    def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
         """AcceptObject, for a subscription or its end."""
         found = self.ask(probe)
         if isinstance(found, Accepted):
@@ -57,25 +66,25 @@ class MemoryKeyspaces:
                 held[record.position] = latest
         return found
 
-    def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
+    def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
         """AcceptObject, for a reader."""
         found = self.ask(question.probe)
         if not isinstance(found, Accepted):
             return found, NOTHING
-        wanted = found.group.shared(question.prefix)
+        wanted = found.group.intersection(question.prefix)
         assert wanted is not None
         return found, cut(self._sorted(question.probe.keyspace), wanted, question.after, question.count)
 
     def read_donor(self, question: ReadDonor) -> Page:
         """What has not gone over yet."""
         move = question.move
-        if not gives(self.tables[move.donor], move):
+        if not is_giving(self.tables[move.donor], move):
             return NOTHING
         return cut(self._sorted(move.donor), question.group, question.after, question.count)
 
     def leaves(self) -> list[KeyGroup]:
         """Return all groups that accept, or will as soon as somebody asks, in the order of their keys."""
-        found = [group for table in self.tables for group, entry in table.entries.items() if entry.standing in LEAVES]
+        found = [group for table in self.tables for group, entry in table.entries.items() if entry.state in LEAF_STATES]
         return sorted(found + [move.group for move in self.moves() if self._is_in_between(move)])
 
     def moves(self) -> list[Move]:
@@ -83,35 +92,35 @@ class MemoryKeyspaces:
 
     def _is_in_between(self, move: Move) -> bool:
         """Say whether the donor has given the group and the taker does not know it yet."""
-        if move.kind is Kind.SPLIT:
+        if move.kind is MoveKind.SPLIT:
             return self.tables[move.child].seen.get(move.keyspace, 0) < move.number
-        return given(self.tables[move.child], move) and self.tables[move.keyspace].stage is Stage.PLANNED
+        return has_given(self.tables[move.child], move) and self.tables[move.keyspace].stage is MoveStage.PLANNED
 
-    def ask(self, probe: Probe) -> Answer:
+    def ask(self, probe: Probe) -> AcceptObjectReply:
         """AcceptObject, for who only wants to know."""
-        table = admit(self.tables[probe.keyspace], probe.proof)
+        table = apply_proof(self.tables[probe.keyspace], probe.proof)
         self.tables[probe.keyspace] = table
-        return answer(table, probe.key)
+        return accept_object(table, probe.key)
 
-    def _fetch(self, step: move_steps.Fetch) -> move_steps.Fetched:
+    def _fetch(self, step: move_steps.Fetch) -> move_steps.FetchResult:
         donor = step.move.donor
-        if not gives(self.tables[donor], step.move):
-            return move_steps.Fetched(())
-        for record in step.taken_over:
+        if not is_giving(self.tables[donor], step.move):
+            return move_steps.FetchResult(())
+        for record in step.transferred:
             self.records[donor].pop(record.position, None)
         left = cut(self._sorted(donor), step.move.group, None, PAGE).records
         if not left:
-            self.tables[donor] = emptied(self.tables[donor], step.move)
-        return move_steps.Fetched(left)
+            self.tables[donor] = mark_emptied(self.tables[donor], step.move)
+        return move_steps.FetchResult(left)
 
-    def _put(self, step: move_steps.Put) -> move_steps.Kept:
+    def _put(self, step: move_steps.Put) -> move_steps.PutResult:
         taker = step.move.taker
-        if not takes(self.tables[taker], step.move):
-            return move_steps.Kept(taking=False)
+        if not is_taking(self.tables[taker], step.move):
+            return move_steps.PutResult(taking=False)
         for record in step.records:
             held = self.records[taker].get(record.position, record)
             self.records[taker][record.position] = newer(held, record)
-        return move_steps.Kept(taking=True)
+        return move_steps.PutResult(taking=True)
 
     def _drop_tombstones(self, keyspace: int, leaf: KeyGroup) -> None:
         held = self.records[keyspace]
@@ -122,53 +131,53 @@ class MemoryKeyspaces:
         return [record for _, record in sorted(self.records[keyspace].items())]
 
 
-def search(store: MemoryKeyspaces, key: int, depths: Depths) -> DepthSearch:
+def search(store: MemoryKeyspaces, key: int, depths: DepthCache) -> DepthSearch:
     return DepthSearch(key, store.bits, store.map, depths.depth(key))
 
 
-def write(store: MemoryKeyspaces, record: Record, depths: Depths) -> int:
+def write(store: MemoryKeyspaces, record: Record, depths: DepthCache) -> int:
     """Write through, and return how many probes it took."""
     asking = search(store, record.key, depths)
-    while (found := asking.answered(store.write(asking.probe, record))) is None:
+    while (found := asking.on_answer(store.write(asking.probe, record))) is None:
         pass
-    depths.learn(found.group, asking.depth)
+    depths.record(found.group, asking.depth)
     return asking.probes
 
 
-def walk_on(store: MemoryKeyspaces, walk: Walk) -> tuple[Record, ...]:
+def walk_on(store: MemoryKeyspaces, walk: PrefixQuery) -> tuple[Record, ...]:
     """Answer a walk's question, and return what it found by that."""
-    match walk.question:
+    match walk.request:
         case ReadLeaf() as question:
-            walk.read_leaf(*store.read_leaf(question))
-            return walk.found
+            walk.on_leaf_page(*store.read_leaf(question))
+            return walk.records
         case ReadDonor() as question:
-            walk.read_donor(question.move, store.read_donor(question))
+            walk.on_donor_page(question.move, store.read_donor(question))
     return ()
 
 
-def everything(store: MemoryKeyspaces, prefix: KeyGroup, depths: Depths) -> list[Record]:
+def everything(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> list[Record]:
     """Return what a prefix query finds."""
-    walk = Walk(prefix, store.map, depths, PAGE)
+    walk = PrefixQuery(prefix, store.map, depths, PAGE)
     found: list[Record] = []
     for _ in range(MOST_STEPS):
         found += walk_on(store, walk)
-        if walk.question is None:
+        if walk.request is None:
             return found
     raise AssertionError("A reader goes round in circles.")
 
 
-def units(store: MemoryKeyspaces, prefix: KeyGroup, depths: Depths) -> list[KeyGroup]:
+def units(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> list[KeyGroup]:
     """Return the leaf groups under a prefix, as their keyspaces tell them."""
-    asking, found = Units(prefix, store.map, depths), list[KeyGroup]()
+    asking, found = LeafGroupSearch(prefix, store.map, depths), list[KeyGroup]()
     for _ in range(MOST_STEPS):
         found += next_units(store, asking)
     assert asking.probe is None
     return found
 
 
-def next_units(store: MemoryKeyspaces, asking: Units) -> list[KeyGroup]:
+def next_units(store: MemoryKeyspaces, asking: LeafGroupSearch) -> list[KeyGroup]:
     """Answer one question, and return what was found by that: one unit or none."""
-    found = None if asking.probe is None else asking.answered(store.ask(asking.probe))
+    found = None if asking.probe is None else asking.on_answer(store.ask(asking.probe))
     return [] if found is None else [found]
 
 
@@ -176,7 +185,7 @@ def carried_through(store: MemoryKeyspaces, step: move_steps.Step | None) -> int
     """Carry out a step and all that follow; return how many."""
     count = 0
     while step is not None:
-        step = following(step, store.carry_out(step))
+        step = next_step(step, store.carry_out(step))
         count += 1
         assert count < MOST_STEPS
     return count

@@ -17,11 +17,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.clash.group_search import Depths, DepthSearch
-from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces, Map
-from service.clash.load_policy import Limits, group_load
-from service.clash.server_table import Standing
-from service.clash.transitions import answer
+from service.clash.group_search import DepthCache, DepthSearch
+from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, Keyspaces
+from service.clash.load_policy import LoadLimits, group_load
+from service.clash.server_table import GroupState
+from service.clash.transitions import accept_object
 from service.simulate.clash.servers import (
     CHECK_S,
     KEY_BITS,
@@ -53,7 +53,7 @@ class Loads(msgspec.Struct, frozen=True):
 class Dht:
     """One fixed length. Of 24-bit keys each is a group of its own, and its server a random one instead of SHA-1's."""
 
-    def __init__(self, bits: int, keyspaces: Map, servers: int, capacity: float) -> None:
+    def __init__(self, bits: int, keyspaces: KeyspaceMap, servers: int, capacity: float) -> None:
         self.bits, self._servers, self.capacity = bits, servers, capacity
         groups = 0 if bits > SEEN_BITS else 1 << bits
         places = [KeyGroup(place << (KEY_BITS - bits), bits, KEY_BITS) for place in range(groups)]
@@ -95,7 +95,7 @@ class Lookups:
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
         self._servers, self._rng = servers, rng
-        self._known = [Depths() for _ in range(FOLLOWED)]
+        self._known = [DepthCache() for _ in range(FOLLOWED)]
 
     def probes(self, lookups: Ints, servers: Servers) -> tuple[float, float]:
         """Return the mean number of probes per lookup, and what it is without memory."""
@@ -115,24 +115,24 @@ class Lookups:
                 # The depth being right, the first question goes to the leaf's server, and is the last.
                 if depths.depth(key) != depth:
                     probes += _searched(servers, key, depths.depth(key), depths) - 1
-                depths.learn(leaf, depth)
+                depths.record(leaf, depth)
         return probes / asked if asked else 1.0
 
     def _without(self, lookups: Ints, servers: Servers) -> float:
         seen = self._rng.choice(len(lookups), WITHOUT_MEMORY, p=lookups / lookups.sum())
         keys = seen << (KEY_BITS - SEEN_BITS)
-        return float(np.mean([_searched(servers, int(key), None, Depths()) for key in keys]))
+        return float(np.mean([_searched(servers, int(key), None, DepthCache()) for key in keys]))
 
 
 def _leads_to(servers: Servers, keyspace: Keyspace, leaf: KeyGroup) -> int:
-    return leaf.depth - (servers.table(keyspace).standing(leaf) is Standing.RECALLED)
+    return leaf.depth - (servers.table(keyspace).state(leaf) is GroupState.RECALLED)
 
 
-def _searched(servers: Servers, key: int, hint: int | None, depths: Depths) -> int:
+def _searched(servers: Servers, key: int, hint: int | None, depths: DepthCache) -> int:
     search = DepthSearch(key, KEY_BITS, servers.keyspaces, hint)
-    while (found := search.answered(answer(servers.table(search.probe.keyspace), key))) is None:
+    while (found := search.on_answer(accept_object(servers.table(search.probe.keyspace), key))) is None:
         pass
-    depths.learn(found.group, search.depth)
+    depths.record(found.group, search.depth)
     return search.probes
 
 
@@ -231,7 +231,7 @@ def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
     keyspaces = Keyspaces(setup.servers) if setup.map is MapKind.EVEN else chord
     points = None if setup.map is MapKind.EVEN else chord.points
     sources = Sources(setup, random_servers(setup.servers, points, map_rng), rng)
-    servers = Servers(keyspaces, setup.servers, Limits(setup.capacity_packets_s, setup.overload, setup.merged))
+    servers = Servers(keyspaces, setup.servers, LoadLimits(setup.capacity_packets_s, setup.overload, setup.merged))
     lookups = Lookups(setup.servers, lookup_rng)
     dhts = [Dht(bits, keyspaces, setup.servers, setup.capacity_packets_s) for bits in LENGTHS]
     checks: list[Check] = []

@@ -19,11 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.clash import move_steps
-from service.clash.key_groups import HASH_BITS, KeyGroup, Keyspace, Map, hash_key
-from service.clash.load_policy import Limits, group_load, lone_rights, merge_due, pairs, recall_due, split_due
-from service.clash.move_steps import following
-from service.clash.server_table import LEAVES, ServerTable, empty_table, root_table
-from service.clash.transitions import emptied, given
+from service.clash.key_groups import HASH_BITS, KeyGroup, Keyspace, KeyspaceMap, hash_key
+from service.clash.load_policy import (
+    LoadLimits,
+    choose_merge,
+    choose_recall,
+    choose_split,
+    group_load,
+    lone_right_children,
+    sibling_pairs,
+)
+from service.clash.move_steps import next_step
+from service.clash.server_table import LEAF_STATES, ServerTable, empty_table, root_table
+from service.clash.transitions import has_given, mark_emptied
 from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints
 
 KEY_BITS = 24
@@ -58,9 +66,9 @@ class MapKind(StrEnum):
 class Setup(msgspec.Struct, frozen=True):
     """One run. ``stream_packets`` is L_d, the mean number of packets for which a source keeps its key.
 
-    ``overload`` and ``merged`` are those of :class:`service.clash.load_policy.Limits`. A server's load wobbles by 1 %
-    from minute to minute, far less than what fan-outs make of a keyspace's: so it is filled up to just below the
-    limit, which costs one move in six and fills servers as well as the tree allows.
+    ``overload`` and ``merged`` are thresholds as in :class:`service.clash.load_policy.LoadLimits`. A server's load
+    varies by 1 % from minute to minute, far less than fan-outs make a keyspace's vary: so it is filled up to just
+    below the limit, which costs one move in six and fills servers as well as the tree allows.
     """
 
     stream_packets: int = 1000
@@ -188,13 +196,13 @@ class Sums:
 
 
 Measured = dict[Keyspace, dict[KeyGroup, float]]
-Due = Callable[[Keyspace, Measured], move_steps.First | None]
+Due = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 
 
 class Servers:
     """All servers' tables. ``messages`` between servers are counted, ``moved`` are the groups that changed servers."""
 
-    def __init__(self, keyspaces: Map, count: int, limits: Limits) -> None:
+    def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
         root = keyspaces.keyspace_of(KeyGroup(0, 0, KEY_BITS))
         self.keyspaces, self.limits = keyspaces, limits
         self._tables = [empty_table(keyspace, KEY_BITS) for keyspace in range(count)]
@@ -211,7 +219,7 @@ class Servers:
         """Yield all leaves and who has them."""
         for table in self._tables:
             for group, entry in table.entries.items():
-                if entry.standing in LEAVES:
+                if entry.state in LEAF_STATES:
                     yield table.keyspace, group
 
     def loads(self, interval: Interval) -> Measured:
@@ -227,18 +235,18 @@ class Servers:
     def look(self, interval: Interval) -> None:
         """Let every server split until none has too much; what is counted begins anew."""
         self.messages, self.moved = 0.0, []
-        self._until_content(interval, lambda keyspace, loads: split_due(keyspace, loads[keyspace], self.limits))
+        self._until_content(interval, lambda keyspace, loads: choose_split(keyspace, loads[keyspace], self.limits))
 
     def check(self, interval: Interval) -> None:
         """Let every server merge, or recall, what was small since the last check."""
-        for find in (pairs, lone_rights):
+        for find in (sibling_pairs, lone_right_children):
             self.messages += sum(len(find(table, self._tables, {})) for table in self._tables)
         self._until_content(interval, self._merge_due)
 
     def _merge_due(self, keyspace: Keyspace, loads: Measured) -> move_steps.MergeGroup | move_steps.RecallGroup | None:
         table, own = self._tables[keyspace], loads[keyspace]
-        return merge_due(keyspace, own, pairs(table, self._tables, loads), self.limits) or recall_due(
-            keyspace, own, lone_rights(table, self._tables, loads), self.limits
+        return choose_merge(keyspace, own, sibling_pairs(table, self._tables, loads), self.limits) or choose_recall(
+            keyspace, own, lone_right_children(table, self._tables, loads), self.limits
         )
 
     def _until_content(self, interval: Interval, due: Due) -> None:
@@ -255,30 +263,30 @@ class Servers:
             if not acted:
                 return
 
-    def _carry_through(self, first: move_steps.First, queries: Sums) -> None:
+    def _carry_through(self, first: move_steps.InitialStep, queries: Sums) -> None:
         step: move_steps.Step | None = first
         self.splits += isinstance(first, move_steps.SplitGroup)
         self.merges += isinstance(first, move_steps.MergeGroup)
         self.recalls += isinstance(first, move_steps.RecallGroup)
         while step is not None:
             outcome = self._carry_out(step)
-            if isinstance(outcome, move_steps.Begun) and outcome.move is not None:
+            if isinstance(outcome, move_steps.MoveStarted) and outcome.move is not None:
                 self.moved.append(outcome.move.group)
                 self.messages += queries.of(outcome.move.group)
-            step = following(step, outcome)
+            step = next_step(step, outcome)
 
     def _carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
         keyspace = move_steps.keyspace_of(step)
         table = self._tables[keyspace] = move_steps.apply(self._tables[keyspace], step, self.keyspaces)
         match step:
             case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
-                return move_steps.Begun(table.move)
+                return move_steps.MoveStarted(table.move)
             case move_steps.GiveKeyGroup():
                 self.messages += 2
-                return move_steps.Decided(given(table, step.move))
+                return move_steps.GiveResult(has_given(table, step.move))
             case move_steps.Fetch():
-                self._tables[keyspace] = emptied(table, step.move)
-                return move_steps.Fetched(())
+                self._tables[keyspace] = mark_emptied(table, step.move)
+                return move_steps.FetchResult(())
             case move_steps.AcceptKeyGroup() | move_steps.Settle() | move_steps.Forget():
                 self.messages += 2
-        return move_steps.Done()
+        return move_steps.StepDone()

@@ -12,9 +12,9 @@ from sys import intern
 
 from cachetools import LRUCache
 
-from service.clash.group_search import Depths, DepthSearch, Units
-from service.clash.key_groups import Keyspace, Layout
-from service.clash.prefix_query import Position, ReadDonor, ReadLeaf, Record, Walk
+from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch
+from service.clash.key_groups import KeyLayout, Keyspace
+from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.transitions import Accepted
 from service.errors import KeyGroupMoving, StoreUnavailable
 from service.feeds.urls import host_of
@@ -43,13 +43,13 @@ class ChannelIndex:
     - *a channel does not doze under a subscriber*: who joins after it was counted makes its count void.
     """
 
-    def __init__(self, link: BatchingClient, keyspaces: KeyspaceStore, layout: Layout) -> None:
+    def __init__(self, link: BatchingClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
         """Use this link to Redis, and these keyspaces with keys of this layout."""
         self._link = link
         self._keyspaces = keyspaces
         self._layout = layout
         self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MOST_SITES)
-        self._depths = Depths()
+        self._depths = DepthCache()
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """Add a user; return False if there is no such channel, and then nobody is added."""
@@ -85,7 +85,7 @@ class ChannelIndex:
         if site is None:
             return 0
         mark, counts = cached_channel_prefix(cid), dict[Keyspace, int]()
-        units = Units(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+        units = LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
         while (probe := units.probe) is not None:
             answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted) and answer.move is not None:
@@ -94,7 +94,7 @@ class ChannelIndex:
                 answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted):
                 counts[probe.keyspace] = number
-            units.answered(answer)
+            units.on_answer(answer)
         return sum(counts.values())
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
@@ -106,14 +106,14 @@ class ChannelIndex:
         if site is None:
             return [], ""
         prefix = self._layout.channel_group(site, cid)
-        walk = Walk(prefix, self._keyspaces.map, self._depths, count, _place(cursor))
+        walk = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _place(cursor))
         mark = cached_channel_prefix(cid).decode("latin-1")
         found: list[Record] = []
         with _translated():
-            while walk.question is not None and not found:
+            while walk.request is not None and not found:
                 found = [record for record in await self._answered(walk) if record.id.startswith(mark)]
         entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
-        return entries, "" if walk.question is None else _cursor(walk.place)
+        return entries, "" if walk.request is None else _cursor(walk.position)
 
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
         """Return the registrable domain that each channel's entries are placed by; None if there is no such channel.
@@ -139,23 +139,23 @@ class ChannelIndex:
     async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
         record = Record(self._layout.key(site, cid, uid), record_id(cid, uid), seq, present)
         search = DepthSearch(record.key, self._layout.bits, self._keyspaces.map, self._depths.depth(record.key))
-        while (leaf := search.answered(await self._keyspaces.write(search.probe, record))) is None:
+        while (leaf := search.on_answer(await self._keyspaces.write(search.probe, record))) is None:
             pass
-        self._depths.learn(leaf.group, search.depth)
+        self._depths.record(leaf.group, search.depth)
 
-    async def _answered(self, walk: Walk) -> tuple[Record, ...]:
+    async def _answered(self, walk: PrefixQuery) -> tuple[Record, ...]:
         """Answer a walk's question, and return what it found by that."""
-        question = walk.question
+        question = walk.request
         if isinstance(question, ReadDonor):
-            walk.read_donor(question.move, await self._keyspaces.read_donor(question))
+            walk.on_donor_page(question.move, await self._keyspaces.read_donor(question))
         elif isinstance(question, ReadLeaf):
             answer, page = await self._keyspaces.read_leaf(question)
-            walk.read_leaf(answer, page)
-            if isinstance(answer, Accepted) and walk.found:
+            walk.on_leaf_page(answer, page)
+            if isinstance(answer, Accepted) and walk.records:
                 # By channel, not by leaf: so it is known which half of the leaf was told.
-                told = answer.group.shared(question.prefix) or answer.group
-                await self._keyspaces.told(question.probe.keyspace, told, len(walk.found))
-        return walk.found
+                told = answer.group.intersection(question.prefix) or answer.group
+                await self._keyspaces.told(question.probe.keyspace, told, len(walk.records))
+        return walk.records
 
 
 @contextmanager

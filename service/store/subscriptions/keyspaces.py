@@ -16,7 +16,7 @@ it was read. The pages of a keyspace hold subscriptions, 28 bytes each, in the o
 A record's ``id`` is its channel and user, a character for each byte, so that it stands where its bytes do.
 
 Loads are measured by the keepers of keyspaces and may be lost. A rate is stored by its prefix, not by leaf, with the
-time when it was measured, and fades from then on (:class:`service.clash.load_policy.Rate`).
+time when it was measured, and fades from then on (:class:`service.clash.load_policy.DeliveryRate`).
 """
 
 import asyncio
@@ -32,11 +32,20 @@ import msgspec
 from service.clash import move_steps
 from service.clash.group_search import Probe
 from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces, check_key
-from service.clash.load_policy import Memory, Rate, loads, parted
-from service.clash.move_steps import Begun, Finish, MergeGroup, Outcome, Step, following
+from service.clash.load_policy import DeliveryRate, HalfLives, leaf_loads, split_rates
+from service.clash.move_steps import Finish, MergeGroup, MoveStarted, Outcome, Step, next_step
 from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record
-from service.clash.server_table import LEAVES, Move, ServerTable, empty_table, from_fields, root_table, to_fields
-from service.clash.transitions import Accepted, Answer, admit, answer, emptied, given, gives, takes
+from service.clash.server_table import LEAF_STATES, Move, ServerTable, empty_table, from_fields, root_table, to_fields
+from service.clash.transitions import (
+    Accepted,
+    AcceptObjectReply,
+    accept_object,
+    apply_proof,
+    has_given,
+    is_giving,
+    is_taking,
+    mark_emptied,
+)
 from service.errors import BadKey
 from service.model import ChannelId, UserId
 from service.store.client import keys
@@ -162,16 +171,16 @@ class KeyspaceStore:
         """Return keyspaces' tables, in the order asked for."""
         return [table for _, table in await self._read_tables(keyspaces)]
 
-    async def ask(self, probe: Probe) -> Answer:
+    async def ask(self, probe: Probe) -> AcceptObjectReply:
         """AcceptObject, for who only wants to know."""
         return (await self._accept(probe, "ask"))[0]
 
-    async def write(self, probe: Probe, record: Record) -> Answer:
+    async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
         """AcceptObject, for a subscription or its end: written if, and only if, it is accepted."""
         check_key(record.key, self.bits)
         return (await self._accept(probe, "write", pack_record(record)))[0]
 
-    async def count(self, probe: Probe, mark: bytes) -> tuple[Answer, int]:
+    async def count(self, probe: Probe, mark: bytes) -> tuple[AcceptObjectReply, int]:
         """AcceptObject, for who counts: how many subscriptions to the channel of this mark the keyspace has."""
         found, (number,) = await self._accept(probe, "count", mark)
         return found, number
@@ -190,7 +199,7 @@ class KeyspaceStore:
                 counts[mark] += int(count)
         return counts
 
-    async def read_leaf(self, question: ReadLeaf) -> tuple[Answer, Page]:
+    async def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
         """AcceptObject, for a reader."""
         low, high = range_bounds(question.prefix, question.after)
         found, pages = await self._accept(question.probe, "read", low, high, question.count)
@@ -202,7 +211,7 @@ class KeyspaceStore:
         low, high = range_bounds(question.group, question.after)
         fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
         table = self._table(donor, decode_fields(fields))
-        return _page(pages, question.count) if gives(table, question.move) else _NOTHING
+        return _page(pages, question.count) if is_giving(table, question.move) else _NOTHING
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
         """Return how many subscriptions of each group lie in a keyspace."""
@@ -220,7 +229,7 @@ class KeyspaceStore:
         """Return what was noted since the last call, by leaf, and begin again from nothing."""
         self.map.check(keyspace)
         found = await self._link.script("keyspace_told", (keys.keyspace_told(keyspace),))
-        return {KeyGroup.labelled(label, self.bits): int(number) for label, number in decode_fields(found).items()}
+        return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
         """Return tables in the order asked for, with the fields that they were read from."""
@@ -246,7 +255,7 @@ class KeyspaceStore:
         self.map.check(keyspace)
         return await self._link.script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
 
-    async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[Answer, list[Any]]:
+    async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
         """Return the answer, and what the script has added to it."""
         check_key(probe.key, self.bits)
         if probe.proof is not None:
@@ -256,18 +265,18 @@ class KeyspaceStore:
             reply = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
             said, *rest = reply if what in _ADDING else (reply,)
             if isinstance(said, bytes):
-                return Accepted(KeyGroup.labelled(said.decode(), self.bits)), rest
+                return Accepted(KeyGroup.from_label(said.decode(), self.bits)), rest
             fields = decode_fields(said)
             table = self._table(probe.keyspace, fields)
             if fields or not table.entries:
-                return answer(table, probe.key), rest
+                return accept_object(table, probe.key), rest
             # The first question of all: the root's table is made.
             await self._write_table(fields, table)
 
     async def _admit(self, keyspace: Keyspace, proof: Move) -> None:
         while True:
             ((fields, before),) = await self._read_tables([keyspace])
-            after = admit(before, proof)
+            after = apply_proof(before, proof)
             if after is before or await self._write_table(fields, after):
                 return
 
@@ -283,7 +292,7 @@ class KeyspaceStore:
 
     async def _change(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
         after = move_steps.apply(before, step, self.map)
-        leaf = move_steps.filled(step, after)
+        leaf = move_steps.filled_leaf(step, after)
         if leaf is not None:
             # Also if it was at rest before: who did this step may have died on the way through its ends.
             if not await self._drop_ends(fields, after, leaf):
@@ -292,10 +301,10 @@ class KeyspaceStore:
             return None
         match step:
             case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
-                return move_steps.Begun(after.move)
+                return move_steps.MoveStarted(after.move)
             case move_steps.GiveKeyGroup():
-                return move_steps.Decided(given(after, step.move))
-        return move_steps.Done()
+                return move_steps.GiveResult(has_given(after, step.move))
+        return move_steps.StepDone()
 
     async def _drop_ends(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
         """Change the table, and drop the first ends of a leaf in the same instant; false if there are more."""
@@ -303,22 +312,22 @@ class KeyspaceStore:
         done, *dropped = await self._run(after.keyspace, "filled", changed, *range_bounds(leaf), _ENDS_AT_ONCE)
         return bool(done) and dropped[0] < _ENDS_AT_ONCE
 
-    async def _fetch(self, step: move_steps.Fetch, fields: Fields, table: ServerTable) -> move_steps.Fetched | None:
-        if not gives(table, step.move):
-            return move_steps.Fetched(())
-        dropped = b"".join(position_bytes(record) for record in step.taken_over)
-        changed = table_changes(fields, emptied(table, step.move))
+    async def _fetch(self, step: move_steps.Fetch, fields: Fields, table: ServerTable) -> move_steps.FetchResult | None:
+        if not is_giving(table, step.move):
+            return move_steps.FetchResult(())
+        dropped = b"".join(position_bytes(record) for record in step.transferred)
+        changed = table_changes(fields, mark_emptied(table, step.move))
         done, *pages = await self._run(
             table.keyspace, "fetch", changed, dropped, *range_bounds(step.move.group), RECORDS_PER_STEP
         )
-        return move_steps.Fetched(_page(pages, RECORDS_PER_STEP).records) if done else None
+        return move_steps.FetchResult(_page(pages, RECORDS_PER_STEP).records) if done else None
 
-    async def _put(self, step: move_steps.Put, fields: Fields, table: ServerTable) -> move_steps.Kept | None:
-        if not takes(table, step.move):
-            return move_steps.Kept(taking=False)
+    async def _put(self, step: move_steps.Put, fields: Fields, table: ServerTable) -> move_steps.PutResult | None:
+        if not is_taking(table, step.move):
+            return move_steps.PutResult(taking=False)
         records = b"".join(pack_record(record) for record in step.records)
         (done,) = await self._run(table.keyspace, "put", table_changes(fields, table), records)
-        return move_steps.Kept(taking=True) if done else None
+        return move_steps.PutResult(taking=True) if done else None
 
 
 def _page(reply: Sequence[Any], count: int) -> Page:
@@ -331,14 +340,14 @@ def _page(reply: Sequence[Any], count: int) -> Page:
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
     """Carry out a step and all that follow, and yield each with what came of it.
 
-    Whoever stops in between leaves a move that goes on with :func:`service.clash.move_steps.resumed`. Raises
+    Whoever stops in between leaves a move that goes on with :func:`service.clash.move_steps.resume_step`. Raises
     :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and what the tables raise.
     """
     step: Step | None = first
     while step is not None:
         outcome = await keyspaces.carry_out(step)
         yield step, outcome
-        step = following(step, outcome)
+        step = next_step(step, outcome)
 
 
 def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
@@ -346,7 +355,7 @@ def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
     match step:
         case Finish(move=move):
             return move.kind.value
-        case MergeGroup() if outcome == Begun(None):
+        case MergeGroup() if outcome == MoveStarted(None):
             return "merge"
     return None
 
@@ -354,7 +363,7 @@ def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
 RATES_TTL_S = 3600
 _NEGLIGIBLE_PER_S = 0.01
 
-Rates = Mapping[KeyGroup, Rate]
+Rates = Mapping[KeyGroup, DeliveryRate]
 
 
 class LeafLoads(NamedTuple):
@@ -373,7 +382,7 @@ class LoadStore:
         self._link = link
         self._keyspaces = keyspaces
 
-    async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: Memory) -> None:
+    async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
         """Turn what fan-outs noted in the last ``elapsed_s`` into rates. Only the keeper does.
 
         ``fleet_s`` is the fleet's time.
@@ -382,15 +391,15 @@ class LoadStore:
             self._keyspaces.take_told(keyspace), self._rates([keyspace], fleet_s, memory)
         )
         risen = {
-            prefix: before.get(prefix, Rate()).with_measured(deliveries / elapsed_s, elapsed_s, memory)
+            prefix: before.get(prefix, DeliveryRate()).with_measured(deliveries / elapsed_s, elapsed_s, memory)
             for prefix, deliveries in told.items()
         }
         faint = [prefix for prefix, rate in before.items() if prefix not in risen and _is_faint(rate)]
         await self._note(keyspace, risen, faint, fleet_s)
 
-    async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: Memory) -> LeafLoads:
+    async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: HalfLives) -> LeafLoads:
         """Return how many subscriptions each leaf of these keyspaces has, and what it weighs."""
-        leaves = [[group for group, entry in table.entries.items() if entry.standing in LEAVES] for table in tables]
+        leaves = [[group for group, entry in table.entries.items() if entry.state in LEAF_STATES] for table in tables]
         counted, rates = await asyncio.gather(
             asyncio.gather(
                 *(self._keyspaces.sizes(table.keyspace, own) for table, own in zip(tables, leaves, strict=True))
@@ -400,20 +409,22 @@ class LoadStore:
         weighed = LeafLoads({}, {}, {})
         for table, own, counts, found in zip(tables, leaves, counted, rates, strict=True):
             sizes = dict(zip(own, counts, strict=True))
-            now = loads(sizes, {prefix: rate.current for prefix, rate in found.items()})
-            lately = loads(sizes, {prefix: rate.lately for prefix, rate in found.items()})
+            now = leaf_loads(sizes, {prefix: rate.current for prefix, rate in found.items()})
+            lately = leaf_loads(sizes, {prefix: rate.long_term for prefix, rate in found.items()})
             weighed.sizes[table.keyspace] = sizes
             weighed.loads[table.keyspace] = now
             weighed.lasting[table.keyspace] = {leaf: max(load, lately[leaf]) for leaf, load in now.items()}
         return weighed
 
-    async def hand_over(self, move: Move, fleet_s: float, memory: Memory) -> None:
+    async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
         """Have the rates of a group that has moved stand where it is now, until its new keeper measures."""
         (rates,) = await self._rates([move.donor], fleet_s, memory)
-        going, staying = parted({prefix: rate.current for prefix, rate in rates.items()}, move.group)
-        lately, stayed = parted({prefix: rate.lately for prefix, rate in rates.items()}, move.group)
-        await self._note(move.taker, {prefix: Rate(now, lately[prefix]) for prefix, now in going.items()}, [], fleet_s)
-        left = {prefix: Rate(now, stayed[prefix]) for prefix, now in staying.items()}
+        going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)
+        lately, stayed = split_rates({prefix: rate.long_term for prefix, rate in rates.items()}, move.group)
+        await self._note(
+            move.taker, {prefix: DeliveryRate(now, lately[prefix]) for prefix, now in going.items()}, [], fleet_s
+        )
+        left = {prefix: DeliveryRate(now, stayed[prefix]) for prefix, now in staying.items()}
         kept = {prefix: rate for prefix, rate in left.items() if not _is_faint(rate)}
         await self._note(move.donor, kept, [prefix for prefix in left if prefix not in kept], fleet_s)
 
@@ -428,23 +439,25 @@ class LoadStore:
         if commands:
             await self._link.many(commands)
 
-    async def _rates(self, keyspaces: Sequence[Keyspace], fleet_s: float, memory: Memory) -> list[dict[KeyGroup, Rate]]:
+    async def _rates(
+        self, keyspaces: Sequence[Keyspace], fleet_s: float, memory: HalfLives
+    ) -> list[dict[KeyGroup, DeliveryRate]]:
         bits = self._keyspaces.bits
         found = await self._link.many([("HGETALL", keys.keyspace_rates(keyspace)) for keyspace in keyspaces])
         return [
-            {KeyGroup.labelled(label.decode(), bits): _rate(text, fleet_s, memory) for label, text in fields.items()}
+            {KeyGroup.from_label(label.decode(), bits): _rate(text, fleet_s, memory) for label, text in fields.items()}
             for fields in found
         ]
 
 
-def _is_faint(rate: Rate) -> bool:
-    return max(rate.current, rate.lately) < _NEGLIGIBLE_PER_S
+def _is_faint(rate: DeliveryRate) -> bool:
+    return max(rate.current, rate.long_term) < _NEGLIGIBLE_PER_S
 
 
-def _text(rate: Rate, fleet_s: float) -> str:
-    return f"{rate.current:.6g} {rate.lately:.6g} {fleet_s:.3f}"
+def _text(rate: DeliveryRate, fleet_s: float) -> str:
+    return f"{rate.current:.6g} {rate.long_term:.6g} {fleet_s:.3f}"
 
 
-def _rate(text: bytes, fleet_s: float, memory: Memory) -> Rate:
+def _rate(text: bytes, fleet_s: float, memory: HalfLives) -> DeliveryRate:
     now, lately, at_s = map(float, text.split())
-    return Rate(now, lately).after(fleet_s - at_s, memory)
+    return DeliveryRate(now, lately).after(fleet_s - at_s, memory)

@@ -6,9 +6,9 @@ import pytest
 import pytest_asyncio
 
 from service.clash.key_groups import KeyGroup
-from service.clash.load_policy import Limits, Memory
+from service.clash.load_policy import HalfLives, LoadLimits
 from service.clash.move_steps import Outcome, SplitGroup, Step
-from service.clash.server_table import AT_REST, Move, Standing
+from service.clash.server_table import SETTLED_STATES, GroupState, Move
 from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store
@@ -22,7 +22,7 @@ from workers.tasks import BackgroundTasks
 
 PEOPLE = 300
 UIDS = [keys.user_id(f"user{n}@localhost") for n in range(PEOPLE)]
-LIMITS = Limits(capacity=20.0)
+LIMITS = LoadLimits(capacity=20.0)
 # In the half of the keys that a first split moves.
 URL = next(
     f"https://{name}/feed"
@@ -55,7 +55,7 @@ class Dying(KeyspaceStore):
 class Kept:
     """A keeper that is alone on its ring."""
 
-    def __init__(self, store: Store, limits: Limits, node: str = ONE) -> None:
+    def __init__(self, store: Store, limits: LoadLimits, node: str = ONE) -> None:
         self.tasks = BackgroundTasks()
         self._keeper = KeyGroupBalancer(node, store, limits, interval_s=10.0, tasks=self.tasks)
         self._keeper.ring_changed(RingView(1, (NodeInfo(node, 1, node[:4], 0.0, ""),)))
@@ -86,7 +86,10 @@ async def leaves(store: Store) -> dict[KeyGroup, int]:
     """All leaves and their keyspaces."""
     tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
     return {
-        group: table.keyspace for table in tables for group, entry in table.entries.items() if entry.standing in AT_REST
+        group: table.keyspace
+        for table in tables
+        for group, entry in table.entries.items()
+        if entry.state in SETTLED_STATES
     }
 
 
@@ -104,7 +107,7 @@ async def test_a_hot_channel_comes_to_lie_in_several_keyspaces_and_together_agai
     assert await told(store, channel) == sorted(everybody)
     assert await store.channel_index.count([channel]) == [PEOPLE]
     tables = [table for table in await store.keyspaces.tables(range(256)) if table.entries]
-    weighed = await store.key_group_loads.weigh(tables, 1_050.0, Memory.measuring(10.0))
+    weighed = await store.key_group_loads.weigh(tables, 1_050.0, HalfLives.for_interval(10.0))
     assert all(sum(own.values()) <= 18.0 for own in weighed.loads.values())
     intervals = iter(range(60))
     while len(await leaves(store)) > 1:
@@ -129,7 +132,7 @@ async def test_a_cold_right_half_comes_back_and_leaves_when_its_keyspace_gets_ho
     store: Store, channel: ChannelId
 ) -> None:
     """412 a second do not fit into the 280 of a merge; what delivers nothing needs no keyspace beside them."""
-    whole, kept = KeyGroup(0, 0, store.keyspaces.bits), Kept(store, Limits(400.0))
+    whole, kept = KeyGroup(0, 0, store.keyspaces.bits), Kept(store, LoadLimits(400.0))
     await split(store, whole)
     away = (await leaves(store))[whole.right]
     await hot_left_half(store, whole)
@@ -137,7 +140,7 @@ async def test_a_cold_right_half_comes_back_and_leaves_when_its_keyspace_gets_ho
     found = await leaves(store)
     assert found[whole.right] == found[whole.left.left] != away
     (table,) = await store.keyspaces.tables([found[whole.right]])
-    assert table.standing(whole.right) is Standing.RECALLED
+    assert table.state(whole.right) is GroupState.RECALLED
     assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
     await store.keyspaces.told(found[whole.right], whole.right, 15_000)
     await kept.keep(1_010.0)
@@ -167,7 +170,7 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
     newcomers = iter(UIDS[40:])
     died = True
     survives = 0
-    cold, whole = Limits(1e9), KeyGroup(0, 0, store.keyspaces.bits)
+    cold, whole = LoadLimits(1e9), KeyGroup(0, 0, store.keyspaces.bits)
     while died:
         (root,) = (await leaves(store)).values()
         doomed = Store(store.redis)
@@ -178,7 +181,7 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
         if kind == "recall":
             await hot_left_half(store, whole)
         doomed.keyspaces = Dying(store, survives, done=done)
-        mortal = Kept(doomed, cold if kind == "merge" else Limits(400.0))
+        mortal = Kept(doomed, cold if kind == "merge" else LoadLimits(400.0))
         await mortal.keep(1_000.0 * (survives + 1))
         died = doomed.keyspaces.left == 0
         gone, come = next(iter(expected)), next(newcomers)

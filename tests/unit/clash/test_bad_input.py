@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.clash.group_search import MOST_PROBES, Depths, DepthSearch
-from service.clash.key_groups import KeyGroup, Keyspaces, Layout, check_key
+from service.clash.group_search import MAX_PROBES, DepthCache, DepthSearch
+from service.clash.key_groups import KeyGroup, KeyLayout, Keyspaces, check_key
 from service.clash.move_steps import (
     Abandon,
     AcceptKeyGroup,
@@ -17,8 +17,8 @@ from service.clash.move_steps import (
     TakeBack,
     apply,
 )
-from service.clash.server_table import Kind, Move, empty_table, from_fields, root_table, to_fields
-from service.clash.transitions import IncorrectDepth, answer
+from service.clash.server_table import Move, MoveKind, empty_table, from_fields, root_table, to_fields
+from service.clash.transitions import IncorrectDepth, accept_object
 from service.errors import BadKey, KeyGroupMoving, MoveRefused, UnknownKeyspace, from_fault, to_fault
 
 BITS = 8
@@ -31,13 +31,13 @@ HOME = KEYSPACES.keyspace_of(ROOT)
 def test_a_key_of_another_length_is_refused(key: int) -> None:
     table = root_table(HOME, BITS)
     with pytest.raises(BadKey, match="no identifier key of 8 bits"):
-        answer(table, key)
+        accept_object(table, key)
     with pytest.raises(BadKey):
         DepthSearch(key, BITS, KEYSPACES)
 
 
 def test_the_layout_makes_keys_of_its_length() -> None:
-    layout = Layout(domain_bits=4, channel_bits=2, subscriber_bits=2)
+    layout = KeyLayout(domain_bits=4, channel_bits=2, subscriber_bits=2)
     check_key(layout.key("example.org", "a" * 40, "ada"), BITS)
     assert layout.bits == BITS
 
@@ -45,7 +45,7 @@ def test_the_layout_makes_keys_of_its_length() -> None:
 @pytest.mark.parametrize("label", ["", "0102*", "01", "011010100", "01101010*", "x*", "**"])
 def test_a_label_of_another_length_is_refused(label: str) -> None:
     with pytest.raises(BadKey, match="labels no group of keys of 8 bits"):
-        KeyGroup.labelled(label, BITS)
+        KeyGroup.from_label(label, BITS)
 
 
 @pytest.mark.parametrize("keyspace", [-1, 4, 1000])
@@ -97,7 +97,7 @@ def test_what_cannot_be_split_or_merged_says_why() -> None:
     assert busy.move is not None
     with pytest.raises(MoveRefused, match="busy with another move"):
         apply(busy, RecallGroup(HOME, ROOT), KEYSPACES)
-    leaf = next(group for group, entry in busy.entries.items() if entry.standing == "active")
+    leaf = next(group for group, entry in busy.entries.items() if entry.state == "active")
     with pytest.raises(MoveRefused, match="busy with another move"):
         apply(busy, SplitGroup(HOME, leaf), KEYSPACES)
     with pytest.raises(MoveRefused, match="busy with another move"):
@@ -112,16 +112,16 @@ def test_with_one_keyspace_there_is_nowhere_to_split_to() -> None:
 
 @pytest.mark.parametrize("step", [AcceptKeyGroup, Settle, GiveKeyGroup, Forget, Abandon, TakeBack, Finish])
 def test_a_step_in_a_keyspace_that_has_no_part_in_it_is_refused(step: type[AcceptKeyGroup]) -> None:
-    move = Move(1, Kind.SPLIT, 0, 1, ROOT.right)
+    move = Move(1, MoveKind.SPLIT, 0, 1, ROOT.right)
     with pytest.raises(MoveRefused, match=r"Keyspace 2 has no part in the split of 1\*"):
         apply(empty_table(2, BITS), step(move), KEYSPACES)
 
 
 def test_a_search_that_is_led_about_gives_up() -> None:
-    search = DepthSearch(5, BITS, KEYSPACES, Depths().depth(5))
+    search = DepthSearch(5, BITS, KEYSPACES, DepthCache().depth(5))
     with pytest.raises(KeyGroupMoving, match="keeps moving"):  # noqa: PT012 - the search goes on until it raises
-        for _ in range(MOST_PROBES):
-            assert search.answered(IncorrectDepth(BITS)) is None
+        for _ in range(MAX_PROBES):
+            assert search.on_answer(IncorrectDepth(BITS)) is None
 
 
 @pytest.mark.parametrize("error", [BadKey, UnknownKeyspace, MoveRefused, KeyGroupMoving])

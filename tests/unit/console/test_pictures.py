@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.clash.server_table import Standing
+from service.clash.server_table import GroupState
 from service.console.charts import Curve, curves_svg, paces_svg, polls_svg
 from service.console.formatting import Piece, differences, seconds_in, span
 from service.console.pages.directory import Matrix
@@ -70,9 +70,9 @@ def test_how_often_it_was_polled_is_a_line_with_a_step_for_each_change(found: li
 
 def test_the_tree_of_key_groups_has_a_box_for_each() -> None:
     shards = [
-        Shard("*", 1, Standing.SPLIT, 2, 0, 0.0),
-        Shard("0*", 1, Standing.ACTIVE, None, 10, 0.0),
-        Shard("1*", 2, Standing.ACTIVE, None, 20, 5_000.0),
+        Shard("*", 1, GroupState.SPLIT, 2, 0, 0.0),
+        Shard("0*", 1, GroupState.ACTIVE, None, 10, 0.0),
+        Shard("1*", 2, GroupState.ACTIVE, None, 20, 5_000.0),
     ]
     root = _parsed(_macros().tree(shards, 1_000.0))
     assert [each.get("class") for each in root.findall("g")] == ["split", "leaf full-0", "leaf full-4"]

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from service.clash.key_groups import KeyGroup, Keyspaces
-from service.clash.load_policy import Limits
+from service.clash.load_policy import LoadLimits
 from service.simulate.clash.experiment import LENGTHS, STEPS, Dht, Outcome, random_servers, run
 from service.simulate.clash.report import JOBS, SETUPS, page, plot, plot_run, table
 from service.simulate.clash.servers import (
@@ -123,7 +123,7 @@ def test_sources_send_at_their_rate_and_change_their_keys() -> None:
 
 
 def test_servers_split_until_none_is_overloaded_and_merge_when_all_is_quiet() -> None:
-    keyspaces, limits = Keyspaces(100), Limits(100.0)
+    keyspaces, limits = Keyspaces(100), LoadLimits(100.0)
     servers = Servers(keyspaces, 100, limits)
     nothing = np.zeros(1 << SEEN_BITS)
     busy = Interval(nothing + 1000 / len(nothing), nothing.astype(int), nothing.astype(int), nothing)

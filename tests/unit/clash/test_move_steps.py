@@ -1,6 +1,6 @@
 """One split and one merge, step by step, as the tables show them; and the cases that random histories found."""
 
-from service.clash.group_search import Depths
+from service.clash.group_search import DepthCache
 from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import (
     GiveKeyGroup,
@@ -10,12 +10,12 @@ from service.clash.move_steps import (
     Settle,
     SplitGroup,
     Step,
-    following,
-    resumed,
+    next_step,
+    resume_step,
 )
 from service.clash.prefix_query import Record
-from service.clash.server_table import Kind, Move, Stage, Standing
-from service.clash.transitions import Accepted, IncorrectDepth, answer
+from service.clash.server_table import GroupState, Move, MoveKind, MoveStage
+from service.clash.transitions import Accepted, IncorrectDepth, accept_object
 from tests.support.keyspaces import MemoryKeyspaces, carried_through, everything, search, write
 
 BITS = 4
@@ -34,7 +34,7 @@ def names(made: MemoryKeyspaces, step: Step | None) -> list[str]:
     found = []
     while step is not None:
         found.append(type(step).__name__)
-        step = following(step, made.carry_out(step))
+        step = next_step(step, made.carry_out(step))
     return found
 
 
@@ -44,7 +44,7 @@ def home(made: MemoryKeyspaces) -> int:
 
 def test_a_split_goes_its_steps() -> None:
     made = store()
-    write(made, Record(15, "ada", 1), Depths())
+    write(made, Record(15, "ada", 1), DepthCache())
     steps = names(made, SplitGroup(home(made), ROOT))
     assert steps == ["SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Fetch", "Settle", "Finish"]
     assert made.leaves() == [ROOT.left, ROOT.right]
@@ -62,7 +62,7 @@ def test_a_merge_goes_its_steps() -> None:
 
 def with_split_left_half() -> MemoryKeyspaces:
     made = store()
-    write(made, Record(15, "ada", 1), Depths())
+    write(made, Record(15, "ada", 1), DepthCache())
     carried_through(made, SplitGroup(home(made), ROOT))
     carried_through(made, SplitGroup(home(made), ROOT.left))
     return made
@@ -74,9 +74,9 @@ def test_a_recall_goes_its_steps_and_leaves_the_right_child_a_leaf_beside_what_i
     steps = names(made, RecallGroup(home(made), ROOT))
     assert steps == ["RecallGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Put", "Fetch", "Forget", "Finish"]
     assert made.leaves() == before
-    assert made.tables[home(made)].standing(ROOT.right) is Standing.RECALLED
+    assert made.tables[home(made)].state(ROOT.right) is GroupState.RECALLED
     assert made.records[home(made)] == {(15, "ada"): Record(15, "ada", 1)}
-    assert answer(made.tables[home(made)], 15) == Accepted(ROOT.right)
+    assert accept_object(made.tables[home(made)], 15) == Accepted(ROOT.right)
 
 
 def test_a_recalled_leaf_is_not_split_but_goes_to_its_own_keyspace_whole() -> None:
@@ -86,7 +86,7 @@ def test_a_recalled_leaf_is_not_split_but_goes_to_its_own_keyspace_whole() -> No
     steps = names(made, SplitGroup(home(made), ROOT.right))
     assert steps == ["SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Fetch", "Settle", "Finish"]
     assert made.leaves() == before
-    assert made.tables[1 - home(made)].standing(ROOT.right) is Standing.ACTIVE
+    assert made.tables[1 - home(made)].state(ROOT.right) is GroupState.ACTIVE
     assert made.records[1 - home(made)] == {(15, "ada"): Record(15, "ada", 1)}
 
 
@@ -104,12 +104,12 @@ def test_who_asks_for_a_recalled_key_is_sent_to_its_parents_keyspace_from_the_co
     """The keeper died right after the child gave it."""
     made = with_split_left_half()
     begun = made.carry_out(RecallGroup(home(made), ROOT))
-    asked = following(RecallGroup(home(made), ROOT), begun)
+    asked = next_step(RecallGroup(home(made), ROOT), begun)
     assert isinstance(asked, GiveKeyGroup)
     made.carry_out(asked)
-    assert write(made, Record(15, "bob", 2), Depths()) <= 3
-    assert made.tables[home(made)].standing(ROOT.right) is Standing.RETURNING
-    assert [record.id for record in everything(made, ROOT, Depths())] == ["ada", "bob"]
+    assert write(made, Record(15, "bob", 2), DepthCache()) <= 3
+    assert made.tables[home(made)].state(ROOT.right) is GroupState.RETURNING
+    assert [record.id for record in everything(made, ROOT, DepthCache())] == ["ada", "bob"]
 
 
 def test_a_child_that_is_no_leaf_any_more_declines_and_the_merge_is_abandoned() -> None:
@@ -127,12 +127,12 @@ def test_a_declined_merge_stays_declined_for_a_keeper_that_asks_late() -> None:
     carried_through(made, SplitGroup(home(made), ROOT))
     carried_through(made, SplitGroup(1 - home(made), ROOT.right))
     begun = made.carry_out(MergeGroup(home(made), ROOT))
-    asked = following(MergeGroup(home(made), ROOT), begun)
+    asked = next_step(MergeGroup(home(made), ROOT), begun)
     assert isinstance(asked, GiveKeyGroup)
     carried_through(made, asked)
     carried_through(made, MergeGroup(1 - home(made), ROOT.right))
     before = list(made.tables)
-    assert following(asked, made.carry_out(asked)) is not None
+    assert next_step(asked, made.carry_out(asked)) is not None
     assert made.tables == before
 
 
@@ -140,22 +140,22 @@ def test_a_writer_who_is_sent_on_makes_the_taker_take() -> None:
     """The keeper died right after the commit, and nobody has come to replace it."""
     made = store()
     made.carry_out(SplitGroup(home(made), ROOT))
-    refused = answer(made.tables[1 - home(made)], 15)
+    refused = accept_object(made.tables[1 - home(made)], 15)
     assert isinstance(refused, IncorrectDepth)
-    assert write(made, Record(15, "ada", 1), Depths()) <= 3
-    assert made.tables[1 - home(made)].standing(ROOT.right) is Standing.ARRIVING
+    assert write(made, Record(15, "ada", 1), DepthCache()) <= 3
+    assert made.tables[1 - home(made)].state(ROOT.right) is GroupState.ARRIVING
 
 
 def test_who_left_while_their_record_was_on_its_way_stays_away() -> None:
     made = store()
-    write(made, Record(15, "ada", 1), Depths())
+    write(made, Record(15, "ada", 1), DepthCache())
     step: Step | None = SplitGroup(home(made), ROOT)
     while step is not None and not isinstance(step, Put):
-        step = following(step, made.carry_out(step))
+        step = next_step(step, made.carry_out(step))
     assert isinstance(step, Put)
-    write(made, Record(15, "ada", 2, present=False), Depths())
+    write(made, Record(15, "ada", 2, present=False), DepthCache())
     carried_through(made, step)
-    assert everything(made, ROOT, Depths()) == []
+    assert everything(made, ROOT, DepthCache()) == []
     assert made.records == [{}, {}]
 
 
@@ -165,7 +165,7 @@ def test_a_late_step_of_an_old_move_changes_nothing() -> None:
     made.carry_out(SplitGroup(home(made), ROOT))
     old = made.tables[home(made)].move
     assert old is not None
-    carried_through(made, resumed(made.tables[home(made)]))
+    carried_through(made, resume_step(made.tables[home(made)]))
     carried_through(made, MergeGroup(home(made), ROOT))
     made.carry_out(SplitGroup(home(made), ROOT))
     new = made.tables[home(made)].move
@@ -184,7 +184,7 @@ def test_a_right_child_of_the_same_keyspace_is_split_again() -> None:
         group
         for depth in range(BITS - 1)
         for key in range(1 << BITS)
-        if made.map.keyspace_of(group := KeyGroup.around(key, depth, BITS)) == made.map.keyspace_of(group.right)
+        if made.map.keyspace_of(group := KeyGroup.containing(key, depth, BITS)) == made.map.keyspace_of(group.right)
         and made.map.keyspace_of(group.right) != made.map.keyspace_of(group.right.right)
     )
     while parent not in made.leaves():
@@ -202,12 +202,12 @@ def test_an_emptied_donor_gives_nothing_of_what_comes_back_to_it() -> None:
     """The child has settled and split again, and a part is in the donor, which has not finished the first move."""
     made = store()
     made.carry_out(SplitGroup(home(made), ROOT))
-    step = resumed(made.tables[home(made)])
+    step = resume_step(made.tables[home(made)])
     while step is not None and not isinstance(step, Settle):
-        step = following(step, made.carry_out(step))
+        step = next_step(step, made.carry_out(step))
     assert step is not None
     made.carry_out(step)
-    assert made.tables[home(made)].stage is Stage.EMPTIED
+    assert made.tables[home(made)].stage is MoveStage.EMPTIED
     back = next(
         group
         for group in (ROOT.right.right, ROOT.right.right.right, ROOT.right.right.right.right)
@@ -215,14 +215,14 @@ def test_an_emptied_donor_gives_nothing_of_what_comes_back_to_it() -> None:
     )
     carried_through(made, SplitGroup(1 - home(made), ROOT.right))
     assert back in made.leaves() or back.depth > ROOT.right.right.depth
-    write(made, Record(back.last, "ada", 1), Depths())
-    carried_through(made, resumed(made.tables[home(made)]))
-    assert [record.id for record in everything(made, ROOT, Depths())] == ["ada"]
+    write(made, Record(back.last, "ada", 1), DepthCache())
+    carried_through(made, resume_step(made.tables[home(made)]))
+    assert [record.id for record in everything(made, ROOT, DepthCache())] == ["ada"]
 
 
 def test_the_proof_of_another_keyspace_says_nothing() -> None:
     made = store()
-    asking = search(made, 15, Depths())
-    foreign = Move(7, Kind.SPLIT, home(made), 1 - home(made), ROOT.right)
+    asking = search(made, 15, DepthCache())
+    foreign = Move(7, MoveKind.SPLIT, home(made), 1 - home(made), ROOT.right)
     probe = type(asking.probe)(home(made), 15, 0, foreign)
     assert made.write(probe, Record(15, "ada", 1)) == Accepted(ROOT)

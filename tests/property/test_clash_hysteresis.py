@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces, Map
-from service.clash.load_policy import Limits
-from service.clash.move_steps import First
+from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, Keyspaces
+from service.clash.load_policy import LoadLimits
+from service.clash.move_steps import InitialStep
 from service.simulate.clash.servers import SEEN_BITS, Interval, Servers, Sums
 
 SERVERS = 20
@@ -31,11 +31,11 @@ class Apart:
 class Counted(Servers):
     """Servers that count how often each group was split, merged or had its right half recalled."""
 
-    def __init__(self, keyspaces: Map, servers: int) -> None:
-        super().__init__(keyspaces, servers, Limits(100.0))
-        self.begun: Counter[First] = Counter()
+    def __init__(self, keyspaces: KeyspaceMap, servers: int) -> None:
+        super().__init__(keyspaces, servers, LoadLimits(100.0))
+        self.begun: Counter[InitialStep] = Counter()
 
-    def _carry_through(self, first: First, queries: Sums) -> None:
+    def _carry_through(self, first: InitialStep, queries: Sums) -> None:
         self.begun[first] += 1
         super()._carry_through(first, queries)
 

@@ -4,11 +4,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.clash.key_groups import KeyGroup, Keyspaces
-from service.clash.load_policy import SUBSCRIPTIONS_PER_DELIVERY_S, Limits, Memory, Rate, loads, parted
+from service.clash.load_policy import (
+    SUBSCRIPTIONS_PER_DELIVERY_S,
+    DeliveryRate,
+    HalfLives,
+    LoadLimits,
+    leaf_loads,
+    split_rates,
+)
 
 BITS = 6
 KEYS = st.integers(0, (1 << BITS) - 1)
-GROUPS = st.builds(KeyGroup.around, KEYS, st.integers(0, BITS), st.just(BITS))
+GROUPS = st.builds(KeyGroup.containing, KEYS, st.integers(0, BITS), st.just(BITS))
 RATES = st.dictionaries(GROUPS, st.integers(1, 1_000).map(float), max_size=8)
 
 
@@ -32,7 +39,7 @@ def partitions(draw: st.DrawFn) -> list[KeyGroup]:
 def test_all_leaves_together_weigh_what_was_told_and_what_they_hold(
     leaves: list[KeyGroup], rates: dict[KeyGroup, float]
 ) -> None:
-    found = loads(dict.fromkeys(leaves, 10), rates)
+    found = leaf_loads(dict.fromkeys(leaves, 10), rates)
     assert found.keys() == set(leaves)
     assert close(sum(found.values()), sum(rates.values()) + 10 * len(leaves) / SUBSCRIPTIONS_PER_DELIVERY_S)
 
@@ -41,45 +48,45 @@ def test_all_leaves_together_weigh_what_was_told_and_what_they_hold(
 def test_what_leaves_with_a_group_and_what_stays_is_what_there_was(
     group: KeyGroup, rates: dict[KeyGroup, float]
 ) -> None:
-    going, staying = parted(rates, group)
+    going, staying = split_rates(rates, group)
     kept = {prefix: rate for prefix, rate in (rates | staying).items() if rate}
     assert close(sum(going.values()) + sum(kept.values()), sum(rates.values()))
-    assert all(prefix.shared(group) == prefix for prefix in going)
-    assert all(prefix.shared(group) is None for prefix in kept)
-    there = loads({group: 0}, rates)[group]
-    assert close(loads({group: 0}, going)[group], there)
+    assert all(prefix.intersection(group) == prefix for prefix in going)
+    assert all(prefix.intersection(group) is None for prefix in kept)
+    there = leaf_loads({group: 0}, rates)[group]
+    assert close(leaf_loads({group: 0}, going)[group], there)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e4), st.floats(1, 1e3))
 def test_a_rate_fades_by_half_in_each_half_life_and_never_grows(per_s: float, age_s: float, half_life_s: float) -> None:
-    rate, memory = Rate(per_s, per_s), Memory(half_life_s, 2 * half_life_s)
+    rate, memory = DeliveryRate(per_s, per_s), HalfLives(half_life_s, 2 * half_life_s)
     assert rate.after(-age_s, memory) == rate
     later = rate.after(age_s, memory)
-    assert later.current <= later.lately <= per_s
+    assert later.current <= later.long_term <= per_s
     assert close(rate.after(age_s + half_life_s, memory).current, later.current / 2)
-    assert close(rate.after(age_s + 2 * half_life_s, memory).lately, later.lately / 2)
+    assert close(rate.after(age_s + 2 * half_life_s, memory).long_term, later.long_term / 2)
 
 
 @given(st.floats(1e-6, 1e6), st.integers(1, 300), st.floats(0.5, 2))
 def test_what_is_told_steadily_is_measured_as_what_it_is_and_never_as_more(
     per_s: float, looks: int, interval_s: float
 ) -> None:
-    memory, rate = Memory.measuring(interval_s), Rate()
+    memory, rate = HalfLives.for_interval(interval_s), DeliveryRate()
     for _ in range(looks):
         rate = rate.after(interval_s, memory).with_measured(per_s, interval_s, memory)
-    assert rate.lately <= rate.current <= per_s * 1.000_001
-    assert rate.lately >= per_s * (1 - 0.5 ** (looks / 15)) * 0.999_999
+    assert rate.long_term <= rate.current <= per_s * 1.000_001
+    assert rate.long_term >= per_s * (1 - 0.5 ** (looks / 15)) * 0.999_999
 
 
 @given(st.floats(1, 1e6))
 def test_a_walk_seen_in_every_other_look_wobbles_by_less_than_what_parts_a_split_from_a_merge(per_s: float) -> None:
-    memory, rate, seen = Memory.measuring(1.0), Rate(), []
+    memory, rate, seen = HalfLives.for_interval(1.0), DeliveryRate(), []
     for look in range(200):
         rate = rate.after(1.0, memory).with_measured(2 * per_s * (look % 2), 1.0, memory)
         seen.append(rate)
-    most, limits = max(rate.current for rate in seen[100:]), Limits(1.0)
-    held = min(max(rate.current, rate.lately) for rate in seen[100:])
-    assert most / held < limits.overload / limits.merged
+    most, limits = max(rate.current for rate in seen[100:]), LoadLimits(1.0)
+    held = min(max(rate.current, rate.long_term) for rate in seen[100:])
+    assert most / held < limits.overload / limits.merge_limit
 
 
 @given(GROUPS.filter(lambda group: group.depth < BITS), st.floats(1, 1e3))
@@ -87,17 +94,17 @@ def test_what_was_told_by_another_prefix_before_a_split_or_merge_is_not_counted_
     group: KeyGroup, per_s: float
 ) -> None:
     """Half an hour by the whole group, then by its halves, then by the whole again: always the same load."""
-    memory, rates = Memory.measuring(1.0), dict[KeyGroup, Rate]()
+    memory, rates = HalfLives.for_interval(1.0), dict[KeyGroup, DeliveryRate]()
     for look in range(180):
         halves = 60 <= look < 120
         told = {group.left: per_s / 2, group.right: per_s / 2} if halves else {group: per_s}
         rates = {prefix: rate.after(1.0, memory) for prefix, rate in rates.items()}
         rates |= {
-            prefix: rates.get(prefix, Rate()).with_measured(deliveries, 1.0, memory)
+            prefix: rates.get(prefix, DeliveryRate()).with_measured(deliveries, 1.0, memory)
             for prefix, deliveries in told.items()
         }
         if look > 50:
-            now = loads({group: 0}, {prefix: rate.current for prefix, rate in rates.items()})[group]
+            now = leaf_loads({group: 0}, {prefix: rate.current for prefix, rate in rates.items()})[group]
             assert abs(now - per_s) < per_s * 0.01
 
 

@@ -3,19 +3,27 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.clash.group_search import Depths, DepthSearch
-from service.clash.key_groups import KeyGroup, Keyspaces, Layout, shape
-from service.clash.load_policy import Limits, Pair, group_load, lone_rights, merge_due, recall_due, split_due
+from service.clash.group_search import DepthCache, DepthSearch
+from service.clash.key_groups import KeyGroup, KeyLayout, Keyspaces, shape
+from service.clash.load_policy import (
+    LoadLimits,
+    SiblingPair,
+    choose_merge,
+    choose_recall,
+    choose_split,
+    group_load,
+    lone_right_children,
+)
 from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup
-from service.clash.prefix_query import Page, Record, joined
-from service.clash.server_table import Standing, from_fields, to_fields
-from service.clash.transitions import Accepted, IncorrectDepth, answer
+from service.clash.prefix_query import Page, Record, merge_pages
+from service.clash.server_table import GroupState, from_fields, to_fields
+from service.clash.transitions import Accepted, IncorrectDepth, accept_object
 from service.errors import MoveRefused
 from tests.support.keyspaces import MemoryKeyspaces, carried_through, cut, units
 
 BITS = 8
 KEYS = st.integers(0, (1 << BITS) - 1)
-GROUPS = st.builds(KeyGroup.around, KEYS, st.integers(0, BITS), st.just(BITS))
+GROUPS = st.builds(KeyGroup.containing, KEYS, st.integers(0, BITS), st.just(BITS))
 
 
 @st.composite
@@ -36,7 +44,7 @@ def trees(draw: st.DrawFn) -> MemoryKeyspaces:
 def leads(store: MemoryKeyspaces, leaf: KeyGroup) -> int:
     """Return the depth whose keyspace has a leaf: for a recalled one, its parent's."""
     table = next(table for table in store.tables if leaf in table.entries)
-    return leaf.depth - (table.standing(leaf) is Standing.RECALLED)
+    return leaf.depth - (table.state(leaf) is GroupState.RECALLED)
 
 
 @given(KEYS, st.integers(0, BITS))
@@ -54,22 +62,22 @@ def test_a_group_is_its_two_halves_and_the_left_one_keeps_its_virtual_key(group:
 
 @given(GROUPS)
 def test_a_label_says_which_group_it_is(group: KeyGroup) -> None:
-    assert KeyGroup.labelled(group.label, BITS) == group
+    assert KeyGroup.from_label(group.label, BITS) == group
 
 
 @given(GROUPS, GROUPS)
 def test_two_groups_share_all_keys_of_one_or_none(one: KeyGroup, other: KeyGroup) -> None:
     shared = {key for key in range(1 << BITS) if key in one and key in other}
-    found = one.shared(other)
+    found = one.intersection(other)
     assert shared == (set() if found is None else set(range(found.key, found.last + 1)))
 
 
 @given(st.text(min_size=1), st.from_regex("[0-9a-f]{40}", fullmatch=True), st.text(min_size=1))
 def test_a_key_lies_under_its_channel_and_that_under_its_domain(domain: str, channel: str, subscriber: str) -> None:
-    layout = Layout()
+    layout = KeyLayout()
     key = layout.key(domain, channel, subscriber)
     assert key in layout.channel_group(domain, channel)
-    assert layout.channel_group(domain, channel).shared(layout.domain_group(domain)) is not None
+    assert layout.channel_group(domain, channel).intersection(layout.domain_group(domain)) is not None
     assert key >> layout.bits == 0
 
 
@@ -79,10 +87,10 @@ def test_prefix_matches_bound_the_true_depth(store: MemoryKeyspaces, key: int, g
     leaf = next(leaf for leaf in store.leaves() if key in leaf)
     true = leaf.depth
     for table in store.tables:
-        match answer(table, key):
+        match accept_object(table, key):
             case IncorrectDepth(min_depth=least, moved=None):
                 assert least + 1 <= true
-                if table.keyspace == store.map.keyspace_of(KeyGroup.around(key, guess, BITS)) and least < guess:
+                if table.keyspace == store.map.keyspace_of(KeyGroup.containing(key, guess, BITS)) and least < guess:
                     assert leads(store, leaf) < guess
             case Accepted(group=group):
                 assert (group.depth, key in group) == (true, True)
@@ -95,7 +103,7 @@ def test_a_search_finds_the_leaf_in_logarithmically_many_probes(
     store: MemoryKeyspaces, key: int, hint: int | None
 ) -> None:
     search = DepthSearch(key, BITS, store.map, hint)
-    while (found := search.answered(answer(store.tables[search.probe.keyspace], key))) is None:
+    while (found := search.on_answer(accept_object(store.tables[search.probe.keyspace], key))) is None:
         pass
     assert found.group == next(leaf for leaf in store.leaves() if key in leaf)
     assert search.probes <= (4 if hint is None else 7)
@@ -104,28 +112,28 @@ def test_a_search_finds_the_leaf_in_logarithmically_many_probes(
 
 @given(trees(), st.lists(KEYS, min_size=1))
 def test_a_remembered_leaf_is_found_at_once(store: MemoryKeyspaces, keys: list[int]) -> None:
-    depths = Depths()
+    depths = DepthCache()
     for key in keys:
         leaf = next(leaf for leaf in store.leaves() if key in leaf)
-        depths.learn(leaf, leads(store, leaf))
+        depths.record(leaf, leads(store, leaf))
     for key in keys:
         search = DepthSearch(key, BITS, store.map, depths.depth(key))
-        assert search.answered(answer(store.tables[search.probe.keyspace], key)) is not None
+        assert search.on_answer(accept_object(store.tables[search.probe.keyspace], key)) is not None
     assert len(depths) <= len(store.leaves())
 
 
 @given(trees(), GROUPS)
 def test_units_are_the_leaf_groups_under_a_prefix(store: MemoryKeyspaces, prefix: KeyGroup) -> None:
-    shared = [leaf.shared(prefix) for leaf in store.leaves()]
-    assert units(store, prefix, Depths()) == [unit for unit in shared if unit is not None]
+    shared = [leaf.intersection(prefix) for leaf in store.leaves()]
+    assert units(store, prefix, DepthCache()) == [unit for unit in shared if unit is not None]
 
 
 @given(st.lists(GROUPS), KEYS)
 def test_what_is_remembered_never_overlaps(groups: list[KeyGroup], key: int) -> None:
-    depths, kept = Depths(), list[KeyGroup]()
+    depths, kept = DepthCache(), list[KeyGroup]()
     for group in groups:
-        depths.learn(group, group.depth)
-        kept = [old for old in kept if old.shared(group) is None] + [group]
+        depths.record(group, group.depth)
+        kept = [old for old in kept if old.intersection(group) is None] + [group]
     assert len(depths) == len(kept)
     holding = [group.depth for group in kept if key in group]
     if holding:
@@ -156,25 +164,25 @@ def test_pages_of_two_places_join_to_what_both_hold(earlier: list[Record], later
     """Page after page, each position once, and of two versions the newer."""
     everything = KeyGroup(0, 0, BITS)
     places = [sorted({record.position: record for record in held}.values(), key=_position) for held in (earlier, later)]
-    expected = joined(*(Page(tuple(held), complete=True) for held in places)).records
+    expected = merge_pages(*(Page(tuple(held), complete=True) for held in places)).records
     found: list[Record] = []
     page = Page((), complete=False)
     while not page.complete:
         after = found[-1].position if found else None
-        page = joined(*(cut(held, everything, after, count) for held in places))
+        page = merge_pages(*(cut(held, everything, after, count) for held in places))
         found += page.records
     assert found == list(expected)
 
 
 @given(st.dictionaries(GROUPS, st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100))
 def test_a_merge_never_makes_the_next_split_due(leaves: dict[KeyGroup, float], left: float, right: float) -> None:
-    limits = Limits(capacity=100.0)
-    pair = Pair(KeyGroup(0, 0, BITS), left, right, local=False)
-    merge = merge_due(3, leaves, [pair], limits)
+    limits = LoadLimits(capacity=100.0)
+    pair = SiblingPair(KeyGroup(0, 0, BITS), left, right, local=False)
+    merge = choose_merge(3, leaves, [pair], limits)
     assert (merge == MergeGroup(3, pair.group)) == (sum(leaves.values()) + right <= 70)
-    step = split_due(3, leaves, limits)
+    step = choose_split(3, leaves, limits)
     if merge is not None:
-        assert split_due(3, {**leaves, pair.group: leaves.get(pair.group, 0.0) + right}, limits) is None
+        assert choose_split(3, {**leaves, pair.group: leaves.get(pair.group, 0.0) + right}, limits) is None
     if sum(leaves.values()) > limits.overload * limits.capacity and any(group.depth < BITS for group in leaves):
         assert isinstance(step, SplitGroup)
         assert leaves[step.group] == max(load for group, load in leaves.items() if group.depth < BITS)
@@ -184,18 +192,18 @@ def test_a_merge_never_makes_the_next_split_due(leaves: dict[KeyGroup, float], l
 def test_a_recall_frees_a_keyspace_and_never_makes_the_next_split_due(
     store: MemoryKeyspaces, weights: list[float]
 ) -> None:
-    limits = Limits(capacity=100.0)
+    limits = LoadLimits(capacity=100.0)
     loads = {
         table.keyspace: {
             group: weights[place % len(weights)]
             for place, (group, entry) in enumerate(table.entries.items())
-            if entry.standing is not Standing.SPLIT
+            if entry.state is not GroupState.SPLIT
         }
         for table in store.tables
     }
     for table in store.tables:
-        own, lone = loads[table.keyspace], lone_rights(table, store.tables, loads)
-        step = recall_due(table.keyspace, own, lone, limits)
+        own, lone = loads[table.keyspace], lone_right_children(table, store.tables, loads)
+        step = choose_recall(table.keyspace, own, lone, limits)
         assert (step is None) == all(sum(own.values()) + right > 70 for right in lone.values())
         if step is not None:
             child = table.entries[step.group].right_child
@@ -204,7 +212,7 @@ def test_a_recall_frees_a_keyspace_and_never_makes_the_next_split_due(
             carried_through(store, step)
             assert store.leaves() == before
             assert _used(store) == used - {child}
-            assert split_due(table.keyspace, {**own, step.group.right: lone[step.group]}, limits) is None
+            assert choose_split(table.keyspace, {**own, step.group.right: lone[step.group]}, limits) is None
             return
 
 
@@ -212,7 +220,7 @@ def _used(store: MemoryKeyspaces) -> set[int]:
     return {
         table.keyspace
         for table in store.tables
-        if any(entry.standing is not Standing.SPLIT for entry in table.entries.values())
+        if any(entry.state is not GroupState.SPLIT for entry in table.entries.values())
     }
 
 
