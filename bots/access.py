@@ -1,8 +1,8 @@
-"""Access control: who may use the bot, and how many commands each may give, in chats, rooms and forms.
+"""Access control: who may use the bot, and how many commands they may send, in chats, rooms and forms.
 
-Each person may give so many commands a minute, and a room as a whole a few times as many. What a room says of its
-occupants is only its word: who they are, and how many. So its guests share a budget, its owners and admins another one,
-and each occupant has at most as much of it as a person.
+A user may send a number of commands per minute, and a room as a whole a small multiple of it. The occupants of a room
+are known only by what the room states, which may be false. Therefore the guests of a room share one limit, its owners
+and admins share another one, and the limit of each occupant is at most that of a user.
 """
 
 import hashlib
@@ -18,85 +18,94 @@ from service.settings import WhoMayUse
 from service.store.people.people import InvitationCodes
 from service.store.people.users import Users, UserState
 
-GUESTS: Final = 3
-"""All of a room who may not change what it is told may together give as many commands as so many people."""
-MANAGERS: Final = 3
-"""The same for all owners and admins of a room."""
-COMMAND: Final = {"command": 1}
-FORM: Final = {"form": 1}
-"""Forms that a person opens are counted apart from the commands that they stand for."""
-_MINUTE_S: Final = 60.0
+GUESTS_FACTOR: Final = 3
+"""All occupants of a room who are not its owners or admins may together send as many commands as this many users."""
+MANAGERS_FACTOR: Final = 3
+"""The owners and admins of a room may together send as many commands as this many users."""
+COMMAND_LIMITS: Final = {"command": 1}
+FORM_LIMITS: Final = {"form": 1}
+"""Opening a form is counted separately from the command that it stands for."""
+_WINDOW_S: Final = 60.0
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """Why a command is not executed: its sender exceeds the limit of this name, or, if it is "", is suspended."""
+class CommandRefused(msgspec.Struct, frozen=True):
+    """The refusal of a command.
+
+    ``limit`` is the name of the rate limit that the sender exceeded, "" if the sender is suspended.
+    """
 
     limit: str
     reply: TooFast | NotAdmitted
 
 
 class Access:
-    """Decides whom to let in, and how often."""
+    """Decides who may use the bot, and enforces the rate limits."""
 
     def __init__(
         self,
         users: Users,
-        invites: InvitationCodes,
+        invitations: InvitationCodes,
         who: WhoMayUse,
-        listed: Collection[str],
+        allowed: Collection[str],
         *,
         rooms: Container[str],
         per_minute: int,
     ) -> None:
-        """Let in whom ``who`` says; ``listed`` are bare JIDs and domains, which are let in unless all are.
+        """Apply the policy ``who``.
 
-        ``rooms`` are let in: somebody who is let in has invited us there. A person has ``per_minute`` commands.
+        ``allowed`` are the bare JIDs and domains that may use the bot under every policy. ``rooms`` are the rooms that
+        the bot has joined; they may use it, because a user with access has invited the bot. ``per_minute`` is the
+        number of commands of a user.
         """
         self._users = users
-        self._rooms = rooms
-        self._invites = invites
+        self._invitations = invitations
         self._who = who
-        self._listed = frozenset(each.casefold() for each in listed)
+        self._allowed = frozenset(each.casefold() for each in allowed)
+        self._rooms = rooms
         self._per_minute = per_minute
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody is let in."""
+        """Whether everybody may use the bot."""
         return self._who == "open"
 
-    async def admits(self, jid: str) -> bool:
-        """Return whether a person may use the bot; bare JIDs alone decide. Raises StoreUnavailable."""
-        if self._who == "open" or jid in self._rooms or self._is_listed(jid):
+    async def has_access(self, jid: str) -> bool:
+        """Return whether the user with this bare JID may use the bot. Raises StoreUnavailable."""
+        if self._who == "open" or jid in self._rooms or self._is_allowed(jid):
             return True
-        return self._who == "invited" and await self._invites.is_guest(jid)
+        return self._who == "invited" and await self._invitations.is_guest(jid)
 
-    async def accept(self, jid: str, code: str) -> bool:
-        """Return whether a person may use the bot with this code. Raises StoreUnavailable."""
-        if self._who == "open" or self._is_listed(jid):
+    async def redeem_code(self, jid: str, code: str) -> bool:
+        """Redeem an invitation code; return whether the user may use the bot. Raises StoreUnavailable."""
+        if self._who == "open" or self._is_allowed(jid):
             return True
-        return self._who == "invited" and await self._invites.accept(jid, code)
+        return self._who == "invited" and await self._invitations.accept(jid, code)
 
-    def _is_listed(self, jid: str) -> bool:
-        return not self._listed.isdisjoint((jid.casefold(), jid.rpartition("@")[2].casefold()))
+    def _is_allowed(self, jid: str) -> bool:
+        return not self._allowed.isdisjoint((jid.casefold(), jid.rpartition("@")[2].casefold()))
 
-    async def check(self, jid: str, limits: Mapping[str, int], person: UserId = "") -> UserState | Refused:
-        """Count a command under the names of ``limits``; return what is known of its sender, unless it is refused.
+    async def count_command(
+        self, jid: str, limits: Mapping[str, int], occupant_user_id: UserId = ""
+    ) -> UserState | CommandRefused:
+        """Count a command against rate limits; return the state of its sender, or why the command is refused.
 
-        A limit is so many people's. Whoever comes back to a room under many names is stopped by the limit that all
-        like them share. ``person`` is who speaks in a room, "" if that is hidden. Raises StoreUnavailable.
+        ``limits`` maps names of limits to factors of the limit of one user. An occupant who joins a room again under
+        many nicks is stopped by the limit shared in the room. ``occupant_user_id`` is the user id of the sender in a
+        room that shows JIDs, else "". Raises StoreUnavailable.
         """
-        if person and await self._users.suspended([person]):
-            return Refused("", NotAdmitted())
-        for name, people in limits.items():
-            if not await self._users.allow(jid, name, people * self._per_minute, _MINUTE_S):
-                return Refused(name, TooFast(self._per_minute))
-        known = await self._users.get(jid)
-        return Refused("", NotAdmitted()) if known.suspended else known
+        if occupant_user_id and await self._users.suspended([occupant_user_id]):
+            return CommandRefused("", NotAdmitted())
+        for name, factor in limits.items():
+            if not await self._users.allow(jid, name, factor * self._per_minute, _WINDOW_S):
+                return CommandRefused(name, TooFast(self._per_minute))
+        state = await self._users.get(jid)
+        return CommandRefused("", NotAdmitted()) if state.suspended else state
 
 
-def limits_of(said: MessageReceived) -> dict[str, int]:
-    """Return the limits for a message, by name."""
-    if not said.occupant_id:
-        return COMMAND
-    who = hashlib.sha256(said.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]
-    return {f"command:{who}": 1} | ({"managers": MANAGERS} if said.can_manage else {"guests": GUESTS})
+def message_limits(message: MessageReceived) -> dict[str, int]:
+    """Return the rate limits that a message counts against: names and factors as in :meth:`Access.count_command`."""
+    if not message.occupant_id:
+        return COMMAND_LIMITS
+    occupant = hashlib.sha256(message.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]
+    shared = {"managers": MANAGERS_FACTOR} if message.can_manage else {"guests": GUESTS_FACTOR}
+    return {f"command:{occupant}": 1} | shared

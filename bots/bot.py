@@ -113,7 +113,7 @@ class Bot:
             assigned_users=assigned_users,
             delivery=self._delivery,
             house=house,
-            door=access,
+            access=access,
             clock=clock,
         )
 

@@ -61,7 +61,7 @@ class House:
     async def greet(self, known: UserState, tag: str) -> UserState:
         """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
         jid = known.jid
-        if not await self.door.admits(jid):
+        if not await self.door.has_access(jid):
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
             await self.store.users.mark(jid, welcomed=True)
@@ -98,7 +98,7 @@ class Queries:
 
     async def is_admitted(self) -> bool:
         """Return whether the person may use the bot."""
-        return await self._house.door.admits(self._jid)
+        return await self._house.door.has_access(self._jid)
 
     async def channel(self, cid: ChannelId) -> Channel | None:
         """Return the channel if there is one, or the one that took over from it."""
@@ -249,7 +249,7 @@ class RequestHandler(Queries):
 
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the person may use the bot with this code."""
-        return await self._house.door.accept(self._jid, code)
+        return await self._house.door.redeem_code(self._jid, code)
 
     async def forget_everything(self) -> int:
         """Delete all about the person; return for how many days what admins restrict is kept, 0 if nothing is."""

@@ -94,10 +94,10 @@ class Rooms:
         assigned_users: AssignedUsers,
         delivery: OutboxConsumer,
         house: House,
-        door: Access,
+        access: Access,
         clock: Clock,
     ) -> None:
-        """Hand what is said to us to ``desk``; invitations of whom ``door`` does not admit are not followed.
+        """Hand what is said to us to ``desk``; invitations of whom ``access`` does not admit are not followed.
 
         Of the rooms of our address only those are ours that ``assigned_users`` has.
         """
@@ -107,7 +107,7 @@ class Rooms:
         self._desk = desk
         self._delivery = delivery
         self._house = house
-        self._door = door
+        self._access = access
         self._clock = clock
         self._bookmarks = PubsubClient(link, link.address)
         self._visits = Visits()
@@ -330,9 +330,9 @@ class Rooms:
         """Follow an invitation, or say why not: to the inviter only if it is surely they."""
         by = event.inviter
         speaker = voice((await self._store.users.get(by)).user_settings.effective_language if event.is_vouched else "")
-        if not event.is_vouched and not self._door.is_open:
+        if not event.is_vouched and not self._access.is_open:
             self._decline(event, excuse("not vouched for", event.room, speaker))
-        elif not await self._door.admits(by):
+        elif not await self._access.has_access(by):
             self._decline(event, NotAdmitted().text(speaker.language))
         elif not (event.relayed_inviter and event.is_vouched) or await self._may_invite(by, INVITATIONS_PER_HOUR):
             _log.info("invited", room=event.room, by=by, is_vouched=event.is_vouched)

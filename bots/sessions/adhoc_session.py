@@ -16,7 +16,7 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from bots.access import COMMAND, FORM, Access, Refused
+from bots.access import COMMAND_LIMITS, FORM_LIMITS, Access, CommandRefused
 from bots.cluster.assigned_users import AssignedUsers
 from bots.commands import parser as commands
 from bots.dialogue.dispatcher import answer
@@ -158,10 +158,10 @@ class Counter:
 
     async def _refused_form(self, jid: str) -> Reply | None:
         """Return why somebody is shown no form; None if they are."""
-        known = await self._access.check(jid, FORM)
-        if isinstance(known, Refused):
+        known = await self._access.count_command(jid, FORM_LIMITS)
+        if isinstance(known, CommandRefused):
             return known.reply
-        return None if await self._access.admits(jid) else NotAdmitted()
+        return None if await self._access.has_access(jid) else NotAdmitted()
 
     async def _go_on(self, ordered: AdhocCommandReceived, errand: _Errand, speaker: Voice) -> None:
         """Carry out what was filled in, and answer with how it went, the question that it raised, or what is wrong."""
@@ -190,8 +190,8 @@ class Counter:
         """Return the reply to each line, as far as the person may give so many commands now."""
         replies: list[Reply] = []
         for line in said:
-            known = await self._access.check(jid, COMMAND)
-            if isinstance(known, Refused):
+            known = await self._access.count_command(jid, COMMAND_LIMITS)
+            if isinstance(known, CommandRefused):
                 return [*replies, known.reply]
             replies.append(await answer(RequestHandler(self._house, jid, known.most_subscriptions), line, asked))
         return replies

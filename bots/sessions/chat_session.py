@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from cachetools import LRUCache, TTLCache
 
-from bots.access import Access, Refused, limits_of
+from bots.access import Access, CommandRefused, message_limits
 from bots.cluster.assigned_users import AssignedUsers
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import House, RequestHandler
@@ -189,9 +189,9 @@ class Desk:
     async def _contents(self, whose: str, person: _Person, said: MessageReceived) -> list[str]:
         """Return the contents of the messages that answer a command; a bug in it is logged and stays that person's."""
         try:
-            limits = limits_of(said)
-            known = await self._access.check(said.jid, limits, said.occupant_user_id)
-            if isinstance(known, Refused):
+            limits = message_limits(said)
+            known = await self._access.count_command(said.jid, limits, said.occupant_user_id)
+            if isinstance(known, CommandRefused):
                 return self._refusal(whose, person, said, known)
             for name in limits:
                 self._told_too_fast.pop((whose, name), None)
@@ -206,7 +206,7 @@ class Desk:
             words = broken(voice(person.language or said.language))
         return self._first(said, words) if self._count_misunderstood(whose, said) <= MOST_MISUNDERSTOOD else []
 
-    def _refusal(self, whose: str, person: _Person, said: MessageReceived, refused: Refused) -> list[str]:
+    def _refusal(self, whose: str, person: _Person, said: MessageReceived, refused: CommandRefused) -> list[str]:
         """Say once that there are too many commands; say nothing to who is suspended."""
         if not refused.limit or (whose, refused.limit) in self._told_too_fast:
             return []

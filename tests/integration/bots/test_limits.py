@@ -68,7 +68,7 @@ async def test_managers_of_a_room_share_a_budget(others: tuple[Strangers, Bot]) 
     await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "somebody else is answered")
     await until_so(lambda: not bot._desk._serving, "all is answered")
     answers = [text for to, text in theirs.messages if to == ROOM]
-    assert len([text for text in answers if "no subscriptions" in text]) == access.MANAGERS * PER_MINUTE
+    assert len([text for text in answers if "no subscriptions" in text]) == access.MANAGERS_FACTOR * PER_MINUTE
     assert len([text for text in answers if "That is more than" in text]) == 1
 
 
