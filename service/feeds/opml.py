@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 
 from service.feeds.parsing.html_text import one_line
-from service.feeds.parsing.limits import FIELD_CHARS, names
+from service.feeds.parsing.limits import FIELD_CHARS, unique_names
 
 MAX_OPML_BYTES = 5 * 1024 * 1024
 PAGE = "page"
@@ -39,7 +39,7 @@ def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:
     """
     folders: dict[str, list[OpmlSubscription]] = {}
     for feed in feeds:
-        for tag in names(feed.tags) or ("",):
+        for tag in unique_names(feed.tags) or ("",):
             folders.setdefault(tag, []).append(feed)
     lines = [
         "<?xml version='1.0' encoding='utf-8'?>",

@@ -16,7 +16,7 @@ from service.errors import BadUrl, UserError
 from service.feeds.opml import MAX_OPML_BYTES, PAGE, OpmlDocument, OpmlSubscription
 from service.feeds.parsing.charset import decode_document
 from service.feeds.parsing.html_text import one_line
-from service.feeds.parsing.limits import FIELD_CHARS, names
+from service.feeds.parsing.limits import FIELD_CHARS, unique_names
 from service.feeds.urls import canonical_url, page_url, selector_of, without_selector
 
 MAX_OUTLINES = 5_000
@@ -143,7 +143,7 @@ class _Reading:
             return
         known = self.feeds.get(url, OpmlSubscription(url, page=page))
         title = known.title or ("" if title in {url, address} else title)
-        tags = names((*known.tags, *self._folders, *_categories(category)))
+        tags = unique_names((*known.tags, *self._folders, *_categories(category)))
         self.feeds[url] = OpmlSubscription(url, title, tags, known.page)
         self._chars += len(url) + len(title) + sum(map(len, tags))
 

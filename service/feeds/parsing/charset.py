@@ -1,8 +1,8 @@
-"""From a document's bytes to its text, whatever its publisher declares. Linear.
+"""The detection of a document's character encoding, and its decoding. Linear time.
 
-RFC 7303 §3 believes the byte order mark, then the header, then the XML declaration. We deviate: what is
-UTF-8 is read as UTF-8 whatever is declared, because servers declare their default for every file and
-hardly any text in another encoding is valid UTF-8 by accident; and what does not fit is not believed.
+By RFC 7303 §3 the byte order mark takes precedence, then the header, then the XML declaration. Deviations: a document
+that is valid UTF-8 is decoded as UTF-8 whatever is declared, because servers declare their default for all files, and
+text in another encoding is hardly ever valid UTF-8; and a declared encoding in which decoding fails is ignored.
 """
 
 import codecs
@@ -24,8 +24,8 @@ _IN_HEADER = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _IN_PROLOG = re.compile(rb"<\?xml[^>]{1,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
 _PROLOG_BYTES = 1024
 
-# What browsers read under these names (WHATWG Encoding §4.2): publishers mean the larger one.
-_LARGER = {
+# The supersets that browsers use for these names (WHATWG Encoding §4.2), because publishers mean these.
+_SUPERSETS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
     "iso8859-9": "cp1254",
@@ -35,12 +35,12 @@ _LARGER = {
     "shift_jis": "cp932",
     "euc_kr": "cp949",
 }
-_NO_CHARSETS = {"idna", "punycode", "unicode_escape", "raw_unicode_escape"}
+_NOT_CHARSETS = {"idna", "punycode", "unicode_escape", "raw_unicode_escape"}
 _DEFAULT = "cp1252"
 
 
 def decode_document(body: bytes, content_type: str) -> str:
-    """Return the document's text without byte order mark; what cannot be decoded is U+FFFD.
+    """Return the document's text without a byte order mark; undecodable bytes become U+FFFD.
 
     ``content_type`` is the response's header, or "".
     """
@@ -61,7 +61,7 @@ def decode_document(body: bytes, content_type: str) -> str:
 
 
 def _declared(body: bytes, content_type: str) -> list[str]:
-    """Return the known encodings that the header and the XML declaration name, in this order."""
+    """Return the supported encodings that the header and the XML declaration declare, in this order."""
     in_header, in_prolog = _IN_HEADER.search(content_type), _IN_PROLOG.search(body, 0, _PROLOG_BYTES)
     names = [in_header[1]] if in_header else []
     names += [in_prolog[1].decode()] if in_prolog else []
@@ -72,12 +72,12 @@ def _charset(name: str) -> str:
     try:
         found = codecs.lookup(name).name
         b" ".decode(found)
-    except (LookupError, UnicodeError):  # unknown, or no encoding of text in bytes
+    except (LookupError, UnicodeError):  # unknown, or not an encoding of text as bytes
         return ""
-    return "" if found in _NO_CHARSETS else _LARGER.get(found, found)
+    return "" if found in _NOT_CHARSETS else _SUPERSETS.get(found, found)
 
 
 def _is_mostly_utf8(body: bytes) -> bool:
-    """Say whether most of what is not ASCII is UTF-8: one character that was cut in two must not spoil all others."""
+    """Return whether most non-ASCII bytes are UTF-8, so that one truncated character does not change the encoding."""
     text = body.decode("utf-8", "replace")
     return 3 * text.count("\ufffd") < len(text) - len(text.encode("ascii", "ignore"))

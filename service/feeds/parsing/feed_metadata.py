@@ -1,14 +1,14 @@
-"""A feed's own settings: how often it wants to be polled, and its links to hubs, to itself and to older pages.
+"""A feed's statements about itself: polling hints, tags and generator, and links to hubs, itself and older entries.
 
-Whether a requested polling rate is followed is decided in ``pace``.
+``polling_hints`` decides which hints are followed.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
-from service.feeds.parsing.limits import LIST_LENGTH, absolute_link, sane_ttl_s
-from service.model import PollingHints
+from service.feeds.parsing.limits import LIST_LENGTH, NAME_CHARS, absolute_link, limit_text, parse_ttl, unique_names
+from service.model import FeedMetadata, PollingHints
 
 _PERIODS_S = {
     "hourly": 3_600.0,
@@ -18,6 +18,7 @@ _PERIODS_S = {
     "yearly": 365 * 86_400.0,
 }
 _MAX_FREQUENCY = 3_600
+_VERSION_CHARS = 20
 _FIRST_ENTRY = re.compile(r"<(?:[\w.-]{1,40}:)?(?:item|entry)[\s>]")
 _SKIPPED_CHARS = 2_000
 _HOUR = re.compile(r"<hour>\s*([0-9]{1,2})\s*</hour>")
@@ -26,17 +27,17 @@ _HOURS = 24
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def wishes(text: str, found: Mapping[str, object]) -> PollingHints:
-    """Return the wishes of the XML document ``text``; ``found`` has texts by feedparser's names of elements.
+def read_polling_hints(text: str, found: Mapping[str, object]) -> PollingHints:
+    """Return the polling hints of the XML document ``text``; ``found`` has texts by feedparser's element names.
 
-    Only values that mean nothing are left out. ``skipHours`` and ``skipDays`` are looked for in the text,
-    where they stand before the first entry, because feedparser keeps but the last of them.
+    Only invalid values are omitted. ``skipHours`` and ``skipDays`` are searched for in the text before the first
+    entry, because feedparser returns only the last hour or day.
     """
     head = text[: first.start() if (first := _FIRST_ENTRY.search(text)) else None]
     hours = [int(hour) for hour in _HOUR.findall(_within("skipHours", head))]
     days = [day.lower() for day in _DAY.findall(_within("skipDays", head))]
     return PollingHints(
-        ttl_s=sane_ttl_s(found.get("ttl")),
+        ttl_s=parse_ttl(found.get("ttl")),
         update_period_s=_update_period_s(found.get("sy_updateperiod"), found.get("sy_updatefrequency")),
         # RSS 0.91 counts the hours from 1 to 24, RSS 2.0 from 0 to 23.
         skip_hours=tuple(sorted({hour % _HOURS for hour in hours if hour <= _HOURS})),
@@ -51,7 +52,7 @@ def _within(name: str, head: str) -> str:
 
 
 def _update_period_s(period: object, frequency: object) -> float | None:
-    """Return the time between two updates (RDF Site Summary 1.0, "Syndication"): so many in each period."""
+    """Return the time between two updates: the period divided by its frequency (RSS 1.0, "Syndication" module)."""
     if not isinstance(period, str) or period.strip().lower() not in _PERIODS_S:
         return None
     times = frequency.strip() if isinstance(frequency, str) else "1"
@@ -60,19 +61,25 @@ def _update_period_s(period: object, frequency: object) -> float | None:
     return _PERIODS_S[period.strip().lower()] / int(times)
 
 
-class Relations(TypedDict):
-    """Fields of :class:`service.model.ParsedFeed`."""
+def read_metadata(tags: Iterable[object], software: object, version: object) -> FeedMetadata:
+    """Return a feed's tags and generator; ``version`` is the generator's version if it is stated separately."""
+    name, number = limit_text(software, NAME_CHARS), limit_text(version, _VERSION_CHARS)
+    return FeedMetadata(unique_names(tags), f"{name} {number}" if name and number and number not in name else name)
+
+
+class LinkRelations(TypedDict):
+    """The fields of :class:`service.model.ParsedFeed` that come from links."""
 
     hubs: tuple[str, ...]
     topic: str
     older_url: str
 
 
-def relations(links: Iterable[tuple[object, object]], url: str) -> Relations:
-    """Return what the feed's links (each a ``rel`` in lower case, and a ``href``) say of the document at ``url``.
+def read_link_relations(links: Iterable[tuple[object, object]], url: str) -> LinkRelations:
+    """Return the hubs, topic and older document that the feed's ``links`` name; a link is a ``rel`` and a ``href``.
 
-    ``hub`` and ``self`` are WebSub's (§4), ``prev-archive`` and ``next`` those of RFC 5005 (§4, §3): an archive
-    is complete, so it goes before a page.
+    ``url`` is the document's URL. ``hub`` and ``self`` are defined by WebSub §4, ``prev-archive`` and ``next`` by
+    RFC 5005 §4 and §3. An archive is preferred to a page, because it is complete.
     """
     found: dict[str, list[str]] = {"hub": [], "self": [], "prev-archive": [], "next": []}
     for rel, href in links:
@@ -81,7 +88,7 @@ def relations(links: Iterable[tuple[object, object]], url: str) -> Relations:
             if target:
                 found[name].append(target)
     older = found["prev-archive"] or found["next"]
-    return Relations(
+    return LinkRelations(
         hubs=tuple(dict.fromkeys(found["hub"]))[:LIST_LENGTH],
         topic=next(iter(found["self"]), ""),
         older_url=next(iter(older), ""),

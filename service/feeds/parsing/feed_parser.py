@@ -1,7 +1,7 @@
-"""From a feed document's bytes to a :class:`ParsedFeed`; runs in a killable child (``sandbox``).
+"""The parser of feed documents of any format, from bytes to a :class:`ParsedFeed`; runs in the ``sandbox``.
 
-``strict`` reads well-formed RSS and Atom fast, and says exactly what ``tolerant``, which reads everything
-else with feedparser, would say. JSON Feed is in ``jsonfeed``.
+It decodes the document, determines its format by the root element, and calls the parser of that format: ``json_feed``
+for JSON Feed, and for RSS and Atom first ``fast_parser`` and, if that returns None, ``feedparser_adapter``.
 """
 
 import re
@@ -14,7 +14,8 @@ from service.feeds.parsing.charset import decode_document
 from service.model import ParsedFeed
 
 _NAME = re.compile(r"<(?:[A-Za-z_][\w.-]{0,40}:)?([A-Za-z_][\w.-]{0,40})")
-# Blanks, comments, instructions and declarations; a DOCTYPE may have an internal subset. Unfinished ones end the text.
+# White space, comments, processing instructions and declarations before the root element; a DOCTYPE may have an
+# internal subset. One that is not closed extends to the end of the text.
 _PROLOG = re.compile(
     r"(?:[\ufeff\0 \t\r\n\f]++|<!(?=--).*?(?:-->|\Z)|<(?=\?).*?(?:\?>|\Z)"
     r"|<!(?=[^>\[]*+\[).*?(?:\].*?(?:>|\Z)|\Z)|<![^>]*+(?:>|\Z))*+",
@@ -23,7 +24,7 @@ _PROLOG = re.compile(
 
 
 def root_element(text: str) -> str | None:
-    """Return the first element's local name in lower case; ``{`` for JSON, "" for other text, None for nothing."""
+    """Return the root element's local name in lower case; ``{`` for JSON, "" for other text, None for an empty text."""
     prolog = _PROLOG.match(text)
     place = prolog.end() if prolog else 0
     if place == len(text):
@@ -40,11 +41,11 @@ _JUNK_CHARS = 64 * 1024
 
 
 def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: PreviousDocument | None = None) -> ParsedFeed:
-    """Return the feed that ``body``, fetched from ``url`` with these response headers, holds.
+    """Return the feed in ``body``, which was fetched from ``url`` with these response headers.
 
-    Links are absolute; text is ``str``, capped; impossible dates are None; of more than 500
-    entries the newest stay. If it is said which are ``previous``, these may be left out, and then all are
-    marked. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
+    Links are absolute, texts are truncated, implausible dates are None, and of more than 500 entries the newest are
+    returned. With ``previous``, the result may lack the entries that are unchanged since the previous document; it has
+    element hashes then. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     text = decode_document(body, lowered.get("content-type", ""))

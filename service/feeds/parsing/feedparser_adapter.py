@@ -1,6 +1,7 @@
-"""Feeds of any dialect and in any state, by feedparser: the judge of what a document says.
+"""The adapter of feedparser, which parses RSS and Atom of any dialect, well-formed or not.
 
-What a document claims is bounded: the number of entries, the length of each field, dates that can be true.
+The adapter bounds the result: the number of entries, the length of each field, and plausible dates. Its result is the
+reference for ``fast_parser``.
 """
 
 import calendar
@@ -14,19 +15,18 @@ from typing import Any
 import feedparser
 
 from service.errors import BrokenFeed
-from service.feeds.parsing.feed_metadata import relations, wishes
+from service.feeds.parsing.feed_metadata import read_link_relations, read_metadata, read_polling_hints
 from service.feeds.parsing.limits import (
     FIELD_CHARS,
     MAX_ENTRIES,
     NAME_CHARS,
-    PROSE_CHARS,
+    TEXT_CHARS,
     absolute_link,
-    capped,
-    imprint,
-    names,
-    newest,
-    sane_time_s,
+    limit_text,
+    newest_entries,
     title_line,
+    unique_names,
+    valid_time_s,
 )
 from service.model import FeedMetadata, ParsedEntry, ParsedFeed
 
@@ -36,47 +36,47 @@ _ENTRY_END = re.compile(r"</(?:item|entry)\s*>")
 
 
 def parse(text: str, *, url: str, language: str) -> ParsedFeed:
-    """Return the feed that ``text``, fetched from ``url`` with this ``Content-Language``, holds.
+    """Return the feed in ``text``, which was fetched from ``url``; ``language`` is the ``Content-Language`` header.
 
-    Raises :class:`BrokenFeed`.
+    Raises :class:`BrokenFeed` if feedparser fails, or finds neither title, link nor entries.
     """
-    loaded = _loaded(text, url, language)
-    about = loaded["feed"]
+    result = _run_feedparser(text, url, language)
+    about = result["feed"]
     title, link = _title(about), absolute_link(about.get("link"), url)
-    if not loaded["entries"] and not title and not link:
+    if not result["entries"] and not title and not link:
         raise BrokenFeed("The document looks like a feed, but there is nothing readable in it.")
-    related = relations(((each.get("rel"), each.get("href")) for each in _each(about, "links")), url)
+    related = read_link_relations(((each.get("rel"), each.get("href")) for each in _list_field(about, "links")), url)
     return ParsedFeed(
         title=title,
         link=link,
-        id=capped(about.get("id"), FIELD_CHARS),
-        language=capped(about.get("language"), NAME_CHARS),
-        entries=tuple(_entry(raw, url) for raw in newest(loaded["entries"], _date_s)),
-        polling_hints=wishes(text, about),
+        id=limit_text(about.get("id"), FIELD_CHARS),
+        language=limit_text(about.get("language"), NAME_CHARS),
+        entries=tuple(_entry(raw, url) for raw in newest_entries(result["entries"], _date_s)),
+        polling_hints=read_polling_hints(text, about),
         **related,
-        metadata=_imprint(about),
+        metadata=_metadata(about),
     )
 
 
-def _imprint(about: Any) -> FeedMetadata:
+def _metadata(about: Any) -> FeedMetadata:
     detail = about.get("generator_detail")
     version = detail.get("version") if isinstance(detail, dict) else None
-    return imprint(
-        (tag.get("label") or tag.get("term") for tag in _each(about, "tags")), about.get("generator"), version
+    return read_metadata(
+        (tag.get("label") or tag.get("term") for tag in _list_field(about, "tags")), about.get("generator"), version
     )
 
 
-def _ends_of(text: str) -> str:
-    """Return the document with only its first and last 500 entries: the newest are at one of its ends.
+def _without_middle_entries(text: str) -> str:
+    """Return the document with only its first and last 500 entries, because the newest are at one of its ends.
 
-    feedparser would take 10 s for 100,000 entries.
+    feedparser takes 10 s for 100,000 entries.
     """
     ends = [found.end() for found in _ENTRY_END.finditer(text)]
     return text[: ends[MAX_ENTRIES - 1]] + text[ends[-MAX_ENTRIES - 1] :] if len(ends) > 2 * MAX_ENTRIES else text
 
 
-def _without_impossible_references(text: str) -> str:
-    """Drop references to what is no character (XML 1.0 §4.1); one of them makes feedparser give up the feed."""
+def _without_invalid_references(text: str) -> str:
+    """Remove references to invalid characters (XML 1.0 §4.1): one of them makes feedparser fail."""
     return _REFERENCE.sub(lambda found: found[0] if _is_character(found) else "", text)
 
 
@@ -88,18 +88,18 @@ def _is_character(reference: re.Match[str]) -> bool:
     return 0 < number <= sys.maxunicode and unicodedata.category(chr(number)) != "Cs"
 
 
-def _loaded(text: str, url: str, language: str) -> Any:
-    body = _without_impossible_references(_ends_of(text)).encode()
+def _run_feedparser(text: str, url: str, language: str) -> Any:
+    body = _without_invalid_references(_without_middle_entries(text)).encode()
     try:
         return feedparser.parse(
-            # An open file: feedparser would take bytes for a file's name first, and open that.
+            # A file-like object: feedparser would first take bytes for the name of a file, and open it.
             SimpleNamespace(read=lambda: body),
             response_headers={
                 "content-type": "application/xml; charset=utf-8",
                 "content-language": language,
                 "content-location": url,  # the base of relative links
             },
-            sanitize_html=False,  # done where text is shown, on the little that is shown
+            sanitize_html=False,  # done where text is shown, on the small part that is shown
             resolve_relative_uris=False,
         )
     except MemoryError:
@@ -109,24 +109,24 @@ def _loaded(text: str, url: str, language: str) -> Any:
 
 
 def _entry(raw: Any, url: str) -> ParsedEntry:
-    contents = [capped(part.get("value"), PROSE_CHARS) for part in _each(raw, "content")]
-    enclosures = (link.get("href") for link in _each(raw, "links") if link.get("rel") == "enclosure")
+    contents = [limit_text(part.get("value"), TEXT_CHARS) for part in _list_field(raw, "content")]
+    enclosures = (link.get("href") for link in _list_field(raw, "links") if link.get("rel") == "enclosure")
     return ParsedEntry(
-        id=capped(raw.get("id"), FIELD_CHARS),
+        id=limit_text(raw.get("id"), FIELD_CHARS),
         link=absolute_link(raw.get("link"), url),
         title=_title(raw),
-        summary=capped(raw.get("summary"), PROSE_CHARS),
+        summary=limit_text(raw.get("summary"), TEXT_CHARS),
         content=max(contents, key=len, default=""),
-        authors=names(author.get("name") or author.get("email") for author in _each(raw, "authors")),
-        tags=names(tag.get("label") or tag.get("term") for tag in _each(raw, "tags")),
+        authors=unique_names(author.get("name") or author.get("email") for author in _list_field(raw, "authors")),
+        tags=unique_names(tag.get("label") or tag.get("term") for tag in _list_field(raw, "tags")),
         published=_time_s(raw, "published"),
         updated=_time_s(raw, "updated"),
         enclosure=absolute_link(next(enclosures, ""), url),
     )
 
 
-def _each(raw: Any, name: str) -> list[Any]:
-    """Return the values of a field that has several; an element of that name makes text of it in feedparser."""
+def _list_field(raw: Any, name: str) -> list[Any]:
+    """Return the values of a list field; feedparser replaces the list by text if there is an element of that name."""
     found = raw.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
@@ -134,7 +134,7 @@ def _each(raw: Any, name: str) -> list[Any]:
 def _title(raw: Any) -> str:
     detail = raw.get("title_detail")
     is_markup = isinstance(detail, dict) and "html" in detail.get("type", "")
-    return title_line(capped(raw.get("title"), PROSE_CHARS), is_markup=is_markup)
+    return title_line(limit_text(raw.get("title"), TEXT_CHARS), is_markup=is_markup)
 
 
 def _date_s(raw: Any) -> float | None:
@@ -145,6 +145,6 @@ def _time_s(raw: Any, name: str) -> float | None:
     # dict.get, because feedparser's own substitutes "published" for "updated" and warns.
     parsed: object = dict.get(raw, f"{name}_parsed")
     try:
-        return sane_time_s(float(calendar.timegm(parsed))) if isinstance(parsed, time.struct_time) else None
+        return valid_time_s(float(calendar.timegm(parsed))) if isinstance(parsed, time.struct_time) else None
     except (ValueError, OverflowError):
         return None

@@ -1,7 +1,7 @@
-"""From publishers' HTML to plain text that any chat client, page and XML stream can carry.
+"""Conversion of publishers' HTML to plain text that is safe in chat messages, pages and XML streams.
 
-Gone afterwards: markup, what XML 1.0 (§2.2) does not allow, bidirectional overrides, invisible and
-zero-width characters. The zero-width (non-)joiners stay: emoji and several scripts need them.
+It removes markup, characters that XML 1.0 §2.2 forbids, bidirectional overrides, and invisible and zero-width
+characters, except the zero-width joiner and non-joiner, which emoji and several scripts need.
 """
 
 import html
@@ -14,55 +14,55 @@ _BLOCK = re.compile(
     r"<(?=/?[a-z])(?=/?(?:p|br|div|li|ul|ol|tr|table|h[1-6]|blockquote|pre|section|article|hr|dd|dt)\b)", re.IGNORECASE
 )
 _BETWEEN_WORDS = re.compile(r"<(?=/?t[dh]\b)", re.IGNORECASE)
-_SILENT_ELEMENTS = {"script", "style", "title", "template", "noscript", "iframe", "svg", "math"}
-_WITHOUT_TAGS = nh3.Cleaner(tags=set(), clean_content_tags=_SILENT_ELEMENTS)
+_HIDDEN_ELEMENTS = {"script", "style", "title", "template", "noscript", "iframe", "svg", "math"}
+_WITHOUT_TAGS = nh3.Cleaner(tags=set(), clean_content_tags=_HIDDEN_ELEMENTS)
 _NOT_TEXT = re.compile(
     "["
-    "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls, except those str.split knows as white space
-    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"  # no characters at all
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u3164\uffa0"  # fillers that show nothing
+    "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls, except those that str.split takes for white space
+    "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"  # surrogates and noncharacters
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u3164\uffa0"  # invisible fillers
     "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # zero width, bidi, annotations
-    "\U000e0000-\U000e007f"  # tags: text hidden in plain sight
+    "\U000e0000-\U000e007f"  # tag characters, which can hide text
     "]"
 )
 
 
 def one_line(text: str, max_chars: int) -> str:
-    """Return plain ``text`` on one line, cleaned, at most ``max_chars`` long."""
-    return _shortened(" ".join(_cleaned(text[: 4 * max_chars]).split()), max_chars)
+    """Return plain ``text`` on one line, sanitized, at most ``max_chars`` long."""
+    return _truncate(" ".join(_sanitize(text[: 4 * max_chars]).split()), max_chars)
 
 
 def plain_text(markup: str, max_chars: int) -> str:
-    """Return the text of an HTML fragment, one line per block, cleaned, at most ``max_chars`` long.
+    """Return the text of an HTML fragment, one line per block element, sanitized, at most ``max_chars`` long.
 
-    Only the fragment's first 8,000 characters are looked at, so that the time is bounded.
+    Only the fragment's first 8,000 characters are read, so that the time is bounded.
     """
     lines = [" ".join(line.split()) for line in _text_of(markup).splitlines()]
-    return _shortened("\n".join(filter(None, lines)), max_chars)
+    return _truncate("\n".join(filter(None, lines)), max_chars)
 
 
 def markup_line(markup: str, max_chars: int) -> str:
-    """Return the same on one line."""
-    return _shortened(" ".join(_text_of(markup).split()), max_chars)
+    """Return the text of an HTML fragment on one line, sanitized, at most ``max_chars`` long."""
+    return _truncate(" ".join(_text_of(markup).split()), max_chars)
 
 
 def _text_of(markup: str) -> str:
-    cleaned = _cleaned(markup[:_MAX_HTML_CHARS])
-    # Once more: character references have become characters.
-    return _cleaned(_without_tags(cleaned) if "<" in cleaned else html.unescape(cleaned))
+    cleaned = _sanitize(markup[:_MAX_HTML_CHARS])
+    # Sanitize again: character references have become characters.
+    return _sanitize(_without_tags(cleaned) if "<" in cleaned else html.unescape(cleaned))
 
 
-def _cleaned(text: str) -> str:
+def _sanitize(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _NOT_TEXT.sub("", text)
 
 
 def _without_tags(markup: str) -> str:
     bare = _WITHOUT_TAGS.clean(_BETWEEN_WORDS.sub(" <", _BLOCK.sub("\n<", markup)))
-    # nh3 leaves no other references than these (HTML, "Serialising HTML fragments"), of which there may be thousands.
+    # nh3's output has no other references (HTML, "Serialising HTML fragments"), and may have thousands of these.
     return bare.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u00a0").replace("&amp;", "&")
 
 
-def _shortened(text: str, max_chars: int) -> str:
+def _truncate(text: str, max_chars: int) -> str:
     if len(text) <= max_chars:
         return text
     cut = text[: max_chars - 1]

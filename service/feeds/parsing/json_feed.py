@@ -1,4 +1,4 @@
-"""JSON Feed 1.0 and 1.1 (jsonfeed.org), as tolerantly as feedparser reads XML: wrong types are absent values."""
+"""A tolerant parser of JSON Feed 1.0 and 1.1 (jsonfeed.org): a value of a wrong type counts as absent."""
 
 import datetime as dt
 import html
@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 
 from service.errors import BrokenFeed, NotAFeed
-from service.feeds.parsing.feed_metadata import relations
+from service.feeds.parsing.feed_metadata import read_link_relations
 from service.feeds.parsing.html_text import one_line
 from service.feeds.parsing.limits import (
     FIELD_CHARS,
     MAX_ENTRIES,
     NAME_CHARS,
-    PROSE_CHARS,
+    TEXT_CHARS,
     absolute_link,
-    capped,
-    names,
-    sane_time_s,
+    limit_text,
+    unique_names,
+    valid_time_s,
 )
 from service.model import ParsedEntry, ParsedFeed
 
@@ -38,7 +38,7 @@ def parse(text: str, *, url: str) -> ParsedFeed:
         hub.get("url") for hub in _objects(document, "hubs") if _string(hub, "type", NAME_CHARS).lower() == "websub"
     )
     links = [("self", document.get("feed_url")), ("next", document.get("next_url")), *(("hub", hub) for hub in hubs)]
-    related = relations(links, url)
+    related = read_link_relations(links, url)
     return ParsedFeed(
         title=one_line(_string(document, "title", FIELD_CHARS), FIELD_CHARS),
         link=absolute_link(document.get("home_page_url"), url),
@@ -50,17 +50,17 @@ def parse(text: str, *, url: str) -> ParsedFeed:
 
 
 def _entry(item: dict[str, Any], url: str) -> ParsedEntry:
-    text = _string(item, "content_text", PROSE_CHARS)
+    text = _string(item, "content_text", TEXT_CHARS)
     authors = _objects(item, "authors") or _objects({"author": [item.get("author")]}, "author")
     attachments = _objects(item, "attachments")
     return ParsedEntry(
         id=_string(item, "id", FIELD_CHARS),
         link=absolute_link(item.get("url"), url) or absolute_link(item.get("external_url"), url),
         title=one_line(_string(item, "title", FIELD_CHARS), FIELD_CHARS),
-        summary=html.escape(_string(item, "summary", PROSE_CHARS)),
-        content=_string(item, "content_html", PROSE_CHARS) or html.escape(text),
-        authors=names(author.get("name") for author in authors),
-        tags=names(_list(item, "tags")),
+        summary=html.escape(_string(item, "summary", TEXT_CHARS)),
+        content=_string(item, "content_html", TEXT_CHARS) or html.escape(text),
+        authors=unique_names(author.get("name") for author in authors),
+        tags=unique_names(_list(item, "tags")),
         published=_time_s(item, "date_published"),
         updated=_time_s(item, "date_modified"),
         enclosure=absolute_link(attachments[0].get("url"), url) if attachments else "",
@@ -70,8 +70,8 @@ def _entry(item: dict[str, Any], url: str) -> ParsedEntry:
 def _string(item: dict[str, Any], name: str, max_chars: int) -> str:
     value = item.get(name)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        value = str(value)  # ids are often numbers, and "should be coerced" (JSON Feed 1.1, "id")
-    return capped(value, max_chars)
+        value = str(value)  # ids are often numbers, which readers "should" coerce to text (JSON Feed 1.1, "id")
+    return limit_text(value, max_chars)
 
 
 def _list(item: dict[str, Any], name: str) -> list[Any]:
@@ -84,9 +84,9 @@ def _objects(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _time_s(item: dict[str, Any], name: str) -> float | None:
-    """Read an RFC 3339 date; one without a zone is taken as UTC."""
+    """Return the Unix time of an RFC 3339 date, in UTC if it has no zone; None if it is invalid or implausible."""
     try:
         moment = dt.datetime.fromisoformat(_string(item, name, NAME_CHARS))
-        return sane_time_s((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
+        return valid_time_s((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
     except (ValueError, OverflowError):
         return None

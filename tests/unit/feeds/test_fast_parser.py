@@ -8,8 +8,8 @@ import pytest
 from service.errors import FeedError
 from service.feeds.parsing import fast_parser, feedparser_adapter
 from service.feeds.parsing.charset import decode_document
-from service.feeds.parsing.fast_parser_fields import FEED
-from service.feeds.parsing.fast_parser_values import Names
+from service.feeds.parsing.fast_parser_elements import FEED_HANDLERS
+from service.feeds.parsing.fast_parser_values import ElementNames
 from tests.support.corpus import damaged, defects, encodings, wild
 from tests.support.dialects import DIALECTS, URL
 from tests.support.documents import atom, item, rss, typical_atom, typical_rss
@@ -135,11 +135,11 @@ def test_what_is_hard_is_left_to_feedparser(text: str) -> None:
 
 
 def test_every_element_that_feedparser_has_methods_for_is_known() -> None:
-    assert methods("_start_", "_end_") - HARDLY_USED - set(FEED) == set()
+    assert methods("_start_", "_end_") - HARDLY_USED - set(FEED_HANDLERS) == set()
 
 
 def test_every_namespace_in_which_feedparser_has_methods_is_known() -> None:
     with_methods = {name.partition("_")[0] for name in methods("_start_", "_end_") if "_" in name}
     for uri, prefix in feedparser.mixin._FeedParserMixin.namespaces.items():
         if uri and (not prefix or prefix.lower() in with_methods):
-            assert Names("")[f"{{{uri}}}thing"] == f"{prefix.lower()}_thing".removeprefix("_")
+            assert ElementNames("")[f"{{{uri}}}thing"] == f"{prefix.lower()}_thing".removeprefix("_")

@@ -14,7 +14,7 @@ from service.feeds.entries.unchanged_entries import PreviousDocument
 from service.feeds.parsing import fast_parser
 from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
-from tests.property.test_strict_laws import FIELDS, LINKS, atom, attributes, rdf, rss
+from tests.property.test_fast_parser import FIELDS, LINKS, atom, attributes, rdf, rss
 from tests.support.publisher import HABITS, MISBEHAVIOUR, Publisher
 
 URL = "https://example.com/feed"
