@@ -13,19 +13,19 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from service.discovery.cell import Record
+from service.discovery.cell import NameRecord
 from service.discovery.partial.node_share import (
-    Asked,
     Letter,
-    Shares,
-    Term,
-    Told,
+    LookupCount,
+    NodeShares,
+    PlacementTerm,
+    ShareUpdate,
     decode_letter,
+    encode_entry,
     encode_letter,
-    entry,
 )
 from service.discovery.partial.servers import Message, Place, Send
-from service.discovery.partial.strategy_choice import Chosen, Coordinator
+from service.discovery.partial.strategy_choice import Coordinator, DirectoryChoice
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
@@ -52,7 +52,7 @@ class Matrices(Protocol):
         """Return what stands for an AV-pair in the names that are listed."""
         ...
 
-    async def names(self, pair: str, most: int) -> Sequence[Record]:
+    async def names(self, pair: str, most: int) -> Sequence[NameRecord]:
         """Return the records of names that have this AV-pair, unexpired ones, up to so many."""
         ...
 
@@ -79,7 +79,7 @@ class LookupDirectories:
         self._send = send
         self._draw = draw
         self._ring = RingView(-1, ())
-        self._shares = Shares()
+        self._shares = NodeShares()
         self._asked: dict[str, _Demand] = {}
         """What this node was asked for since the last upkeep."""
         self._demand: dict[str, _Demand] = {}
@@ -87,10 +87,10 @@ class LookupDirectories:
         self._kept: dict[str, Coordinator] = {}
 
     @property
-    def chosen(self) -> tuple[Chosen, ...]:
+    def chosen(self) -> tuple[DirectoryChoice, ...]:
         """Which strategy each directory that this node coordinates has, and why."""
         return tuple(
-            Chosen(pair, kept.measured, kept.choice)
+            DirectoryChoice(pair, kept.measured, kept.choice)
             for pair, kept in self._kept.items()
             if kept.measured is not None and kept.choice is not None
         )
@@ -102,7 +102,7 @@ class LookupDirectories:
     def ring_changed(self, view: RingView) -> None:
         """Forget all shares: there are other servers now."""
         self._ring = view
-        self._shares, self._kept = Shares(), {}
+        self._shares, self._kept = NodeShares(), {}
         self._demand = {pair: demand for pair, demand in self._demand.items() if self._coordinator(pair) == self._me}
 
     def find(self, pairs: Collection[str], limit: int) -> list[str]:
@@ -115,9 +115,9 @@ class LookupDirectories:
 
     async def received(self, payload: bytes) -> None:
         """Take in a letter of another node."""
-        onward: list[tuple[NodeId, Told | Asked]] = []
+        onward: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
         for said in decode_letter(payload):
-            if isinstance(said, Asked):
+            if isinstance(said, LookupCount):
                 self._count(said)
             elif said.term.ring == self._ring.version and self._me in self._ring:
                 onward += self._take(said)
@@ -130,9 +130,9 @@ class LookupDirectories:
             return
         asked, self._asked = self._asked, {}
         most = sorted(asked, key=lambda pair: -asked[pair].latest)[:MOST_PAIRS]
-        onward: list[tuple[NodeId, Told | Asked]] = []
+        onward: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
         for pair in most:
-            said = Asked(pair, asked[pair].latest, asked[pair].target)
+            said = LookupCount(pair, asked[pair].latest, asked[pair].target)
             coordinator = self._coordinator(pair)
             if coordinator == self._me:
                 self._count(said)
@@ -153,7 +153,7 @@ class LookupDirectories:
         self._kept = {pair: kept for pair, kept in self._kept.items() if pair in wanted}
         return wanted
 
-    async def _refreshed(self, pair: str) -> list[tuple[NodeId, Told | Asked]]:
+    async def _refreshed(self, pair: str) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
         """Read a directory anew, and return what its servers are to be told: each something, as a sign of life."""
         ring, demand = self._ring, self._demand[pair]
         try:
@@ -164,11 +164,11 @@ class LookupDirectories:
         if ring is not self._ring:
             return []
         kept = self._kept.setdefault(pair, Coordinator(len(ring.ids)))
-        entries = sorted(entry(name.name, name.version, name.pairs) for name in names)
+        entries = sorted(encode_entry(name.name, name.version, name.pairs) for name in names)
         requests = kept.read(entries, demand.lookups, max(demand.target, LEAST_TARGET))
         if kept.choice is None:
             return []
-        strategy, term = kept.choice.strategy, Term(ring.version, kept.placed)
+        strategy, term = kept.choice.strategy, PlacementTerm(ring.version, kept.placed)
         server = self._shares.server(pair)
         if server is None or any(isinstance(request, Place) for request in requests):
             server = self._shares.begin(pair, term, strategy, 0, len(ring.ids))
@@ -176,22 +176,22 @@ class LookupDirectories:
         told: dict[int, list[Message]] = {number: [] for number in range(len(ring.ids))}
         for send in sends:
             told[send.to].append(send.message)
-        saying = [(number, Told(pair, term, strategy, tuple(messages))) for number, messages in told.items()]
+        saying = [(number, ShareUpdate(pair, term, strategy, tuple(messages))) for number, messages in told.items()]
         own = [onward for number, said in saying if number == 0 for onward in self._take(said)]
         return own + [(self._node(pair, number), said) for number, said in saying if number]
 
-    def _take(self, said: Told) -> list[tuple[NodeId, Told | Asked]]:
+    def _take(self, said: ShareUpdate) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
         """Take in what is said of our share; return what others are to be told."""
         ids = self._ring.ids
         first = ids.index(self._coordinator(said.pair) or self._me)
         me = (ids.index(self._me) - first) % len(ids)
         sends: Iterable[Send] = self._shares.told(said, me, len(ids), self._draw())
         return [
-            (self._node(said.pair, send.to), Told(said.pair, said.term, said.strategy, (send.message,)))
+            (self._node(said.pair, send.to), ShareUpdate(said.pair, said.term, said.strategy, (send.message,)))
             for send in sends
         ]
 
-    def _count(self, said: Asked) -> None:
+    def _count(self, said: LookupCount) -> None:
         if said.pair in self._demand or len(self._demand) < _MOST_COUNTED:
             demand = self._demand.setdefault(said.pair, _Demand())
             demand.latest += said.lookups
@@ -204,7 +204,7 @@ class LookupDirectories:
         ids = self._ring.ids
         return ids[(ids.index(self._coordinator(pair) or self._me) + number) % len(ids)]
 
-    async def _post(self, onward: Iterable[tuple[NodeId, Told | Asked]]) -> None:
+    async def _post(self, onward: Iterable[tuple[NodeId, ShareUpdate | LookupCount]]) -> None:
         letters: dict[NodeId, Letter] = {}
         for node, said in onward:
             letters.setdefault(node, []).append(said)

@@ -15,7 +15,7 @@ from cachetools import FIFOCache
 
 from bots.delivery.message_bodies import load_versions
 from bots.delivery.recipient_cache import Recipient
-from service.discovery.saved_searches import Subject
+from service.discovery.saved_searches import SearchableEntry
 from service.model import ChannelId, Delta, UserId
 from service.store import Store
 from service.store.delivery.outbox import OutboxItem, QueuedItem, Suppressions
@@ -37,7 +37,7 @@ MAX_PAGES: Final = 10
 MAX_CACHED_ITEMS: Final = 256
 """Items whose changes are cached in the form that filters read."""
 
-_Changes = tuple[tuple[Delta, tuple[Subject, ...]], ...]
+_Changes = tuple[tuple[Delta, tuple[SearchableEntry, ...]], ...]
 
 
 class Selection(msgspec.Struct):

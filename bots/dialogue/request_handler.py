@@ -22,8 +22,8 @@ from bots.replies.base import Followed
 from bots.xmpp.file_upload import FileUploader
 from service.clock import Clock
 from service.corona.poll_explanation import PollExplanation
-from service.discovery.query_parser import Finding, Query
-from service.discovery.saved_searches import Standing, Watch
+from service.discovery.query_parser import Query, SearchHit
+from service.discovery.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker
 from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.sandbox.parser_pool import OpmlReader
@@ -143,13 +143,13 @@ class Queries:
         """Return what the person wants of their subscriptions."""
         return (await self._store.preferences.of_users([self._uid]))[0]
 
-    async def search(self, query: Query) -> tuple[Finding, ...]:
+    async def search(self, query: Query) -> tuple[SearchHit, ...]:
         """Return what is found: of the person's own, and of what is public."""
         search = Searcher(self._store, self.limits.public_from_subscribers)
         own, public = await asyncio.gather(search.own(self._jid, query), search.find(query))
         return (*own, *public)[: query.limit]
 
-    async def watches(self) -> tuple[Watch, ...]:
+    async def watches(self) -> tuple[SavedSearch, ...]:
         """Return what the person watches for, by number."""
         return tuple(await self._store.saved_searches.of_user(self._jid))
 
@@ -230,11 +230,11 @@ class RequestHandler(Queries):
             await self._store.preferences.put(self._jid, number, preferences)
             self._house.delivery.on_settings_changed(self._jid)
 
-    async def watch(self, standing: Standing) -> Watch:
+    async def watch(self, standing: SearchCondition) -> SavedSearch:
         """Watch for what this describes."""
         return await self._store.saved_searches.watch(self._jid, standing, self.limits.watches)
 
-    async def unwatch(self, number: int) -> Watch | None:
+    async def unwatch(self, number: int) -> SavedSearch | None:
         """Return what was watched for under this number, which has ended; None if nothing was."""
         return await self._store.saved_searches.unwatch(self._jid, number)
 
@@ -328,7 +328,7 @@ class DryRun(Queries):
         """Note the change."""
         self.would.append(f"Keep what they prefer of {f'#{number}' if number else 'everything'}.")
 
-    async def watch(self, standing: Standing) -> Watch:
+    async def watch(self, standing: SearchCondition) -> SavedSearch:
         """Return the watch that there is or would be."""
         mine = await self.watches()
         for held in mine:
@@ -340,9 +340,9 @@ class DryRun(Queries):
                 most=self.limits.watches,
             )
         self.would.append("Watch for that from now on.")
-        return Watch("", standing, await self._store.users.next_number(self._jid, "watches"))
+        return SavedSearch("", standing, await self._store.users.next_number(self._jid, "watches"))
 
-    async def unwatch(self, number: int) -> Watch | None:
+    async def unwatch(self, number: int) -> SavedSearch | None:
         """Return the watch of this number."""
         watch = next((each for each in await self.watches() if each.number == number), None)
         if watch is not None:

@@ -3,8 +3,8 @@
 from bots.i18n.translator import Voice, marked
 from bots.replies.base import Question, Refusal, Reply, address, entry_lines, fitted, title
 from bots.replies.help import HELP
-from service.discovery.query_parser import Finding, Query, written
-from service.discovery.saved_searches import Topic, Watch
+from service.discovery.query_parser import Query, SearchHit, format_condition
+from service.discovery.saved_searches import PairsCondition, SavedSearch
 from service.feeds.parsing.html_text import one_line
 
 
@@ -16,7 +16,7 @@ class Found(Question, frozen=True):
 
     wanted: str
     query: Query
-    findings: tuple[Finding, ...]
+    findings: tuple[SearchHit, ...]
     before: int
     more: bool
 
@@ -51,7 +51,7 @@ class NothingMore(Reply, frozen=True):
 class Watching(Reply, frozen=True):
     """It is watched for from now on."""
 
-    watch: Watch
+    watch: SavedSearch
 
     def _text(self, voice: Voice) -> str:
         return voice.say(
@@ -65,7 +65,7 @@ class Watching(Reply, frozen=True):
 class Watches(Reply, frozen=True):
     """What a person watches for."""
 
-    watches: tuple[Watch, ...]
+    watches: tuple[SavedSearch, ...]
 
     def _text(self, voice: Voice) -> str:
         if not self.watches:
@@ -77,7 +77,7 @@ class Watches(Reply, frozen=True):
 class Unwatched(Reply, frozen=True):
     """It is watched for no more."""
 
-    watch: Watch
+    watch: SavedSearch
 
     def _text(self, voice: Voice) -> str:
         return voice.say("I watch for {watched} no more.", watched=_watched(self.watch))
@@ -99,7 +99,7 @@ def _instead(query: Query, voice: Voice) -> str:
     """Return what to try where nothing was found."""
     tries = [voice.say("Try fewer conditions.")] if len(query.pairs) > 1 else []
     if query.about == "entry":
-        watch = f"watch {written(Topic(query.pairs))}"
+        watch = f"watch {format_condition(PairsCondition(query.pairs))}"
         tries.append(voice.say("`{command}` tells you when there is one.", command=watch))
     elif not tries:
         tries.append(
@@ -108,7 +108,7 @@ def _instead(query: Query, voice: Voice) -> str:
     return " ".join(tries)
 
 
-def _finding(finding: Finding, voice: Voice) -> str:
+def _finding(finding: SearchHit, voice: Voice) -> str:
     if finding.entry is None:
         name = title(finding.channel)
         if finding.own:
@@ -118,5 +118,5 @@ def _finding(finding: Finding, voice: Voice) -> str:
     return f"{entry_lines(finding.entry, voice)}\n    {where}"
 
 
-def _watched(watch: Watch) -> str:
-    return one_line(written(watch.standing), 300)
+def _watched(watch: SavedSearch) -> str:
+    return one_line(format_condition(watch.standing), 300)

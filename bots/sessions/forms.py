@@ -16,7 +16,7 @@ from bots.replies.help import command_title
 from bots.replies.search import Found
 from bots.replies.subscriptions import Choose
 from bots.xmpp.adhoc import Field, Form, Options
-from service.discovery.query_parser import written
+from service.discovery.query_parser import format_condition
 from service.feeds.parsing.html_text import one_line
 
 Values = Mapping[str, tuple[str, ...]]
@@ -98,7 +98,7 @@ async def opening(verb: str, voice: Voice, requests: Queries) -> Form:
         options: Options = tuple((value, voice.say(label)) for value, label in blank.options)
         if blank.choice == "watch":
             watches = await requests.watches()
-            options = tuple((f"#{watch.number}", _label(written(watch.standing))) for watch in watches)
+            options = tuple((f"#{watch.number}", _label(format_condition(watch.standing))) for watch in watches)
         elif blank.choice:
             mine = await requests.subscriptions()
             options = tuple((f"#{one.number}", _label(f"#{one.number} {title(one.channel)}")) for one in mine)

@@ -15,7 +15,7 @@ import msgspec
 from service.errors import BadQuery, BadUrl
 from service.feeds.urls import canonical_url, channel_id, host_of
 
-About = Literal["channel", "entry"]
+ContentKind = Literal["channel", "entry"]
 """What names are of: each kind has a directory of its own, so that nobody sifts entries for channels."""
 
 Pair = str
@@ -28,12 +28,12 @@ MAX_URL_CHARS: Final = 2000
 
 KINDS: Final = ("feed", "page")
 STATUSES: Final = ("ok", "dead", "quarantined", "dormant")
-PACES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
+UPDATE_CLASSES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
 """How often something new appears: about so often, or more often than that and less than the one before."""
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 # Scripts need the joiners, and hyphenation the soft hyphen; phones write the quotation marks.
-_AS_IF = {0x200C: None, 0x200D: None, 0xAD: None} | dict.fromkeys(map(ord, "“”„‟«»"), '"')
+_EQUIVALENTS = {0x200C: None, 0x200D: None, 0xAD: None} | dict.fromkeys(map(ord, "“”„‟«»"), '"')
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 _REGION = re.compile(r"[a-z0-9]{2,8}")
 _VERSION = re.compile(r"[0-9][0-9a-z.+-]{0,19}")
@@ -42,8 +42,8 @@ _WORD = re.compile(r"\w+")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
-_LEAST_WORD_CHARS = 2
-_MOST_WORD_CHARS = 40
+_MIN_WORD_CHARS = 2
+_MAX_WORD_CHARS = 40
 # They stand in so many titles that asking for them is asking for nothing.
 _COMMON_WORDS: Final = frozenset(
     _WORD.findall(
@@ -64,24 +64,24 @@ class Attribute(msgspec.Struct, frozen=True):
     name: str
     meaning: str
     read: Callable[[str], str]
-    of: frozenset[About]
+    of: frozenset[ContentKind]
     parent: str = ""
     single: bool = True
 
 
-def pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
+def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
     """Return the pair of an attribute's name and a value as people write it; ``parent`` is the pair it depends on.
 
     Raises :class:`BadQuery`, which says what the value must be, or which attributes there are.
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
-        raise unknown_attribute(attribute)
+        raise unknown_attribute_error(attribute)
     if known.parent and not parent.startswith(f"{known.parent}="):
         raise BadQuery(
             "“{name}” means something only together with “{parent}”: name both.", name=attribute, parent=known.parent
         )
-    own = f"{attribute}={known.read(_checked(attribute, value))}"
+    own = f"{attribute}={known.read(_check_value(attribute, value))}"
     return f"{own} of {parent}" if known.parent else own
 
 
@@ -90,15 +90,15 @@ def attribute_of(text: Pair) -> str:
     return text.partition("=")[0]
 
 
-def unknown_attribute(name: str, near: str = "") -> BadQuery:
+def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
     """Return the error that names an attribute nobody knows, those we do, and the one ``near`` to it."""
     known = ", ".join(ATTRIBUTES)
     if near:
         return BadQuery(
             "There is no attribute “{name}”. There are: {known}. Did you mean “{near}”?",
-            name=shown(name), known=known, near=near,
+            name=printable(name), known=known, near=near,
         )  # fmt: skip
-    return BadQuery("There is no attribute “{name}”. There are: {known}.", name=shown(name), known=known)
+    return BadQuery("There is no attribute “{name}”. There are: {known}.", name=printable(name), known=known)
 
 
 def words(text: str, *, common: bool = False) -> list[str]:
@@ -107,24 +107,24 @@ def words(text: str, *, common: bool = False) -> list[str]:
     Where a script has no spaces, each two neighbouring characters are a word.
     """
     found: list[str] = []
-    for run in _WORD.findall(folded(text)):
+    for run in _WORD.findall(fold_text(text)):
         end = 0
         for unspaced in _UNSPACED.finditer(run):
             found += [run[end : unspaced.start()], *_bigrams(unspaced[0])]
             end = unspaced.end()
         found.append(run[end:])
-    return [word[:_MOST_WORD_CHARS] for word in found if word and (common or _tells(word))]
+    return [word[:_MAX_WORD_CHARS] for word in found if word and (common or _is_distinctive(word))]
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return a text without differences that nobody means: of case, width, composition, quotes and white space."""
     if text.isascii():
         return " ".join(text.lower().split())
-    once = unicodedata.normalize("NFKC", text).translate(_AS_IF).casefold()
+    once = unicodedata.normalize("NFKC", text).translate(_EQUIVALENTS).casefold()
     return " ".join(unicodedata.normalize("NFKC", once).split())
 
 
-def shown(text: str, most: int = 40) -> str:
+def printable(text: str, most: int = 40) -> str:
     """Return what somebody wrote as it can be said back to them."""
     visible = "".join("?" if unicodedata.category(each) in _INVISIBLE else each for each in text[:most])
     return f"{visible}…" if len(text) > most else visible
@@ -133,20 +133,20 @@ def shown(text: str, most: int = 40) -> str:
 def refuse_invisible(text: str) -> None:
     """Raise :class:`BadQuery` if there is a control character or another one that nobody sees."""
     if not text.isprintable() and any(
-        unicodedata.category(each) in _INVISIBLE and ord(each) not in _AS_IF for each in text
+        unicodedata.category(each) in _INVISIBLE and ord(each) not in _EQUIVALENTS for each in text
     ):
-        raise BadQuery("There is an invisible character in “{text}”. Write it without.", text=shown(text))
+        raise BadQuery("There is an invisible character in “{text}”. Write it without.", text=printable(text))
 
 
 def _bigrams(run: str) -> Iterable[str]:
     return map("".join, pairwise(run)) if len(run) > 1 else (run,)
 
 
-def _tells(word: str) -> bool:
-    return (len(word) >= _LEAST_WORD_CHARS or not word.isascii()) and word not in _COMMON_WORDS
+def _is_distinctive(word: str) -> bool:
+    return (len(word) >= _MIN_WORD_CHARS or not word.isascii()) and word not in _COMMON_WORDS
 
 
-def _checked(attribute: str, value: str) -> str:
+def _check_value(attribute: str, value: str) -> str:
     most = MAX_URL_CHARS if attribute == "channel" else MAX_VALUE_CHARS
     if len(value) > most:
         raise BadQuery(
@@ -154,14 +154,14 @@ def _checked(attribute: str, value: str) -> str:
             name=attribute, length=len(value), most=most,
         )  # fmt: skip
     refuse_invisible(value)
-    if not (folded(value) if attribute != "channel" else value.strip()):
+    if not (fold_text(value) if attribute != "channel" else value.strip()):
         raise BadQuery("“{name}” needs a value: {name}=…", name=attribute)
     return value
 
 
 def _text(value: str) -> str:
     # NFKC can make 18 characters of one.
-    return folded(value)[:MAX_VALUE_CHARS]
+    return fold_text(value)[:MAX_VALUE_CHARS]
 
 
 def _tag(value: str) -> str:
@@ -171,41 +171,41 @@ def _tag(value: str) -> str:
 def _word(value: str) -> str:
     found = words(value, common=True)
     if len(found) != 1:
-        raise BadQuery("“{text}” is not one word. Write several as words of their own.", text=shown(value))
-    if not _tells(found[0]):
-        raise BadQuery("“{text}” stands in too many titles to be searched for.", text=shown(value))
+        raise BadQuery("“{text}” is not one word. Write several as words of their own.", text=printable(value))
+    if not _is_distinctive(found[0]):
+        raise BadQuery("“{text}” stands in too many titles to be searched for.", text=printable(value))
     return found[0]
 
 
 def _matching(form: re.Pattern[str], example: str) -> Callable[[str], str]:
     def read(value: str) -> str:
-        if not form.fullmatch(folded(value)):
+        if not form.fullmatch(fold_text(value)):
             raise BadQuery(
-                "“{text}” is not what I expect there; it looks like {example}.", text=shown(value), example=example
+                "“{text}” is not what I expect there; it looks like {example}.", text=printable(value), example=example
             )
-        return folded(value)
+        return fold_text(value)
 
     return read
 
 
 def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
     def read(value: str) -> str:
-        if folded(value) not in values:
-            raise BadQuery("“{text}” is none of {known}.", text=shown(value), known=", ".join(values))
-        return folded(value)
+        if fold_text(value) not in values:
+            raise BadQuery("“{text}” is none of {known}.", text=printable(value), known=", ".join(values))
+        return fold_text(value)
 
     return read
 
 
 def _host(value: str) -> str:
     try:
-        return host_of(canonical_url(f"https://{folded(value).strip('.')}/"))
+        return host_of(canonical_url(f"https://{fold_text(value).strip('.')}/"))
     except BadUrl as error:
-        raise BadQuery("“{text}” is not the name of a host, like example.org.", text=shown(value)) from error
+        raise BadQuery("“{text}” is not the name of a host, like example.org.", text=printable(value)) from error
 
 
 def _top_level(value: str) -> str:
-    return _host(f"a.{folded(value).strip('.')}").removeprefix("a.")
+    return _host(f"a.{fold_text(value).strip('.')}").removeprefix("a.")
 
 
 def _channel(value: str) -> str:
@@ -215,8 +215,8 @@ def _channel(value: str) -> str:
         raise BadQuery(error.sentence, **error.values) from error
 
 
-_CHANNELS: Final[frozenset[About]] = frozenset({"channel"})
-_ENTRIES: Final[frozenset[About]] = frozenset({"entry"})
+_CHANNELS: Final[frozenset[ContentKind]] = frozenset({"channel"})
+_ENTRIES: Final[frozenset[ContentKind]] = frozenset({"entry"})
 _BOTH: Final = _CHANNELS | _ENTRIES
 
 ATTRIBUTES: Final[dict[str, Attribute]] = {
@@ -231,7 +231,7 @@ ATTRIBUTES: Final[dict[str, Attribute]] = {
         Attribute("host", "the full host name", _host, _BOTH),
         Attribute("tld", "the end of the domain, as org", _top_level, _BOTH),
         Attribute("type", ", ".join(KINDS), _one_of(KINDS), _CHANNELS),
-        Attribute("updates", ", ".join(PACES), _one_of(PACES), _CHANNELS),
+        Attribute("updates", ", ".join(UPDATE_CLASSES), _one_of(UPDATE_CLASSES), _CHANNELS),
         Attribute("status", ", ".join(STATUSES), _one_of(STATUSES), _CHANNELS),
         Attribute("generator", "the software that makes it", _text, _CHANNELS),
         Attribute("version", "the generator's version", _matching(_VERSION, "6.4"), _CHANNELS, parent="generator"),

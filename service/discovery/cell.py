@@ -13,10 +13,10 @@ from enum import StrEnum
 
 import msgspec
 
-from service.discovery.matrix import Load, Matrix, Pair, Place, Size
+from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, PairKey
 
 
-class Standing(StrEnum):
+class CellState(StrEnum):
     """Of a cell in its matrix."""
 
     OPEN = "open"
@@ -30,11 +30,11 @@ class Standing(StrEnum):
 class Membership(msgspec.Struct, frozen=True):
     """How a cell stands in its matrix, and the size that it was told."""
 
-    standing: Standing
-    size: Size
+    standing: CellState
+    size: MatrixSize
 
 
-class Record(msgspec.Struct, frozen=True):
+class NameRecord(msgspec.Struct, frozen=True):
     """A name as it lies in a cell. One without pairs is *withdrawn*: it matches nothing, and outlives what it replaces.
 
     ``version`` grows with each change of a name; ``expires_ms`` is on the fleet's wall clock, and never earlier than
@@ -43,10 +43,10 @@ class Record(msgspec.Struct, frozen=True):
 
     name: str
     version: int
-    pairs: frozenset[Pair]
+    pairs: frozenset[PairKey]
     expires_ms: int
 
-    def withdrawn(self) -> "Record":
+    def withdrawn(self) -> "NameRecord":
         """Return what takes the place of older versions where the name does not lie any more."""
         return msgspec.structs.replace(self, pairs=frozenset())
 
@@ -58,19 +58,19 @@ class Match(msgspec.Struct, frozen=True):
     version: int
 
 
-class Look(msgspec.Struct, frozen=True):
+class ReadState(msgspec.Struct, frozen=True):
     """Tell membership, load, and the matrix's record."""
 
-    place: Place
+    place: CellAddress
 
 
-class Sweep(msgspec.Struct, frozen=True):
-    """Tell what :class:`Look` tells, after names that have expired were forgotten, which are counted until then."""
+class ExpireNames(msgspec.Struct, frozen=True):
+    """Return what :class:`ReadState` returns, after deleting expired names, which count as present until then."""
 
-    place: Place
+    place: CellAddress
 
 
-class Put(msgspec.Struct, frozen=True):
+class PutRecords(msgspec.Struct, frozen=True):
     """Keep the newer of each of these records and what is there; done if they, or newer ones, are all there now.
 
     An open or filling cell keeps them all, a closed one those whose names it has, an absent one none. ``only_over``
@@ -80,104 +80,118 @@ class Put(msgspec.Struct, frozen=True):
     registration.
     """
 
-    place: Place
-    records: tuple[Record, ...]
+    place: CellAddress
+    records: tuple[NameRecord, ...]
     only_over: bool = False
-    believes: Size | None = None
+    believes: MatrixSize | None = None
 
 
-class Find(msgspec.Struct, frozen=True):
+class FindNames(msgspec.Struct, frozen=True):
     """Return at most so many names that have all these pairs, and are not expired; not done if absent."""
 
-    place: Place
-    pairs: frozenset[Pair]
+    place: CellAddress
+    pairs: frozenset[PairKey]
     limit: int
 
 
-class Tell(msgspec.Struct, frozen=True):
+class SetSize(msgspec.Struct, frozen=True):
     """Make a newer size known to an open or filling cell; done if it knows that or a newer one."""
 
-    place: Place
-    size: Size
+    place: CellAddress
+    size: MatrixSize
 
 
-class Open(msgspec.Struct, frozen=True):
+class OpenCell(msgspec.Struct, frozen=True):
     """Make a cell that is absent, or was closed in an earlier epoch, a filling one, with what it has."""
 
-    place: Place
-    size: Size
+    place: CellAddress
+    size: MatrixSize
 
 
-class Ready(msgspec.Struct, frozen=True):
+class MarkFilled(msgspec.Struct, frozen=True):
     """A cell that is filling since this very epoch has all now: open it."""
 
-    place: Place
+    place: CellAddress
     epoch: int
 
 
-class Close(msgspec.Struct, frozen=True):
+class CloseCell(msgspec.Struct, frozen=True):
     """Close an open or filling cell of an earlier epoch; without ``keep`` forget its records."""
 
-    place: Place
-    size: Size
+    place: CellAddress
+    size: MatrixSize
     keep: bool
 
 
-class Fetch(msgspec.Struct, frozen=True):
+class FetchRecords(msgspec.Struct, frozen=True):
     """Return at most so many records, withdrawn ones too, those with the first names after this one."""
 
-    place: Place
+    place: CellAddress
     after: str
     count: int
 
 
-class Drop(msgspec.Struct, frozen=True):
+class DropRecords(msgspec.Struct, frozen=True):
     """In a closed cell, forget those records that are still exactly these."""
 
-    place: Place
-    records: tuple[Record, ...]
+    place: CellAddress
+    records: tuple[NameRecord, ...]
 
 
-class Lead(msgspec.Struct, frozen=True):
+class UpdateMatrix(msgspec.Struct, frozen=True):
     """At (0,0): replace the matrix's record, if it is still ``before``; None: if there is none.
 
     Where that makes an absent cell one, it has this standing, and the record's size. Done if the record is ``after``
     now; the answer has the record in any case.
     """
 
-    place: Place
+    place: CellAddress
     before: Matrix | None
     after: Matrix
-    standing: Standing = Standing.OPEN
+    standing: CellState = CellState.OPEN
 
 
-Command = Look | Sweep | Put | Find | Tell | Open | Ready | Close | Fetch | Drop | Lead
+Command = (
+    ReadState
+    | ExpireNames
+    | PutRecords
+    | FindNames
+    | SetSize
+    | OpenCell
+    | MarkFilled
+    | CloseCell
+    | FetchRecords
+    | DropRecords
+    | UpdateMatrix
+)
 
 
-class Answer(msgspec.Struct, frozen=True):
+class CellAnswer(msgspec.Struct, frozen=True):
     """What a cell says after any command: how it stands now, and what was asked for."""
 
     member: Membership | None
     """None: it is absent."""
     matrix: Matrix | None = None
-    """Only the head's, after :class:`Look`, :class:`Sweep` and :class:`Lead`."""
-    load: Load = Load()
+    """Only the head's, after :class:`ReadState`, :class:`ExpireNames` and :class:`UpdateMatrix`."""
+    load: CellLoad = CellLoad()
     done: bool = True
     matches: tuple[Match, ...] = ()
-    records: tuple[Record, ...] = ()
+    records: tuple[NameRecord, ...] = ()
 
-    def stands(self, *standings: Standing) -> bool:
+    def stands(self, *standings: CellState) -> bool:
         """Return whether the cell is one of these."""
         return self.member is not None and self.member.standing in standings
 
 
-def newer(one: Record, other: Record) -> Record:
+def newer(one: NameRecord, other: NameRecord) -> NameRecord:
     """Return which of two records of a name is to be kept: it is the same whichever came first."""
     return max(one, other, key=lambda record: (record.version, bool(record.pairs), record.expires_ms))
 
 
-def put(held: Mapping[str, Record], command: Put, member: Membership | None) -> dict[str, Record]:
-    """Return a cell's records that a :class:`Put` changes, given those it has; none where it refuses them."""
+def merge_records(
+    held: Mapping[str, NameRecord], command: PutRecords, member: Membership | None
+) -> dict[str, NameRecord]:
+    """Return a cell's records that a :class:`PutRecords` changes, given those it has; none where it refuses them."""
     if member is None:
         return {}
     changed = {}
@@ -185,7 +199,7 @@ def put(held: Mapping[str, Record], command: Put, member: Membership | None) -> 
     more = member.size.epoch > believes.epoch and member.size.partitions > believes.partitions
     for record in command.records:
         before = held.get(record.name)
-        if (before is None and member.standing is Standing.CLOSED) or (more and not (before and before.pairs)):
+        if (before is None and member.standing is CellState.CLOSED) or (more and not (before and before.pairs)):
             continue
         arriving = record
         if command.only_over and (before is None or not before.pairs):
@@ -197,18 +211,22 @@ def put(held: Mapping[str, Record], command: Put, member: Membership | None) -> 
 def transition(member: Membership | None, command: Command) -> Membership | None:
     """Return how a cell stands after a command; the very same where that changes nothing."""
     match command:
-        case Tell(size=size) if member and member.standing is not Standing.CLOSED and member.size.epoch < size.epoch:
+        case SetSize(size=size) if (
+            member and member.standing is not CellState.CLOSED and member.size.epoch < size.epoch
+        ):
             return Membership(member.standing, size)
-        case Open(size=size) if member is None or _reopens(member, size):
-            return Membership(Standing.FILLING, size)
-        case Ready(epoch=epoch) if member and member.standing is Standing.FILLING and member.size.epoch == epoch:
-            return Membership(Standing.OPEN, member.size)
-        case Close(size=size) if member and member.standing is not Standing.CLOSED and member.size.epoch < size.epoch:
-            return Membership(Standing.CLOSED, size)
-        case Lead(after=after, before=None, standing=standing) if member is None:
+        case OpenCell(size=size) if member is None or _can_reopen(member, size):
+            return Membership(CellState.FILLING, size)
+        case MarkFilled(epoch=epoch) if member and member.standing is CellState.FILLING and member.size.epoch == epoch:
+            return Membership(CellState.OPEN, member.size)
+        case CloseCell(size=size) if (
+            member and member.standing is not CellState.CLOSED and member.size.epoch < size.epoch
+        ):
+            return Membership(CellState.CLOSED, size)
+        case UpdateMatrix(after=after, before=None, standing=standing) if member is None:
             return Membership(standing, after.size)
     return member
 
 
-def _reopens(member: Membership, size: Size) -> bool:
-    return member.standing is Standing.CLOSED and member.size.epoch < size.epoch
+def _can_reopen(member: Membership, size: MatrixSize) -> bool:
+    return member.standing is CellState.CLOSED and member.size.epoch < size.epoch

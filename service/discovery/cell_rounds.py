@@ -10,19 +10,27 @@ there (§IV.B.1).
 from collections.abc import Generator, Sequence
 from typing import TypeVar
 
-from service.discovery.cell import Answer, Command, Lead, Look, Standing
-from service.discovery.matrix import Limits, Matrix, Pair, Size, head_of, probed, recovered
+from service.discovery.cell import CellAnswer, CellState, Command, ReadState, UpdateMatrix
+from service.discovery.matrix import (
+    Matrix,
+    MatrixLimits,
+    MatrixSize,
+    PairKey,
+    head_address,
+    probe_addresses,
+    recover_matrix,
+)
 
 T = TypeVar("T")
 
-Dialogue = Generator[Sequence[Command], Sequence[Answer], T]
+Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 
 
-def together(dialogues: Sequence[Dialogue[T]]) -> Dialogue[list[T]]:
+def run_together(dialogues: Sequence[Rounds[T]]) -> Rounds[list[T]]:
     """Lead several dialogues at once, their rounds as one; return their results, in their order."""
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
-    answers: dict[int, Sequence[Answer]] = {}
+    answers: dict[int, Sequence[CellAnswer]] = {}
     while True:
         for place, dialogue in enumerate(dialogues):
             if place in results:
@@ -38,32 +46,32 @@ def together(dialogues: Sequence[Dialogue[T]]) -> Dialogue[list[T]]:
         answers = {place: [next(heard) for _ in commands] for place, commands in rounds.items()}
 
 
-def sized(pair: Pair, limits: Limits) -> Dialogue[Size | None]:
+def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
     """Return a matrix's size; None if nothing has been registered in it."""
-    (head,) = yield [Look(head_of(pair))]
+    (head,) = yield [ReadState(head_address(pair))]
     if head.matrix is not None:
         return head.matrix.size
-    sizes = yield from _probe(pair, limits)
+    sizes = yield from _probe_sizes(pair, limits)
     return max(sizes, default=None)
 
 
-def led(pair: Pair, limits: Limits) -> Dialogue[Matrix]:
+def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
     """Return a matrix's record; where there is none, make one, and recover what other cells know of it (§IV.C.5)."""
-    (head,) = yield [Look(head_of(pair))]
+    (head,) = yield [ReadState(head_address(pair))]
     while head.matrix is None:
-        sizes = yield from _probe(pair, limits)
-        found = recovered(sizes) if sizes else Matrix()
-        standing = Standing.FILLING if sizes else Standing.OPEN
-        (head,) = yield [Lead(head_of(pair), None, found, standing)]
+        sizes = yield from _probe_sizes(pair, limits)
+        found = recover_matrix(sizes) if sizes else Matrix()
+        standing = CellState.FILLING if sizes else CellState.OPEN
+        (head,) = yield [UpdateMatrix(head_address(pair), None, found, standing)]
     return head.matrix
 
 
-def _probe(pair: Pair, limits: Limits) -> Dialogue[list[Size]]:
-    answers = yield [Look(place) for place in probed(pair, limits.partitions, limits.replicas)]
+def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]]:
+    answers = yield [ReadState(place) for place in probe_addresses(pair, limits.partitions, limits.replicas)]
     return [answer.member.size for answer in answers if answer.member is not None]
 
 
-def latest(size: Size, *answers: Answer) -> Size:
+def latest_size(size: MatrixSize, *answers: CellAnswer) -> MatrixSize:
     """Return the newest size known: this one, or what cells say. What closed cells say is of no use to others."""
-    told = [answer.member.size for answer in answers if answer.member and not answer.stands(Standing.CLOSED)]
+    told = [answer.member.size for answer in answers if answer.member and not answer.stands(CellState.CLOSED)]
     return max([size, *told])

@@ -19,19 +19,19 @@ from enum import StrEnum
 
 import msgspec
 
-Pair = str
+PairKey = str
 """The key of an AV-pair; opaque here."""
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class CellAddress(msgspec.Struct, frozen=True, order=True):
     """A rendezvous point, H(pair, p, r): the address of one cell. Partitions and replicas count from 0."""
 
-    pair: Pair
+    pair: PairKey
     partition: int = 0
     replica: int = 0
 
 
-class Size(msgspec.Struct, frozen=True, order=True):
+class MatrixSize(msgspec.Struct, frozen=True, order=True):
     """How large a matrix was in one epoch; later epochs are newer."""
 
     epoch: int = 0
@@ -39,37 +39,37 @@ class Size(msgspec.Struct, frozen=True, order=True):
     replicas: int = 1
 
 
-def head_of(pair: Pair) -> Place:
+def head_address(pair: PairKey) -> CellAddress:
     """Return the cell that has a matrix's record, N(0,0)."""
-    return Place(pair)
+    return CellAddress(pair)
 
 
-def heir(partition: int) -> int:
+def merge_target(partition: int) -> int:
     """Return which partition gets the names of this one, not the first, when it is removed (§IV.C.2)."""
     return partition - (1 << partition.bit_length() - 1)
 
 
-def home(draw: int, partitions: int) -> int:
+def home_partition(draw: int, partitions: int) -> int:
     """Return where a name with this draw lies in a matrix of so many partitions."""
     place = draw % (1 << (partitions - 1).bit_length())
-    return place if place < partitions else heir(place)
+    return place if place < partitions else merge_target(place)
 
 
-def homes(draw: int, partitions: int) -> tuple[int, ...]:
+def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
     """Return wherever a name with this draw can lie, whatever the matrix's sizes were until now; highest first."""
-    found = [home(draw, partitions)]
+    found = [home_partition(draw, partitions)]
     while found[-1]:
-        found.append(heir(found[-1]))
+        found.append(merge_target(found[-1]))
     return tuple(found)
 
 
-def probed(pair: Pair, partitions: int, replicas: int) -> tuple[Place, ...]:
+def probe_addresses(pair: PairKey, partitions: int, replicas: int) -> tuple[CellAddress, ...]:
     """Return which cells to ask for the size when the head does not know it, given the largest size (§IV.B.1).
 
     Cells are numbered without gaps, and each knows the whole size: where there is more than the head, one of these is.
     """
-    down = (Place(pair, 1 << bit) for bit in range((partitions - 1).bit_length()))
-    across = (Place(pair, 0, 1 << bit) for bit in range((replicas - 1).bit_length()))
+    down = (CellAddress(pair, 1 << bit) for bit in range((partitions - 1).bit_length()))
+    across = (CellAddress(pair, 0, 1 << bit) for bit in range((replicas - 1).bit_length()))
     return (*down, *across)
 
 
@@ -77,7 +77,7 @@ WINDOW = 20
 """Events, registrations or queries, by which a rate is told."""
 
 
-class Load(msgspec.Struct, frozen=True):
+class CellLoad(msgspec.Struct, frozen=True):
     """What one cell carries, of its own pair."""
 
     names: int = 0
@@ -85,7 +85,7 @@ class Load(msgspec.Struct, frozen=True):
     queries_s: float = 0.0
 
 
-class Limits(msgspec.Struct, frozen=True):
+class MatrixLimits(msgspec.Struct, frozen=True):
     """What one cell is to carry at most (T_CN, T_reg, T_q), and how large a matrix may become.
 
     A cell below the share ``low`` of its thresholds is one too many: with at most a half, what merges two cells leaves
@@ -100,7 +100,7 @@ class Limits(msgspec.Struct, frozen=True):
     replicas: int = 64
 
 
-class Kind(StrEnum):
+class ResizeKind(StrEnum):
     """What a cell asks for: more or fewer partitions or replicas."""
 
     INC_P = "INC_P"
@@ -114,12 +114,12 @@ def rate_per_s(events: int, since_s: float) -> float:
     return events / since_s if events >= WINDOW and since_s > 0 else 0.0
 
 
-def share(load: Load, limits: Limits) -> float:
+def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
     """Return how much of what a cell may carry in names and registrations it does carry."""
     return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
 
 
-def wanted(load: Load, limits: Limits) -> tuple[Kind, ...]:
+def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
     """Return what a cell under this load asks for.
 
     We deviate: a partition is one too many if *both* its rate and its names are low (§IV.C.2 says either). A partition
@@ -127,17 +127,17 @@ def wanted(load: Load, limits: Limits) -> tuple[Kind, ...]:
     """
     kinds = []
     if load.names >= limits.names or load.registrations_s >= limits.registrations_s:
-        kinds.append(Kind.INC_P)
+        kinds.append(ResizeKind.INC_P)
     elif load.names < limits.low * limits.names and load.registrations_s < limits.low * limits.registrations_s:
-        kinds.append(Kind.DEC_P)
+        kinds.append(ResizeKind.DEC_P)
     if load.queries_s >= limits.queries_s:
-        kinds.append(Kind.INC_R)
+        kinds.append(ResizeKind.INC_R)
     elif load.queries_s < limits.low * limits.queries_s:
-        kinds.append(Kind.DEC_R)
+        kinds.append(ResizeKind.DEC_R)
     return tuple(kinds)
 
 
-class Leaving(StrEnum):
+class RemovedPart(StrEnum):
     """What is being removed from a matrix: its last partition, or its last replica of each."""
 
     PARTITION = "partition"
@@ -150,21 +150,21 @@ class Matrix(msgspec.Struct, frozen=True):
     ``new_partitions`` and ``new_replicas`` are where the *expansion regions* begin: what was last added.
     """
 
-    size: Size = Size(epoch=1)
+    size: MatrixSize = MatrixSize(epoch=1)
     new_partitions: int = 0
     new_replicas: int = 0
-    leaving: Leaving | None = None
+    leaving: RemovedPart | None = None
     settled: bool = True
 
 
-class Request(msgspec.Struct, frozen=True):
+class ResizeRequest(msgspec.Struct, frozen=True):
     """A cell's wish."""
 
-    kind: Kind
-    place: Place
+    kind: ResizeKind
+    place: CellAddress
 
 
-def asked(matrix: Matrix, request: Request, limits: Limits) -> Matrix:
+def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
     """Return the record after a request; the very same if the head ignores it.
 
     Growth is asked for by the expansion region alone, because only there the load is what it will be: both after the
@@ -174,41 +174,41 @@ def asked(matrix: Matrix, request: Request, limits: Limits) -> Matrix:
     if not matrix.settled or place.partition >= size.partitions or place.replica >= size.replicas:
         return matrix
     match request.kind:
-        case Kind.INC_P if place.partition >= matrix.new_partitions and size.partitions < limits.partitions:
-            return _grown(matrix, min(2 * size.partitions, limits.partitions), size.replicas)
-        case Kind.INC_R if place.replica >= matrix.new_replicas and size.replicas < limits.replicas:
-            return _grown(matrix, size.partitions, min(2 * size.replicas, limits.replicas))
-        case Kind.DEC_P if place.partition == size.partitions - 1 > 0:
-            return msgspec.structs.replace(matrix, leaving=Leaving.PARTITION, settled=False)
-        case Kind.DEC_R if place.replica == size.replicas - 1 > 0:
-            return msgspec.structs.replace(matrix, leaving=Leaving.REPLICA, settled=False)
+        case ResizeKind.INC_P if place.partition >= matrix.new_partitions and size.partitions < limits.partitions:
+            return _grow(matrix, min(2 * size.partitions, limits.partitions), size.replicas)
+        case ResizeKind.INC_R if place.replica >= matrix.new_replicas and size.replicas < limits.replicas:
+            return _grow(matrix, size.partitions, min(2 * size.replicas, limits.replicas))
+        case ResizeKind.DEC_P if place.partition == size.partitions - 1 > 0:
+            return msgspec.structs.replace(matrix, leaving=RemovedPart.PARTITION, settled=False)
+        case ResizeKind.DEC_R if place.replica == size.replicas - 1 > 0:
+            return msgspec.structs.replace(matrix, leaving=RemovedPart.REPLICA, settled=False)
     return matrix
 
 
-def _grown(matrix: Matrix, partitions: int, replicas: int) -> Matrix:
+def _grow(matrix: Matrix, partitions: int, replicas: int) -> Matrix:
     size = matrix.size
     return Matrix(
-        Size(size.epoch + 1, partitions, replicas),
+        MatrixSize(size.epoch + 1, partitions, replicas),
         size.partitions if partitions > size.partitions else matrix.new_partitions,
         size.replicas if replicas > size.replicas else matrix.new_replicas,
         settled=False,
     )
 
 
-def smaller(matrix: Matrix) -> Matrix:
+def after_removal(matrix: Matrix) -> Matrix:
     """Return the record once what was leaving has left.
 
     When all of an expansion region has been removed, the half of what is left becomes the new one (§IV.C.2).
     """
     size, less_p, less_r = matrix.size, 0, 0
     match matrix.leaving:
-        case Leaving.PARTITION:
+        case RemovedPart.PARTITION:
             less_p = 1
-        case Leaving.REPLICA:
+        case RemovedPart.REPLICA:
             less_r = 1
     partitions, replicas = size.partitions - less_p, size.replicas - less_r
     return Matrix(
-        Size(size.epoch + 1, partitions, replicas),
+        MatrixSize(size.epoch + 1, partitions, replicas),
         _region(matrix.new_partitions, partitions),
         _region(matrix.new_replicas, replicas),
     )
@@ -218,14 +218,14 @@ def _region(begin: int, length: int) -> int:
     return begin if begin < length else length // 2
 
 
-def next_term(matrix: Matrix) -> Matrix:
+def next_epoch(matrix: Matrix) -> Matrix:
     """Return the record in a new epoch, in which one pass of upkeep opens cells."""
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)
 
 
-def recovered(told: Iterable[Size]) -> Matrix:
+def recover_matrix(told: Iterable[MatrixSize]) -> Matrix:
     """Return the record of a matrix whose head was lost, given the sizes its cells know, not none (§IV.C.5)."""
     latest = max(told)
     partitions, replicas = latest.partitions, latest.replicas
-    return Matrix(Size(latest.epoch + 1, partitions, replicas), partitions // 2, replicas // 2, settled=False)
+    return Matrix(MatrixSize(latest.epoch + 1, partitions, replicas), partitions // 2, replicas // 2, settled=False)

@@ -19,113 +19,132 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from service.discovery.cell import Answer, Close, Drop, Fetch, Lead, Look, Open, Put, Ready, Record, Standing, Tell
-from service.discovery.cell_rounds import Dialogue, led, together
+from service.discovery.cell import (
+    CellAnswer,
+    CellState,
+    CloseCell,
+    DropRecords,
+    FetchRecords,
+    MarkFilled,
+    NameRecord,
+    OpenCell,
+    PutRecords,
+    ReadState,
+    SetSize,
+    UpdateMatrix,
+)
+from service.discovery.cell_rounds import Rounds, find_or_create_matrix, run_together
 from service.discovery.matrix import (
-    Leaving,
-    Limits,
+    CellAddress,
     Matrix,
-    Pair,
-    Place,
-    Size,
-    head_of,
-    heir,
-    next_term,
-    probed,
-    recovered,
-    smaller,
+    MatrixLimits,
+    MatrixSize,
+    PairKey,
+    RemovedPart,
+    after_removal,
+    head_address,
+    merge_target,
+    next_epoch,
+    probe_addresses,
+    recover_matrix,
 )
 
 PAGE = 256
 """Records that are copied in one round."""
 
-Cells = Mapping[Place, Answer]
+CellAnswers = Mapping[CellAddress, CellAnswer]
 
 
-def upkeep(pair: Pair, limits: Limits, page: int = PAGE) -> Dialogue[Matrix | None]:
+def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> Rounds[Matrix | None]:
     """Do one pass; return the record if the matrix is settled now, None if another pass is needed."""
-    matrix = yield from led(pair, limits)
-    cells = yield from _look(pair, matrix.size, limits)
-    known = _corrected(matrix, cells)
+    matrix = yield from find_or_create_matrix(pair, limits)
+    cells = yield from _read_cells(pair, matrix.size, limits)
+    known = _correct_matrix(matrix, cells)
     if known != matrix or _missing(pair, matrix, cells):
-        term = next_term(known)
-        if not (yield from _lead(pair, matrix, term)):
+        term = next_epoch(known)
+        if not (yield from _update_matrix(pair, matrix, term)):
             return None
         matrix = term
-        cells = yield from _look(pair, matrix.size, limits)
+        cells = yield from _read_cells(pair, matrix.size, limits)
     if behind := [place for place, cell in cells.items() if cell.member and cell.member.size < matrix.size]:
-        yield [Tell(place, matrix.size) for place in behind]
+        yield [SetSize(place, matrix.size) for place in behind]
     if missing := _missing(pair, matrix, cells):
-        yield [Open(place, matrix.size) for place in missing]
-        cells = yield from _look(pair, matrix.size, limits)
+        yield [OpenCell(place, matrix.size) for place in missing]
+        cells = yield from _read_cells(pair, matrix.size, limits)
     if _missing(pair, matrix, cells):
         return None
-    if not all((yield from together([_fill(column, matrix, page) for column in _columns(pair, matrix, cells)]))):
+    if not all(
+        (yield from run_together([_fill(column, matrix, page) for column in _filling_partitions(pair, matrix, cells)]))
+    ):
         return None
     if matrix.leaving is None:
-        return (yield from _become(pair, matrix, msgspec.structs.replace(matrix, settled=True)))
-    left = yield from (_empty if matrix.leaving is Leaving.PARTITION else _cut)(pair, matrix, page)
-    return (yield from _become(pair, matrix, smaller(matrix))) if left else None
+        return (yield from _complete(pair, matrix, msgspec.structs.replace(matrix, settled=True)))
+    remove = _move_last_partition if matrix.leaving is RemovedPart.PARTITION else _remove_last_replica
+    if not (yield from remove(pair, matrix, page)):
+        return None
+    return (yield from _complete(pair, matrix, after_removal(matrix)))
 
 
-def _look(pair: Pair, size: Size, limits: Limits) -> Dialogue[Cells]:
-    inside = [Place(pair, p, r) for p in range(size.partitions) for r in range(size.replicas)]
-    places = list(dict.fromkeys((*inside, *probed(pair, limits.partitions, limits.replicas))))
-    answers = yield [Look(place) for place in places]
+def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds[CellAnswers]:
+    inside = [CellAddress(pair, p, r) for p in range(size.partitions) for r in range(size.replicas)]
+    places = list(dict.fromkeys((*inside, *probe_addresses(pair, limits.partitions, limits.replicas))))
+    answers = yield [ReadState(place) for place in places]
     return dict(zip(places, answers, strict=True))
 
 
-def _corrected(matrix: Matrix, cells: Cells) -> Matrix:
+def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
     """Return the record, or that of what cells know better: a head that was lost may have begun anew too early."""
-    told = [cell.member.size for cell in cells.values() if cell.member and not cell.stands(Standing.CLOSED)]
-    return recovered(told) if told and max(told).epoch > matrix.size.epoch else matrix
+    told = [cell.member.size for cell in cells.values() if cell.member and not cell.stands(CellState.CLOSED)]
+    return recover_matrix(told) if told and max(told).epoch > matrix.size.epoch else matrix
 
 
-def _lead(pair: Pair, before: Matrix, after: Matrix) -> Dialogue[bool]:
-    (answer,) = yield [Lead(head_of(pair), before, after)]
+def _update_matrix(pair: PairKey, before: Matrix, after: Matrix) -> Rounds[bool]:
+    (answer,) = yield [UpdateMatrix(head_address(pair), before, after)]
     return answer.done
 
 
-def _become(pair: Pair, before: Matrix, after: Matrix) -> Dialogue[Matrix | None]:
-    return after if before == after or (yield from _lead(pair, before, after)) else None
+def _complete(pair: PairKey, before: Matrix, after: Matrix) -> Rounds[Matrix | None]:
+    return after if before == after or (yield from _update_matrix(pair, before, after)) else None
 
 
-def _staying(pair: Pair, matrix: Matrix) -> list[Place]:
-    partitions = matrix.size.partitions - (matrix.leaving is Leaving.PARTITION)
-    replicas = matrix.size.replicas - (matrix.leaving is Leaving.REPLICA)
-    return [Place(pair, p, r) for p in range(partitions) for r in range(replicas)]
+def _remaining_addresses(pair: PairKey, matrix: Matrix) -> list[CellAddress]:
+    partitions = matrix.size.partitions - (matrix.leaving is RemovedPart.PARTITION)
+    replicas = matrix.size.replicas - (matrix.leaving is RemovedPart.REPLICA)
+    return [CellAddress(pair, p, r) for p in range(partitions) for r in range(replicas)]
 
 
-def _missing(pair: Pair, matrix: Matrix, cells: Cells) -> list[Place]:
-    held = (Standing.OPEN, Standing.FILLING)
-    return [place for place in _staying(pair, matrix) if place not in cells or not cells[place].stands(*held)]
+def _missing(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[CellAddress]:
+    held = (CellState.OPEN, CellState.FILLING)
+    return [
+        place for place in _remaining_addresses(pair, matrix) if place not in cells or not cells[place].stands(*held)
+    ]
 
 
-def _columns(pair: Pair, matrix: Matrix, cells: Cells) -> list[dict[Place, Answer]]:
+def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[dict[CellAddress, CellAnswer]]:
     """Return the cells of each partition in which some are filling; from a replica that leaves they may be filled."""
-    staying = {place.partition for place in _staying(pair, matrix)}
-    columns: dict[int, dict[Place, Answer]] = {}
+    staying = {place.partition for place in _remaining_addresses(pair, matrix)}
+    columns: dict[int, dict[CellAddress, CellAnswer]] = {}
     for place in [place for place in cells if place.partition in staying and place.replica < matrix.size.replicas]:
         columns.setdefault(place.partition, {})[place] = cells[place]
-    return [column for column in columns.values() if any(cell.stands(Standing.FILLING) for cell in column.values())]
+    return [column for column in columns.values() if any(cell.stands(CellState.FILLING) for cell in column.values())]
 
 
-def _fill(column: Cells, matrix: Matrix, page: int) -> Dialogue[bool]:
+def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
     """Fill a partition's filling cells from an open one, or, where none is, from each other."""
-    filling = [place for place, cell in column.items() if cell.stands(Standing.FILLING)]
-    opened = [place for place, cell in column.items() if cell.stands(Standing.OPEN)]
+    filling = [place for place, cell in column.items() if cell.stands(CellState.FILLING)]
+    opened = [place for place, cell in column.items() if cell.stands(CellState.OPEN)]
     for source in opened[:1] or filling:
         targets = [place for place in filling if place != source]
         if targets and not (yield from _copy(source, targets, page)):
             return False
-    answers = yield [Ready(place, matrix.size.epoch) for place in filling]
-    return all(answer.stands(Standing.OPEN) for answer in answers)
+    answers = yield [MarkFilled(place, matrix.size.epoch) for place in filling]
+    return all(answer.stands(CellState.OPEN) for answer in answers)
 
 
-def _copy(source: Place, targets: Sequence[Place], page: int) -> Dialogue[bool]:
+def _copy(source: CellAddress, targets: Sequence[CellAddress], page: int) -> Rounds[bool]:
     after = ""
     while True:
-        (found,) = yield [Fetch(source, after, page)]
+        (found,) = yield [FetchRecords(source, after, page)]
         if found.member is None:
             return False
         if not found.records:
@@ -135,35 +154,35 @@ def _copy(source: Place, targets: Sequence[Place], page: int) -> Dialogue[bool]:
         after = found.records[-1].name
 
 
-def _put(targets: Sequence[Place], records: tuple[Record, ...]) -> Dialogue[bool]:
-    answers = yield [Put(place, records) for place in targets]
+def _put(targets: Sequence[CellAddress], records: tuple[NameRecord, ...]) -> Rounds[bool]:
+    answers = yield [PutRecords(place, records) for place in targets]
     return all(answer.done for answer in answers)
 
 
-def _empty(pair: Pair, matrix: Matrix, page: int) -> Dialogue[bool]:
+def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
     """Move the names of the last partition to its heir."""
     size, last = matrix.size, matrix.size.partitions - 1
-    places = [Place(pair, last, row) for row in range(size.replicas)]
+    places = [CellAddress(pair, last, row) for row in range(size.replicas)]
     if not (yield from _close(places, size, keep=True)):
         return False
-    heirs = [Place(pair, heir(last), row) for row in range(size.replicas)]
+    heirs = [CellAddress(pair, merge_target(last), row) for row in range(size.replicas)]
     for place in places:
-        while (found := (yield [Fetch(place, "", page)])[0]).records:
-            if not found.stands(Standing.CLOSED) or not (yield from _put(heirs, found.records)):
+        while (found := (yield [FetchRecords(place, "", page)])[0]).records:
+            if not found.stands(CellState.CLOSED) or not (yield from _put(heirs, found.records)):
                 return False
-            yield [Drop(place, found.records)]
+            yield [DropRecords(place, found.records)]
     return True
 
 
-def _cut(pair: Pair, matrix: Matrix, _page: int) -> Dialogue[bool]:
+def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
     """Remove the last replica of each partition."""
     size = matrix.size
-    places = [Place(pair, partition, size.replicas - 1) for partition in range(size.partitions)]
+    places = [CellAddress(pair, partition, size.replicas - 1) for partition in range(size.partitions)]
     return (yield from _close(places, size, keep=False))
 
 
-def _close(places: Sequence[Place], size: Size, *, keep: bool) -> Dialogue[bool]:
+def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
     """Close cells, in the epoch after this one; what is absent is as good as closed."""
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
-    answers = yield [Close(place, closing, keep) for place in places]
-    return all(answer.member is None or answer.stands(Standing.CLOSED) for answer in answers)
+    answers = yield [CloseCell(place, closing, keep) for place in places]
+    return all(answer.member is None or answer.stands(CellState.CLOSED) for answer in answers)

@@ -12,24 +12,30 @@ import msgspec
 
 from service.discovery.av_pairs import (
     ATTRIBUTES,
-    About,
+    ContentKind,
     Pair,
     attribute_of,
-    pair,
+    make_pair,
+    printable,
     refuse_invisible,
-    shown,
-    unknown_attribute,
+    unknown_attribute_error,
     words,
 )
 from service.discovery.names import language_pairs
-from service.discovery.saved_searches import Pattern, Phrase, Standing, Topic, checked
+from service.discovery.saved_searches import (
+    PairsCondition,
+    PatternCondition,
+    PhraseCondition,
+    SearchCondition,
+    validate_condition,
+)
 from service.errors import BadQuery
 from service.model import Channel, Entry
 
-MOST_QUERY_CHARS: Final = 3000
-MOST_PAIRS_ASKED: Final = 16
-USUAL_LIMIT: Final = 10
-MOST_LIMIT: Final = 50
+MAX_QUERY_CHARS: Final = 3000
+MAX_QUERY_PAIRS: Final = 16
+DEFAULT_LIMIT: Final = 10
+MAX_LIMIT: Final = 50
 
 _QUOTES: Final = str.maketrans(dict.fromkeys("“”„‟«»", '"'))
 _TOKEN = re.compile(
@@ -44,16 +50,16 @@ _WHITE: Final = str.maketrans("\t\r\n", "   ")
 class Query(msgspec.Struct, frozen=True):
     """All names of channels, or entries, that have all these pairs; at most ``limit`` of them are wanted."""
 
-    about: About
+    about: ContentKind
     pairs: tuple[Pair, ...]
-    limit: int = USUAL_LIMIT
+    limit: int = DEFAULT_LIMIT
 
     def matches(self, pairs: frozenset[Pair]) -> bool:
         """Say whether a name with these pairs is one of them (subset matching, §II.A)."""
         return pairs.issuperset(self.pairs)
 
 
-class Finding(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """What a query is answered with: a channel, or an entry and its channel."""
 
     channel: Channel
@@ -73,12 +79,12 @@ def parse_query(text: str) -> Query:
     tokens = _tokens(text)
     tokens, limit = _without_limit(tokens)
     entries = [token for token in tokens if token.name == "type" and token.value.casefold() in ("entry", "entries")]
-    about: About = "entry" if entries else "channel"
+    about: ContentKind = "entry" if entries else "channel"
     pairs = _pairs([token for token in tokens if token not in entries], about)
     return Query(about, pairs, limit)
 
 
-def parse_watch(text: str) -> Standing:
+def parse_watch(text: str) -> SearchCondition:
     """Return what ``watch`` is asked for: AV-pairs, ``"a phrase"``, or ``/a regular expression/``.
 
     Raises :class:`BadQuery`.
@@ -86,27 +92,29 @@ def parse_watch(text: str) -> Standing:
     _check_length(text)
     text = text.strip()
     if len(text) > len("//") and text.startswith("/") and text.endswith("/"):
-        return checked(Pattern(text[1:-1]))
+        return validate_condition(PatternCondition(text[1:-1]))
     tokens = _tokens(text)
     if len(tokens) == 1 and tokens[0].quoted and not tokens[0].name:
-        return checked(Phrase(tuple(words(tokens[0].value, common=True))))
+        return validate_condition(PhraseCondition(tuple(words(tokens[0].value, common=True))))
     if len(_without_limit(tokens)[0]) < len(tokens):
         raise BadQuery("“limit” is for `find`: what is watched is told whenever it comes.")
-    return Topic(_pairs([token for token in tokens if token.name != "type" or token.value != "entry"], "entry"))
+    return PairsCondition(
+        _pairs([token for token in tokens if token.name != "type" or token.value != "entry"], "entry")
+    )
 
 
-def written(standing: Standing) -> str:
+def format_condition(standing: SearchCondition) -> str:
     """Return a standing query as people write it."""
     match standing:
-        case Topic(pairs):
-            return " ".join(each for one in pairs for each in _written(one))
-        case Phrase(found):
+        case PairsCondition(pairs):
+            return " ".join(each for one in pairs for each in _format_pair(one))
+        case PhraseCondition(found):
             return f'"{" ".join(found)}"'
-        case Pattern(expression):
+        case PatternCondition(expression):
             return f"/{expression}/"
 
 
-def _written(text: Pair) -> Iterator[str]:
+def _format_pair(text: Pair) -> Iterator[str]:
     own, _, parent = text.partition(" of ") if ATTRIBUTES[attribute_of(text)].parent else (text, "", "")
     for each in (own, parent):
         name, _, value = each.partition("=")
@@ -117,9 +125,9 @@ def _written(text: Pair) -> Iterator[str]:
 
 
 def _check_length(text: str) -> None:
-    if len(text) > MOST_QUERY_CHARS:
+    if len(text) > MAX_QUERY_CHARS:
         raise BadQuery(
-            "That is longer than {most} characters, the most I read. Leave something out.", most=MOST_QUERY_CHARS
+            "That is longer than {most} characters, the most I read. Leave something out.", most=MAX_QUERY_CHARS
         )
 
 
@@ -132,7 +140,7 @@ def _tokens(text: str) -> list[_Token]:
     while place < len(text):
         token = _TOKEN.match(text, place)
         if token is None or ("=" in (token["bare"] or "") and not token["name"]):
-            raise _odd(text[place:].strip())
+            raise _syntax_error(text[place:].strip())
         quoted = token["quoted"] is not None
         value = re.sub(r"\\(.)", r"\1", token["quoted"]) if quoted else token["bare"]
         name = (token["name"] or "").casefold()
@@ -141,15 +149,15 @@ def _tokens(text: str) -> list[_Token]:
     return found
 
 
-def _odd(rest: str) -> BadQuery:
+def _syntax_error(rest: str) -> BadQuery:
     if rest.count('"') % 2:
-        return BadQuery("A quotation mark is not closed: {text}", text=shown(rest))
+        return BadQuery("A quotation mark is not closed: {text}", text=printable(rest))
     if rest.endswith("=") or re.match(r'[^\s="]+=(\s|$)', rest):
-        name = shown(rest.split(maxsplit=1)[0])
+        name = printable(rest.split(maxsplit=1)[0])
         return BadQuery("“{name}” needs a value. For example: tag=python lang=en", name=name)
     if rest.startswith("="):
         return BadQuery("An attribute has to stand before “=”. For example: tag=python lang=en")
-    return BadQuery("I do not understand this: {text}. For example: tag=python lang=en", text=shown(rest))
+    return BadQuery("I do not understand this: {text}. For example: tag=python lang=en", text=printable(rest))
 
 
 def _without_limit(tokens: list[_Token]) -> tuple[list[_Token], int]:
@@ -161,38 +169,38 @@ def _without_limit(tokens: list[_Token]) -> tuple[list[_Token], int]:
         tokens = tokens[:-2]
     if len(limits) > 1:
         raise BadQuery("There is more than one limit.")
-    return tokens, _limit(limits[0]) if limits else USUAL_LIMIT
+    return tokens, _limit(limits[0]) if limits else DEFAULT_LIMIT
 
 
 def _limit(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= MOST_LIMIT:
-        raise BadQuery("The limit is a number from 1 to {most}, not “{text}”.", most=MOST_LIMIT, text=shown(text))
+    if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= MAX_LIMIT:
+        raise BadQuery("The limit is a number from 1 to {most}, not “{text}”.", most=MAX_LIMIT, text=printable(text))
     return int(text)
 
 
-def _pairs(tokens: list[_Token], about: About) -> tuple[Pair, ...]:
+def _pairs(tokens: list[_Token], about: ContentKind) -> tuple[Pair, ...]:
     named = [token for token in tokens if token.name]
     alone = [word for token in tokens if not token.name for word in words(token.value)]
-    found = list(dict.fromkeys([*_named(named, about), *(f"word={word}" for word in alone)]))
+    found = list(dict.fromkeys([*_named_pairs(named, about), *(f"word={word}" for word in alone)]))
     if not found:
         if tokens:
             raise BadQuery("Those words stand everywhere. What else shall I look for? For example: tag=python lang=en")
         raise BadQuery("What shall I look for? For example: tag=python lang=en")
-    if len(found) > MOST_PAIRS_ASKED:
-        raise _too_many(len(found))
+    if len(found) > MAX_QUERY_PAIRS:
+        raise _too_many_pairs(len(found))
     _refuse_contradictions(found)
     return tuple(sorted(found))
 
 
-def _named(tokens: list[_Token], about: About) -> list[Pair]:
-    if len(tokens) > MOST_PAIRS_ASKED:
-        raise _too_many(len(tokens))
+def _named_pairs(tokens: list[_Token], about: ContentKind) -> list[Pair]:
+    if len(tokens) > MAX_QUERY_PAIRS:
+        raise _too_many_pairs(len(tokens))
     found: list[Pair] = []
     # Parents first: what depends on one is hashed together with it.
     for token in sorted(tokens, key=lambda token: bool(token.name in ATTRIBUTES and ATTRIBUTES[token.name].parent)):
         attribute = ATTRIBUTES.get(token.name)
         if attribute is None:
-            raise _unknown(token.name)
+            raise _unknown_attribute(token.name)
         if about not in attribute.of:
             if about == "channel":
                 raise BadQuery("“{name}” is known of entries (add type=entry).", name=token.name)
@@ -200,22 +208,24 @@ def _named(tokens: list[_Token], about: About) -> list[Pair]:
         if token.name == "lang" and (regional := language_pairs(token.value)):
             found += regional
         elif token.name == "word":
-            found += [pair("word", word) for word in words(token.value, common=True)] or [pair("word", token.value)]
+            found += [make_pair("word", word) for word in words(token.value, common=True)] or [
+                make_pair("word", token.value)
+            ]
         else:
             parent = next((each for each in found if attribute_of(each) == attribute.parent), "")
-            found.append(pair(token.name, token.value, parent=parent))
+            found.append(make_pair(token.name, token.value, parent=parent))
     return found
 
 
-def _too_many(count: int) -> BadQuery:
+def _too_many_pairs(count: int) -> BadQuery:
     return BadQuery(
-        "Those are {count} conditions; {most} are the most. Leave some out.", count=count, most=MOST_PAIRS_ASKED
+        "Those are {count} conditions; {most} are the most. Leave some out.", count=count, most=MAX_QUERY_PAIRS
     )
 
 
-def _unknown(name: str) -> BadQuery:
+def _unknown_attribute(name: str) -> BadQuery:
     near = get_close_matches(name[:20], ATTRIBUTES, n=1, cutoff=0.6)
-    return unknown_attribute(name, near[0] if near else "")
+    return unknown_attribute_error(name, near[0] if near else "")
 
 
 def _refuse_contradictions(found: list[Pair]) -> None:

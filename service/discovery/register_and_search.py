@@ -23,58 +23,70 @@ from enum import Enum
 
 import msgspec
 
-from service.discovery.cell import Answer, Fetch, Find, Match, Put, Record, Standing
-from service.discovery.cell_rounds import Dialogue, latest, led, sized, together
-from service.discovery.matrix import Limits, Pair, Place, Size, heir, home, homes
+from service.discovery.cell import CellAnswer, CellState, FetchRecords, FindNames, Match, NameRecord, PutRecords
+from service.discovery.cell_rounds import Rounds, find_or_create_matrix, find_size, latest_size, run_together
+from service.discovery.matrix import (
+    CellAddress,
+    MatrixLimits,
+    MatrixSize,
+    PairKey,
+    home_partition,
+    merge_target,
+    possible_partitions,
+)
 from service.errors import CellsUnavailable
 
-MOST_ROUNDS = 64
+MAX_ROUNDS = 64
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchOutcome(msgspec.Struct, frozen=True):
     """What a query came to, and how."""
 
     matches: tuple[Match, ...]
     complete: bool
     """Whether these are all there are; otherwise there are at least as many as wanted."""
-    asked: Pair | None
+    asked: PairKey | None
     """Whose matrix was asked; None if one of the pairs has no matrix, and so no names."""
-    sizes: Mapping[Pair, Size]
+    sizes: Mapping[PairKey, MatrixSize]
     """What was learnt of sizes on the way: worth remembering."""
     cells: int
     """How many were asked for names."""
 
 
-def find(
-    pairs: frozenset[Pair], limit: int, draw: int, limits: Limits, known: Mapping[Pair, Size] | None = None
-) -> Dialogue[Found]:
+def search(
+    pairs: frozenset[PairKey],
+    limit: int,
+    draw: int,
+    limits: MatrixLimits,
+    known: Mapping[PairKey, MatrixSize] | None = None,
+) -> Rounds[SearchOutcome]:
     """Find up to ``limit`` names that have all these pairs, at least one.
 
     ``draw`` is a random number of at least 32 bits; ``known`` are sizes that were remembered. Raises
     :class:`CellsUnavailable`.
     """
     sizes = dict(known or {})
-    while (unknown := unsure(pairs, sizes, draw)) is not None:
-        size = yield from sized(unknown, limits)
+    while (unknown := size_to_learn(pairs, sizes, draw)) is not None:
+        size = yield from find_size(unknown, limits)
         if size is None:
-            return Found((), True, None, sizes, 0)
+            return SearchOutcome((), True, None, sizes, 0)
         sizes[unknown] = size
-    pair = chosen({pair: sizes[pair] for pair in pairs if pair in sizes}, draw)
-    asking = Asking(pair, pairs, limit, draw, sizes[pair])
-    for _ in range(MOST_ROUNDS):
+    pair = choose_matrix({pair: sizes[pair] for pair in pairs if pair in sizes}, draw)
+    asking = MatrixSearch(pair, pairs, limit, draw, sizes[pair])
+    for _ in range(MAX_ROUNDS):
         if commands := asking.commands():
             asking.answered(commands, (yield commands))
         elif asking.headless:
-            size = yield from sized(pair, limits)
+            size = yield from find_size(pair, limits)
             if size is None:
-                return Found(asking.matches(), True, pair, _without(sizes, pair), asking.cells)
+                return SearchOutcome(asking.matches(), True, pair, _without(sizes, pair), asking.cells)
             asking.corrected(size)
         else:
-            return Found(asking.matches(), asking.complete, pair, sizes | {pair: asking.size}, asking.cells)
+            return SearchOutcome(asking.matches(), asking.complete, pair, sizes | {pair: asking.size}, asking.cells)
     raise CellsUnavailable(f"The cells of {pair} kept changing while they were asked. Ask again.")
 
 
-def unsure(pairs: Iterable[Pair], known: Mapping[Pair, Size], draw: int) -> Pair | None:
+def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize], draw: int) -> PairKey | None:
     """Return whose size is to be asked before a matrix is chosen; None if one is known that has but one partition.
 
     We deviate: the paper asks for all sizes at once. Most matrices have one partition, so that the first is enough.
@@ -86,14 +98,14 @@ def unsure(pairs: Iterable[Pair], known: Mapping[Pair, Size], draw: int) -> Pair
     return unknown[draw % len(unknown)] if unknown else None
 
 
-def chosen(sizes: Mapping[Pair, Size], draw: int) -> Pair:
+def choose_matrix(sizes: Mapping[PairKey, MatrixSize], draw: int) -> PairKey:
     """Return whose matrix is to be asked: any of those with the fewest partitions."""
     fewest = min(size.partitions for size in sizes.values())
     best = sorted(pair for pair, size in sizes.items() if size.partitions == fewest)
     return best[draw % len(best)]
 
 
-def partitions_wanted(asked: int, matches: int, limit: int) -> int:
+def partitions_to_ask(asked: int, matches: int, limit: int) -> int:
     """Return how many partitions to ask next, if so many had so many matches: one at first, then at most as many again.
 
     We deviate: the paper leaves open how many of a matrix's partitions are enough.
@@ -106,11 +118,11 @@ def partitions_wanted(asked: int, matches: int, limit: int) -> int:
     return min(needed, asked)
 
 
-def _without(sizes: Mapping[Pair, Size], pair: Pair) -> dict[Pair, Size]:
+def _without(sizes: Mapping[PairKey, MatrixSize], pair: PairKey) -> dict[PairKey, MatrixSize]:
     return {other: size for other, size in sizes.items() if other != pair}
 
 
-class _State(Enum):
+class _PartitionState(Enum):
     """How far a partition is that was asked."""
 
     ASKED = "some of its replicas are still to be asked"
@@ -119,20 +131,20 @@ class _State(Enum):
     HANDED_OVER = "the same; it is being removed, and its heir was asked after it"
 
 
-_KNOWN = (_State.ANSWERED, _State.HANDED_OVER)
+_KNOWN = (_PartitionState.ANSWERED, _PartitionState.HANDED_OVER)
 
 
 class _Partition(msgspec.Struct):
     """One partition that was asked, and what its replicas answered."""
 
-    state: _State = _State.ASKED
-    answers: dict[int, Answer] = {}
+    state: _PartitionState = _PartitionState.ASKED
+    answers: dict[int, CellAnswer] = {}
 
 
-class Asking:
+class MatrixSearch:
     """One matrix that is being asked: which cells have answered what. Belongs to one dialogue."""
 
-    def __init__(self, pair: Pair, pairs: frozenset[Pair], limit: int, draw: int, size: Size) -> None:
+    def __init__(self, pair: PairKey, pairs: frozenset[PairKey], limit: int, draw: int, size: MatrixSize) -> None:
         self.size = size
         self.cells = 0
         self._pair, self._pairs, self._limit, self._draw = pair, pairs, limit, draw
@@ -141,22 +153,22 @@ class Asking:
         self._size_is_known = False
         """Whether the size was found out elsewhere, after the first partition was lost."""
 
-    def commands(self) -> list[Find]:
+    def commands(self) -> list[FindNames]:
         """Return what to ask in the next round; nothing if that was all."""
         pending = [number for number, partition in self._partitions.items() if partition.state not in _KNOWN]
         if not pending:
-            wanted = partitions_wanted(len(self._partitions), len(self._found), self._limit)
+            wanted = partitions_to_ask(len(self._partitions), len(self._found), self._limit)
             pending = self._fresh()[:wanted]
         return [
-            Find(Place(self._pair, number, row), self._pairs, self._limit)
+            FindNames(CellAddress(self._pair, number, row), self._pairs, self._limit)
             for number in pending
-            for row in self._rows(number)
+            for row in self._replicas_to_ask(number)
         ]
 
-    def answered(self, commands: Sequence[Find], answers: Sequence[Answer]) -> None:
+    def answered(self, commands: Sequence[FindNames], answers: Sequence[CellAnswer]) -> None:
         """Take in a round's answers."""
         self.cells += len(commands)
-        self.size = latest(self.size, *answers)
+        self.size = latest_size(self.size, *answers)
         for command, answer in zip(commands, answers, strict=True):
             asked = self._partitions.setdefault(command.place.partition, _Partition())
             asked.answers[command.place.replica] = answer
@@ -166,7 +178,7 @@ class Asking:
         for number in sorted(self._partitions, reverse=True):
             self._settle(number, self._partitions[number])
 
-    def corrected(self, size: Size) -> None:
+    def corrected(self, size: MatrixSize) -> None:
         """Go on after the head's cell was not there, with the size that others know."""
         self.size = max(self.size, size)
         self._partitions[0] = _Partition()
@@ -175,7 +187,7 @@ class Asking:
     @property
     def headless(self) -> bool:
         """Whether nobody in the first partition knew anything, so that the size must be found out elsewhere."""
-        return 0 in self._partitions and self._partitions[0].state is _State.LOST
+        return 0 in self._partitions and self._partitions[0].state is _PartitionState.LOST
 
     @property
     def complete(self) -> bool:
@@ -191,7 +203,7 @@ class Asking:
         order = ((self._draw + place) % count for place in range(count))
         return [number for number in order if number not in self._partitions]
 
-    def _rows(self, number: int) -> list[int]:
+    def _replicas_to_ask(self, number: int) -> list[int]:
         """Return which replicas of a partition to ask: one at first, then all others."""
         asked = self._partitions.get(number)
         if asked is None or not asked.answers:
@@ -201,38 +213,38 @@ class Asking:
     def _settle(self, number: int, partition: _Partition) -> None:
         """Take a partition's state from its answers, and ask its heir again where it is being removed."""
         answers = partition.answers.values()
-        if not answers or partition.state is _State.HANDED_OVER:
+        if not answers or partition.state is _PartitionState.HANDED_OVER:
             return
-        if any(answer.stands(Standing.OPEN) for answer in answers):
-            partition.state = _State.ANSWERED
-        elif self._rows(number):
-            partition.state = _State.ASKED
-        elif number and any(answer.stands(Standing.CLOSED) for answer in answers):
-            partition.state = _State.HANDED_OVER
-            self._partitions[heir(number)] = _Partition()
-        elif number or self._size_is_known or any(answer.stands(Standing.FILLING) for answer in answers):
-            partition.state = _State.ANSWERED
+        if any(answer.stands(CellState.OPEN) for answer in answers):
+            partition.state = _PartitionState.ANSWERED
+        elif self._replicas_to_ask(number):
+            partition.state = _PartitionState.ASKED
+        elif number and any(answer.stands(CellState.CLOSED) for answer in answers):
+            partition.state = _PartitionState.HANDED_OVER
+            self._partitions[merge_target(number)] = _Partition()
+        elif number or self._size_is_known or any(answer.stands(CellState.FILLING) for answer in answers):
+            partition.state = _PartitionState.ANSWERED
         else:
-            partition.state = _State.LOST
+            partition.state = _PartitionState.LOST
 
 
 PAGE = 2000
 """Records that are read at once."""
 
 
-def listed(pair: Pair, most: int, limits: Limits, draw: int) -> Dialogue[list[Record]]:
+def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> Rounds[list[NameRecord]]:
     """Return the records of a matrix that are not withdrawn, of the first partitions that have ``most``, or of all.
 
     Each partition's open replica is read, beginning with a random one: ``draw``. A partition without one is left
     out, as its names are being filled in elsewhere; the next listing has them.
     """
-    size = yield from sized(pair, limits)
-    found: dict[str, Record] = {}
+    size = yield from find_size(pair, limits)
+    found: dict[str, NameRecord] = {}
     if size is None:
         return []
     for partition in range(size.partitions):
         for row in range(size.replicas):
-            read = yield from _read(Place(pair, partition, (draw + row) % size.replicas), most - len(found))
+            read = yield from _read_cell(CellAddress(pair, partition, (draw + row) % size.replicas), most - len(found))
             if read is not None:
                 found |= {record.name: record for record in read}
                 break
@@ -241,13 +253,13 @@ def listed(pair: Pair, most: int, limits: Limits, draw: int) -> Dialogue[list[Re
     return list(found.values())
 
 
-def _read(place: Place, most: int) -> Dialogue[list[Record] | None]:
+def _read_cell(place: CellAddress, most: int) -> Rounds[list[NameRecord] | None]:
     """Return a cell's records; None if it is not open, and so may lack some."""
-    found: list[Record] = []
+    found: list[NameRecord] = []
     after = ""
     while len(found) < most:
-        (answer,) = yield [Fetch(place, after, PAGE)]
-        if not answer.stands(Standing.OPEN):
+        (answer,) = yield [FetchRecords(place, after, PAGE)]
+        if not answer.stands(CellState.OPEN):
             return None
         if not answer.records:
             break
@@ -256,57 +268,66 @@ def _read(place: Place, most: int) -> Dialogue[list[Record] | None]:
     return found[:most]
 
 
-MOST_TRIES = 8
+MAX_TRIES = 8
 """To find a head's cell that keeps a name."""
 
 
-class Placed(msgspec.Struct, frozen=True):
+class Registration(msgspec.Struct, frozen=True):
     """Where a name lies in a matrix now, and the newest size known of that."""
 
     partition: int
-    size: Size
+    size: MatrixSize
 
 
-def place(pair: Pair, record: Record, draw: int, limits: Limits, known: Size | None = None) -> Dialogue[Placed]:
+def register(
+    pair: PairKey, record: NameRecord, draw: int, limits: MatrixLimits, known: MatrixSize | None = None
+) -> Rounds[Registration]:
     """Register a new name, or refresh one whose version is registered.
 
     ``draw`` is a number of at least 32 bits that only depends on the name, ``known`` is a size that was remembered.
     Raises :class:`CellsUnavailable`.
     """
-    size = known if known is not None else (yield from led(pair, limits)).size
-    for _ in range(MOST_TRIES):
-        partition, believed = home(draw, size.partitions), size
+    size = known if known is not None else (yield from find_or_create_matrix(pair, limits)).size
+    for _ in range(MAX_TRIES):
+        partition, believed = home_partition(draw, size.partitions), size
         while True:
-            size, kept = yield from _rows(Place(pair, partition), record, size, believes=believed)
+            size, kept = yield from _put_in_replicas(CellAddress(pair, partition), record, size, believes=believed)
             if kept:
-                return Placed(partition, size)
+                return Registration(partition, size)
             if not partition or size.partitions > believed.partitions:
                 break
-            partition = heir(partition)
-        size = max(size, (yield from led(pair, limits)).size)
+            partition = merge_target(partition)
+        size = max(size, (yield from find_or_create_matrix(pair, limits)).size)
     raise CellsUnavailable(
         f"The cells of {pair} do not keep names: they are lost as soon as they are there. Try again later."
     )
 
 
-def replace(pair: Pair, record: Record, draw: int, limits: Limits, known: Size | None = None) -> Dialogue[Placed]:
+def replace(
+    pair: PairKey, record: NameRecord, draw: int, limits: MatrixLimits, known: MatrixSize | None = None
+) -> Rounds[Registration]:
     """Register a name's new version so that no older one is found any more; a withdrawn record takes the name away.
 
-    Arguments as for :func:`place`. Also right where nobody knows what was registered before, or how far that came.
+    Arguments as for :func:`register`. Also right where nobody knows what was registered before, or how far that came.
     """
-    placed = yield from place(pair, record, draw, limits, known)
+    placed = yield from register(pair, record, draw, limits, known)
     size, done = placed.size, {placed.partition}
-    while others := [partition for partition in homes(draw, size.partitions) if partition not in done]:
-        rows = [_rows(Place(pair, partition), record, size, only_over=True) for partition in others]
-        told = yield from together(rows)
+    while others := [partition for partition in possible_partitions(draw, size.partitions) if partition not in done]:
+        rows = [_put_in_replicas(CellAddress(pair, partition), record, size, only_over=True) for partition in others]
+        told = yield from run_together(rows)
         size = max(size, *(found for found, _ in told))
         done.update(others)
-    return Placed(placed.partition, size)
+    return Registration(placed.partition, size)
 
 
-def _rows(
-    column: Place, record: Record, size: Size, *, only_over: bool = False, believes: Size | None = None
-) -> Dialogue[tuple[Size, bool]]:
+def _put_in_replicas(
+    column: CellAddress,
+    record: NameRecord,
+    size: MatrixSize,
+    *,
+    only_over: bool = False,
+    believes: MatrixSize | None = None,
+) -> Rounds[tuple[MatrixSize, bool]]:
     """Put a record into all replicas of a partition; return the newest size, and whether any keeps it."""
     kept: set[int] = set()
     asked: set[int] = set()
@@ -314,9 +335,11 @@ def _rows(
     while rows:
         order = sorted(rows)
         asked |= rows
-        puts = [Put(msgspec.structs.replace(column, replica=row), (record,), only_over, believes) for row in order]
+        puts = [
+            PutRecords(msgspec.structs.replace(column, replica=row), (record,), only_over, believes) for row in order
+        ]
         answers = yield puts
-        size = latest(size, *answers)
+        size = latest_size(size, *answers)
         now = {row for row, answer in zip(order, answers, strict=True) if answer.done}
         kept |= now
         rows = set(range(size.replicas)) - (kept if now else asked)

@@ -15,49 +15,49 @@ from typing import Any, Final
 import msgspec
 import re2
 
-from service.discovery.av_pairs import Pair, attribute_of, refuse_invisible, shown, words
+from service.discovery.av_pairs import Pair, attribute_of, printable, refuse_invisible, words
 from service.errors import BadQuery
 from service.model import Entry
 
-MOST_PATTERN_CHARS: Final = 200
-MOST_PHRASE_WORDS: Final = 16
+MAX_PATTERN_CHARS: Final = 200
+MAX_PHRASE_WORDS: Final = 16
 _PATTERN_BYTES = 1 << 16
 """Of memory that one expression may take, its automaton included. RE2 refuses what needs more."""
-_MOST_COMPILED = 2_000
+_MAX_COMPILED = 2_000
 
-WatchId = str
+SavedSearchId = str
 
 
-class Topic(msgspec.Struct, frozen=True, tag="topic"):
+class PairsCondition(msgspec.Struct, frozen=True, tag="topic"):
     """All entries that have these pairs."""
 
     pairs: tuple[Pair, ...]
 
 
-class Phrase(msgspec.Struct, frozen=True, tag="phrase"):
+class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
     """All entries in whose title or text these words follow one another."""
 
     words: tuple[str, ...]
 
 
-class Pattern(msgspec.Struct, frozen=True, tag="pattern"):
+class PatternCondition(msgspec.Struct, frozen=True, tag="pattern"):
     """All entries of which a line of title or text matches this expression (RE2), whatever its case."""
 
     expression: str
 
 
-Standing = Topic | Phrase | Pattern
+SearchCondition = PairsCondition | PhraseCondition | PatternCondition
 
 
-class Watch(msgspec.Struct, frozen=True):
+class SavedSearch(msgspec.Struct, frozen=True):
     """One user's standing query, its id among all, and its number among theirs."""
 
-    id: WatchId
-    standing: Standing
+    id: SavedSearchId
+    standing: SearchCondition
     number: int = 0
 
 
-class Subject:
+class SearchableEntry:
     """An entry as standing queries see it."""
 
     def __init__(self, entry: Entry, pairs: Iterable[Pair]) -> None:
@@ -72,38 +72,38 @@ class Subject:
         self.running = " \n ".join(["", *(" ".join(part) for part in told), ""])
 
 
-def checked(standing: Standing) -> Standing:
+def validate_condition(standing: SearchCondition) -> SearchCondition:
     """Return a standing query that tells something apart, and that we can afford. Raises :class:`BadQuery`."""
-    if isinstance(standing, Phrase):
+    if isinstance(standing, PhraseCondition):
         if not words(" ".join(standing.words)):
             raise BadQuery("These words stand in nearly every text. Watch for words that tell something apart.")
-        if len(standing.words) > MOST_PHRASE_WORDS:
+        if len(standing.words) > MAX_PHRASE_WORDS:
             raise BadQuery(
                 "Those are {count} words; {most} in a row are the most.",
-                count=len(standing.words), most=MOST_PHRASE_WORDS,
+                count=len(standing.words), most=MAX_PHRASE_WORDS,
             )  # fmt: skip
-    elif isinstance(standing, Pattern):
-        if len(standing.expression) > MOST_PATTERN_CHARS:
-            raise BadQuery("That expression is longer than {most} characters.", most=MOST_PATTERN_CHARS)
+    elif isinstance(standing, PatternCondition):
+        if len(standing.expression) > MAX_PATTERN_CHARS:
+            raise BadQuery("That expression is longer than {most} characters.", most=MAX_PATTERN_CHARS)
         refuse_invisible(standing.expression)
-        if compiled(standing.expression).search("") is not None:
+        if compile_pattern(standing.expression).search("") is not None:
             raise BadQuery("That expression matches every text, even none. Watch for one that tells something apart.")
     return standing
 
 
-def matches(standing: Standing, subject: Subject) -> bool:
+def matches(standing: SearchCondition, subject: SearchableEntry) -> bool:
     """Say whether an entry is one of those that a standing query is for."""
     match standing:
-        case Topic(pairs):
+        case PairsCondition(pairs):
             return subject.pairs.issuperset(pairs)
-        case Phrase(found):
+        case PhraseCondition(found):
             return f" {' '.join(found)} " in subject.running
-        case Pattern(expression):
-            return compiled(expression).search(subject.text) is not None
+        case PatternCondition(expression):
+            return compile_pattern(expression).search(subject.text) is not None
 
 
-@lru_cache(_MOST_COMPILED)
-def compiled(expression: str) -> Any:
+@lru_cache(_MAX_COMPILED)
+def compile_pattern(expression: str) -> Any:
     """Return an expression as RE2 runs it. Raises :class:`BadQuery` if RE2 refuses it, with its reason."""
     options = re2.Options()
     options.max_mem = _PATTERN_BYTES
@@ -115,13 +115,13 @@ def compiled(expression: str) -> Any:
     except re2.error as refusal:
         raise BadQuery(
             "/{expression}/ is no expression that I can watch for: {reason}.",
-            expression=shown(expression), reason=_said(refusal),
+            expression=printable(expression), reason=_refusal_reason(refusal),
         ) from refusal  # fmt: skip
 
 
-def _said(refusal: Exception) -> str:
+def _refusal_reason(refusal: Exception) -> str:
     reason = refusal.args[0] if refusal.args else refusal
-    return shown(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason), 120)
+    return printable(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason), 120)
 
 
 # How many of a thousand entries have some given value of each, as a first guess.
@@ -131,7 +131,7 @@ _USUAL_SHARE: Final = {
 _GUESS_WEIGHS = 200
 
 
-class Rarity:
+class PairFrequencies:
     """How common each pair is among the entries seen, fading; before there are many, what is usual."""
 
     MOST_KNOWN: Final = 100_000
@@ -159,81 +159,81 @@ def rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> Pair:
     return min(pairs, key=lambda pair: (share(pair), pair))
 
 
-_Group = dict[Any, set[WatchId]]
+_SearchesByCondition = dict[Any, set[SavedSearchId]]
 """Those who ask for the same, by what they ask for."""
-_Place = tuple[str, str]
+_IndexKey = tuple[str, str]
 """The key of a group's place, and the key below that one; the same twice where there is but one."""
 
 
-class Matcher:
+class SavedSearchIndex:
     """Standing queries in memory, and whose of them an entry matches. Those that ask for the same share their work."""
 
     def __init__(self) -> None:
-        self._held: dict[WatchId, Standing] = {}
-        self._places: dict[WatchId, _Place] = {}
-        self._topics: dict[Pair, dict[Pair, _Group]] = {}
-        self._phrases: dict[str, dict[str, _Group]] = {}
-        self._patterns: dict[str, set[WatchId]] = {}
-        self._rarity = Rarity()
+        self._held: dict[SavedSearchId, SearchCondition] = {}
+        self._places: dict[SavedSearchId, _IndexKey] = {}
+        self._topics: dict[Pair, dict[Pair, _SearchesByCondition]] = {}
+        self._phrases: dict[str, dict[str, _SearchesByCondition]] = {}
+        self._patterns: dict[str, set[SavedSearchId]] = {}
+        self._rarity = PairFrequencies()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def put(self, watch: WatchId, standing: Standing) -> None:
+    def put(self, watch: SavedSearchId, standing: SearchCondition) -> None:
         """Have a standing query wait; it takes the place of what waits under the same id."""
         self.drop(watch)
         self._held[watch] = standing
         match standing:
-            case Topic(pairs):
-                place = _two_rarest(pairs, self._rarity.share)
-                _put_in(self._topics, place, frozenset(pairs), watch)
+            case PairsCondition(pairs):
+                place = _rarest_two(pairs, self._rarity.share)
+                _add_to_index(self._topics, place, frozenset(pairs), watch)
                 self._places[watch] = place
-            case Phrase(found):
-                place = _longest(found)
-                _put_in(self._phrases, place, f" {' '.join(found)} ", watch)
+            case PhraseCondition(found):
+                place = _longest_word_pair(found)
+                _add_to_index(self._phrases, place, f" {' '.join(found)} ", watch)
                 self._places[watch] = place
-            case Pattern(expression):
+            case PatternCondition(expression):
                 self._patterns.setdefault(expression, set()).add(watch)
 
-    def drop(self, watch: WatchId) -> None:
+    def drop(self, watch: SavedSearchId) -> None:
         """Forget a standing query, if it waits here."""
         standing = self._held.pop(watch, None)
         match standing:
-            case Topic(pairs):
-                _take_out(self._topics, self._places.pop(watch), frozenset(pairs), watch)
-            case Phrase(found):
-                _take_out(self._phrases, self._places.pop(watch), f" {' '.join(found)} ", watch)
-            case Pattern(expression):
+            case PairsCondition(pairs):
+                _remove_from_index(self._topics, self._places.pop(watch), frozenset(pairs), watch)
+            case PhraseCondition(found):
+                _remove_from_index(self._phrases, self._places.pop(watch), f" {' '.join(found)} ", watch)
+            case PatternCondition(expression):
                 self._patterns[expression].discard(watch)
                 if not self._patterns[expression]:
                     del self._patterns[expression]
 
-    def match(self, subject: Subject) -> set[WatchId]:
+    def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
         """Return the standing queries that an entry matches: those for which :func:`matches` is true."""
         self._rarity.count(subject.pairs)
         return set().union(*self._hits(subject))
 
-    def _hits(self, subject: Subject) -> Iterator[set[WatchId]]:
+    def _hits(self, subject: SearchableEntry) -> Iterator[set[SavedSearchId]]:
         pairs, running = subject.pairs, subject.running
-        for group in _groups(self._topics, pairs):
+        for group in _candidate_groups(self._topics, pairs):
             for wanted, watches in group.items():
                 if wanted <= pairs:
                     yield watches
-        for group in _groups(self._phrases, subject.words):
+        for group in _candidate_groups(self._phrases, subject.words):
             for phrase, watches in group.items():
                 if phrase in running:
                     yield watches
         for expression, watches in self._patterns.items():
-            if compiled(expression).search(subject.text) is not None:
+            if compile_pattern(expression).search(subject.text) is not None:
                 yield watches
 
 
-def _two_rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _Place:
+def _rarest_two(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _IndexKey:
     first = rarest(pairs, share)
     return first, rarest([pair for pair in pairs if pair != first] or [first], share)
 
 
-def _longest(phrase: Sequence[str]) -> _Place:
+def _longest_word_pair(phrase: Sequence[str]) -> _IndexKey:
     """Return a phrase's longest word, which is taken for its rarest, with the one after it or before it."""
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
@@ -241,7 +241,9 @@ def _longest(phrase: Sequence[str]) -> _Place:
     return place, place
 
 
-def _groups(waiting: dict[str, dict[str, _Group]], keys: frozenset[str]) -> Iterator[_Group]:
+def _candidate_groups(
+    waiting: dict[str, dict[str, _SearchesByCondition]], keys: frozenset[str]
+) -> Iterator[_SearchesByCondition]:
     """Return what waits under two of these keys, or one of them twice."""
     for key in waiting.keys() & keys if waiting else ():
         lower = waiting[key]
@@ -249,12 +251,16 @@ def _groups(waiting: dict[str, dict[str, _Group]], keys: frozenset[str]) -> Iter
             yield lower[each]
 
 
-def _put_in(waiting: dict[str, dict[str, _Group]], place: _Place, what: Any, watch: WatchId) -> None:
+def _add_to_index(
+    waiting: dict[str, dict[str, _SearchesByCondition]], place: _IndexKey, what: Any, watch: SavedSearchId
+) -> None:
     first, second = place
     waiting.setdefault(first, {}).setdefault(second, {}).setdefault(what, set()).add(watch)
 
 
-def _take_out(waiting: dict[str, dict[str, _Group]], place: _Place, what: Any, watch: WatchId) -> None:
+def _remove_from_index(
+    waiting: dict[str, dict[str, _SearchesByCondition]], place: _IndexKey, what: Any, watch: SavedSearchId
+) -> None:
     """Take one out of where it waits, and leave nothing empty behind."""
     first, second = place
     group = waiting[first][second]

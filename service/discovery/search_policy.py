@@ -9,18 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from service.discovery.av_pairs import Pair
-from service.discovery.names import MOST_AUTHORS, MOST_TAGS, Traits, channel_pairs, entry_pairs
-from service.discovery.query_parser import Finding, Query
+from service.discovery.names import MAX_AUTHORS, MAX_TAGS, DeclaredMetadata, channel_pairs, entry_pairs
+from service.discovery.query_parser import Query, SearchHit
 from service.discovery.visibility import is_public
 from service.model import Channel, ChannelId, Entry, FeedMetadata
 
-SPARES = (2, 40)
+OVERFETCH_FACTORS = (2, 40)
 """How many times the wanted names are asked for, in turn: some may not be public any more; rarely, most are not."""
-MOST_NAMES = 1_000
+MAX_NAMES = 1_000
 
-_OWN_TAGS = MOST_TAGS // 2
+_MAX_FEED_TAGS = MAX_TAGS // 2
 """What a feed says of itself comes first, but leaves room for what its entries say."""
-_UNREAD = ("tag=", "author=", "generator=", "version=")
+_CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=")
 """Pairs that only follow from what a channel has published."""
 
 
@@ -29,38 +29,38 @@ def entry_name(cid: ChannelId, version: int, position: int) -> str:
     return f"{cid}/{version}/{position}"
 
 
-def entry_place(name: str) -> tuple[ChannelId, int, int]:
+def parse_entry_name(name: str) -> tuple[ChannelId, int, int]:
     """Return the channel, the version and the position of an entry's name."""
     cid, version, position = name.split("/")
     return cid, int(version), int(position)
 
 
-def channels_of(names: Iterable[str]) -> list[ChannelId]:
+def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
     """Return the channels that these names of channels or entries are of, each once."""
     return list(dict.fromkeys(name.partition("/")[0] for name in names))
 
 
-def channel_name(
+def build_channel_name(
     channel: Channel, latest: Sequence[Entry], imprint: FeedMetadata, domain: str, interval_s: float
 ) -> frozenset[Pair]:
     """Return a channel's name, public or not, as its documents and its ``latest`` entries make it.
 
     ``domain`` is the registrable domain of its URL, ``interval_s`` how often it is updated.
     """
-    often = _frequent((tag for entry in latest for tag in entry.tags), MOST_TAGS)
-    traits = Traits(
+    often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
+    traits = DeclaredMetadata(
         channel.language,
-        tags=(*imprint.tags[:_OWN_TAGS], *often),
+        tags=(*imprint.tags[:_MAX_FEED_TAGS], *often),
         generator=imprint.generator,
-        authors=_frequent((author for entry in latest for author in entry.authors), MOST_AUTHORS),
+        authors=_most_common((author for entry in latest for author in entry.authors), MAX_AUTHORS),
     )
     return frozenset(channel_pairs(channel, traits, domain, interval_s))
 
 
-def may_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
+def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
     """Say whether a channel has those of the query's pairs that are known without reading what it has published."""
-    own = frozenset(channel_pairs(channel, Traits(channel.language), domain, interval_s))
-    return own.issuperset(pair for pair in query.pairs if not pair.startswith(_UNREAD))
+    own = frozenset(channel_pairs(channel, DeclaredMetadata(channel.language), domain, interval_s))
+    return own.issuperset(pair for pair in query.pairs if not pair.startswith(_CONTENT_PREFIXES))
 
 
 def public_channels(
@@ -76,18 +76,18 @@ def public_channels(
     }
 
 
-def shown_channels(
+def matching_channels(
     query: Query, public: Mapping[ChannelId, Channel], names: Mapping[ChannelId, frozenset[Pair]]
-) -> list[Finding]:
+) -> list[SearchHit]:
     """Return the public channels whose present names match, in the order of ``names``."""
-    return [Finding(public[cid]) for cid, pairs in names.items() if cid in public and query.matches(pairs)]
+    return [SearchHit(public[cid]) for cid, pairs in names.items() if cid in public and query.matches(pairs)]
 
 
-def shown_entry(query: Query, channel: Channel, entry: Entry, domain: str) -> list[Finding]:
+def matching_entry(query: Query, channel: Channel, entry: Entry, domain: str) -> list[SearchHit]:
     """Return an entry of a public channel, if it matches."""
-    pairs = frozenset(entry_pairs(entry, channel, Traits(channel.language), domain))
-    return [Finding(channel, entry)] if query.matches(pairs) else []
+    pairs = frozenset(entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain))
+    return [SearchHit(channel, entry)] if query.matches(pairs) else []
 
 
-def _frequent(texts: Iterable[str], most: int) -> tuple[str, ...]:
+def _most_common(texts: Iterable[str], most: int) -> tuple[str, ...]:
     return tuple(text for text, _ in Counter(texts).most_common(most))

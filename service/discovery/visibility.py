@@ -30,15 +30,15 @@ _FOLLOWERS: Final = (
     "iabcdefglmnoprstvz jaou keinos ladeilostuvy mabeimopsu nacdefgiknostu oabcdfgilmnoprstuvw paehiloprstu qu "
     "racdefgiklmnorstuvy sacehiklopstuy tacehilorstuyz uabcdegilmnprst vaeio waehios xp yes zeiu"
 )
-_USUAL: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() for second in each[1:])
+_USUAL_PAIRS: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() for second in each[1:])
 
-_SHORTEST_TOKEN = 12
-_CHUNK_OF_A_WORD = 3.0
+_MIN_TOKEN_CHARS = 12
+_MIN_CHUNK_CHARS = 3.0
 """Characters: random letters and digits change between cases and digits after 1.6 on average, names after 5."""
-_LONGEST_NUMBER = 14
-_USUAL_IN_WORDS = 0.65
-_TOO_FEW_PAIRS = 3
-_LONGEST_QUERY_VALUE = 200
+_MAX_NUMBER_DIGITS = 14
+_MIN_USUAL_SHARE = 0.65
+_MAX_INCONCLUSIVE_PAIRS = 3
+_MAX_QUERY_VALUE_CHARS = 200
 
 
 def is_public(url: str, subscribers: int, *, listed: bool, least_subscribers: int) -> bool:
@@ -72,7 +72,9 @@ def _field_is_secret(field: str) -> bool:
     if name.lower() in _PUBLIC_NAMES:
         return False
     named = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
-    return bool(_KEY_NAMES.search(named)) or len(value) > _LONGEST_QUERY_VALUE or any(map(_is_token, value.split("/")))
+    return (
+        bool(_KEY_NAMES.search(named)) or len(value) > _MAX_QUERY_VALUE_CHARS or any(map(_is_token, value.split("/")))
+    )
 
 
 def _is_token(text: str) -> bool:
@@ -83,18 +85,20 @@ def _is_token(text: str) -> bool:
     # A token may hold dashes and underscores itself; titles that became addresses have words between them.
     length = sum(map(len, parts))
     chunks = [chunk for part in parts for chunk in _CHUNK.findall(part)]
-    if length >= _SHORTEST_TOKEN + len(parts) and length < (_CHUNK_OF_A_WORD - 0.5) * len(chunks):
+    if length >= _MIN_TOKEN_CHARS + len(parts) and length < (_MIN_CHUNK_CHARS - 0.5) * len(chunks):
         return True
-    return any(_is_drawn(part) for part in parts)
+    return any(_is_random_part(part) for part in parts)
 
 
-def _is_drawn(part: str) -> bool:
+def _is_random_part(part: str) -> bool:
     if part.isdigit():
-        return len(part) > _LONGEST_NUMBER
-    if len(part) < _SHORTEST_TOKEN:
+        return len(part) > _MAX_NUMBER_DIGITS
+    if len(part) < _MIN_TOKEN_CHARS:
         return False
     chunks = _CHUNK.findall(part)
-    if len(part) < _CHUNK_OF_A_WORD * len(chunks) or _HEX.fullmatch(part):
+    if len(part) < _MIN_CHUNK_CHARS * len(chunks) or _HEX.fullmatch(part):
         return True
     pairs = [first + second for chunk in chunks if chunk.isalpha() for first, second in pairwise(chunk.lower())]
-    return len(pairs) > _TOO_FEW_PAIRS and sum(map(_USUAL.__contains__, pairs)) < _USUAL_IN_WORDS * len(pairs)
+    return len(pairs) > _MAX_INCONCLUSIVE_PAIRS and sum(map(_USUAL_PAIRS.__contains__, pairs)) < _MIN_USUAL_SHARE * len(
+        pairs
+    )

@@ -16,7 +16,13 @@ import msgspec
 
 from service.discovery import query_parser
 from service.discovery.av_pairs import words
-from service.discovery.saved_searches import Pattern, Phrase, Subject, checked, matches
+from service.discovery.saved_searches import (
+    PatternCondition,
+    PhraseCondition,
+    SearchableEntry,
+    matches,
+    validate_condition,
+)
 from service.errors import BadQuery
 from service.feeds.entries.version_parts import is_edit
 from service.model import Change, Delta
@@ -33,7 +39,7 @@ class AnyWord(msgspec.Struct, frozen=True, tag="words"):
     words: tuple[str, ...]
 
 
-Condition = AnyWord | Phrase | Pattern
+Condition = AnyWord | PhraseCondition | PatternCondition
 
 
 class FilterRule(msgspec.Struct, frozen=True):
@@ -119,7 +125,11 @@ def earliest_send_s(queued_s: float, last_message_s: float | None, interval_s: f
 
 
 def suppressed_positions(
-    preferences: PreferencesByNumber, number: int, versions: Iterable[tuple[Delta, Sequence[Subject]]], *, edits: bool
+    preferences: PreferencesByNumber,
+    number: int,
+    versions: Iterable[tuple[Delta, Sequence[SearchableEntry]]],
+    *,
+    edits: bool,
 ) -> tuple[int, ...] | None:
     """Return the positions of the changes that must not be delivered, or None if nothing may be delivered.
 
@@ -148,7 +158,7 @@ def _both(preferences: PreferencesByNumber, number: int) -> tuple[Preferences, P
     return preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES)
 
 
-def is_allowed(rules: Sequence[FilterRule], subject: Subject) -> bool:
+def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
     """Return whether filter rules allow the delivery of a change."""
     if any(_matches(subject, rule.test) for rule in rules if not rule.allow):
         return False
@@ -156,12 +166,14 @@ def is_allowed(rules: Sequence[FilterRule], subject: Subject) -> bool:
     return not allowing or any(_matches(subject, test) for test in allowing)
 
 
-def build_subjects(changes: Iterable[Change]) -> tuple[Subject, ...]:
+def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
     """Return the text that filter rules examine of each change: title, summary, tags and a page's previous text."""
     subjects = []
     for change in changes:
         parts = (change.entry.summary, change.before, *change.entry.tags)
-        subjects.append(Subject(msgspec.structs.replace(change.entry, summary="\n".join(filter(None, parts))), ()))
+        subjects.append(
+            SearchableEntry(msgspec.structs.replace(change.entry, summary="\n".join(filter(None, parts))), ())
+        )
     return tuple(subjects)
 
 
@@ -169,8 +181,8 @@ def parse_condition(text: str) -> Condition:
     """Parse ``"a phrase"``, ``/a regular expression/`` or plain words (any of them). Raises :class:`BadQuery`."""
     text = text.strip()
     if len(text) > len("//") and text.startswith("/") and text.endswith("/"):
-        pattern = Pattern(text[1:-1])
-        checked(pattern)
+        pattern = PatternCondition(text[1:-1])
+        validate_condition(pattern)
         return pattern
     found = tuple(words(text, common=True))
     if not found:
@@ -178,13 +190,13 @@ def parse_condition(text: str) -> Condition:
     if len(found) > MAX_WORDS_PER_RULE:
         raise BadQuery("Those are {count} words; {most} are the most.", count=len(found), most=MAX_WORDS_PER_RULE)
     quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES
-    return Phrase(found) if quoted else AnyWord(tuple(dict.fromkeys(found)))
+    return PhraseCondition(found) if quoted else AnyWord(tuple(dict.fromkeys(found)))
 
 
 def format_condition(test: Condition) -> str:
     """Return a condition in the syntax of :func:`parse_condition`."""
-    return " ".join(test.words) if isinstance(test, AnyWord) else query_parser.written(test)
+    return " ".join(test.words) if isinstance(test, AnyWord) else query_parser.format_condition(test)
 
 
-def _matches(subject: Subject, test: Condition) -> bool:
+def _matches(subject: SearchableEntry, test: Condition) -> bool:
     return not subject.words.isdisjoint(test.words) if isinstance(test, AnyWord) else matches(test, subject)

@@ -20,8 +20,15 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
-from service.discovery.names import Traits, entry_pairs
-from service.discovery.saved_searches import Matcher, Phrase, Standing, Subject, Topic, matches
+from service.discovery.names import DeclaredMetadata, entry_pairs
+from service.discovery.saved_searches import (
+    PairsCondition,
+    PhraseCondition,
+    SavedSearchIndex,
+    SearchableEntry,
+    SearchCondition,
+    matches,
+)
 from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry
 from service.settings import Settings
@@ -115,30 +122,33 @@ async def exact(store: Store, names: Sequence[frozenset[str]], queries: Sequence
     return True
 
 
-def standing(count: int) -> tuple[list[Standing], list[Subject]]:
+def standing(count: int) -> tuple[list[SearchCondition], list[SearchableEntry]]:
     """Return standing queries, one in ten a phrase, and entries."""
     drawn = random.Random(6)  # noqa: S311 - repeatable, not secret
     languages, domains = ["en", "de", "fr", "es", "pt"], Zipf(drawn, "site{}.example", 5_000)
     tags, words, authors = Zipf(drawn, "tag {}", 5_000), Zipf(drawn, "word{}", 20_000), Zipf(drawn, "a{}", 10_000)
     channels = [Channel(f"{n:040x}", f"https://{site}/feed") for n, site in enumerate(domains.some(500))]
 
-    def entry(number: int) -> tuple[Entry, Channel, Traits]:
+    def entry(number: int) -> tuple[Entry, Channel, DeclaredMetadata]:
         title, text = " ".join(words.some(7)), " ".join(words.some(40))
         written = Entry(str(number), title, summary=text, authors=tuple(authors.some(1)), tags=tuple(tags.some(3)))
-        return written, drawn.choice(channels), Traits(drawn.choice(languages))
+        return written, drawn.choice(channels), DeclaredMetadata(drawn.choice(languages))
 
-    def query(number: int) -> Standing:
+    def query(number: int) -> SearchCondition:
         if number % 10 == 0:
-            return Phrase(tuple(words.some(2)))
+            return PhraseCondition(tuple(words.some(2)))
         one, channel, traits = entry(number)
         own = entry_pairs(one, channel, traits, channel.url.split("/")[2])
         offered = [pair for pair in own if not pair.startswith(("host=", "tld="))]
         wanted = drawn.sample(offered, drawn.randint(1, 4))
-        return Topic(tuple(sorted(wanted))) if not wanted[0].startswith("lang=") or wanted[1:] else query(number)
+        return (
+            PairsCondition(tuple(sorted(wanted))) if not wanted[0].startswith("lang=") or wanted[1:] else query(number)
+        )
 
     made = [entry(number) for number in range(2_000)]
     subjects = [
-        Subject(one, entry_pairs(one, channel, traits, channel.url.split("/")[2])) for one, channel, traits in made
+        SearchableEntry(one, entry_pairs(one, channel, traits, channel.url.split("/")[2]))
+        for one, channel, traits in made
     ]
     return [query(number) for number in range(count)], subjects
 
@@ -146,7 +156,7 @@ def standing(count: int) -> tuple[list[Standing], list[Subject]]:
 def matching(count: int) -> dict[str, float | bool]:
     """Return how many entries a second one core matches, from the entry to whom to tell, and whether it is exact."""
     queries, subjects = standing(count)
-    matcher = Matcher()
+    matcher = SavedSearchIndex()
     began_s = time.perf_counter()
     for number, wanted in enumerate(queries):
         matcher.put(str(number), wanted)

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from service.discovery import cell
-from service.discovery.matrix import Limits, Size, home
+from service.discovery.matrix import MatrixLimits, MatrixSize, home_partition
 from service.store import Store
 from service.store.client import keys
 from service.store.directory.matrices import ContentName, Directory, _draw
 from tests.support.waiting import until
 
 KEPT_S = 600.0
-SMALL = Limits(names=20, registrations_s=1e9, queries_s=1e9, partitions=8, replicas=4)
-BUSY = Limits(names=10_000, registrations_s=1e9, queries_s=5.0, partitions=8, replicas=4)
+SMALL = MatrixLimits(names=20, registrations_s=1e9, queries_s=1e9, partitions=8, replicas=4)
+BUSY = MatrixLimits(names=10_000, registrations_s=1e9, queries_s=5.0, partitions=8, replicas=4)
 
 
 def named(count: int, *pairs: str) -> list[ContentName]:
@@ -82,11 +82,11 @@ async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_n
 
 async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_that_is_over(store: Store) -> None:
     """It is new: as it has told no rate yet, it seems to have nothing to do."""
-    limits = Limits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
+    limits = MatrixLimits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
     directory = Directory(store.channel_directory._link, store.matrix_cells, "channel", limits)
     await directory.register(named(2), KEPT_S, changed=False)
 
-    async def registered(before: int) -> Size | None:
+    async def registered(before: int) -> MatrixSize | None:
         """Refresh names, after so many came to the first partition in the two seconds before, and none to the other."""
         at_ms = int(time.time() * 1000)
         for place, _ in await directory.cells_of("lang=en"):
@@ -131,11 +131,11 @@ async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
     cells = dict(await directory.cells_of("lang=en"))
     last, soon_ms = len(cells) - 1, int(time.time() * 1000) + 300
     for place in cells:
-        (held,) = await store.matrix_cells.carry_out([cell.Fetch(place, "", 1_000)])
+        (held,) = await store.matrix_cells.carry_out([cell.FetchRecords(place, "", 1_000)])
         over = tuple(msgspec.structs.replace(each, version=2, expires_ms=soon_ms) for each in held.records)
-        await store.matrix_cells.carry_out([cell.Put(place, over)])
+        await store.matrix_cells.carry_out([cell.PutRecords(place, over)])
     numbered = (f"name{n}" for n in itertools.count())
-    alone = next(name for name in numbered if home(_draw(name), last + 1) == last)
+    alone = next(name for name in numbered if home_partition(_draw(name), last + 1) == last)
 
     async def shrunk() -> bool:
         """Nothing comes to the heir of the last partition, where what has expired is counted still."""

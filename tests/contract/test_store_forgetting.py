@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from service.discovery.query_parser import parse_watch
-from service.discovery.saved_searches import Subject
+from service.discovery.saved_searches import SearchableEntry
 from service.errors import LimitReached, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.feeds.opml import OpmlSubscription
@@ -131,7 +131,7 @@ async def test_workers_match_no_more_for_who_is_forgotten(store: Store) -> None:
     matcher = SavedSearchMatcher(store.saved_searches)
     await store.saved_searches.watch(ALICE, parse_watch("tag=python"), 9)
     kept = await store.saved_searches.watch(BOB, parse_watch("tag=python"), 9)
-    subject = Subject(Entry("1", "A title"), ("tag=python",))
+    subject = SearchableEntry(Entry("1", "A title"), ("tag=python",))
     assert len((await matcher.match([subject]))[0]) == 2
     await store.erasure.forget(ALICE)
     assert await matcher.match([subject]) == [{kept.id}]

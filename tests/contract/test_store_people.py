@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.discovery.saved_searches import Phrase
+from service.discovery.saved_searches import PhraseCondition
 from service.errors import UserError
 from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
@@ -22,7 +22,7 @@ async def _claimed(store: Store, uid: str) -> Batch | None:
 async def test_a_person_is_shown_with_all_they_have(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
-    await store.saved_searches.watch(ADA, Phrase(("tea", "time")), 5)
+    await store.saved_searches.watch(ADA, PhraseCondition(("tea", "time")), 5)
     await store.users.mark(ADA, receipts=True)
     uid = keys.user_id(ADA)
     await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
@@ -68,7 +68,7 @@ async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ADA, BOB):
         await store.subscriptions.subscribe(jid, channel.id)
-        await store.saved_searches.watch(jid, Phrase(("tea", "time")), 5)
+        await store.saved_searches.watch(jid, PhraseCondition(("tea", "time")), 5)
         await store.users.allow(jid, "command", 5, 60.0)
         uid = keys.user_id(jid)
         for version in (2, 3):

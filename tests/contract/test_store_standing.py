@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from service.discovery.query_parser import parse_watch
-from service.discovery.saved_searches import Subject
+from service.discovery.saved_searches import SearchableEntry
 from service.errors import LimitReached
 from service.model import Change, Channel, Delta, Entry
 from service.store import Store
@@ -20,8 +20,8 @@ PYTHON = parse_watch("tag=python")
 SECRET_URL = "https://example.org/feed?token=abc"
 
 
-def subject(*pairs: str) -> Subject:
-    return Subject(Entry("1", "A title", summary="The quick brown fox"), pairs)
+def subject(*pairs: str) -> SearchableEntry:
+    return SearchableEntry(Entry("1", "A title", summary="The quick brown fox"), pairs)
 
 
 async def test_who_watches_is_found_by_every_worker_until_they_do_not(store: Store) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from service.discovery.matrix import Limits
+from service.discovery.matrix import MatrixLimits
 from service.embedded.redis import PrivateRedis
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.settings import Settings
@@ -33,7 +33,7 @@ from service.store.directory.matrices import ContentName, Directory, QueryResult
 from tests.bench.bench_discovery import population
 from tests.support.redis_cluster import RedisCluster
 
-LIMITS = Limits(names=1_000, registrations_s=40.0, queries_s=80.0)
+LIMITS = MatrixLimits(names=1_000, registrations_s=40.0, queries_s=80.0)
 KEPT_S, STALE_S = 15.0, 12.0
 TICK_S = 0.1
 RISES = 10

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.names import Traits, channel_pairs, entry_pairs
-from service.discovery.query_parser import parse_query, parse_watch, written
-from service.discovery.saved_searches import Matcher, Pattern, Phrase, Standing, Subject, Topic, matches, rarest
+from service.discovery.names import DeclaredMetadata, channel_pairs, entry_pairs
+from service.discovery.query_parser import format_condition, parse_query, parse_watch
+from service.discovery.saved_searches import (
+    PairsCondition,
+    PatternCondition,
+    PhraseCondition,
+    SavedSearchIndex,
+    SearchableEntry,
+    SearchCondition,
+    matches,
+    rarest,
+)
 from service.errors import BadQuery
 from service.model import Channel, Entry
 
@@ -22,24 +31,24 @@ entries = st.builds(Entry, key=st.just("k"), title=texts, summary=texts, tags=ta
 pairs = st.sampled_from(
     ("tag=python", "tag=rust", "tag=go lang", "word=alpha", "word=beta", "lang=en", "lang=de", "domain=example.org")
 )
-topics = st.builds(Topic, st.lists(pairs, min_size=1, max_size=4, unique=True).map(tuple))
+topics = st.builds(PairsCondition, st.lists(pairs, min_size=1, max_size=4, unique=True).map(tuple))
 phrases = st.builds(
-    Phrase, st.lists(st.sampled_from(("alpha", "beta", "the", "é", "日本")), min_size=1, max_size=3).map(tuple)
+    PhraseCondition, st.lists(st.sampled_from(("alpha", "beta", "the", "é", "日本")), min_size=1, max_size=3).map(tuple)
 )
-patterns = st.builds(Pattern, st.sampled_from(("alp.a", r"beta\s+gamma", "^delta", "c3po$", "日.")))
+patterns = st.builds(PatternCondition, st.sampled_from(("alp.a", r"beta\s+gamma", "^delta", "c3po$", "日.")))
 standing = st.one_of(topics, phrases, patterns)
 changes = st.lists(st.tuples(st.integers(0, 9).map(str), st.none() | standing), max_size=40)
 
 
-def subject(entry: Entry, language: str) -> Subject:
-    return Subject(entry, entry_pairs(entry, CHANNEL, Traits(language), "example.org"))
+def subject(entry: Entry, language: str) -> SearchableEntry:
+    return SearchableEntry(entry, entry_pairs(entry, CHANNEL, DeclaredMetadata(language), "example.org"))
 
 
 @given(changes, st.lists(st.tuples(entries, st.sampled_from(("en", "de-CH", "")))))
 def test_an_entry_meets_exactly_the_standing_queries_that_it_matches_one_by_one(
-    history: list[tuple[str, Standing | None]], seen: list[tuple[Entry, str]]
+    history: list[tuple[str, SearchCondition | None]], seen: list[tuple[Entry, str]]
 ) -> None:
-    matcher, held = Matcher(), dict[str, Standing]()
+    matcher, held = SavedSearchIndex(), dict[str, SearchCondition]()
     for watch, wanted in history:
         if wanted is None:
             matcher.drop(watch)
@@ -57,8 +66,8 @@ def test_an_entry_meets_exactly_the_standing_queries_that_it_matches_one_by_one(
 
 
 @given(st.lists(st.tuples(st.integers(0, 9).map(str), standing), max_size=20))
-def test_who_forgets_every_standing_query_keeps_nothing(history: list[tuple[str, Standing]]) -> None:
-    matcher = Matcher()
+def test_who_forgets_every_standing_query_keeps_nothing(history: list[tuple[str, SearchCondition]]) -> None:
+    matcher = SavedSearchIndex()
     for watch, wanted in history:
         matcher.put(watch, wanted)
     for watch, _ in history:
@@ -88,7 +97,7 @@ def test_whatever_somebody_writes_is_understood_or_refused_and_never_written_oth
         wanted = parse_watch(text)
     except BadQuery:
         return
-    assert parse_watch(written(wanted)) == wanted
+    assert parse_watch(format_condition(wanted)) == wanted
 
 
 @given(
@@ -102,10 +111,10 @@ def test_every_pair_of_a_name_can_be_asked_for_and_finds_it(
     title: str, tags: tuple[str, ...], authors: tuple[str, ...], language: str, generator: str
 ) -> None:
     channel = Channel("c" * 40, "https://blog.example.org/feed", title)
-    name = channel_pairs(channel, Traits(language, tags, authors, generator), "example.org", 3600.0)
+    name = channel_pairs(channel, DeclaredMetadata(language, tags, authors, generator), "example.org", 3600.0)
     for each in name:
-        assert parse_query(written(Topic((each,)))).pairs == tuple(sorted({each} | _parents(each)))
-        assert parse_query(written(Topic((each,)))).matches(frozenset(name))
+        assert parse_query(format_condition(PairsCondition((each,)))).pairs == tuple(sorted({each} | _parents(each)))
+        assert parse_query(format_condition(PairsCondition((each,)))).matches(frozenset(name))
 
 
 def _parents(pair: str) -> set[str]:

@@ -11,16 +11,26 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.discovery.cell import Answer, Command, Lead, Record, Standing
-from service.discovery.cell_rounds import led
-from service.discovery.matrix import Kind, Leaving, Limits, Place, Request, Size, asked, head_of, home
-from service.discovery.matrix_resizing import upkeep
-from service.discovery.register_and_search import Found, find, place, replace
+from service.discovery.cell import CellAnswer, CellState, Command, NameRecord, UpdateMatrix
+from service.discovery.cell_rounds import find_or_create_matrix
+from service.discovery.matrix import (
+    CellAddress,
+    MatrixLimits,
+    MatrixSize,
+    RemovedPart,
+    ResizeKind,
+    ResizeRequest,
+    after_request,
+    head_address,
+    home_partition,
+)
+from service.discovery.matrix_resizing import reconcile_matrix
+from service.discovery.register_and_search import SearchOutcome, register, replace, search
 from tests.support.cells import MemoryCells
 
 PAIRS = ("a=1", "b=2", "c=3")
 NAMES = ("n0", "n1", "n2", "n3", "n4", "n5")
-LIMITS = Limits(partitions=8, replicas=4)
+LIMITS = MatrixLimits(partitions=8, replicas=4)
 ALL = 100
 NEVER_MS = 10**9
 TTL_MS = 1000
@@ -33,7 +43,7 @@ class Running:
         self.kind, self.dialogue, self.about = kind, dialogue, about
         self.over = False
         self.result: Any = None
-        self._answers: list[Answer | None] = []
+        self._answers: list[CellAnswer | None] = []
         self._commands: Sequence[Command] = ()
         self._send(None)
 
@@ -62,12 +72,12 @@ class Matrices(RuleBasedStateMachine):
         self.cells = MemoryCells()
         self.draws = {name: hash_of(name) for name in NAMES}
         self.versions = dict.fromkeys(NAMES, 0)
-        self.registered: dict[str, Record] = {}
+        self.registered: dict[str, NameRecord] = {}
         """Of each name the record that is registered completely; while it changes, the one before."""
-        self.written: dict[tuple[str, int], Record] = {}
+        self.written: dict[tuple[str, int], NameRecord] = {}
         self.unfinished: set[str] = set()
         """Names of which a registration stopped in the middle: either version may be found."""
-        self.known: dict[str, Size] = {}
+        self.known: dict[str, MatrixSize] = {}
         self.running: list[Running] = []
         self.lost_since_upkeep: set[str] = set()
 
@@ -75,8 +85,8 @@ class Matrices(RuleBasedStateMachine):
     def begin(self, *, wider: int, taller: int) -> None:
         """Start with matrices of some size, with all names in them."""
         for pair in PAIRS:
-            self.cells.lead(led(pair, LIMITS))
-            for kind in [Kind.INC_P] * wider + [Kind.INC_R] * taller:
+            self.cells.lead(find_or_create_matrix(pair, LIMITS))
+            for kind in [ResizeKind.INC_P] * wider + [ResizeKind.INC_R] * taller:
                 self.request(pair=pair, kind=kind, partition=0, replica=0, last=True)
                 self.finish()
                 self.settle(pair)
@@ -92,11 +102,11 @@ class Matrices(RuleBasedStateMachine):
         if any(running.kind == "register" and running.about[0].name == name for running in self.running):
             return
         self.versions[name] += 1
-        record = Record(name, self.versions[name], frozenset(pairs), self.cells.now_ms + TTL_MS)
+        record = NameRecord(name, self.versions[name], frozenset(pairs), self.cells.now_ms + TTL_MS)
         self.written[name, record.version] = record
         if name in self.registered:
             before = self.registered[name]
-            self.registered[name] = Record(name, before.version, before.pairs & record.pairs, before.expires_ms)
+            self.registered[name] = NameRecord(name, before.version, before.pairs & record.pairs, before.expires_ms)
         for pair in PAIRS:
             form = record if pair in pairs else record.withdrawn()
             dialogue = replace(pair, form, self.draws[name], LIMITS, self.known.get(pair) if remember else None)
@@ -108,10 +118,10 @@ class Matrices(RuleBasedStateMachine):
         record = self.registered.get(name)
         if record is None or name in self.unfinished or any(r.about[0].name == name for r in self._of("register")):
             return
-        again = Record(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
+        again = NameRecord(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
         for pair in record.pairs:
             known = self.known.get(pair) if remember else None
-            self._start("refresh", place(pair, again, self.draws[name], LIMITS, known), (again, pair))
+            self._start("refresh", register(pair, again, self.draws[name], LIMITS, known), (again, pair))
 
     @rule(pair=st.sampled_from(PAIRS), name=st.sampled_from(NAMES), known=st.sampled_from(("last", "first", None)))
     def refresh_alone(self, *, pair: str, name: str, known: str | None) -> None:
@@ -119,13 +129,16 @@ class Matrices(RuleBasedStateMachine):
         record = self.registered.get(name)
         if record is None or pair not in record.pairs or name in self.unfinished or pair in self.lost_since_upkeep:
             return
-        if any(running.about == pair for running in self._of("upkeep")) or self.cells.matrices[head_of(pair)].leaving:
+        if (
+            any(running.about == pair for running in self._of("upkeep"))
+            or self.cells.matrices[head_address(pair)].leaving
+        ):
             return
-        again = Record(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
+        again = NameRecord(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
         before = self._partitions_of(pair, name)
-        size = self.known.get(pair) if known == "last" else Size() if known else None
-        self.cells.lead(place(pair, again, self.draws[name], LIMITS, size))
-        its_home = home(self.draws[name], self.cells.matrices[head_of(pair)].size.partitions)
+        size = self.known.get(pair) if known == "last" else MatrixSize() if known else None
+        self.cells.lead(register(pair, again, self.draws[name], LIMITS, size))
+        its_home = home_partition(self.draws[name], self.cells.matrices[head_address(pair)].size.partitions)
         assert self._partitions_of(pair, name) - before <= {its_home}
 
     @rule(pairs=st.sets(st.sampled_from(PAIRS), min_size=1), draw=st.integers(0, 2**32 - 1), remember=st.booleans())
@@ -134,41 +147,41 @@ class Matrices(RuleBasedStateMachine):
         known = self.known if remember else {}
         started = {name: record.version for name, record in self.registered.items()}
         self._start(
-            "query", find(frozenset(pairs), ALL, draw, LIMITS, known), (pairs, started, set(self._findable(pairs)))
+            "query", search(frozenset(pairs), ALL, draw, LIMITS, known), (pairs, started, set(self._findable(pairs)))
         )
 
     # what cells and workers do
 
     @rule(
         pair=st.sampled_from(PAIRS),
-        kind=st.sampled_from(Kind),
+        kind=st.sampled_from(ResizeKind),
         partition=st.integers(0, 7),
         replica=st.integers(0, 3),
         last=st.booleans(),
     )
-    def request(self, *, pair: str, kind: Kind, partition: int, replica: int, last: bool) -> None:
+    def request(self, *, pair: str, kind: ResizeKind, partition: int, replica: int, last: bool) -> None:
         """A cell wants its matrix to grow or to shrink."""
-        matrix = self.cells.matrices.get(head_of(pair))
+        matrix = self.cells.matrices.get(head_address(pair))
         if matrix is None:
             return
-        at = Place(pair, partition, replica)
+        at = CellAddress(pair, partition, replica)
         if last:
-            at = Place(pair, matrix.size.partitions - 1, matrix.size.replicas - 1)
-        after = asked(matrix, Request(kind, at), LIMITS)
+            at = CellAddress(pair, matrix.size.partitions - 1, matrix.size.replicas - 1)
+        after = after_request(matrix, ResizeRequest(kind, at), LIMITS)
         if after is not matrix:
-            self.cells.carry_out(Lead(head_of(pair), matrix, after))
-            self._start("upkeep", upkeep(pair, LIMITS, page=2), pair)
+            self.cells.carry_out(UpdateMatrix(head_address(pair), matrix, after))
+            self._start("upkeep", reconcile_matrix(pair, LIMITS, page=2), pair)
 
     @rule(pair=st.sampled_from(PAIRS))
     def look_after(self, pair: str) -> None:
         """Somebody does a pass of upkeep."""
-        self._start("upkeep", upkeep(pair, LIMITS, page=2), pair)
+        self._start("upkeep", reconcile_matrix(pair, LIMITS, page=2), pair)
 
     @rule(pair=st.sampled_from(PAIRS))
     def settle(self, pair: str) -> None:
         """Passes of upkeep run until the matrix is settled."""
         for _ in range(12):
-            if self.cells.lead(upkeep(pair, LIMITS, page=2)) is not None:
+            if self.cells.lead(reconcile_matrix(pair, LIMITS, page=2)) is not None:
                 break
         else:
             raise AssertionError("the matrix never settles")
@@ -180,7 +193,7 @@ class Matrices(RuleBasedStateMachine):
         places = [place for place in self.cells.places_of(pair) if place.partition or place.replica or head]
         if not places or pair in self.lost_since_upkeep:
             return
-        self.cells.lose(head_of(pair) if head else places[which % len(places)])
+        self.cells.lose(head_address(pair) if head else places[which % len(places)])
         self.lost_since_upkeep.add(pair)
         for name, record in list(self.registered.items()):
             if pair in record.pairs and not self._survives(pair, record):
@@ -235,7 +248,7 @@ class Matrices(RuleBasedStateMachine):
         for pairs in (set(PAIRS[:1]), set(PAIRS[1:])):
             for known in ({}, self.known):
                 wanted = set(self._findable(pairs))
-                found = self.cells.lead(find(frozenset(pairs), ALL, len(self.running), LIMITS, known))
+                found = self.cells.lead(search(frozenset(pairs), ALL, len(self.running), LIMITS, known))
                 self._check(found, pairs, wanted, {name: r.version for name, r in self.registered.items()})
 
     def teardown(self) -> None:
@@ -274,7 +287,7 @@ class Matrices(RuleBasedStateMachine):
             if not any(r.about[0] == record for r in self._of(running.kind)):
                 self._complete(record)
 
-    def _complete(self, record: Record) -> None:
+    def _complete(self, record: NameRecord) -> None:
         if record.version != self.versions[record.name] or record.expires_ms <= self.cells.now_ms:
             return
         self.unfinished.discard(record.name)
@@ -296,20 +309,20 @@ class Matrices(RuleBasedStateMachine):
     def _findable(self, pairs: set[str]) -> list[str]:
         return [name for name, record in self.registered.items() if pairs <= record.pairs]
 
-    def _survives(self, pair: str, record: Record) -> bool:
+    def _survives(self, pair: str, record: NameRecord) -> bool:
         """Whether a cell that stays still has a name: losses are made good only by a refresh."""
-        matrix = self.cells.matrices.get(head_of(pair))
+        matrix = self.cells.matrices.get(head_address(pair))
         for at, held in self.cells.records.items():
             member = self.cells.members.get(at)
             if at.pair != pair or member is None or record.name not in held:
                 continue
-            leaves = matrix and matrix.leaving is Leaving.REPLICA and at.replica == matrix.size.replicas - 1
-            row_gone = member.standing is Standing.CLOSED and leaves
+            leaves = matrix and matrix.leaving is RemovedPart.REPLICA and at.replica == matrix.size.replicas - 1
+            row_gone = member.standing is CellState.CLOSED and leaves
             if held[record.name].version >= record.version and held[record.name].pairs and not leaves and not row_gone:
                 return True
         return False
 
-    def _check(self, found: Found, pairs: set[str], wanted: set[str], started: dict[str, int]) -> None:
+    def _check(self, found: SearchOutcome, pairs: set[str], wanted: set[str], started: dict[str, int]) -> None:
         assert found.complete
         names = [match.name for match in found.matches]
         assert len(names) == len(set(names))

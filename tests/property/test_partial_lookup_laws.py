@@ -13,13 +13,13 @@ from service.discovery.partial.placement_metrics import (
     coverage,
     fault_tolerances,
     lookup_costs,
+    lookup_steps,
     placement,
     retrieval_chances,
-    steps,
     storage,
     unfairness,
 )
-from service.discovery.partial.servers import Add, Delete, Place, Request, asking_order
+from service.discovery.partial.servers import Add, Delete, Place, Request, lookup_order
 from service.discovery.partial.strategies import (
     FAILING,
     Fixed,
@@ -34,7 +34,7 @@ from service.discovery.partial.strategies import (
     failing_share,
     round_robin_tolerance,
 )
-from service.discovery.partial.strategy_choice import Choice, Measured, choose
+from service.discovery.partial.strategy_choice import DirectoryMeasurements, StrategyChoice, choose
 from service.simulate.partial_lookup.static import Servers
 
 COUNTS = st.integers(1, 12)
@@ -139,7 +139,7 @@ def test_storage_and_coverage_are_those_of_the_formulas(
 
 @given(STRATEGIES, st.integers(1, 9), st.floats(0, 1, exclude_max=True))
 def test_every_server_is_asked_once(strategy: Strategy, count: int, draw: float) -> None:
-    assert sorted(asking_order(strategy, count, draw)) == list(range(count))
+    assert sorted(lookup_order(strategy, count, draw)) == list(range(count))
 
 
 @given(updated(most_servers=4), st.integers(1, 20))
@@ -150,7 +150,7 @@ def test_metrics_are_what_going_through_all_lookups_gives(after: tuple[Servers, 
     placed = placement(servers.shares, entries)
     orders = [list(order) for order in permutations(range(count))]
     if isinstance(servers.strategy, RoundRobin):
-        orders = [asking_order(servers.strategy, count, (begin + 0.5) / count) for begin in range(count)]
+        orders = [lookup_order(servers.strategy, count, (begin + 0.5) / count) for begin in range(count)]
     chances, costs = np.zeros(len(entries)), []
     for order in orders:
         known, asked = np.zeros(len(entries), dtype=bool), 0
@@ -162,7 +162,7 @@ def test_metrics_are_what_going_through_all_lookups_gives(after: tuple[Servers, 
             chances += fresh * min(1, missing / max(fresh.sum(), 1)) / len(orders)
             known, asked = known | fresh, asked + 1
         costs.append(asked)
-    possible = steps(servers.strategy, count)
+    possible = lookup_steps(servers.strategy, count)
     assert np.allclose(retrieval_chances(placed, target, possible), chances)
     if target <= coverage(placed):
         assert lookup_costs(placed, possible)[target] == pytest.approx(np.mean(costs))
@@ -203,13 +203,13 @@ def test_round_robin_and_full_replication_are_fair(count: int, rounds: int, targ
     for strategy in (RoundRobin(2), FullReplication()):
         servers = Servers(strategy, count, random_numbers(3))
         servers.request(Place(tuple(entries)))
-        chances = retrieval_chances(placement(servers.shares, entries), target, steps(strategy, count))
+        chances = retrieval_chances(placement(servers.shares, entries), target, lookup_steps(strategy, count))
         assert unfairness(chances, target) == pytest.approx(0, abs=1e-9)
 
 
 def test_unfairness_is_the_papers_for_its_examples() -> None:
     """Fixed-1 of two entries is 1; RandomServer-1 on two servers is 1 or 0, by instance (Figure 7)."""
-    random_order = steps(RandomServer(1), 2)
+    random_order = lookup_steps(RandomServer(1), 2)
     for rows, expected in (([[1, 0], [1, 0]], 1.0), ([[1, 0], [0, 1]], 0.0), ([[0, 1], [0, 1]], 1.0)):
         assert unfairness(retrieval_chances(np.array(rows, dtype=bool), 1, random_order), 1) == expected
 
@@ -233,15 +233,15 @@ def test_the_cushion_is_the_least_that_is_enough(target: int, entries: int) -> N
 
 @given(
     st.builds(
-        Measured,
+        DirectoryMeasurements,
         target=st.integers(1, 500),
         entries=st.integers(0, 10**7),
         servers=st.integers(1, 200),
         updates_per_lookup=st.floats(0, 1e6),
     )
 )
-def test_what_is_chosen_has_the_target_on_an_average_server_and_reasons(measured: Measured) -> None:
-    choice: Choice = choose(measured)
+def test_what_is_chosen_has_the_target_on_an_average_server_and_reasons(measured: DirectoryMeasurements) -> None:
+    choice: StrategyChoice = choose(measured)
     kept = expected_storage(choice.strategy, max(measured.entries, 1), measured.servers) / measured.servers
     if not isinstance(choice.strategy, Hash):
         assert kept >= min(measured.target, measured.entries)

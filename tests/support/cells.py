@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from service.discovery import cell
-from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing
-from service.discovery.cell_rounds import Dialogue
-from service.discovery.matrix import Load, Matrix, Pair, Place
+from service.discovery.cell import CellAnswer, CellState, Command, Match, Membership, NameRecord
+from service.discovery.cell_rounds import Rounds
+from service.discovery.matrix import CellAddress, CellLoad, Matrix, PairKey
 
 T = TypeVar("T")
 
@@ -17,48 +17,48 @@ class MemoryCells:
 
     def __init__(self) -> None:
         self.now_ms = 0
-        self.members: dict[Place, Membership] = {}
-        self.matrices: dict[Place, Matrix] = {}
-        self.records: dict[Place, dict[str, Record]] = {}
-        self.rates: dict[Place, tuple[float, float]] = {}
+        self.members: dict[CellAddress, Membership] = {}
+        self.matrices: dict[CellAddress, Matrix] = {}
+        self.records: dict[CellAddress, dict[str, NameRecord]] = {}
+        self.rates: dict[CellAddress, tuple[float, float]] = {}
         self.carried_out: Counter[type[Command]] = Counter()
 
-    def carry_out(self, command: Command) -> Answer:  # noqa: C901 - one case for each command
+    def carry_out(self, command: Command) -> CellAnswer:  # noqa: C901 - one case for each command
         """Do one command."""
         self.carried_out[type(command)] += 1
         place = command.place
         held = self._live(place)
         before = self.members.get(place)
-        if isinstance(command, cell.Lead) and self.matrices.get(place) == command.before:
+        if isinstance(command, cell.UpdateMatrix) and self.matrices.get(place) == command.before:
             self.matrices[place] = command.after
         after = cell.transition(before, command)
         if after is not None:
             self.members[place] = after
         done = after is not None
         matches: tuple[Match, ...] = ()
-        records: tuple[Record, ...] = ()
+        records: tuple[NameRecord, ...] = ()
         match command:
-            case cell.Put():
-                changed = cell.put(held, command, after)
+            case cell.PutRecords():
+                changed = cell.merge_records(held, command, after)
                 held |= changed
                 done = len(changed) == len({record.name for record in command.records})
-            case cell.Find():
+            case cell.FindNames():
                 found = [record for record in held.values() if record.pairs and command.pairs <= record.pairs]
                 matches = tuple(Match(record.name, record.version) for record in found[: command.limit])
-            case cell.Fetch():
+            case cell.FetchRecords():
                 names = sorted(name for name in held if name > command.after)[: command.count]
                 records = tuple(held[name] for name in names)
-            case cell.Close() if after is not before and not command.keep:
+            case cell.CloseCell() if after is not before and not command.keep:
                 held.clear()
-            case cell.Drop() if after is not None and after.standing is Standing.CLOSED:
+            case cell.DropRecords() if after is not None and after.standing is CellState.CLOSED:
                 for record in command.records:
                     if held.get(record.name) == record:
                         del held[record.name]
-            case cell.Lead():
+            case cell.UpdateMatrix():
                 done = self.matrices.get(place) == command.after
-        return Answer(after, self.matrices.get(place), self._load(place), done, matches, records)
+        return CellAnswer(after, self.matrices.get(place), self._load(place), done, matches, records)
 
-    def lead(self, dialogue: Dialogue[T]) -> T:
+    def lead(self, dialogue: Rounds[T]) -> T:
         """Lead a dialogue to its end, with nothing in between."""
         try:
             commands = next(dialogue)
@@ -68,21 +68,21 @@ class MemoryCells:
             result: T = stopped.value
             return result
 
-    def lose(self, place: Place) -> None:
+    def lose(self, place: CellAddress) -> None:
         """Lose all that one cell had."""
         for part in (self.members, self.matrices, self.records):
             part.pop(place, None)
 
-    def places_of(self, pair: Pair) -> Sequence[Place]:
+    def places_of(self, pair: PairKey) -> Sequence[CellAddress]:
         """Return the cells that a pair has, or had."""
         return sorted(place for place in self.members if place.pair == pair)
 
-    def _live(self, place: Place) -> dict[str, Record]:
+    def _live(self, place: CellAddress) -> dict[str, NameRecord]:
         held = self.records.setdefault(place, {})
         for name in [name for name, record in held.items() if record.expires_ms <= self.now_ms]:
             del held[name]
         return held
 
-    def _load(self, place: Place) -> Load:
+    def _load(self, place: CellAddress) -> CellLoad:
         names = sum(bool(record.pairs) for record in self._live(place).values())
-        return Load(names, *self.rates.get(place, (0.0, 0.0)))
+        return CellLoad(names, *self.rates.get(place, (0.0, 0.0)))

@@ -11,9 +11,9 @@ from typing import Final
 
 import structlog
 
-from service.discovery.names import Traits, entry_pairs
-from service.discovery.query_parser import written
-from service.discovery.saved_searches import Subject, WatchId
+from service.discovery.names import DeclaredMetadata, entry_pairs
+from service.discovery.query_parser import format_condition
+from service.discovery.saved_searches import SavedSearchId, SearchableEntry
 from service.discovery.search_policy import entry_name
 from service.errors import CellsUnavailable
 from service.feeds.entries.version_parts import split_version
@@ -92,7 +92,7 @@ class FanOut:
         if channel is None:
             return
         domain = site_of(host_of(without_selector(channel.url)))
-        pairs = [entry_pairs(entry, channel, Traits(channel.language), domain) for _, entry in new]
+        pairs = [entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain) for _, entry in new]
         names = [
             ContentName(entry_name(delta.channel, delta.version, position), 1, frozenset(own))
             for (position, _), own in zip(new, pairs, strict=True)
@@ -101,17 +101,17 @@ class FanOut:
             await self._store.entry_directory.register(names, ENTRIES_KEPT_S, changed=False)
         except CellsUnavailable as error:
             _log.warning("entries are not in the directory", channel=delta.channel[:8], why=str(error))
-        subjects = [Subject(entry, own) for (_, entry), own in zip(new, pairs, strict=True)]
+        subjects = [SearchableEntry(entry, own) for (_, entry), own in zip(new, pairs, strict=True)]
         await self._match(delta, [position for position, _ in new], subjects)
 
-    async def _match(self, delta: Delta, positions: Sequence[int], subjects: Sequence[Subject]) -> None:
-        met: dict[WatchId, list[int]] = {}
+    async def _match(self, delta: Delta, positions: Sequence[int], subjects: Sequence[SearchableEntry]) -> None:
+        met: dict[SavedSearchId, list[int]] = {}
         for position, watches in zip(positions, await self._matcher.match(subjects), strict=True):
             for watch in watches:
                 met.setdefault(watch, []).append(position)
         hits = []
         for uid, own in (await self._store.saved_searches.held(sorted(met))).items():
-            words = ((watch, one_line(written(watch.standing), _WORDS_CHARS)) for watch in own)
+            words = ((watch, one_line(format_condition(watch.standing), _WORDS_CHARS)) for watch in own)
             hits.append(
                 SavedSearchHit(
                     uid, tuple(MatchedSearch(watch.number, said, tuple(met[watch.id])) for watch, said in words)

@@ -12,21 +12,21 @@ from service.console.auth.roles import look
 from service.console.error_responses import in_plain_words
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import SETTINGS, STORE, render
-from service.discovery.av_pairs import About
+from service.discovery.av_pairs import ContentKind
 from service.discovery.partial.placement_metrics import (
     coverage,
     fault_tolerances,
     lookup_costs,
+    lookup_steps,
     placement,
     retrieval_chances,
-    steps,
     storage,
     unfairness,
 )
-from service.discovery.partial.strategies import expected_coverage, expected_overhead, expected_storage, named
-from service.discovery.partial.strategy_choice import Chosen, Rule
+from service.discovery.partial.strategies import expected_coverage, expected_overhead, expected_storage, strategy_name
+from service.discovery.partial.strategy_choice import DirectoryChoice, Rule
 from service.discovery.query_parser import parse_query
-from service.discovery.search_policy import SPARES
+from service.discovery.search_policy import OVERFETCH_FACTORS
 from service.errors import CoronetError, NotFound, StoreUnavailable
 from service.model import ChannelId, Entry
 from service.search import Searcher, directory_of
@@ -52,7 +52,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     """
 
     items: tuple[SearchItem, ...]
-    about: About
+    about: ContentKind
     pairs: tuple[str, ...]
     asked: str
     partitions: int
@@ -65,7 +65,7 @@ class SearchResult(msgspec.Struct, frozen=True):
 class Matrix(msgspec.Struct, frozen=True):
     """A matrix with several cells; ``names`` in each partition's first replica."""
 
-    about: About
+    about: ContentKind
     pair: str
     partitions: int
     replicas: int
@@ -169,7 +169,7 @@ async def get_search(request: web.Request) -> SearchResult:
 async def _search(request: web.Request, text: str) -> SearchResult:
     """Search as people do in chat. Raises :class:`service.errors.BadQuery`."""
     query, store = parse_query(text), request.app[STORE]
-    explained = await directory_of(store, query).find(query.pairs, SPARES[0] * query.limit)
+    explained = await directory_of(store, query).find(query.pairs, OVERFETCH_FACTORS[0] * query.limit)
     found = await Searcher(store, request.app[SETTINGS].public_from_subscribers).find(query)
     return SearchResult(
         items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in found),
@@ -188,7 +188,7 @@ async def _search(request: web.Request, text: str) -> SearchResult:
 async def get_matrices(request: web.Request) -> Matrices:
     """The directory's matrices that have several cells."""
     store, found = request.app[STORE], []
-    kinds: tuple[About, About] = ("channel", "entry")
+    kinds: tuple[ContentKind, ContentKind] = ("channel", "entry")
     for about, directory in zip(kinds, (store.channel_directory, store.entry_directory), strict=True):
         for pair, size in (await directory.matrices()).items():
             cells = await directory.cells_of(pair)
@@ -256,7 +256,7 @@ async def metrics(store: Store, pair: str) -> DirectoryMetrics:
     return await asyncio.to_thread(measured, chosen, shares)
 
 
-def measured(chosen: Chosen, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
+def measured(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
     """Return the metrics of a directory of which the workers keep these shares; the coordinator's is the first."""
     known = sorted({name for share in shares for name in share or ()})
     # What nobody has is known by number only; it counts as never returned.
@@ -265,14 +265,14 @@ def measured(chosen: Chosen, shares: Sequence[Sequence[ChannelId] | None]) -> Di
     target = min(chosen.measured.target, len(entries))
     cost = tolerance = unfair = None
     if 0 < len(shares) <= _MOST_SERVERS and entries:
-        taken = steps(chosen.choice.strategy, len(shares))
+        taken = lookup_steps(chosen.choice.strategy, len(shares))
         costs = lookup_costs(placed, taken)
         cost = float(costs[min(target, len(costs) - 1)])
         tolerance = int(fault_tolerances(placed)[target])
         unfair = unfairness(retrieval_chances(placed, target, taken), target)
     return DirectoryMetrics(
         pair=chosen.pair,
-        strategy=named(chosen.choice.strategy),
+        strategy=strategy_name(chosen.choice.strategy),
         target=chosen.measured.target,
         entries=len(entries),
         servers=len(shares),
@@ -285,12 +285,12 @@ def measured(chosen: Chosen, shares: Sequence[Sequence[ChannelId] | None]) -> Di
     )
 
 
-def _in_memory(chosen: Chosen) -> MemoryDirectory:
+def _in_memory(chosen: DirectoryChoice) -> MemoryDirectory:
     measured, choice = chosen.measured, chosen.choice
     told = choice.strategy, measured.entries, max(measured.servers, 1)
     return MemoryDirectory(
         pair=chosen.pair,
-        strategy=named(choice.strategy),
+        strategy=strategy_name(choice.strategy),
         target=measured.target,
         entries=measured.entries,
         servers=measured.servers,

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from service.discovery.partial.servers import Keep, KeepAt, Message, Send, Server, make_server
+from service.discovery.partial.servers import DirectoryServer, Keep, KeepAt, Message, Send, make_server
 from service.discovery.partial.strategies import Strategy
 from service.errors import BadStrategy
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedName(msgspec.Struct, frozen=True):
     """A name, its version, and the keys of all its pairs."""
 
     name: str
@@ -20,29 +20,29 @@ class Listed(msgspec.Struct, frozen=True):
     pairs: frozenset[str]
 
 
-def entry(name: str, version: int, pairs: Iterable[str]) -> str:
+def encode_entry(name: str, version: int, pairs: Iterable[str]) -> str:
     """Return a name as a directory's entry; the same name, version and pairs always give the same."""
     return msgspec.json.encode((name, version, sorted(pairs))).decode()
 
 
-def listed(text: str) -> Listed:
+def decode_entry(text: str) -> ListedName:
     """Return what an entry stands for."""
     name, version, pairs = msgspec.json.decode(text, type=tuple[str, int, list[str]])
-    return Listed(name, version, frozenset(pairs))
+    return ListedName(name, version, frozenset(pairs))
 
 
-class Term(msgspec.Struct, frozen=True, order=True):
+class PlacementTerm(msgspec.Struct, frozen=True, order=True):
     """Since when a directory's servers are what they are: the ring's version, and how often it was placed on it."""
 
     ring: int
     placed: int
 
 
-class Told(msgspec.Struct, frozen=True, tag=True):
+class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
     """Of one directory, for one server; without messages a sign of life."""
 
     pair: str
-    term: Term
+    term: PlacementTerm
     strategy: Strategy
     messages: tuple[Message, ...] = ()
 
@@ -52,7 +52,7 @@ class Told(msgspec.Struct, frozen=True, tag=True):
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
-class Asked(msgspec.Struct, frozen=True, tag=True):
+class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
     """To a directory's coordinator: how often this node was asked for it since the last time, and for how many."""
 
     pair: str
@@ -60,7 +60,7 @@ class Asked(msgspec.Struct, frozen=True, tag=True):
     target: int
 
 
-Letter = list[Told | Asked]
+Letter = list[ShareUpdate | LookupCount]
 
 
 def encode_letter(letter: Letter) -> bytes:
@@ -76,29 +76,29 @@ def decode_letter(payload: bytes) -> Letter:
         return []
 
 
-KEPT = 3
+MAX_SILENT_ROUNDS = 3
 """Upkeeps without a sign of life after which a share is forgotten."""
 
 
 class _Share(msgspec.Struct):
-    term: Term
-    server: Server
-    names: dict[str, Listed]
+    term: PlacementTerm
+    server: DirectoryServer
+    names: dict[str, ListedName]
     silent: int = 0
 
 
-class Shares:
+class NodeShares:
     """All shares of one node on one ring."""
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
 
-    def begin(self, pair: str, term: Term, strategy: Strategy, me: int, servers: int) -> Server:
+    def begin(self, pair: str, term: PlacementTerm, strategy: Strategy, me: int, servers: int) -> DirectoryServer:
         """Have an empty share of a directory from now on, as one of its servers; return that."""
         share = self._shares[pair] = _Share(term, make_server(strategy, me, servers), {})
         return share.server
 
-    def told(self, told: Told, me: int, servers: int, draw: float) -> list[Send]:
+    def told(self, told: ShareUpdate, me: int, servers: int, draw: float) -> list[Send]:
         """Take in what a coordinator, or another server, says; return what others are to be told.
 
         What is of an older term than ours, or goes on with one that we have not, is passed over.
@@ -117,17 +117,17 @@ class Shares:
             return []
         if told.messages:
             known = share.names
-            share.names = {text: known.get(text) or listed(text) for text in share.server.entries}
+            share.names = {text: known.get(text) or decode_entry(text) for text in share.server.entries}
         return sends
 
     def aged(self) -> None:
-        """Forget what nobody has said anything of for ``KEPT`` upkeeps."""
+        """Forget what nobody has said anything of for ``MAX_SILENT_ROUNDS`` upkeeps."""
         for pair, share in list(self._shares.items()):
             share.silent += 1
-            if share.silent > KEPT:
+            if share.silent > MAX_SILENT_ROUNDS:
                 del self._shares[pair]
 
-    def server(self, pair: str) -> Server | None:
+    def server(self, pair: str) -> DirectoryServer | None:
         """Return our server of a directory."""
         share = self._shares.get(pair)
         return share.server if share else None

@@ -13,19 +13,19 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from service.discovery.partial.servers import in_strides
+from service.discovery.partial.servers import strided_order
 from service.discovery.partial.strategies import RoundRobin, Strategy
 
 Bools: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
-MOST_SERVERS = 14
+MAX_SERVERS = 14
 """All sets of so many are gone through: 16,384."""
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class LookupSteps:
     """All steps that a lookup can take, as long as it has not enough.
 
     Of each number of servers asked before, the chances add up to 1.
@@ -42,39 +42,39 @@ class Steps:
 
 
 @cache
-def steps(strategy: Strategy, servers: int) -> Steps:
-    """Return the steps of :func:`service.discovery.partial.servers.asking_order`, for up to ``MOST_SERVERS``."""
+def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
+    """Return the steps of :func:`service.discovery.partial.servers.asking_order`, for up to ``MAX_SERVERS``."""
     if isinstance(strategy, RoundRobin):
-        return _of_orders([in_strides(begin, strategy.y, servers) for begin in range(servers)])
-    return _of_random_order(servers)
+        return _steps_of_orders([strided_order(begin, strategy.y, servers) for begin in range(servers)])
+    return _random_order_steps(servers)
 
 
 @cache
 def subsets(servers: int) -> Floats:
     """Return all sets of servers, 2^n by n, 0 or 1."""
-    if servers > MOST_SERVERS:
-        raise ValueError(f"{servers} servers have too many subsets to go through; {MOST_SERVERS} are the most.")
+    if servers > MAX_SERVERS:
+        raise ValueError(f"{servers} servers have too many subsets to go through; {MAX_SERVERS} are the most.")
     numbers = np.arange(1 << servers)[:, None]
     return ((numbers >> np.arange(servers)) & 1).astype(np.float64)
 
 
-def _of_random_order(servers: int) -> Steps:
+def _random_order_steps(servers: int) -> LookupSteps:
     """In a random order, the first k are each set of k equally often, and any other is as likely to be next."""
     sets = subsets(servers)
     before, server = np.nonzero(sets == 0)
     size = sets.sum(axis=1).astype(int)[before]
     ways = np.array([comb(servers, count) * (servers - count) for count in range(servers)], dtype=np.float64)
-    return Steps(sets, before, server, 1 / ways[size])
+    return LookupSteps(sets, before, server, 1 / ways[size])
 
 
-def _of_orders(orders: Sequence[Sequence[int]]) -> Steps:
+def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
     servers = len(orders[0])
     before = np.zeros((len(orders), servers, servers))
     for number, order in enumerate(orders):
         for place, server in enumerate(order):
             before[number, place + 1 :, server] = 1
     count = len(orders) * servers
-    return Steps(
+    return LookupSteps(
         before.reshape(count, servers), np.arange(count), np.array(orders).reshape(-1), np.full(count, 1 / len(orders))
     )
 
@@ -98,7 +98,7 @@ def coverage(placed: Bools) -> int:
     return int(placed.any(axis=0).sum())
 
 
-def lookup_costs(placed: Bools, steps: Steps) -> Floats:
+def lookup_costs(placed: Bools, steps: LookupSteps) -> Floats:
     """Return how many servers are asked on average (§4.2), for every target from 0 to the coverage."""
     known = _union_sizes(placed, steps.sets)[steps.before]
     # Asked by all whose target is above what is known before.
@@ -123,7 +123,7 @@ def fault_tolerances(placed: Bools) -> Ints:
     return np.concatenate(([servers], tolerances[:-1]))
 
 
-def retrieval_chances(placed: Bools, target: int, steps: Steps) -> Floats:
+def retrieval_chances(placed: Bools, target: int, steps: LookupSteps) -> Floats:
     """Return how likely each entry is among those that a lookup returns: p_I(j) of §4.5.
 
     A lookup that cannot have ``target`` entries returns what there is.

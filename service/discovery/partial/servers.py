@@ -51,7 +51,7 @@ class Store(msgspec.Struct, frozen=True, tag=True):
     entry: str
 
 
-class Drop(msgspec.Struct, frozen=True, tag=True):
+class Remove(msgspec.Struct, frozen=True, tag="Drop"):
     """An entry is gone."""
 
     entry: str
@@ -76,14 +76,14 @@ class Hole(msgspec.Struct, frozen=True, tag=True):
     position: int
 
 
-class Fetch(msgspec.Struct, frozen=True, tag=True):
+class FillHole(msgspec.Struct, frozen=True, tag="Fetch"):
     """Round-Robin: what you have at the first position goes to ``hole``."""
 
     first: int
     hole: int
 
 
-Message: TypeAlias = Keep | Store | Drop | KeepAt | StoreAt | Hole | Fetch
+Message: TypeAlias = Keep | Store | Remove | KeepAt | StoreAt | Hole | FillHole
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class Send(msgspec.Struct, frozen=True):
 Sends = list[Send]
 
 
-class Server(ABC):
+class DirectoryServer(ABC):
     """One server's share of one directory. It starts empty."""
 
     def __init__(self, me: int, servers: int) -> None:
@@ -111,7 +111,7 @@ class Server(ABC):
 
     @abstractmethod
     def requested(self, request: Request) -> Sends:
-        """Coordinate what a client asks for. Send it where :func:`coordinator` says."""
+        """Coordinate what a client asks for. Send it where :func:`choose_coordinator` says."""
 
     @abstractmethod
     def told(self, message: Message, draw: float) -> Sends:
@@ -133,7 +133,7 @@ def to_each(servers: Iterable[int], message: Message) -> Sends:
     return [Send(to, message) for to in servers]
 
 
-def unknown(server: Server, message: Message) -> BadStrategy:
+def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrategy:
     """Return the error for a message of another strategy; nothing has changed."""
     what, whose = type(message).__name__, type(server).__name__
     return BadStrategy(f"A {whose} was told {what}, which is another strategy's. Place the entries anew.")
@@ -144,7 +144,7 @@ def rank(entry: str, salt: float) -> bytes:
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 
-class BroadcastServer(Server):
+class BroadcastServer(DirectoryServer):
     """Broadcasts every update."""
 
     def requested(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
@@ -154,10 +154,10 @@ class BroadcastServer(Server):
             case Add(entry):
                 return self.all(Store(entry))
             case Delete(entry):
-                return self.all(Drop(entry))
+                return self.all(Remove(entry))
 
 
-class KeepingServer(BroadcastServer):
+class StoringServer(BroadcastServer):
     """Keeps every entry that it is told of, until it is told that it is gone."""
 
     def __init__(self, me: int, servers: int) -> None:
@@ -174,18 +174,18 @@ class KeepingServer(BroadcastServer):
                 self._kept = dict.fromkeys(entries)
             case Store(entry):
                 self._kept[entry] = None
-            case Drop(entry):
+            case Remove(entry):
                 self._kept.pop(entry, None)
             case _:
-                raise unknown(self, message)
+                raise foreign_message_error(self, message)
         return []
 
 
-class FullServer(KeepingServer):
+class FullReplicationServer(StoringServer):
     """Has everything."""
 
 
-class FixedServer(KeepingServer):
+class FixedServer(StoringServer):
     """Has the same x entries as all others, and is silent about updates of the rest.
 
     There is no concurrency control, as in the paper: two adds at two servers with x - 1 entries are both kept, so that
@@ -203,11 +203,11 @@ class FixedServer(KeepingServer):
             case Add(entry) if len(self._kept) < self._x and entry not in self._kept:
                 return self.all(Store(entry))
             case Delete(entry) if entry in self._kept:
-                return self.all(Drop(entry))
+                return self.all(Remove(entry))
         return []
 
 
-class SampledServer(BroadcastServer):
+class ReservoirServer(BroadcastServer):
     """Has a random x of all entries.
 
     While nothing is deleted, all subsets stay equally likely (Vitter's reservoir). What is deleted is replaced by what
@@ -234,12 +234,12 @@ class SampledServer(BroadcastServer):
             case Store(entry):
                 self._store(entry, draw)
                 self._total += 1
-            case Drop(entry):
+            case Remove(entry):
                 if entry in self._kept:
                     self._kept.remove(entry)
                 self._total = max(self._total - 1, len(self._kept))
             case _:
-                raise unknown(self, message)
+                raise foreign_message_error(self, message)
         return []
 
     def _store(self, entry: str, draw: float) -> None:
@@ -255,7 +255,7 @@ class SampledServer(BroadcastServer):
 COORDINATOR = 0
 
 
-class RoundRobinServer(Server):
+class RoundRobinServer(DirectoryServer):
     """Has each entry whose position, or one of the y - 1 positions before it, is its own in turn."""
 
     def __init__(self, me: int, servers: int, y: int) -> None:
@@ -284,7 +284,7 @@ class RoundRobinServer(Server):
                 self._end += 1
                 return to_each(self._servers_of(self._end - 1), StoreAt(self._end - 1, entry))
             case Delete(entry):
-                return self.all(Drop(entry))
+                return self.all(Remove(entry))
 
     def told(self, message: Message, draw: float) -> Sends:  # noqa: ARG002, D102 - same
         match message:
@@ -294,26 +294,26 @@ class RoundRobinServer(Server):
                     self._put(position, entry)
             case StoreAt(position, entry):
                 self._put(position, entry)
-            case Drop(entry):
+            case Remove(entry):
                 positions = sorted(self._positions.get(entry, ()))
                 for position in positions:
                     self._take(position)
                 return [Send(COORDINATOR, Hole(at)) for at in positions if at % self.servers == self.me]
             case Hole(position):
                 return self._filled(position)
-            case Fetch(first, hole):
+            case FillHole(first, hole):
                 moved = self._take(first)
                 server = (hole + (self.me - first)) % self.servers
                 return [] if moved is None else [Send(server, StoreAt(hole, moved))]
             case _:
-                raise unknown(self, message)
+                raise foreign_message_error(self, message)
         return []
 
     def _filled(self, hole: int) -> Sends:
         """Have the first of the sequence moved to a hole, unless it is the hole, or has left it behind."""
         first = self._first
         self._first = max(first, min(first, hole) + 1)
-        return to_each(self._servers_of(first), Fetch(first, hole)) if hole > first else []
+        return to_each(self._servers_of(first), FillHole(first, hole)) if hole > first else []
 
     def _servers_of(self, position: int) -> list[int]:
         return [(position + copy) % self.servers for copy in range(self._copies)]
@@ -337,7 +337,7 @@ _HASHES = 16
 """So many of 32 bits are in one digest."""
 
 
-def places_of(entry: str, y: int, servers: int) -> list[int]:
+def hash_servers(entry: str, y: int, servers: int) -> list[int]:
     """Return the servers f_1(v), …, f_y(v), each once."""
     found: dict[int, None] = {}
     for first in range(0, y, _HASHES):
@@ -347,7 +347,7 @@ def places_of(entry: str, y: int, servers: int) -> list[int]:
     return list(found)
 
 
-class HashedServer(KeepingServer):
+class HashServer(StoringServer):
     """Has the entries of which a hash says so."""
 
     def __init__(self, me: int, servers: int, y: int) -> None:
@@ -365,40 +365,40 @@ class HashedServer(KeepingServer):
             case Add(entry):
                 return to_each(self._servers_of(entry), Store(entry))
             case Delete(entry):
-                return to_each(self._servers_of(entry), Drop(entry))
+                return to_each(self._servers_of(entry), Remove(entry))
 
     def _servers_of(self, entry: str) -> list[int]:
-        return places_of(entry, self._y, self.servers)
+        return hash_servers(entry, self._y, self.servers)
 
 
-def make_server(strategy: Strategy, me: int, servers: int) -> Server:
+def make_server(strategy: Strategy, me: int, servers: int) -> DirectoryServer:
     """Return an empty server of a strategy, number ``me`` of so many."""
     match strategy:
         case FullReplication():
-            return FullServer(me, servers)
+            return FullReplicationServer(me, servers)
         case Fixed(x):
             return FixedServer(me, servers, x)
         case RandomServer(x):
-            return SampledServer(me, servers, x)
+            return ReservoirServer(me, servers, x)
         case RoundRobin(y):
             return RoundRobinServer(me, servers, y)
         case Hash(y):
-            return HashedServer(me, servers, y)
+            return HashServer(me, servers, y)
 
 
-def coordinator(strategy: Strategy, servers: int, draw: float) -> int:
+def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
     """Return the server that an update is sent to: any, but for Round-Robin-y (§5)."""
     return COORDINATOR if isinstance(strategy, RoundRobin) else int(draw * servers)
 
 
-def asking_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
+def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
     """Return all servers in the order in which a client asks them: random, or those without common entries first."""
     if isinstance(strategy, RoundRobin):
-        return in_strides(int(draw * servers), strategy.y, servers)
+        return strided_order(int(draw * servers), strategy.y, servers)
     return sorted(range(servers), key=lambda server: rank(str(server), draw))
 
 
-def in_strides(begin: int, stride: int, servers: int) -> list[int]:
+def strided_order(begin: int, stride: int, servers: int) -> list[int]:
     """Return all servers, once around from ``begin`` in strides, and then the rest in turn (§3.4)."""
     once_around = [(begin + step) % servers for step in range(0, servers, stride)]
     return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))

@@ -11,7 +11,7 @@ import msgspec
 from service.errors import BadStrategy
 
 
-class _OfShare(msgspec.Struct, frozen=True, tag=True):
+class _SizedStrategy(msgspec.Struct, frozen=True, tag=True):
     x: int
     """How many entries a server keeps at most."""
 
@@ -20,7 +20,7 @@ class _OfShare(msgspec.Struct, frozen=True, tag=True):
             raise BadStrategy(f"A server cannot keep {self.x} entries. Take x of 1 or more.")
 
 
-class _OfCopies(msgspec.Struct, frozen=True, tag=True):
+class _CopiedStrategy(msgspec.Struct, frozen=True, tag=True):
     y: int
     """On how many servers an entry is kept; for Hash-y at most."""
 
@@ -33,26 +33,26 @@ class FullReplication(msgspec.Struct, frozen=True, tag=True):
     """Every server has every entry."""
 
 
-class Fixed(_OfShare, frozen=True, tag=True):
+class Fixed(_SizedStrategy, frozen=True, tag=True):
     """All servers have the same x entries."""
 
 
-class RandomServer(_OfShare, frozen=True, tag=True):
+class RandomServer(_SizedStrategy, frozen=True, tag=True):
     """Each server has x entries of its own choice."""
 
 
-class RoundRobin(_OfCopies, frozen=True, tag=True):
+class RoundRobin(_CopiedStrategy, frozen=True, tag=True):
     """Entry i is on the y servers from the i-th on."""
 
 
-class Hash(_OfCopies, frozen=True, tag=True):
+class Hash(_CopiedStrategy, frozen=True, tag=True):
     """An entry is where its y hashes say."""
 
 
 Strategy: TypeAlias = FullReplication | Fixed | RandomServer | RoundRobin | Hash
 
 
-def named(strategy: Strategy) -> str:
+def strategy_name(strategy: Strategy) -> str:
     """Return what the paper calls it."""
     match strategy:
         case FullReplication():

@@ -31,11 +31,11 @@ from service.discovery.partial.strategies import (
 
 MANY_UPDATES = 0.1
 """Updates per lookup above which what an update costs decides, and below which the answers' quality does."""
-ROOMY_ENTRIES = 1000
+MAX_SHARE_ENTRIES = 1000
 """So many entries a server keeps at most of a directory that need not grow with h."""
 
 
-class Measured(msgspec.Struct, frozen=True):
+class DirectoryMeasurements(msgspec.Struct, frozen=True):
     """What is known of a directory."""
 
     target: int
@@ -68,7 +68,7 @@ class Rule(StrEnum):
     """So many entries more than t, for deletes."""
 
 
-class Reason(msgspec.Struct, frozen=True):
+class ChoiceReason(msgspec.Struct, frozen=True):
     """A rule that decided, the value that it looked at, and the bound that it compared it with."""
 
     rule: Rule
@@ -76,49 +76,53 @@ class Reason(msgspec.Struct, frozen=True):
     bound: float
 
 
-class Choice(msgspec.Struct, frozen=True):
+class StrategyChoice(msgspec.Struct, frozen=True):
     """A strategy, and why it is that."""
 
     strategy: Strategy
-    reasons: tuple[Reason, ...]
+    reasons: tuple[ChoiceReason, ...]
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class DirectoryChoice(msgspec.Struct, frozen=True):
     """A directory as its coordinator keeps it: its AV-pair, what was measured of it, and what follows from that."""
 
     pair: str
-    measured: Measured
-    choice: Choice
+    measured: DirectoryMeasurements
+    choice: StrategyChoice
 
 
-def choose(measured: Measured) -> Choice:
+def choose(measured: DirectoryMeasurements) -> StrategyChoice:
     """Return the strategy for a directory. Pure: the same measurements always give the same."""
     copies = copies_needed(measured.target, measured.entries, measured.servers)
     if copies >= measured.servers:
-        return Choice(FullReplication(), (Reason(Rule.ALL_NEEDED, copies, measured.servers),))
+        return StrategyChoice(FullReplication(), (ChoiceReason(Rule.ALL_NEEDED, copies, measured.servers),))
     cushion = cushion_needed(measured.target, measured.entries)
     share = measured.target + cushion
-    spare = Reason(Rule.CUSHION, cushion, measured.target)
+    spare = ChoiceReason(Rule.CUSHION, cushion, measured.target)
     if measured.updates_per_lookup > MANY_UPDATES:
-        why = Reason(Rule.MANY_UPDATES, measured.updates_per_lookup, MANY_UPDATES)
+        why = ChoiceReason(Rule.MANY_UPDATES, measured.updates_per_lookup, MANY_UPDATES)
         return _for_many_updates(measured, share, copies, why, spare)
-    rare = Reason(Rule.FEW_UPDATES, measured.updates_per_lookup, MANY_UPDATES)
+    rare = ChoiceReason(Rule.FEW_UPDATES, measured.updates_per_lookup, MANY_UPDATES)
     copies = copies_needed(share, measured.entries, measured.servers)
     per_server = copies * measured.entries / measured.servers
-    if per_server <= ROOMY_ENTRIES:
-        return Choice(RoundRobin(copies), (rare, Reason(Rule.FITS, per_server, ROOMY_ENTRIES), spare))
-    return Choice(RandomServer(share), (rare, Reason(Rule.TOO_MANY, per_server, ROOMY_ENTRIES), spare))
+    if per_server <= MAX_SHARE_ENTRIES:
+        return StrategyChoice(RoundRobin(copies), (rare, ChoiceReason(Rule.FITS, per_server, MAX_SHARE_ENTRIES), spare))
+    return StrategyChoice(
+        RandomServer(share), (rare, ChoiceReason(Rule.TOO_MANY, per_server, MAX_SHARE_ENTRIES), spare)
+    )
 
 
-def _for_many_updates(measured: Measured, share: int, copies: int, why: Reason, spare: Reason) -> Choice:
+def _for_many_updates(
+    measured: DirectoryMeasurements, share: int, copies: int, why: ChoiceReason, spare: ChoiceReason
+) -> StrategyChoice:
     fixed = expected_overhead(Fixed(share), measured.entries, measured.servers)
     hashed = expected_overhead(Hash(copies), measured.entries, measured.servers)
     if fixed < hashed:
-        return Choice(Fixed(share), (why, Reason(Rule.FIXED_CHEAPER, fixed, hashed), spare))
-    return Choice(Hash(copies), (why, Reason(Rule.HASH_CHEAPER, fixed, hashed)))
+        return StrategyChoice(Fixed(share), (why, ChoiceReason(Rule.FIXED_CHEAPER, fixed, hashed), spare))
+    return StrategyChoice(Hash(copies), (why, ChoiceReason(Rule.HASH_CHEAPER, fixed, hashed)))
 
 
-PLACED_ANEW = 10
+READS_PER_PLACEMENT = 10
 """After so many readings."""
 
 
@@ -127,9 +131,9 @@ class Coordinator:
 
     def __init__(self, servers: int) -> None:
         """Coordinate so many servers."""
-        self.choice: Choice | None = None
+        self.choice: StrategyChoice | None = None
         """Which strategy, and why; None before the first reading."""
-        self.measured: Measured | None = None
+        self.measured: DirectoryMeasurements | None = None
         """What it was chosen by."""
         self.placed = 0
         """How often all has been placed."""
@@ -146,12 +150,12 @@ class Coordinator:
         deleted = [entry for entry in self._entries if entry not in there]
         added = [entry for entry in there if entry not in self._entries]
         updates = int(self.choice is not None and bool(added or deleted))
-        due = self._readings % PLACED_ANEW == 0
+        due = self._readings % READS_PER_PLACEMENT == 0
         self._readings += 1
         self._entries = there
         if self.choice and not due and not (deleted and isinstance(self.choice.strategy, RoundRobin)):
             return [*map(Delete, deleted), *map(Add, added)]
-        self.measured = Measured(target, len(there), self._servers, updates / max(lookups, 1.0))
+        self.measured = DirectoryMeasurements(target, len(there), self._servers, updates / max(lookups, 1.0))
         self.choice = choose(self.measured)
         self.placed += 1
         return [Place(tuple(there))]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from service.discovery.matrix import Limits
+from service.discovery.matrix import MatrixLimits
 from service.simulate.discovery.matrices import (
     PER_NAME,
     Matrices,
@@ -50,7 +50,7 @@ GAP_S = 1.0
 GROWING_PASSES = 2
 """A dataset is sent so often until matrices are taken to have stopped growing."""
 
-MIXED = Limits(registrations_s=25.0, queries_s=100.0, partitions=QUERIED_PARTITIONS, replicas=MANY)
+MIXED = MatrixLimits(registrations_s=25.0, queries_s=100.0, partitions=QUERIED_PARTITIONS, replicas=MANY)
 MIXED_RATES = (1000, 5000)
 MIXED_NAMES = 17_000
 MIXED_QUERIES = 83_000
@@ -142,7 +142,7 @@ def run(seed: int, report: Callable[[str], None]) -> Outcome:
     queries = zipf_queries(rng)
 
     def registering(which: str, rate_s: int, partitions: int, way: Way = Way.PAPER) -> Registering:
-        limits = Limits(partitions=partitions)
+        limits = MatrixLimits(partitions=partitions)
         found = _registering(which, names[which], rate_s, limits=limits, way=way, rng=rng)
         report(f"{which} names, {rate_s:,}/s")
         return found
@@ -176,7 +176,7 @@ def run(seed: int, report: Callable[[str], None]) -> Outcome:
 
 
 def _registering(
-    which: str, names: Ints, rate_s: int, *, limits: Limits, way: Way, rng: np.random.Generator
+    which: str, names: Ints, rate_s: int, *, limits: MatrixLimits, way: Way, rng: np.random.Generator
 ) -> Registering:
     """Send a dataset until matrices have stopped growing, and then once more."""
     matrices = Matrices(limits, rng)
@@ -214,7 +214,7 @@ def _until_all_came(sent: Registrations, rate_s: int, matrices: Matrices, *, gro
 
 def _asking(scheme: Scheme | None, names: Ints, queries: Queries, rate_s: int, rng: np.random.Generator) -> Asking:
     """Register the names, and then ask: by a scheme, or for a few of them each time."""
-    matrices = Matrices(Limits(partitions=QUERIED_PARTITIONS, replicas=MANY), rng)
+    matrices = Matrices(MatrixLimits(partitions=QUERIED_PARTITIONS, replicas=MANY), rng)
     registered = Registrations(names, 2000, 0.0, matrices, rng=rng)
     _until_all_came(registered, 2000, matrices, grow=True)
     begin_s = registered.last_s + GAP_S
@@ -280,7 +280,7 @@ def _quantiles(values: Floats | Ints) -> tuple[float, ...]:
 
 def _over_time(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, float, float], ...]:
     """Watch three partitions of the most popular pair while names come at 2,000/s, for 15 s."""
-    matrices = Matrices(Limits(partitions=MOST_PARTITIONS), rng)
+    matrices = Matrices(MatrixLimits(partitions=MOST_PARTITIONS), rng)
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)
     watched = []
     for place, end_s in enumerate(slices(0.0, 15.0, SLICE_S), start=1):

@@ -5,8 +5,9 @@ names than there are, so that we cut it off at what the five most popular have, 
 with the probability 0.5/rank, by itself; of 100,000 such queries 0.56 % are empty, and the paper has 99,473. They have
 4.9 pairs on average (the paper: four). The ranks of pairs are the same in both.
 
-Matrices are production's records and transitions. What a node asks for is :func:`service.discovery.matrix.wanted`, what
-the head does :func:`service.discovery.matrix.asked`; cells follow after the time that messages take.
+Matrices are production's records and transitions. What a node asks for is
+:func:`service.discovery.matrix.resize_requests`, what
+the head does :func:`service.discovery.matrix.after_request`; cells follow after the time that messages take.
 
 Nodes observe rates (§V.A). We deviate: places come from a 64-bit mixing function instead of SHA-1, which would take a
 minute for each run.
@@ -17,7 +18,18 @@ from heapq import heapify, heappop, heappush
 import msgspec
 import numpy as np
 
-from service.discovery.matrix import WINDOW, Kind, Limits, Load, Matrix, Place, Request, Size, asked, wanted
+from service.discovery.matrix import (
+    WINDOW,
+    CellAddress,
+    CellLoad,
+    Matrix,
+    MatrixLimits,
+    MatrixSize,
+    ResizeKind,
+    ResizeRequest,
+    after_request,
+    resize_requests,
+)
 from service.simulate.schedulers.publication_trace import Floats, Ints
 
 ATTRIBUTES = 50
@@ -171,14 +183,14 @@ COPY = 3
 """Messages, one after another, until new partitions are there, and until new replicas are: asked, copied, confirmed."""
 
 
-UNGROWN = Size()
-UNBEGUN = Size(0, 0, 0)
+UNGROWN = MatrixSize()
+UNBEGUN = MatrixSize(0, 0, 0)
 
 
 class Matrices:
     """One matrix for each pair."""
 
-    def __init__(self, limits: Limits, rng: np.random.Generator) -> None:
+    def __init__(self, limits: MatrixLimits, rng: np.random.Generator) -> None:
         self.limits = limits
         self.partitions = np.ones(PAIRS, dtype=np.int64)
         self.replicas = np.ones(PAIRS, dtype=np.int64)
@@ -200,12 +212,12 @@ class Matrices:
             self._records[pair] = record
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
-    def size_of(self, pair: int) -> Size:
+    def size_of(self, pair: int) -> MatrixSize:
         """Return a matrix's size; of one in which nothing was registered yet, that it has no partition."""
         if not self.begun[pair]:
             return UNBEGUN
         record = self._records.get(pair)
-        return UNGROWN if record is None else Size(0, int(self.partitions[pair]), int(self.replicas[pair]))
+        return UNGROWN if record is None else MatrixSize(0, int(self.partitions[pair]), int(self.replicas[pair]))
 
     def registered(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
         """Let cells tell what they carry in names and registrations; one message each, from any of their nodes."""
@@ -217,7 +229,7 @@ class Matrices:
             *(part[hot].tolist() for part in (pair, partition, names, rate_s)), strict=True
         ):
             if of not in self._growing:
-                self._ask(Load(held, observed_s, few_queries_s), of, Place(str(of), column), now_s)
+                self._ask(CellLoad(held, observed_s, few_queries_s), of, CellAddress(str(of), column), now_s)
 
     def queried(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
         """Let cells tell how many queries they answer."""
@@ -228,12 +240,12 @@ class Matrices:
             *(part[hot].tolist() for part in (pair, partition, replica, rate_s)), strict=True
         ):
             if of not in self._growing:
-                self._ask(Load(0, few_names_s, observed_s), of, Place(str(of), column, row), now_s)
+                self._ask(CellLoad(0, few_names_s, observed_s), of, CellAddress(str(of), column, row), now_s)
 
-    def _ask(self, load: Load, pair: int, place: Place, now_s: float) -> None:
+    def _ask(self, load: CellLoad, pair: int, place: CellAddress, now_s: float) -> None:
         before = self._records.get(pair, Matrix())
-        for kind in wanted(load, self.limits):
-            after = asked(before, Request(kind, place), self.limits)
+        for kind in resize_requests(load, self.limits):
+            after = after_request(before, ResizeRequest(kind, place), self.limits)
             if after is before:
                 continue
             self._records[pair] = after
@@ -242,8 +254,8 @@ class Matrices:
             self.growths += 1
             return
 
-    def _takes_s(self, kind: Kind, before: Matrix, after: Matrix) -> float:
-        if kind is Kind.INC_P:
+    def _takes_s(self, kind: ResizeKind, before: Matrix, after: Matrix) -> float:
+        if kind is ResizeKind.INC_P:
             return float(self._rng.gamma(ROUND_TRIP, DELAY_S))
         cells = after.size.partitions * (after.size.replicas - before.size.replicas)
         return float(self._rng.gamma(COPY, DELAY_S, size=cells).max())

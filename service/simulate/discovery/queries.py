@@ -6,7 +6,7 @@ partition hear of a name at the same moment.
 *Limited* queries want a few names and ask no more partitions than those are found in, as production's ``find`` does.
 The paper leaves open how many partitions of a matrix are enough (§IV.B.2); production asks one, and then as many as it
 takes for the rest to be found, if names are as dense there:
-:func:`service.discovery.register_and_search.partitions_wanted`.
+:func:`service.discovery.register_and_search.partitions_to_ask`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from service.discovery.matrix import Size, home
-from service.discovery.register_and_search import chosen, partitions_wanted, unsure
+from service.discovery.matrix import MatrixSize, home_partition
+from service.discovery.register_and_search import choose_matrix, partitions_to_ask, size_to_learn
 from service.simulate.discovery.matrices import DELAY_S, NODES, PER_NAME, SERVICE_S, Matrices, Queries, Windows, node_of
 from service.simulate.schedulers.publication_trace import Bools, Floats, Ints
 
@@ -110,7 +110,7 @@ class Registrations:
         draws = self._rng.integers(2**32, size=len(sizes))
         for size in np.unique(sizes):
             of = sizes == size
-            table = np.array([home(draw, int(size)) for draw in range(1 << int(size - 1).bit_length())])
+            table = np.array([home_partition(draw, int(size)) for draw in range(1 << int(size - 1).bit_length())])
             found[of] = table[draws[of] % len(table)]
         return found
 
@@ -249,19 +249,19 @@ class Asked(Sending):
                 *(part.tolist() for part in (which, begin, length, draws)), strict=True
             ):
                 pairs = self._queries.pair[first : first + count].tolist()
-                self.pair[query] = int(chosen({str(pair): sizes(pair) for pair in pairs}, draw))
+                self.pair[query] = int(choose_matrix({str(pair): sizes(pair) for pair in pairs}, draw))
         self.messages[which] = self._matrices.partitions[self.pair[which]]
         self._replicas[which] = self._matrices.replicas[self.pair[which]]
 
 
 def probes_with_memory(queries: Queries, matrices: Matrices, rng: np.random.Generator) -> float:
     """Return how many sizes are asked for per query, where each client remembers those it has asked for."""
-    known: list[dict[str, Size]] = [{} for _ in range(CLIENTS)]
+    known: list[dict[str, MatrixSize]] = [{} for _ in range(CLIENTS)]
     probes = 0
     draws = rng.integers(2**32, size=queries.count).tolist()
     for query, client in enumerate(rng.integers(CLIENTS, size=queries.count).tolist()):
         pairs = [str(pair) for pair in queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()]
-        while (unknown := unsure(pairs, known[client], draws[query])) is not None:
+        while (unknown := size_to_learn(pairs, known[client], draws[query])) is not None:
             known[client][unknown] = matrices.size_of(int(unknown))
             probes += 1
     return probes / queries.count
@@ -321,7 +321,7 @@ class Limited(Sending):
         asked: list[tuple[int, int, int, float]] = []
         for query, draw in enumerate(draws):
             pairs = queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()
-            pair = int(chosen({str(pair): matrices.size_of(pair) for pair in pairs}, draw))
+            pair = int(choose_matrix({str(pair): matrices.size_of(pair) for pair in pairs}, draw))
             count = int(matrices.partitions[pair])
             spread = held.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
             asked += [(query, pair, *each) for each in self._rounds(spread, draw, float(sent_s[query]))]
@@ -343,7 +343,7 @@ class Limited(Sending):
         """Return which partitions a query asks, and when it arrives there: in each round at all of them together."""
         found: list[tuple[int, float]] = []
         matches = 0
-        while wanted := min(partitions_wanted(len(found), matches, LIMIT), len(spread) - len(found)):
+        while wanted := min(partitions_to_ask(len(found), matches, LIMIT), len(spread) - len(found)):
             arrives_s = sent_s + self._rng.exponential(DELAY_S)
             asked = [(draw + len(found) + place) % len(spread) for place in range(wanted)]
             found += [(partition, arrives_s) for partition in asked]

@@ -16,9 +16,9 @@ from service.discovery.partial.placement_metrics import (
     coverage,
     fault_tolerances,
     lookup_costs,
+    lookup_steps,
     placement,
     retrieval_chances,
-    steps,
     storage,
     unfairness,
 )
@@ -27,8 +27,8 @@ from service.discovery.partial.servers import (
     Place,
     Request,
     Send,
-    asking_order,
-    coordinator,
+    choose_coordinator,
+    lookup_order,
     make_server,
 )
 from service.discovery.partial.strategies import (
@@ -40,7 +40,7 @@ from service.discovery.partial.strategies import (
     Strategy,
     expected_coverage,
     expected_storage,
-    named,
+    strategy_name,
 )
 
 
@@ -62,7 +62,7 @@ class Servers:
 
     def request(self, request: Request) -> None:
         """Carry a client's request through."""
-        entered = coordinator(self.strategy, len(self.servers), self._draw())
+        entered = choose_coordinator(self.strategy, len(self.servers), self._draw())
         self.processed += 1
         under_way: deque[Send] = deque(self.servers[entered].requested(request))
         while under_way:
@@ -72,7 +72,7 @@ class Servers:
 
     def lookup(self, target: int, failed: Collection[int] = ()) -> tuple[Sequence[str], int]:
         """Return what a client finds, and how many servers it asked; those that failed do not answer."""
-        lookup = PartialLookup(target, asking_order(self.strategy, len(self.servers), self._draw()))
+        lookup = PartialLookup(target, lookup_order(self.strategy, len(self.servers), self._draw()))
         asked = 0
         while (server := lookup.asks()) is not None:
             asked += 1
@@ -155,7 +155,8 @@ def run(rng: np.random.Generator) -> Static:
     """Return one seed's figures."""
     placements = Placements(rng)
     drawn = {
-        named(strategy): (strategy, list(placements.draw(strategy, INSTANCES))) for strategy in of_storage(STORAGE)
+        strategy_name(strategy): (strategy, list(placements.draw(strategy, INSTANCES)))
+        for strategy in of_storage(STORAGE)
     }
     more: list[Strategy] = [FullReplication(), Fixed(5), RandomServer(5), RoundRobin(5), Hash(1), Hash(5)]
     stored = [*drawn.values(), *((strategy, list(placements.draw(strategy, INSTANCES_PER_POINT))) for strategy in more)]
@@ -170,7 +171,7 @@ def run(rng: np.random.Generator) -> Static:
 
 def _stored(strategy: Strategy, instances: list[Bools]) -> Stored:
     return Stored(
-        named(strategy),
+        strategy_name(strategy),
         float(np.mean([storage(placed) for placed in instances])),
         expected_storage(strategy, ENTRIES, SERVERS),
         float(np.mean([coverage(placed) for placed in instances])),
@@ -180,7 +181,7 @@ def _stored(strategy: Strategy, instances: list[Bools]) -> Stored:
 
 def _costs(strategy: Strategy, instances: list[Bools]) -> tuple[float | None, ...]:
     """Return the mean cost of targets from 1 on, as far as all instances have as many entries."""
-    costs = [lookup_costs(placed, steps(strategy, SERVERS)) for placed in instances]
+    costs = [lookup_costs(placed, lookup_steps(strategy, SERVERS)) for placed in instances]
     most = min(TARGETS, *(len(cost) - 1 for cost in costs))
     means = np.mean([cost[1 : most + 1] for cost in costs], axis=0)
     return (*map(float, means), *[None] * (TARGETS - most))
@@ -211,7 +212,7 @@ def _coverages(placements: Placements) -> tuple[Curve, ...]:
 
 def _unfairness(placements: Placements) -> tuple[Curve, ...]:
     def mean(strategy: Strategy, _limit: int) -> float:
-        possible = steps(strategy, SERVERS)
+        possible = lookup_steps(strategy, SERVERS)
         instances = placements.draw(strategy, INSTANCES_PER_POINT)
         chances = (retrieval_chances(placed, FAIR_TARGET, possible) for placed in instances)
         return float(np.mean([unfairness(chance, FAIR_TARGET) for chance in chances]))

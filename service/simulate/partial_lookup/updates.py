@@ -11,7 +11,7 @@ from math import log
 import msgspec
 import numpy as np
 
-from service.discovery.partial.placement_metrics import Floats, placement, retrieval_chances, steps, unfairness
+from service.discovery.partial.placement_metrics import Floats, lookup_steps, placement, retrieval_chances, unfairness
 from service.discovery.partial.servers import Add, Delete, Place
 from service.discovery.partial.strategies import (
     Fixed,
@@ -20,7 +20,7 @@ from service.discovery.partial.strategies import (
     copies_needed,
     expected_overhead,
     failing_share,
-    named,
+    strategy_name,
 )
 from service.simulate.partial_lookup.static import ENTRIES, SERVERS, STORAGE, Curve, Servers, of_storage
 
@@ -120,15 +120,18 @@ def run(rng: np.random.Generator) -> Updates:
         failing_expected=tuple(failing_share(CUSHIONED_TARGET, cushion, ENTRIES) for cushion in CUSHIONS),
         failing_twice_expected=failing_share(CUSHIONED_TARGET, 2, 2 * ENTRIES),
         aged_unfairness=tuple(
-            Curve(named(strategy), tuple(_aged(strategy, rng).mean(axis=0).tolist()))
+            Curve(strategy_name(strategy), tuple(_aged(strategy, rng).mean(axis=0).tolist()))
             for strategy in of_storage(STORAGE)
         ),
         overheads=(
-            Curve(named(Fixed(UPDATED_X)), tuple(overhead(Fixed(UPDATED_X), h, rng) for h in UPDATED_ENTRIES)),
+            Curve(strategy_name(Fixed(UPDATED_X)), tuple(overhead(Fixed(UPDATED_X), h, rng) for h in UPDATED_ENTRIES)),
             Curve("Hash", tuple(overhead(_hash(h), h, rng) for h in UPDATED_ENTRIES)),
         ),
         overheads_expected=(
-            Curve(named(Fixed(UPDATED_X)), tuple(expected_overhead(Fixed(UPDATED_X), h, 10) for h in UPDATED_ENTRIES)),
+            Curve(
+                strategy_name(Fixed(UPDATED_X)),
+                tuple(expected_overhead(Fixed(UPDATED_X), h, 10) for h in UPDATED_ENTRIES),
+            ),
             Curve("Hash", tuple(expected_overhead(_hash(h), h, SERVERS) for h in UPDATED_ENTRIES)),
         ),
     )
@@ -171,7 +174,7 @@ def _aged(strategy: Strategy, rng: np.random.Generator) -> Floats:
             number = until
             placed = placement(servers.shares, list(there))
             found[instance, column] = unfairness(
-                retrieval_chances(placed, AGED_TARGET, steps(strategy, SERVERS)), AGED_TARGET
+                retrieval_chances(placed, AGED_TARGET, lookup_steps(strategy, SERVERS)), AGED_TARGET
             )
     return found
 

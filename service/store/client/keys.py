@@ -129,7 +129,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 
 from service.clash.key_groups import Keyspace
-from service.discovery.matrix import Place
+from service.discovery.matrix import CellAddress
 from service.model import ChannelId, UserId
 
 RING_NODES = "cn:{r}:nodes"
@@ -244,7 +244,7 @@ def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
     return own, f"{own}:pages", f"{own}:records", f"{own}:channels", f"{own}:ends"
 
 
-def cell(place: Place) -> tuple[str, str, str, str]:
+def cell(place: CellAddress) -> tuple[str, str, str, str]:
     """A cell of a matrix: itself, its names, their index, and which slots they have in it."""
     own = f"cn:{{m:{place.pair.encode('latin-1').hex()}:{place.partition}:{place.replica}}}"
     return own, f"{own}:names", f"{own}:index", f"{own}:slots"

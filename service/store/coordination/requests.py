@@ -16,7 +16,7 @@ import msgspec
 
 from service.corona.messages import ChannelAdded, encode
 from service.corona.poll_explanation import PollExplanation
-from service.discovery.partial.strategy_choice import Chosen
+from service.discovery.partial.strategy_choice import DirectoryChoice
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.opml import OpmlDocument
 from service.feeds.urls import channel_id, host_of
@@ -237,7 +237,7 @@ class LookupReply(msgspec.Struct, frozen=True, tag=True):
 class DirectoriesReply(msgspec.Struct, frozen=True, tag=True):
     """The directories that one worker coordinates."""
 
-    directories: tuple[Chosen, ...]
+    directories: tuple[DirectoryChoice, ...]
 
 
 class ShareReply(msgspec.Struct, frozen=True, tag=True):
@@ -357,7 +357,7 @@ class WorkerRequests:
         anyone = to_hex(secrets.randbits(BITS))
         return (await self._ask(anyone, LookupRequest(tuple(pairs), limit), LookupReply, timeout_s)).channels
 
-    async def directories(self) -> list[Chosen]:
+    async def directories(self) -> list[DirectoryChoice]:
         """Return the directories in workers' memory, by pair; those of a worker that does not answer are absent."""
         nodes = [node.id for node in await self._ring.view()]
         found = await asyncio.gather(*(self._or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes))

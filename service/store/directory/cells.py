@@ -19,8 +19,8 @@ import msgspec
 from redis.exceptions import NoScriptError
 
 from service.discovery import cell
-from service.discovery.cell import Answer, Command, Match, Membership, Record, Standing, transition
-from service.discovery.matrix import Load, Matrix, Pair, Place, Size, rate_per_s
+from service.discovery.cell import CellAnswer, CellState, Command, Match, Membership, NameRecord, transition
+from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, PairKey, rate_per_s
 from service.store.client import connection as redis
 from service.store.client import keys
 from service.store.client.connection import BatchedRepository
@@ -34,12 +34,12 @@ _HEAD = struct.Struct(">HIHI")
 _LONG = 1 << 32
 _NO_SLOT = b"\0" * _SLOT_BYTES
 
-_Asked = tuple[str, Place, Sequence[redis.Value]]
+_Asked = tuple[str, CellAddress, Sequence[redis.Value]]
 """A script, of which cell, and its arguments; no script: only to look."""
 
 
 @lru_cache(_PAIRS_REMEMBERED)
-def pair_key(pair: str) -> Pair:
+def pair_key(pair: str) -> PairKey:
     """Return what stands for an AV-pair in matrices: 64 bits of its hash, as 8 characters of Latin-1."""
     return blake2b(pair.encode(), digest_size=PAIR_BYTES).digest().decode("latin-1")
 
@@ -50,7 +50,7 @@ class MatrixCells(BatchedRepository):
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
-    async def carry_out(self, commands: Sequence[Command]) -> list[Answer]:
+    async def carry_out(self, commands: Sequence[Command]) -> list[CellAnswer]:
         """Do commands, each atomically, in any order; return their answers in theirs."""
         asked = [_asked(command) for command in commands]
         replies, *others = await asyncio.gather(
@@ -70,28 +70,28 @@ class MatrixCells(BatchedRepository):
         except NoScriptError:
             return await self._link.many([_whole(*each) for each in asked])
 
-    async def _by_steps(self, command: Command) -> Answer:
-        if isinstance(command, cell.Fetch):
+    async def _by_steps(self, command: Command) -> CellAnswer:
+        if isinstance(command, cell.FetchRecords):
             return await self._fetch(command)
-        if isinstance(command, cell.Sweep):
+        if isinstance(command, cell.ExpireNames):
             return await self._sweep(command)
         while True:
-            (before,) = await self.carry_out([cell.Look(command.place)])
+            (before,) = await self.carry_out([cell.ReadState(command.place)])
             after = transition(before.member, command)
-            forgets = isinstance(command, cell.Close) and after is not before.member and not command.keep
+            forgets = isinstance(command, cell.CloseCell) and after is not before.member and not command.keep
             steps = (_member(before.member), _member(after), int(forgets))
             ((changed, said),) = await self._ask([("cell_change", command.place, steps)])
             if changed:
                 return _answer(said)
 
-    async def _sweep(self, command: cell.Sweep) -> Answer:
+    async def _sweep(self, command: cell.ExpireNames) -> CellAnswer:
         cursor: redis.Value = b"0"
         while True:
             ((cursor, said),) = await self._ask([("cell_sweep", command.place, (cursor,))])
             if cursor == b"0":
                 return _answer(said)
 
-    async def _fetch(self, command: cell.Fetch) -> Answer:
+    async def _fetch(self, command: cell.FetchRecords) -> CellAnswer:
         """Sort outside of Redis: what comes while we read was not there when we began, or is a newer record."""
         names = keys.cell(command.place)[1]
         found = sorted(name.decode() for name in await self._link.call("HKEYS", names))
@@ -104,18 +104,18 @@ class MatrixCells(BatchedRepository):
         return msgspec.structs.replace(answer, records=tuple(each for each in records if each.expires_ms > now_ms))
 
 
-def _look(place: Place) -> redis.Command:
+def _look(place: CellAddress) -> redis.Command:
     return ("HMGET", keys.cell(place)[0], "m", "x", "n", "w", "q")
 
 
-def _named(name: str, place: Place, arguments: Sequence[redis.Value]) -> redis.Command:
+def _named(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> redis.Command:
     if not name:
         return _look(place)
     own = keys.cell(place)
     return ("EVALSHA", redis.script_digest(name), len(own), *own, place.pair.encode("latin-1"), *arguments)
 
 
-def _whole(name: str, place: Place, arguments: Sequence[redis.Value]) -> redis.Command:
+def _whole(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> redis.Command:
     if not name:
         return _look(place)
     return redis.script_command(name, keys.cell(place), place.pair.encode("latin-1"), *arguments)
@@ -125,17 +125,17 @@ def _asked(command: Command) -> _Asked | None:
     """Return what does a command; None if it takes several steps."""
     named: tuple[str, Sequence[redis.Value]]
     match command:
-        case cell.Look():
+        case cell.ReadState():
             named = "", ()
-        case cell.Put(records=records):
-            believes = command.believes or Size(0, 0)
+        case cell.PutRecords(records=records):
+            believes = command.believes or MatrixSize(0, 0)
             how = int(command.only_over), believes.partitions, believes.epoch
             named = "cell_put", (*how, *_given(records))
-        case cell.Find(pairs=pairs):
+        case cell.FindNames(pairs=pairs):
             named = "cell_find", (command.limit, *(pair.encode("latin-1") for pair in pairs))
-        case cell.Drop(records=records):
+        case cell.DropRecords(records=records):
             named = "cell_drop", _given(records)
-        case cell.Lead(before=before, after=after):
+        case cell.UpdateMatrix(before=before, after=after):
             held = b"" if before is None else msgspec.msgpack.encode(before)
             standing = _member(Membership(command.standing, after.size))
             named = "cell_lead", (held, msgspec.msgpack.encode(after), standing)
@@ -144,27 +144,27 @@ def _asked(command: Command) -> _Asked | None:
     return named[0], command.place, named[1]
 
 
-def _given(records: Sequence[Record]) -> list[redis.Value]:
+def _given(records: Sequence[NameRecord]) -> list[redis.Value]:
     return [part for record in records for part in (record.name, _packed(record))]
 
 
-def _answered(command: Command, said: Sequence[Any]) -> Answer:
-    return _looked(said) if isinstance(command, cell.Look) else _answer(said)
+def _answered(command: Command, said: Sequence[Any]) -> CellAnswer:
+    return _looked(said) if isinstance(command, cell.ReadState) else _answer(said)
 
 
 @lru_cache(_RECORDS_AT_ONCE)
-def _packed(record: Record) -> bytes:
+def _packed(record: NameRecord) -> bytes:
     """Return a record as cells keep it, without a slot; the same goes to the cells of all its pairs."""
     version, expires_ms = record.version, record.expires_ms
     head = _HEAD.pack(*divmod(version, _LONG), *divmod(expires_ms, _LONG))
     return _NO_SLOT + head + "".join(sorted(record.pairs)).encode("latin-1")
 
 
-def _record(name: str, packed: bytes) -> Record:
+def _record(name: str, packed: bytes) -> NameRecord:
     version, expires_ms = _head(packed)
     pairs = packed[_SLOT_BYTES + _HEAD.size :].decode("latin-1")
     starts = range(0, len(pairs), PAIR_BYTES)
-    return Record(name, version, frozenset(pairs[start : start + PAIR_BYTES] for start in starts), expires_ms)
+    return NameRecord(name, version, frozenset(pairs[start : start + PAIR_BYTES] for start in starts), expires_ms)
 
 
 def _head(packed: bytes) -> tuple[int, int]:
@@ -184,24 +184,24 @@ def _member_of(text: bytes | None) -> Membership | None:
     if not text:
         return None
     standing, *size = text.decode().split()
-    return Membership(Standing(standing), Size(*map(int, size)))
+    return Membership(CellState(standing), MatrixSize(*map(int, size)))
 
 
-def _looked(said: Sequence[Any]) -> Answer:
+def _looked(said: Sequence[Any]) -> CellAnswer:
     """Rates are told by our own clock here: they only say which of two cells carries less."""
     member, matrix, names, *windows = said
     now_ms = int(time.time() * 1000)
     return _answer((member, matrix, int(names or 0), *(window or b"" for window in windows), now_ms, bool(member)))
 
 
-def _answer(said: Sequence[Any]) -> Answer:
+def _answer(said: Sequence[Any]) -> CellAnswer:
     member, matrix, names, registrations, queries, time_ms, done, *found = said
     at_ms = int(time_ms)
-    load = Load(names, _rate(registrations, at_ms), _rate(queries, at_ms))
+    load = CellLoad(names, _rate(registrations, at_ms), _rate(queries, at_ms))
     pairs = iter(found[0] if found else ())
     matches = tuple(Match(name.decode(), int(version)) for name, version in zip(pairs, pairs, strict=True))
     record = msgspec.msgpack.decode(matrix, type=Matrix) if matrix else None
-    return Answer(_member_of(member), record, load, bool(done), matches)
+    return CellAnswer(_member_of(member), record, load, bool(done), matches)
 
 
 def _rate(window: bytes, at_ms: int) -> float:

@@ -17,41 +17,41 @@ import msgspec
 from cachetools import LRUCache
 
 from service.discovery import cell, register_and_search
-from service.discovery.av_pairs import About
+from service.discovery.av_pairs import ContentKind
 from service.discovery.av_pairs import Pair as AvPair
-from service.discovery.cell import Answer, Command, Match, Record, Standing
-from service.discovery.cell_rounds import Dialogue, led, together
+from service.discovery.cell import CellAnswer, CellState, Command, Match, NameRecord
+from service.discovery.cell_rounds import Rounds, find_or_create_matrix, run_together
 from service.discovery.matrix import (
-    Kind,
-    Limits,
-    Load,
+    CellAddress,
+    CellLoad,
     Matrix,
-    Pair,
-    Place,
-    Request,
-    Size,
-    asked,
-    head_of,
-    heir,
-    home,
-    share,
-    wanted,
+    MatrixLimits,
+    MatrixSize,
+    PairKey,
+    ResizeKind,
+    ResizeRequest,
+    after_request,
+    fill_share,
+    head_address,
+    home_partition,
+    merge_target,
+    resize_requests,
 )
-from service.discovery.matrix_resizing import upkeep
+from service.discovery.matrix_resizing import reconcile_matrix
 from service.store.client import keys
 from service.store.client.connection import BatchingClient
 from service.store.directory.cells import MatrixCells, pair_key
 
 T = TypeVar("T")
 
-LIMITS = Limits(names=4000, registrations_s=400.0, queries_s=800.0)
+LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=800.0)
 """We deviate from the paper's 50 and 200 per second: a cell is some 50 µs of a Redis, not 1 ms of a node."""
 
 _SIZES_REMEMBERED = 100_000
 _NAMES_AT_ONCE = 4096
 _PASSES = 8
-_ONE = Size(0, 1, 1)
-_GROWTH = (Kind.INC_P, Kind.INC_R)
+_ONE = MatrixSize(0, 1, 1)
+_GROWTH = (ResizeKind.INC_P, ResizeKind.INC_R)
 
 
 class ContentName(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class QueryResult(msgspec.Struct, frozen=True):
     matches: tuple[Match, ...]
     complete: bool
     asked: AvPair
-    size: Size
+    size: MatrixSize
     cells: int
     took_s: float
 
@@ -76,16 +76,18 @@ class QueryResult(msgspec.Struct, frozen=True):
 class Directory:
     """The names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, link: BatchingClient, cells: MatrixCells, about: About, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self, link: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
+    ) -> None:
         """Use these cells; each kind of name has pairs of its own there."""
         self._link = link
         self._cells = cells
         self._about = about
         self._limits = limits
-        self._sizes: LRUCache[Pair, Size] = LRUCache(_SIZES_REMEMBERED)
-        self._wishes: dict[Request, None] = {}
-        self._unsettled: dict[Pair, None] = {}
-        self._texts: LRUCache[Pair, AvPair] = LRUCache(_SIZES_REMEMBERED)
+        self._sizes: LRUCache[PairKey, MatrixSize] = LRUCache(_SIZES_REMEMBERED)
+        self._wishes: dict[ResizeRequest, None] = {}
+        self._unsettled: dict[PairKey, None] = {}
+        self._texts: LRUCache[PairKey, AvPair] = LRUCache(_SIZES_REMEMBERED)
 
     async def register(self, names: Sequence[ContentName], kept_s: float, *, changed: bool) -> None:
         """Register names for so long, or refresh them; ``changed``: an earlier version may lie there.
@@ -93,29 +95,31 @@ class Directory:
         Raises :class:`service.errors.CellsUnavailable`.
         """
         expires_ms = int((time.time() + kept_s) * 1000)
-        left: list[tuple[Pair, Record]] = []
+        left: list[tuple[PairKey, NameRecord]] = []
         for name in names:
-            record = Record(name.id, name.version, frozenset(map(self.key, name.pairs)), expires_ms)
+            record = NameRecord(name.id, name.version, frozenset(map(self.key, name.pairs)), expires_ms)
             left += [(pair, record) for pair in record.pairs]
         if not changed and (left := await self._put(left)):
             await self._begin({pair for pair, _ in left})
             left = await self._put(left)
-        register = register_and_search.replace if changed else register_and_search.place
+        register = register_and_search.replace if changed else register_and_search.register
         dialogues = [
             register(pair, record, _draw(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
         ]
-        for (pair, _), placed in zip(left, await self._led(together(dialogues)), strict=True):
+        for (pair, _), placed in zip(left, await self._led(run_together(dialogues)), strict=True):
             self._sizes[pair] = placed.size
 
-    async def _put(self, given: Sequence[tuple[Pair, Record]]) -> list[tuple[Pair, Record]]:
+    async def _put(self, given: Sequence[tuple[PairKey, NameRecord]]) -> list[tuple[PairKey, NameRecord]]:
         """Do what most dialogues come to, with one command for all names that go to a cell; return what is left."""
         assumed = {pair: self._sizes.get(pair, _ONE) for pair, _ in given}
-        by_cell: dict[Place, list[Record]] = {}
+        by_cell: dict[CellAddress, list[NameRecord]] = {}
         for pair, record in given:
-            partition = home(_draw(record.name), assumed[pair].partitions)
+            partition = home_partition(_draw(record.name), assumed[pair].partitions)
             for row in range(assumed[pair].replicas):
-                by_cell.setdefault(Place(pair, partition, row), []).append(record)
-        puts = [cell.Put(place, tuple(records), believes=assumed[place.pair]) for place, records in by_cell.items()]
+                by_cell.setdefault(CellAddress(pair, partition, row), []).append(record)
+        puts = [
+            cell.PutRecords(place, tuple(records), believes=assumed[place.pair]) for place, records in by_cell.items()
+        ]
         answers = await self._cells.carry_out(puts)
         self._notice(puts, answers)
         left = {
@@ -126,10 +130,10 @@ class Directory:
         }
         return [(pair, record) for pair, record in given if (pair, record.name) in left]
 
-    def _is_kept(self, put: cell.Put, answer: Answer, assumed: Size) -> bool:
+    def _is_kept(self, put: cell.PutRecords, answer: CellAnswer, assumed: MatrixSize) -> bool:
         """Say whether names lie where they belong, in a matrix of the size that was assumed, or was not known yet."""
         pair, member = put.place.pair, answer.member
-        if member is None or answer.stands(Standing.CLOSED):
+        if member is None or answer.stands(CellState.CLOSED):
             return False
         if member.size != assumed:
             self._sizes[pair] = max(member.size, self._sizes.get(pair, member.size))
@@ -137,7 +141,7 @@ class Directory:
             return False
         return member.size == assumed or (assumed is _ONE and member.size.partitions * member.size.replicas == 1)
 
-    async def _begin(self, pairs: Iterable[Pair]) -> bool:
+    async def _begin(self, pairs: Iterable[PairKey]) -> bool:
         """Make matrices of those pairs that have none; return whether there were any.
 
         What has several cells is listed before it has: so nobody need look for cells of a matrix that is not, whose
@@ -147,17 +151,23 @@ class Directory:
         if not new:
             return False
         listed = await self._link.call("HMGET", keys.matrices(self._about), *(self._texts[pair] for pair in new))
-        leads = [cell.Lead(head_of(pair), None, Matrix()) for pair, size in zip(new, listed, strict=True) if not size]
+        leads = [
+            cell.UpdateMatrix(head_address(pair), None, Matrix())
+            for pair, size in zip(new, listed, strict=True)
+            if not size
+        ]
         await self._cells.carry_out(leads)
         return bool(leads)
 
     async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
         """Take a name away where it has these pairs no more; so long ago the last version that had them expires."""
-        record = Record(name, version, frozenset(), int((time.time() + kept_s) * 1000))
+        record = NameRecord(name, version, frozenset(), int((time.time() + kept_s) * 1000))
         draw, known = _draw(name), self._sizes
         gone = [self.key(pair) for pair in pairs]
         await self._led(
-            together([register_and_search.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone])
+            run_together(
+                [register_and_search.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone]
+            )
         )
 
     async def find(self, pairs: Iterable[AvPair], limit: int) -> QueryResult:
@@ -165,28 +175,28 @@ class Directory:
         began_s = time.perf_counter()
         own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
-        found = await self._led(register_and_search.find(own, limit, randbits(32), self._limits, known))
+        found = await self._led(register_and_search.search(own, limit, randbits(32), self._limits, known))
         self._sizes.update(found.sizes)
         chosen = found.asked or ""
         took_s = time.perf_counter() - began_s
-        size = found.sizes.get(chosen, Size(0, 0, 0))
+        size = found.sizes.get(chosen, MatrixSize(0, 0, 0))
         return QueryResult(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
 
-    async def names(self, pair: AvPair, most: int) -> list[Record]:
+    async def names(self, pair: AvPair, most: int) -> list[NameRecord]:
         """Return up to so many records of names that have an AV-pair. Raises :class:`CellsUnavailable`."""
-        return await self._led(register_and_search.listed(self.key(pair), most, self._limits, randbits(32)))
+        return await self._led(register_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
 
     async def keep_up(self) -> int:
         """Pass on what cells wished for, and do the upkeep of matrices that are not settled; return how many."""
         wishes, self._wishes = self._wishes, {}
-        by_pair: dict[Pair, list[Request]] = {}
+        by_pair: dict[PairKey, list[ResizeRequest]] = {}
         for wish in wishes:
             by_pair.setdefault(wish.place.pair, []).append(wish)
         await asyncio.gather(*(self._pass_on(pair, own) for pair, own in by_pair.items()))
         unsettled, self._unsettled = self._unsettled, {}
         for pair in unsettled:
             for _ in range(_PASSES):
-                matrix = await self._led(upkeep(pair, self._limits))
+                matrix = await self._led(reconcile_matrix(pair, self._limits))
                 if matrix is not None:
                     self._sizes[pair] = matrix.size
                     await self._list(pair, matrix.size)
@@ -195,26 +205,26 @@ class Directory:
                 self._unsettled[pair] = None
         return len(unsettled)
 
-    async def matrices(self) -> dict[AvPair, Size]:
+    async def matrices(self) -> dict[AvPair, MatrixSize]:
         """Return the matrices that have more than one cell, or had lately."""
         held = await self._link.call("HGETALL", keys.matrices(self._about))
-        return {pair.decode(): msgspec.msgpack.decode(size, type=Size) for pair, size in held.items()}
+        return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
-    async def cells_of(self, pair: AvPair) -> list[tuple[Place, Answer]]:
+    async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
         """Return how each cell of a matrix stands."""
         key = self.key(pair)
-        (head,) = await self._cells.carry_out([cell.Look(head_of(key))])
-        size = head.matrix.size if head.matrix else Size()
-        places = [Place(key, p, r) for p in range(size.partitions) for r in range(size.replicas)]
-        return list(zip(places, await self._cells.carry_out([cell.Look(place) for place in places]), strict=True))
+        (head,) = await self._cells.carry_out([cell.ReadState(head_address(key))])
+        size = head.matrix.size if head.matrix else MatrixSize()
+        places = [CellAddress(key, p, r) for p in range(size.partitions) for r in range(size.replicas)]
+        return list(zip(places, await self._cells.carry_out([cell.ReadState(place) for place in places]), strict=True))
 
-    def key(self, pair: AvPair) -> Pair:
+    def key(self, pair: AvPair) -> PairKey:
         """Return what stands for an AV-pair in the records of cells."""
         key = pair_key(f"{self._about} {pair}")
         self._texts[key] = pair
         return key
 
-    async def _led(self, dialogue: Dialogue[T]) -> T:
+    async def _led(self, dialogue: Rounds[T]) -> T:
         try:
             commands = next(dialogue)
             while True:
@@ -225,45 +235,49 @@ class Directory:
             result: T = stopped.value
             return result
 
-    def _notice(self, commands: Sequence[Command], answers: Sequence[Answer]) -> None:
+    def _notice(self, commands: Sequence[Command], answers: Sequence[CellAnswer]) -> None:
         for command, answer in zip(commands, answers, strict=True):
             place = command.place
             if answer.matrix is not None and not answer.matrix.settled:
                 self._unsettled[place.pair] = None
-            if isinstance(command, cell.Put | cell.Find) and answer.member and answer.stands(Standing.OPEN):
-                for kind in wanted(answer.load, self._limits):
-                    if kind in _GROWTH or (place.partition if kind is Kind.DEC_P else place.replica) > 0:
-                        self._wishes[Request(kind, place)] = None
+            if (
+                isinstance(command, cell.PutRecords | cell.FindNames)
+                and answer.member
+                and answer.stands(CellState.OPEN)
+            ):
+                for kind in resize_requests(answer.load, self._limits):
+                    if kind in _GROWTH or (place.partition if kind is ResizeKind.DEC_P else place.replica) > 0:
+                        self._wishes[ResizeRequest(kind, place)] = None
 
-    async def _pass_on(self, pair: Pair, wishes: Sequence[Request]) -> None:
+    async def _pass_on(self, pair: PairKey, wishes: Sequence[ResizeRequest]) -> None:
         """Have a head act on one of the wishes, unless it ignores them all, or somebody else is faster.
 
         We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full
         or too busy. So a partition or a replica goes only if those that take its share then carry less than half of
         what they may, in everything it is there for.
         """
-        before = await self._led(led(pair, self._limits))
+        before = await self._led(find_or_create_matrix(pair, self._limits))
         for wish in wishes:
-            after = asked(before, wish, self._limits)
+            after = after_request(before, wish, self._limits)
             if after != before and (wish.kind in _GROWTH or not await self._is_needed(wish)):
                 await self._list(pair, after.size)
-                await self._led(_one(cell.Lead(head_of(pair), before, after)))
+                await self._led(_one(cell.UpdateMatrix(head_address(pair), before, after)))
                 self._unsettled[pair] = None
                 return
 
-    async def _is_needed(self, wish: Request) -> bool:
+    async def _is_needed(self, wish: ResizeRequest) -> bool:
         """Say whether others would carry too much without a cell's partition, or replica."""
         place = wish.place
-        if wish.kind is Kind.DEC_P:
-            both = (place, msgspec.structs.replace(place, partition=heir(place.partition)))
-            swept = await self._cells.carry_out([cell.Sweep(each) for each in both])
-            return 2 * share(_together([answer.load for answer in swept]), self._limits) > 1
+        if wish.kind is ResizeKind.DEC_P:
+            both = (place, msgspec.structs.replace(place, partition=merge_target(place.partition)))
+            swept = await self._cells.carry_out([cell.ExpireNames(each) for each in both])
+            return 2 * fill_share(_together([answer.load for answer in swept]), self._limits) > 1
         row = [msgspec.structs.replace(place, replica=replica) for replica in range(place.replica + 1)]
-        looked = await self._cells.carry_out([cell.Look(each) for each in row])
+        looked = await self._cells.carry_out([cell.ReadState(each) for each in row])
         carried = _together([answer.load for answer in looked])
         return 2 * carried.queries_s > self._limits.queries_s * place.replica
 
-    async def _list(self, pair: Pair, size: Size) -> None:
+    async def _list(self, pair: PairKey, size: MatrixSize) -> None:
         if pair not in self._texts:
             return
         key, text = keys.matrices(self._about), self._texts[pair]
@@ -273,14 +287,14 @@ class Directory:
             await self._link.call("HDEL", key, text)
 
 
-def _one(command: Command) -> Dialogue[Answer]:
+def _one(command: Command) -> Rounds[CellAnswer]:
     (answer,) = yield [command]
     return answer
 
 
-def _together(loads: Iterable[Load]) -> Load:
+def _together(loads: Iterable[CellLoad]) -> CellLoad:
     names, registrations_s, queries_s = zip(*map(msgspec.structs.astuple, loads), strict=True)
-    return Load(sum(names), sum(registrations_s), sum(queries_s))
+    return CellLoad(sum(names), sum(registrations_s), sum(queries_s))
 
 
 @lru_cache(_NAMES_AT_ONCE)

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from service.discovery.saved_searches import Matcher, Standing, Subject, Watch, WatchId
+from service.discovery.saved_searches import (
+    SavedSearch,
+    SavedSearchId,
+    SavedSearchIndex,
+    SearchableEntry,
+    SearchCondition,
+)
 from service.errors import LimitReached
 from service.model import UserId
 from service.store.client import keys
@@ -25,7 +31,7 @@ _LOG_LENGTH = 10_000
 class SavedSearches(BatchedRepository):
     """Everybody's standing queries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def watch(self, jid: str, standing: Standing, most: int) -> Watch:
+    async def watch(self, jid: str, standing: SearchCondition, most: int) -> SavedSearch:
         """Keep a standing query, durably once this returns; the same one is kept once.
 
         Raises :class:`LimitReached` if there are ``most`` already.
@@ -34,7 +40,7 @@ class SavedSearches(BatchedRepository):
         for held in await self.of_user(jid):
             if held.standing == standing:
                 return held
-        watch = Watch(f"{uid}/{secrets.token_hex(8)}", standing)
+        watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", standing)
         await self._put(watch.id, standing)
         own = (keys.user(uid), keys.watches(uid))
         number = await self._link.script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
@@ -46,13 +52,13 @@ class SavedSearches(BatchedRepository):
         await self._link.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)
 
-    async def unwatch(self, jid: str, number: int) -> Watch | None:
+    async def unwatch(self, jid: str, number: int) -> SavedSearch | None:
         """End one; return it, None if there was none of this number."""
         uid = keys.user_id(jid)
         held = await self._link.call("HGET", keys.watches(uid), number)
         if held is None:
             return None
-        watch = msgspec.structs.replace(msgspec.msgpack.decode(held, type=Watch), number=number)
+        watch = msgspec.structs.replace(msgspec.msgpack.decode(held, type=SavedSearch), number=number)
         await self._link.call("HDEL", keys.watches(uid), number)
         await self._put(watch.id, None)
         return watch
@@ -68,14 +74,14 @@ class SavedSearches(BatchedRepository):
             await self._link.call("DEL", keys.STANDING_LOG)
         await self._link.call("DEL", keys.watches(uid))
 
-    async def of_user(self, jid: str) -> list[Watch]:
+    async def of_user(self, jid: str) -> list[SavedSearch]:
         """Return a person's standing queries, by number."""
         return _numbered(await self._link.call("HGETALL", keys.watches(keys.user_id(jid))))
 
-    async def held(self, watches: Sequence[WatchId]) -> dict[UserId, list[Watch]]:
+    async def held(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
         """Return whose standing queries these are, and each with its number; those that are no more are absent."""
         owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
-        wanted, found = set(watches), dict[UserId, list[Watch]]()
+        wanted, found = set(watches), dict[UserId, list[SavedSearch]]()
         for uid, held in zip(
             owners, await self._link.many([("HGETALL", keys.watches(uid)) for uid in owners]), strict=True
         ):
@@ -84,14 +90,14 @@ class SavedSearches(BatchedRepository):
                 found[uid] = own
         return found
 
-    async def load(self) -> tuple[str, dict[WatchId, Standing]]:
+    async def load(self) -> tuple[str, dict[SavedSearchId, SearchCondition]]:
         """Return all of them, and a place in the log of changes after which there is nothing else to know."""
         newest = await self._link.call("XREVRANGE", keys.STANDING_LOG, "+", "-", "COUNT", 1)
         place = newest[0][0] if newest else await self._log("", b"")
         held = await self._link.many([("HGETALL", keys.standing(bucket)) for bucket in range(BUCKETS)])
         return place.decode(), {watch.decode(): _standing(packed) for some in held for watch, packed in some.items()}
 
-    async def changes(self, place: str) -> list[tuple[str, WatchId, Standing | None]] | None:
+    async def changes(self, place: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
         """Return what has changed after a place in the log, with places; None if that is forgotten."""
         since = await self._link.call("XRANGE", keys.STANDING_LOG, place, "+", "COUNT", _CHANGES_AT_ONCE)
         if not since or since[0][0].decode() != place:
@@ -101,28 +107,28 @@ class SavedSearches(BatchedRepository):
             for entry, fields in since[1:]
         ]
 
-    async def _put(self, watch: WatchId, standing: Standing | None) -> None:
+    async def _put(self, watch: SavedSearchId, standing: SearchCondition | None) -> None:
         """Write a query into its bucket and the log of changes, or delete it if it is None."""
         packed = msgspec.msgpack.encode(standing) if standing else b""
         bucket = keys.standing(zlib.crc32(watch.encode()) % BUCKETS)
         await self._link.call(*(("HSET", bucket, watch, packed) if packed else ("HDEL", bucket, watch)))
         await self._log(watch, packed)
 
-    async def _log(self, watch: WatchId, packed: bytes) -> bytes:
+    async def _log(self, watch: SavedSearchId, packed: bytes) -> bytes:
         entry = ("i", watch, "s", packed)
         place: bytes = await self._link.call("XADD", keys.STANDING_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
         return place
 
 
 class SavedSearchMatcher:
-    """A worker's :class:`Matcher`, brought up to date before it is asked."""
+    """A worker's :class:`SavedSearchIndex`, brought up to date before it is asked."""
 
     def __init__(self, standings: SavedSearches) -> None:
         self._standings = standings
-        self._matcher = Matcher()
+        self._matcher = SavedSearchIndex()
         self._place = ""
 
-    async def match(self, subjects: Sequence[Subject]) -> list[set[WatchId]]:
+    async def match(self, subjects: Sequence[SearchableEntry]) -> list[set[SavedSearchId]]:
         """Return which standing queries each entry meets, those included that were put before this was called."""
         await self._refresh()
         return [self._matcher.match(subject) for subject in subjects]
@@ -138,22 +144,22 @@ class SavedSearchMatcher:
                 self._place = place
             changed = await self._standings.changes(self._place)
         if changed is None:
-            matcher = Matcher()
+            matcher = SavedSearchIndex()
             self._place, held = await self._standings.load()
             for watch, standing in held.items():
                 matcher.put(watch, standing)
             self._matcher = matcher
 
 
-def _numbered(held: dict[bytes, bytes]) -> list[Watch]:
+def _numbered(held: dict[bytes, bytes]) -> list[SavedSearch]:
     """Return a person's standing queries, by number."""
     found = (
-        msgspec.structs.replace(msgspec.msgpack.decode(watch, type=Watch), number=int(number))
+        msgspec.structs.replace(msgspec.msgpack.decode(watch, type=SavedSearch), number=int(number))
         for number, watch in held.items()
     )
     return sorted(found, key=lambda watch: watch.number)
 
 
-def _standing(packed: bytes) -> Standing:
-    found: Standing = msgspec.msgpack.decode(packed, type=Standing)
+def _standing(packed: bytes) -> SearchCondition:
+    found: SearchCondition = msgspec.msgpack.decode(packed, type=SearchCondition)
     return found

@@ -11,8 +11,8 @@ from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from service.clock import SystemClock
-from service.discovery.partial.strategies import Fixed, named
-from service.discovery.partial.strategy_choice import Choice, Chosen, Measured, choose
+from service.discovery.partial.strategies import Fixed, strategy_name
+from service.discovery.partial.strategy_choice import DirectoryChoice, DirectoryMeasurements, StrategyChoice, choose
 from service.model import Entry, FeedLink, PollingHints, PollResult
 from service.store import Store
 from service.store.client import keys
@@ -257,13 +257,13 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
     store: Store, api: aiohttp.ClientSession
 ) -> None:
     assert await _ask(api, "GET", "directories") == (200, {"items": []})
-    measured = Measured(target=100, entries=1000, servers=20, updates_per_lookup=0.5)
-    async with worker(store, lambda _: DirectoriesReply((Chosen("tag=python", measured, choose(measured)),))):
+    measured = DirectoryMeasurements(target=100, entries=1000, servers=20, updates_per_lookup=0.5)
+    async with worker(store, lambda _: DirectoriesReply((DirectoryChoice("tag=python", measured, choose(measured)),))):
         status, told = await _ask(api, "GET", "directories")
     assert status == 200
     (item,) = told["items"]
     assert (item["pair"], item["target"], item["entries"], item["servers"]) == ("tag=python", 100, 1000, 20)
-    assert item["strategy"] == named(choose(measured).strategy)
+    assert item["strategy"] == strategy_name(choose(measured).strategy)
     assert item["reasons"][0]["rule"] == "many-updates"
     assert item["reasons"][0]["words"].startswith("Updates per lookup are frequent")
     assert (item["reasons"][0]["value"], item["reasons"][0]["bound"]) == (0.5, 0.1)
@@ -272,7 +272,7 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
 
 
 async def test_a_directory_is_measured_by_what_its_workers_keep(store: Store, api: aiohttp.ClientSession) -> None:
-    chosen = Chosen("tag=python", Measured(2, 4, 2, 0.5), Choice(Fixed(2), ()))
+    chosen = DirectoryChoice("tag=python", DirectoryMeasurements(2, 4, 2, 0.5), StrategyChoice(Fixed(2), ()))
 
     def answer(asked: Asked) -> WorkerReply:
         return (

@@ -9,8 +9,8 @@ from bots.dialogue.request_handler import Requests, followed
 from bots.dialogue.request_types import Limits, WhatItTold
 from bots.replies.base import Followed, Question, Reply
 from service.corona.poll_explanation import PollExplanation
-from service.discovery.query_parser import Finding, Query
-from service.discovery.saved_searches import Standing, Watch
+from service.discovery.query_parser import Query, SearchHit
+from service.discovery.saved_searches import SavedSearch, SearchCondition
 from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import OpmlDocument, OpmlSubscription
@@ -59,9 +59,9 @@ class Person:
     limits: Limits = field(default_factory=lambda: Limits(3, 4, 20, 2, 3))
     nodes: dict[ChannelId, str] = field(default_factory=dict)
     """By channel, the URI of the node on which it is published."""
-    directory: tuple[Finding, ...] = ()
+    directory: tuple[SearchHit, ...] = ()
     """What a search for tag=python finds."""
-    watches: dict[int, Watch] = field(default_factory=dict)
+    watches: dict[int, SavedSearch] = field(default_factory=dict)
     new_urls: int = 0
     workers: int = 2
     probes: int = 0
@@ -164,13 +164,13 @@ class FakeRequests:
     async def set_user_settings(self, user_settings: UserSettings) -> None:
         self.person.user_settings = user_settings
 
-    async def search(self, query: Query) -> tuple[Finding, ...]:
+    async def search(self, query: Query) -> tuple[SearchHit, ...]:
         return self.person.directory[: query.limit] if "tag=python" in query.pairs else ()
 
-    async def watches(self) -> tuple[Watch, ...]:
+    async def watches(self) -> tuple[SavedSearch, ...]:
         return tuple(self.person.watches.values())
 
-    async def watch(self, standing: Standing) -> Watch:
+    async def watch(self, standing: SearchCondition) -> SavedSearch:
         watches = self.person.watches
         if len(watches) >= self.limits.watches:
             raise LimitReached(
@@ -178,10 +178,10 @@ class FakeRequests:
                 most=self.limits.watches,
             )
         number = max(watches, default=0) + 1
-        watches[number] = Watch(f"me/{number}", standing, number)
+        watches[number] = SavedSearch(f"me/{number}", standing, number)
         return watches[number]
 
-    async def unwatch(self, number: int) -> Watch | None:
+    async def unwatch(self, number: int) -> SavedSearch | None:
         return self.person.watches.pop(number, None)
 
     async def accept_invitation(self, code: str) -> bool:

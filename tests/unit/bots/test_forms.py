@@ -17,7 +17,7 @@ from bots.sessions import forms
 from bots.xmpp import adhoc
 from bots.xmpp.adhoc import Form
 from bots.xmpp.service_discovery import NS_COMMANDS
-from service.discovery.query_parser import Finding, parse_query
+from service.discovery.query_parser import SearchHit, parse_query
 from service.model import FeedLink
 from tests.unit.bots.talk import FakeRequests, Person, at_once, feed
 
@@ -74,7 +74,7 @@ def test_a_choice_among_subscriptions_names_them() -> None:
 
 def test_questions_are_answered_as_in_chat() -> None:
     choose = Choose((FeedLink("https://news.example/feed", "News"),))
-    found = Found("x", parse_query("tag=x"), (Finding(MINE[0].channel),), 0, more=True)
+    found = Found("x", parse_query("tag=x"), (SearchHit(MINE[0].channel),), 0, more=True)
     assert forms.answer(choose, {"answer": ("1",)}) == "1"
     assert forms.answer(choose, {}) == "no"
     assert forms.answer(Confirm(2), {"answer": ("true",)}) == "yes"

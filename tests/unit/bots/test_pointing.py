@@ -9,7 +9,7 @@ from bots.replies.help import Incomplete
 from bots.replies.search import Unwatched
 from bots.replies.subscriptions import ForgottenMessage, NoSuchSubscription, Unsubscribed, WhichOne
 from service.discovery.query_parser import parse_watch
-from service.discovery.saved_searches import Watch
+from service.discovery.saved_searches import SavedSearch
 from tests.unit.bots.talk import Person, feed
 
 NEWS, BLOG, OTHER = (feed(f"https://{name}.example/feed", name) for name in ("news", "blog", "other"))
@@ -20,7 +20,7 @@ ONE, TWO = WhatItTold((NEWS.id,), ()), WhatItTold((NEWS.id, BLOG.id), ())
 def played(words: str, told: WhatItTold | None, *, reacted: bool = False) -> tuple[Reply, list[str]]:
     """The reply to what is written under a message, and what was requested, if the message told so."""
     person = Person(follows={1: NEWS, 2: BLOG}, told={"m1": told} if told else {})
-    person.watches = {4: Watch("w", parse_watch("tag=python"), 4)}
+    person.watches = {4: SavedSearch("w", parse_watch("tag=python"), 4)}
     return person.hear(words, points_at="m1", reacted=reacted), person.requested
 
 

@@ -4,7 +4,7 @@ from bots.pubsub.atom import node_uri
 from service import errors
 from service.corona.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
 from service.corona.polling_schedule import PollingSchedule
-from service.discovery.query_parser import Finding
+from service.discovery.query_parser import SearchHit
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
 from service.store.coordination.requests import ProbeReply
@@ -54,8 +54,8 @@ def visitor() -> Person:
             **TROUBLES,
         },
         directory=(
-            *(Finding(feed(f"https://python{number}.example/feed", f"Python {number}")) for number in range(1, 4)),
-            Finding(feed(BLOG, "A Blog")),
+            *(SearchHit(feed(f"https://python{number}.example/feed", f"Python {number}")) for number in range(1, 4)),
+            SearchHit(feed(BLOG, "A Blog")),
         ),
         nodes={channel_id(NEWS): node_uri("pubsub.example", channel_id(NEWS))},
         reasons={

@@ -2,13 +2,13 @@
 
 import pytest
 
-from service.discovery.cell import Record
-from service.discovery.matrix import Limits
-from service.discovery.register_and_search import find, place
+from service.discovery.cell import NameRecord
+from service.discovery.matrix import MatrixLimits
+from service.discovery.register_and_search import register, search
 from tests.support.cells import MemoryCells
 
 PAIR = "a=1"
-LIMITS = Limits()
+LIMITS = MatrixLimits()
 
 
 @pytest.mark.parametrize(("limit", "found", "complete"), [(2, 2, False), (5, 5, False), (6, 5, True), (99, 5, True)])
@@ -18,6 +18,6 @@ def test_a_query_that_found_as_many_as_were_wanted_does_not_say_that_these_are_a
     """A cell tells no more than it is asked for, so there may be others."""
     cells = MemoryCells()
     for number in range(5):
-        cells.lead(place(PAIR, Record(f"n{number}", 1, frozenset({PAIR}), 1000), number, LIMITS))
-    told = cells.lead(find(frozenset({PAIR}), limit, 0, LIMITS))
+        cells.lead(register(PAIR, NameRecord(f"n{number}", 1, frozenset({PAIR}), 1000), number, LIMITS))
+    told = cells.lead(search(frozenset({PAIR}), limit, 0, LIMITS))
     assert (len(told.matches), told.complete) == (found, complete)

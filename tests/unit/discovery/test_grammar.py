@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.discovery.query_parser import MOST_PAIRS_ASKED, Query, parse_query, parse_watch, written
-from service.discovery.saved_searches import Pattern, Phrase, Topic
+from service.discovery.query_parser import MAX_QUERY_PAIRS, Query, format_condition, parse_query, parse_watch
+from service.discovery.saved_searches import PairsCondition, PatternCondition, PhraseCondition
 from service.errors import BadQuery
 from service.feeds.urls import channel_id
 
@@ -72,7 +72,7 @@ def test_a_channel_is_named_by_its_url_in_any_form() -> None:
         ("tag=" + "x" * 2**20, "longer than 3,000 characters, the most I read"),
         (" ".join(f"tag={n}" for n in range(200)), "200 conditions; 16 are the most"),
         (" ".join(f"tag={n}" for n in range(1000)), "the most I read"),
-        (" ".join(f"t{n}" for n in range(500)), f"{MOST_PAIRS_ASKED} are the most"),
+        (" ".join(f"t{n}" for n in range(500)), f"{MAX_QUERY_PAIRS} are the most"),
     ],
 )
 def test_what_is_no_query_is_answered_with_what_to_write_instead(text: str, words: str) -> None:
@@ -86,19 +86,22 @@ def test_what_is_no_query_is_answered_with_what_to_write_instead(text: str, word
 @pytest.mark.parametrize(
     ("text", "standing"),
     [
-        ("tag=python lang=en", Topic(("lang=en", "tag=python"))),
-        ("type=entry tag=x", Topic(("tag=x",))),
-        ('"The Quick  fox!"', Phrase(("the", "quick", "fox"))),
-        ('"one two" three', Topic(("word=one", "word=three", "word=two"))),
-        (r"/\bpy(thon)?\d\b/", Pattern(r"\bpy(thon)?\d\b")),
-        ('author="J. \\"Jim\\" Doe" lang=pt-BR', Topic(('author=j. "jim" doe', "lang=pt", "region=br of lang=pt"))),
+        ("tag=python lang=en", PairsCondition(("lang=en", "tag=python"))),
+        ("type=entry tag=x", PairsCondition(("tag=x",))),
+        ('"The Quick  fox!"', PhraseCondition(("the", "quick", "fox"))),
+        ('"one two" three', PairsCondition(("word=one", "word=three", "word=two"))),
+        (r"/\bpy(thon)?\d\b/", PatternCondition(r"\bpy(thon)?\d\b")),
+        (
+            'author="J. \\"Jim\\" Doe" lang=pt-BR',
+            PairsCondition(('author=j. "jim" doe', "lang=pt", "region=br of lang=pt")),
+        ),
     ],
 )
 def test_what_is_watched_is_pairs_a_phrase_or_an_expression_and_can_be_written_again(
-    text: str, standing: Topic | Phrase | Pattern
+    text: str, standing: PairsCondition | PhraseCondition | PatternCondition
 ) -> None:
     assert parse_watch(text) == standing
-    assert parse_watch(written(standing)) == standing
+    assert parse_watch(format_condition(standing)) == standing
 
 
 @pytest.mark.parametrize(

@@ -4,114 +4,114 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.cell import Answer, Membership, Standing
-from service.discovery.cell_rounds import latest
+from service.discovery.cell import CellAnswer, CellState, Membership
+from service.discovery.cell_rounds import latest_size
 from service.discovery.matrix import (
-    Kind,
-    Leaving,
-    Limits,
-    Load,
+    CellAddress,
+    CellLoad,
     Matrix,
-    Place,
-    Request,
-    Size,
-    asked,
-    heir,
-    home,
-    homes,
-    probed,
+    MatrixLimits,
+    MatrixSize,
+    RemovedPart,
+    ResizeKind,
+    ResizeRequest,
+    after_removal,
+    after_request,
+    home_partition,
+    merge_target,
+    possible_partitions,
+    probe_addresses,
     rate_per_s,
-    recovered,
-    smaller,
-    wanted,
+    recover_matrix,
+    resize_requests,
 )
-from service.discovery.register_and_search import chosen, partitions_wanted, unsure
+from service.discovery.register_and_search import choose_matrix, partitions_to_ask, size_to_learn
 
-LIMITS = Limits(partitions=8, replicas=4)
+LIMITS = MatrixLimits(partitions=8, replicas=4)
 
 
-def ask(matrix: Matrix, kind: Kind, partition: int = 0, replica: int = 0) -> Matrix:
-    return asked(matrix, Request(kind, Place("a=1", partition, replica)), LIMITS)
+def ask(matrix: Matrix, kind: ResizeKind, partition: int = 0, replica: int = 0) -> Matrix:
+    return after_request(matrix, ResizeRequest(kind, CellAddress("a=1", partition, replica)), LIMITS)
 
 
 def grown(partitions: int, replicas: int = 1, *, new_partitions: int = 0) -> Matrix:
-    return Matrix(Size(5, partitions, replicas), new_partitions)
+    return Matrix(MatrixSize(5, partitions, replicas), new_partitions)
 
 
 def test_partitions_and_replicas_double_up_to_what_is_allowed() -> None:
-    assert ask(grown(4), Kind.INC_P).size == Size(6, 8, 1)
-    assert ask(grown(8), Kind.INC_P) == grown(8)
-    assert ask(grown(4, 2), Kind.INC_R).size == Size(6, 4, 4)
+    assert ask(grown(4), ResizeKind.INC_P).size == MatrixSize(6, 8, 1)
+    assert ask(grown(8), ResizeKind.INC_P) == grown(8)
+    assert ask(grown(4, 2), ResizeKind.INC_R).size == MatrixSize(6, 4, 4)
 
 
 def test_only_the_expansion_region_makes_a_matrix_grow() -> None:
     matrix = grown(4, new_partitions=2)
-    assert ask(matrix, Kind.INC_P, partition=1) is matrix
-    assert ask(matrix, Kind.INC_P, partition=2).new_partitions == 4
+    assert ask(matrix, ResizeKind.INC_P, partition=1) is matrix
+    assert ask(matrix, ResizeKind.INC_P, partition=2).new_partitions == 4
 
 
 def test_a_matrix_that_is_not_settled_ignores_requests() -> None:
-    growing = ask(grown(2), Kind.INC_P)
-    for kind in Kind:
+    growing = ask(grown(2), ResizeKind.INC_P)
+    for kind in ResizeKind:
         assert ask(growing, kind, partition=3) is growing
 
 
 def test_only_the_last_partition_makes_a_matrix_shrink_and_never_below_one_cell() -> None:
-    assert ask(grown(4), Kind.DEC_P, partition=2) == grown(4)
-    assert ask(grown(4), Kind.DEC_P, partition=3).leaving is Leaving.PARTITION
-    assert ask(grown(1), Kind.DEC_P) == grown(1)
-    assert ask(grown(1), Kind.DEC_R) == grown(1)
+    assert ask(grown(4), ResizeKind.DEC_P, partition=2) == grown(4)
+    assert ask(grown(4), ResizeKind.DEC_P, partition=3).leaving is RemovedPart.PARTITION
+    assert ask(grown(1), ResizeKind.DEC_P) == grown(1)
+    assert ask(grown(1), ResizeKind.DEC_R) == grown(1)
 
 
 def test_when_the_expansion_region_has_left_half_of_the_rest_becomes_it() -> None:
     matrix, regions = grown(8, new_partitions=4), []
     for last in range(7, 2, -1):
-        matrix = smaller(ask(matrix, Kind.DEC_P, partition=last))
+        matrix = after_removal(ask(matrix, ResizeKind.DEC_P, partition=last))
         regions.append((matrix.size.partitions, matrix.new_partitions))
     assert regions == [(7, 4), (6, 4), (5, 4), (4, 2), (3, 2)]
 
 
 def test_a_lost_head_believes_the_newest_size_that_cells_were_told() -> None:
-    assert recovered([Size(3, 8, 1), Size(4, 7, 2)]).size == Size(5, 7, 2)
+    assert recover_matrix([MatrixSize(3, 8, 1), MatrixSize(4, 7, 2)]).size == MatrixSize(5, 7, 2)
 
 
 def test_without_its_head_a_matrix_is_looked_for_where_each_of_its_growths_began() -> None:
     """So it is found unless as many cells are lost at once as it has grown times."""
-    assert [(place.partition, place.replica) for place in probed("a=1", 8, 4)] == [
+    assert [(place.partition, place.replica) for place in probe_addresses("a=1", 8, 4)] == [
         (1, 0),
         (2, 0),
         (4, 0),
         (0, 1),
         (0, 2),
     ]
-    assert probed("a=1", 1, 1) == ()
+    assert probe_addresses("a=1", 1, 1) == ()
 
 
 def test_of_sizes_that_cells_were_told_the_newest_counts_but_not_what_a_removed_one_was_left_with() -> None:
     told = [
-        Answer(Membership(standing, Size(epoch, partitions)))
+        CellAnswer(Membership(standing, MatrixSize(epoch, partitions)))
         for standing, epoch, partitions in (
-            (Standing.OPEN, 2, 8),
-            (Standing.FILLING, 4, 3),
-            (Standing.CLOSED, 5, 4),
+            (CellState.OPEN, 2, 8),
+            (CellState.FILLING, 4, 3),
+            (CellState.CLOSED, 5, 4),
         )
     ]
-    assert latest(Size(3, 4), *told, Answer(None)) == Size(4, 3)
-    assert latest(Size(3, 4), told[0], told[2]) == Size(3, 4)
+    assert latest_size(MatrixSize(3, 4), *told, CellAnswer(None)) == MatrixSize(4, 3)
+    assert latest_size(MatrixSize(3, 4), told[0], told[2]) == MatrixSize(3, 4)
 
 
 @pytest.mark.parametrize(
     ("load", "kinds"),
     [
-        (Load(4000, 10, 100), {Kind.INC_P}),
-        (Load(10, 50, 100), {Kind.INC_P}),
-        (Load(10, 1, 200), {Kind.DEC_P, Kind.INC_R}),
-        (Load(3000, 1, 100), set()),
-        (Load(10, 1, 1), {Kind.DEC_P, Kind.DEC_R}),
+        (CellLoad(4000, 10, 100), {ResizeKind.INC_P}),
+        (CellLoad(10, 50, 100), {ResizeKind.INC_P}),
+        (CellLoad(10, 1, 200), {ResizeKind.DEC_P, ResizeKind.INC_R}),
+        (CellLoad(3000, 1, 100), set()),
+        (CellLoad(10, 1, 1), {ResizeKind.DEC_P, ResizeKind.DEC_R}),
     ],
 )
-def test_a_cell_asks_for_more_at_a_threshold_and_for_less_if_all_is_low(load: Load, kinds: set[Kind]) -> None:
-    assert set(wanted(load, LIMITS)) == kinds
+def test_a_cell_asks_for_more_at_a_threshold_and_for_less_if_all_is_low(load: CellLoad, kinds: set[ResizeKind]) -> None:
+    assert set(resize_requests(load, LIMITS)) == kinds
 
 
 def test_fewer_messages_than_a_window_tell_no_rate() -> None:
@@ -124,28 +124,28 @@ def test_a_name_is_at_one_of_its_homes_whatever_sizes_there_were(draw: int, size
     """A matrix grows and shrinks through these sizes; the name was registered at one of them, and moved to heirs."""
     last = sizes[-1]
     for size in sizes:
-        at = home(draw, size)
+        at = home_partition(draw, size)
         assert at < size
         while at >= last:
-            at = heir(at)
-        assert at in homes(draw, last)
+            at = merge_target(at)
+        assert at in possible_partitions(draw, last)
 
 
 def test_a_size_is_asked_for_until_one_partition_is_known() -> None:
-    assert unsure({"a", "b"}, {}, 0) == "a"
-    assert unsure({"a", "b"}, {"a": Size(1, 4, 1)}, 0) == "b"
-    assert unsure({"a", "b"}, {"a": Size(1, 1, 1)}, 0) is None
-    assert unsure({"a"}, {"a": Size(1, 4, 1)}, 0) is None
+    assert size_to_learn({"a", "b"}, {}, 0) == "a"
+    assert size_to_learn({"a", "b"}, {"a": MatrixSize(1, 4, 1)}, 0) == "b"
+    assert size_to_learn({"a", "b"}, {"a": MatrixSize(1, 1, 1)}, 0) is None
+    assert size_to_learn({"a"}, {"a": MatrixSize(1, 4, 1)}, 0) is None
 
 
 def test_the_matrix_with_the_fewest_partitions_is_asked() -> None:
-    assert chosen({"a": Size(1, 4, 1), "b": Size(1, 2, 8), "c": Size(1, 2, 1)}, 0) == "b"
-    assert chosen({"a": Size(1, 4, 1), "b": Size(1, 2, 8), "c": Size(1, 2, 1)}, 1) == "c"
+    assert choose_matrix({"a": MatrixSize(1, 4, 1), "b": MatrixSize(1, 2, 8), "c": MatrixSize(1, 2, 1)}, 0) == "b"
+    assert choose_matrix({"a": MatrixSize(1, 4, 1), "b": MatrixSize(1, 2, 8), "c": MatrixSize(1, 2, 1)}, 1) == "c"
 
 
 def test_only_as_many_partitions_are_asked_as_the_limit_needs() -> None:
-    assert partitions_wanted(0, 0, 10) == 1
-    assert partitions_wanted(1, 10, 10) == 0
-    assert partitions_wanted(1, 2, 10) == 1
-    assert partitions_wanted(4, 8, 10) == 1
-    assert partitions_wanted(4, 0, 10) == 4
+    assert partitions_to_ask(0, 0, 10) == 1
+    assert partitions_to_ask(1, 10, 10) == 0
+    assert partitions_to_ask(1, 2, 10) == 1
+    assert partitions_to_ask(4, 8, 10) == 1
+    assert partitions_to_ask(4, 0, 10) == 4

@@ -2,13 +2,20 @@
 
 import pytest
 
-from service.discovery.names import MOST_PAIRS, Traits, channel_pairs, entry_pairs, language_pairs, pace
+from service.discovery.names import (
+    MAX_PAIRS,
+    DeclaredMetadata,
+    channel_pairs,
+    entry_pairs,
+    language_pairs,
+    update_class,
+)
 from service.discovery.query_parser import parse_query
 from service.model import Channel, Entry
 
 DAY_S = 86_400.0
 BLOG = Channel("c" * 40, "https://blog.example.co.uk/feed", "The Würzburg Python Blog", "https://blog.example.co.uk/")
-TRAITS = Traits("en-GB", ("Python", "Async IO"), ("Jane Doe",), "WordPress 6.4.2")
+TRAITS = DeclaredMetadata("en-GB", ("Python", "Async IO"), ("Jane Doe",), "WordPress 6.4.2")
 
 
 def test_a_channels_name_says_what_it_is_where_it_is_and_what_it_is_about() -> None:
@@ -67,32 +74,34 @@ def test_a_language_tag_is_a_language_and_a_region_that_depends_on_it(tag: str, 
     ],
 )
 def test_software_is_known_by_name_and_by_a_version_that_depends_on_it(generator: str, pairs: list[str]) -> None:
-    found = channel_pairs(Channel("c" * 40, "https://a.example/"), Traits(generator=generator), "a.example", DAY_S)
+    found = channel_pairs(
+        Channel("c" * 40, "https://a.example/"), DeclaredMetadata(generator=generator), "a.example", DAY_S
+    )
     assert [pair for pair in found if pair.startswith(("generator", "version"))] == pairs
 
 
 def test_how_often_a_channel_speaks_is_a_class() -> None:
-    assert [pace(s) for s in (10.0, 3600.0, DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DAY_S)] == [
+    assert [update_class(s) for s in (10.0, 3600.0, DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DAY_S)] == [
         *("hourly", "hourly", "daily", "weekly", "monthly", "rarely"),
     ]
 
 
 def test_whatever_publishers_write_a_name_is_short_and_plain() -> None:
     many = (*(f"t{n}" for n in range(1000)), "", "\x00", "x" * 10**6, "﷽" * 100)
-    traits = Traits("x" * 10**6, many, many, "\x00" * 10**6)
+    traits = DeclaredMetadata("x" * 10**6, many, many, "\x00" * 10**6)
     entry = Entry("1", "word " * 10**5 + "\x00" + "﷽" * 1000, tags=many, authors=many)
     for pairs in (
         channel_pairs(Channel("c" * 40, "https://a.example/", "\x00" * 10**6), traits, "a.example", 0.0),
         entry_pairs(entry, BLOG, traits, "example.co.uk"),
     ):
-        assert len(pairs) <= MOST_PAIRS
+        assert len(pairs) <= MAX_PAIRS
         assert max(map(len, pairs)) <= 250
         assert all(pair.isprintable() for pair in pairs)
 
 
 def test_a_value_cannot_pass_for_another_pair() -> None:
     names = [
-        frozenset(channel_pairs(BLOG, Traits(generator=text), "example.co.uk", DAY_S))
+        frozenset(channel_pairs(BLOG, DeclaredMetadata(generator=text), "example.co.uk", DAY_S))
         for text in ("wordpress of lang=en", "wordpress 6 of generator=x")
     ]
     asked = parse_query("generator=wordpress version=6")

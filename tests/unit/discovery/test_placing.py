@@ -2,33 +2,43 @@
 
 import pytest
 
-from service.discovery.cell import Find, Lead, Record
-from service.discovery.cell_rounds import led
-from service.discovery.matrix import Kind, Limits, Place, Request, Size, asked, head_of
-from service.discovery.matrix_resizing import upkeep
-from service.discovery.register_and_search import find, place, replace
+from service.discovery.cell import FindNames, NameRecord, UpdateMatrix
+from service.discovery.cell_rounds import find_or_create_matrix
+from service.discovery.matrix import (
+    CellAddress,
+    MatrixLimits,
+    MatrixSize,
+    ResizeKind,
+    ResizeRequest,
+    after_request,
+    head_address,
+)
+from service.discovery.matrix_resizing import reconcile_matrix
+from service.discovery.register_and_search import register, replace, search
 from tests.support.cells import MemoryCells
 
 PAIR = "a=1"
-LIMITS = Limits(partitions=8, replicas=4)
-NAME = Record("n", 1, frozenset({PAIR}), 1000)
+LIMITS = MatrixLimits(partitions=8, replicas=4)
+NAME = NameRecord("n", 1, frozenset({PAIR}), 1000)
 DRAW = 5
 """At home in partition 5 of eight; before, in 1 of four and of two."""
 
 
-def grown(*kinds: Kind) -> MemoryCells:
+def grown(*kinds: ResizeKind) -> MemoryCells:
     """Return cells in which a matrix has grown so often."""
     cells = MemoryCells()
     grow(cells, *kinds)
     return cells
 
 
-def grow(cells: MemoryCells, *kinds: Kind) -> None:
+def grow(cells: MemoryCells, *kinds: ResizeKind) -> None:
     for kind in kinds:
-        matrix = cells.lead(led(PAIR, LIMITS))
-        last = Place(PAIR, matrix.size.partitions - 1, matrix.size.replicas - 1)
-        cells.carry_out(Lead(head_of(PAIR), matrix, asked(matrix, Request(kind, last), LIMITS)))
-        assert cells.lead(upkeep(PAIR, LIMITS)) is not None
+        matrix = cells.lead(find_or_create_matrix(PAIR, LIMITS))
+        last = CellAddress(PAIR, matrix.size.partitions - 1, matrix.size.replicas - 1)
+        cells.carry_out(
+            UpdateMatrix(head_address(PAIR), matrix, after_request(matrix, ResizeRequest(kind, last), LIMITS))
+        )
+        assert cells.lead(reconcile_matrix(PAIR, LIMITS)) is not None
 
 
 def partitions_of(cells: MemoryCells) -> list[int]:
@@ -38,47 +48,47 @@ def partitions_of(cells: MemoryCells) -> list[int]:
 
 
 def test_whoever_refreshes_a_name_finds_it_whatever_size_is_remembered() -> None:
-    cells = grown(Kind.INC_P, Kind.INC_P, Kind.INC_P)
-    at = cells.lead(place(PAIR, NAME, DRAW, LIMITS))
-    for known in (None, Size(), Size(1), at.size):
-        assert cells.lead(place(PAIR, NAME, DRAW, LIMITS, known)) == at
+    cells = grown(ResizeKind.INC_P, ResizeKind.INC_P, ResizeKind.INC_P)
+    at = cells.lead(register(PAIR, NAME, DRAW, LIMITS))
+    for known in (None, MatrixSize(), MatrixSize(1), at.size):
+        assert cells.lead(register(PAIR, NAME, DRAW, LIMITS, known)) == at
     assert partitions_of(cells) == [5]
 
 
 def test_a_name_that_is_refreshed_after_a_growth_goes_home_and_leaves_a_copy_that_expires() -> None:
-    cells = grown(Kind.INC_P)
-    assert cells.lead(place(PAIR, NAME, DRAW, LIMITS)).partition == 1
-    grow(cells, Kind.INC_P, Kind.INC_P)
+    cells = grown(ResizeKind.INC_P)
+    assert cells.lead(register(PAIR, NAME, DRAW, LIMITS)).partition == 1
+    grow(cells, ResizeKind.INC_P, ResizeKind.INC_P)
     cells.now_ms = 500
-    again = Record(NAME.name, 1, NAME.pairs, 1500)
-    assert cells.lead(place(PAIR, again, DRAW, LIMITS)).partition == 5
+    again = NameRecord(NAME.name, 1, NAME.pairs, 1500)
+    assert cells.lead(register(PAIR, again, DRAW, LIMITS)).partition == 5
     assert partitions_of(cells) == [1, 5]
     cells.now_ms = 1000
-    assert [match.name for match in cells.lead(find(NAME.pairs, 9, 0, LIMITS)).matches] == [NAME.name]
+    assert [match.name for match in cells.lead(search(NAME.pairs, 9, 0, LIMITS)).matches] == [NAME.name]
     assert partitions_of(cells) == [5]
 
 
 def test_a_changed_name_is_replaced_wherever_it_lies() -> None:
-    cells = grown(Kind.INC_P)
-    cells.lead(place(PAIR, NAME, DRAW, LIMITS))
-    grow(cells, Kind.INC_P, Kind.INC_P)
-    cells.lead(replace(PAIR, Record(NAME.name, 2, frozenset(), 1500), DRAW, LIMITS))
-    assert cells.lead(find(NAME.pairs, 9, 0, LIMITS)).matches == ()
+    cells = grown(ResizeKind.INC_P)
+    cells.lead(register(PAIR, NAME, DRAW, LIMITS))
+    grow(cells, ResizeKind.INC_P, ResizeKind.INC_P)
+    cells.lead(replace(PAIR, NameRecord(NAME.name, 2, frozenset(), 1500), DRAW, LIMITS))
+    assert cells.lead(search(NAME.pairs, 9, 0, LIMITS)).matches == ()
 
 
 def test_a_replica_that_opens_while_a_name_is_registered_has_it_too() -> None:
     """It was absent when it was asked; it was filled, and opened, before the others had the name."""
-    cells = grown(Kind.INC_R)
-    lost = Place(PAIR, 0, 1)
+    cells = grown(ResizeKind.INC_R)
+    lost = CellAddress(PAIR, 0, 1)
     cells.lose(lost)
-    dialogue = place(PAIR, NAME, DRAW, LIMITS, cells.lead(led(PAIR, LIMITS)).size)
+    dialogue = register(PAIR, NAME, DRAW, LIMITS, cells.lead(find_or_create_matrix(PAIR, LIMITS)).size)
     first, second = next(dialogue)
     assert second.place == lost
     refused = cells.carry_out(second)
-    assert cells.lead(upkeep(PAIR, LIMITS)) is not None
+    assert cells.lead(reconcile_matrix(PAIR, LIMITS)) is not None
     (again,) = dialogue.send([cells.carry_out(first), refused])
     with pytest.raises(StopIteration):
         dialogue.send([cells.carry_out(again)])
     for row in range(2):
-        found = cells.carry_out(Find(Place(PAIR, 0, row), frozenset({PAIR}), 9)).matches
+        found = cells.carry_out(FindNames(CellAddress(PAIR, 0, row), frozenset({PAIR}), 9)).matches
         assert [match.name for match in found] == [NAME.name], f"replica {row}"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.matrix import WINDOW, Limits
+from service.discovery.matrix import WINDOW, MatrixLimits
 from service.simulate.cli import run
 from service.simulate.discovery import experiment as discovery
 from service.simulate.discovery.experiment import Outcome
@@ -60,7 +60,7 @@ def test_a_node_observes_the_rate_of_its_last_messages_however_they_are_handed_o
 
 def registered(*pairs: int) -> Matrices:
     """Return matrices in which names with these pairs have been seen."""
-    matrices, one = Matrices(Limits(), np.random.default_rng(1)), np.array(pairs, dtype=np.int64)
+    matrices, one = Matrices(MatrixLimits(), np.random.default_rng(1)), np.array(pairs, dtype=np.int64)
     matrices.registered(one, np.zeros_like(one), np.ones_like(one), np.zeros(len(one)), 0.0)
     return matrices
 
@@ -84,7 +84,7 @@ def test_a_query_goes_to_the_node_of_a_pair_that_nobody_has_registered_yet() -> 
 def test_a_query_for_a_few_names_asks_until_it_has_them_or_everybody() -> None:
     rng = np.random.default_rng(3)
     names = skewed_names(rng, NAMES)
-    matrices = Matrices(Limits(names=100, partitions=8), rng)
+    matrices = Matrices(MatrixLimits(names=100, partitions=8), rng)
     sent = Registrations(names, 500.0, 0.0, matrices, rng=rng)
     discovery._until_all_came(sent, 500, matrices, grow=True)
     queries, held = zipf_queries(rng, QUERIES).first(500), Held(sent)

@@ -6,8 +6,8 @@ from itertools import cycle
 
 import pytest
 
-from service.discovery.cell import Record
-from service.discovery.partial.node_share import Term, Told, decode_letter, encode_letter
+from service.discovery.cell import NameRecord
+from service.discovery.partial.node_share import PlacementTerm, ShareUpdate, decode_letter, encode_letter
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
@@ -28,11 +28,11 @@ class MemoryMatrices(Matrices):
     def key(self, pair: str) -> str:
         return pair.upper()
 
-    async def names(self, pair: str, most: int) -> Sequence[Record]:
+    async def names(self, pair: str, most: int) -> Sequence[NameRecord]:
         self.reads += 1
         if self.down:
             raise StoreUnavailable("Redis is away.")
-        found = [Record(name, 1, pairs, 0) for name, pairs in self.held.items() if self.key(pair) in pairs]
+        found = [NameRecord(name, 1, pairs, 0) for name, pairs in self.held.items() if self.key(pair) in pairs]
         return found[:most]
 
 
@@ -178,4 +178,6 @@ async def test_the_strategy_is_told_with_its_reasons() -> None:
     await fleet.keep_up()
     (choice,) = (each.choice for node in fleet.nodes.values() for each in node.chosen)
     assert choice.reasons
-    assert isinstance(decode_letter(encode_letter([Told("a=b", Term(1, 1), choice.strategy)]))[0], Told)
+    assert isinstance(
+        decode_letter(encode_letter([ShareUpdate("a=b", PlacementTerm(1, 1), choice.strategy)]))[0], ShareUpdate
+    )
