@@ -61,9 +61,9 @@ def up(
     """Run everything on this machine. That is Redis, an XMPP server, workers, the bot and the console."""
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
-    from service.embedded.up import Wanted, up  # noqa: PLC0415 - same
+    from service.embedded.up import UpOptions, up  # noqa: PLC0415 - same
 
-    wanted = Wanted(
+    options = UpOptions(
         directory=state.absolute(),
         workers=workers,
         bots=bots,
@@ -74,7 +74,7 @@ def up(
         poll_interval_s=poll_interval,
         ready_file=ready_file,
     )
-    asyncio.run(up(wanted, Console()))
+    asyncio.run(up(options, Console()))
 
 
 @app.command()
@@ -148,10 +148,10 @@ def doctor(
     from rich.console import Console  # noqa: PLC0415 - see the module's docstring
 
     from service import settings as layers  # noqa: PLC0415 - same
-    from service.embedded.state_directory import told_environment  # noqa: PLC0415 - same
+    from service.embedded.state_directory import load_environment  # noqa: PLC0415 - same
     from service.operations import doctor as report  # noqa: PLC0415 - same
 
-    environ = None if state is None else told_environment(state)
+    environ = None if state is None else load_environment(state)
     effective = layers.load(environ)
     if settings:
         Console(soft_wrap=True).print(report.settings_table(effective, layers.origins(environ)), markup=False)
@@ -173,9 +173,9 @@ def admin(
 ) -> None:
     """Look into a running Coronet, and step in. It asks the console's API."""
     from service.console import admin_cli as remote  # noqa: PLC0415 - see the module's docstring
-    from service.embedded.state_directory import told_environment  # noqa: PLC0415 - same
+    from service.embedded.state_directory import load_environment  # noqa: PLC0415 - same
 
-    environ = None if state is None else told_environment(state)
+    environ = None if state is None else load_environment(state)
     if text := asyncio.run(remote.run(context.args, environ)):
         typer.echo(text)
 

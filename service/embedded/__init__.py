@@ -1,7 +1,6 @@
-"""Everything on one machine: a private Redis, a private Prosody, a sample publisher, and who keeps them up.
+"""Coronet on a single machine: a private Redis and Prosody, a sample publisher, and the supervisor of all programs.
 
-Rules of this room: what it starts listens only on loopback or on a socket in a 0700 directory;
-every child has its own session and dies with its parent, even by kill -9; secrets reach children
-as files (0600), never as arguments; what was chosen once (ports, passwords, certificates) stays in
-the state directory, so that a second start continues the first.
+Rules of this package: its servers listen only on loopback or on a Unix socket in a 0700 directory; every child runs in
+its own session and dies with its parent, even after kill -9; children get secrets as files (0600), never as arguments;
+ports, passwords and certificates persist in the state directory, so that the next start reuses them.
 """

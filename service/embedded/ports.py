@@ -1,4 +1,4 @@
-"""Ports on loopback: chosen once, kept in a file, checked before use."""
+"""TCP ports on loopback: allocation that persists in a file, and checks of programs that listen on them."""
 
 import asyncio
 import contextlib
@@ -14,44 +14,47 @@ from service.files import write_private
 
 LOOPBACK = "127.0.0.1"
 
-# Below Linux's range for outgoing connections (32768 and up), so that none of those takes a kept port meanwhile.
-_LOWEST = 12_000
-_COUNT = 20_000
+# Below Linux's range of ephemeral ports (32768 and up), so that no outgoing connection takes a port between two starts.
+_FIRST_PORT = 12_000
+_PORT_COUNT = 20_000
 
-_ANSWER_WITHIN_S = 2.0
+_RESPONSE_TIMEOUT_S = 2.0
 
 
-def choose(kept: Path, wanted: Mapping[str, int]) -> dict[str, int]:
-    """Return a free port for each name: the wanted one, else the one ``kept`` remembers, else any (wanted: 0).
+def choose_ports(file: Path, requested: Mapping[str, int]) -> dict[str, int]:
+    """Return a free port for each name, and save the ports in ``file`` (JSON).
 
-    Raises :class:`OperationalError` when a wanted port is taken.
+    A requested port of 0 means the port saved in ``file``, if it is free, or any free port. Raises
+    :class:`OperationalError` if a requested port is in use.
     """
-    remembered: dict[str, int] = {}
+    saved: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
-        remembered = msgspec.json.decode(kept.read_bytes(), type=dict[str, int])
-    for name, port in wanted.items():
+        saved = msgspec.json.decode(file.read_bytes(), type=dict[str, int])
+    for name, port in requested.items():
         if port and not _is_free(port):
-            raise OperationalError(f"Port {port} (for {name}) is taken: stop what uses it, or choose another.")
-    chosen = {name: port for name, port in wanted.items() if port}
-    for name in wanted.keys() - chosen.keys():
-        chosen[name] = _again_or_any(remembered.get(name, 0), chosen.values())
-    write_private(kept, msgspec.json.encode(remembered | chosen).decode())
+            raise OperationalError(
+                f"Port {port} (for {name}) is in use: stop the program that uses it, or choose another port."
+            )
+    chosen = {name: port for name, port in requested.items() if port}
+    for name in requested.keys() - chosen.keys():
+        chosen[name] = _reuse_or_choose(saved.get(name, 0), chosen.values())
+    write_private(file, msgspec.json.encode(saved | chosen).decode())
     return chosen
 
 
-async def accepts(port: int) -> bool:
-    """Whether something on loopback accepts connections at the port."""
+async def is_listening(port: int) -> bool:
+    """Return whether a program on loopback accepts connections at ``port``."""
     return await _first_line(port, b"") is not None
 
 
-async def says_ready(port: int) -> bool:
-    """Whether the program that serves HTTP on loopback at the port answers ``/readyz`` with 200."""
+async def is_ready(port: int) -> bool:
+    """Return whether the HTTP server at ``port`` on loopback answers ``/readyz`` with 200."""
     status_line = await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n")
     return status_line is not None and status_line.split()[1:2] == [b"200"]
 
 
 async def has_started(port: int) -> bool:
-    """Whether that program is ready, or would be if its operator accepted the store."""
+    """Return whether the HTTP server at ``port`` is ready, or waits only for the operator to accept the store."""
     status_line = await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n") or b""
     return status_line.split()[1:2] == [b"200"] or status_line.split()[1:3] == [
         b"503",
@@ -60,9 +63,9 @@ async def has_started(port: int) -> bool:
 
 
 async def _first_line(port: int, request: bytes) -> bytes | None:
-    """Return the first line of the answer, empty if nothing was asked; None when nobody answers in time."""
+    """Return the first line of the response, b"" for an empty request; None if nothing responds in time."""
     try:
-        async with asyncio.timeout(_ANSWER_WITHIN_S):
+        async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(LOOPBACK, port)
             with contextlib.closing(writer):
                 writer.write(request)
@@ -81,7 +84,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _again_or_any(port: int, taken: Collection[int]) -> int:
+def _reuse_or_choose(port: int, taken: Collection[int]) -> int:
     while not port or port in taken or not _is_free(port):
-        port = _LOWEST + secrets.randbelow(_COUNT)
+        port = _FIRST_PORT + secrets.randbelow(_PORT_COUNT)
     return port

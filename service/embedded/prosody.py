@@ -1,8 +1,8 @@
-"""An XMPP server of our own: Prosody 0.12 on loopback, with a certificate made for it.
+"""A private XMPP server: Prosody 0.12 on loopback with a self-signed certificate.
 
-It has one domain (``localhost``) for people, a component for each bot, and one each for rooms, files and pubsub.
-No limits module is loaded: a bot that serves hundreds of people would be slowed to 10 kB/s by it.
-Of two bots the newer one is let in: the older one's connection may be all that is left of it.
+It serves the domain ``localhost`` for users, a component for each bot, and components for rooms, files and pubsub. The
+limits module is not loaded, because it would limit a bot that serves hundreds of users to 10 kB/s. If two connections
+log in as one component, Prosody keeps the newer one: the older one may belong to a bot that crashed.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from service.embedded import ports
-from service.embedded.supervisor import Program, Server
+from service.embedded.supervisor import EmbeddedServer, Program
 from service.errors import OperationalError
 from service.files import ensure_secret_file, write_private
 
@@ -68,56 +68,57 @@ Component "{component}"
 """
 
 
-class PrivateProsody(Server):
-    """One Prosody over one directory; what it chose (ports, secret, certificate) stays there."""
+class PrivateProsody(EmbeddedServer):
+    """A Prosody whose data, ports, secret and certificate persist in a directory."""
 
     jid_domain: Final = "localhost"
     pubsub_jid: Final = "pubsub.localhost"
-    """Where the bot may make nodes."""
+    """The pubsub service on which bots may create nodes."""
     component_jid: Final = "feeds.localhost"
     bot_jid: Final = f"coronet@{component_jid}"
-    """What people write to. Some clients take who has no name before the @ for a server, and do not show what
-    it says."""
+    """The bot's address. It has a local part, because some clients treat a bare domain as a server and do not show its
+    messages."""
 
     def __init__(self, directory: Path, c2s_port: int = 0, component_port: int = 0, *, shards: int = 0) -> None:
-        """Take the ports given; 0 means a free one, the same at every start. Besides the component have ``shards``.
+        """Reserve the ports for clients and components; 0 means any free port, the same at every start.
 
-        Raises :class:`OperationalError` when a given port is taken.
+        ``shards`` is the number of additional bot components. Raises :class:`OperationalError` if a given port is in
+        use.
         """
         super().__init__(directory)
-        chosen = ports.choose(directory / "ports.json", {"c2s": c2s_port, "component": component_port, "http": 0})
+        chosen = ports.choose_ports(directory / "ports.json", {"c2s": c2s_port, "component": component_port, "http": 0})
         self.c2s_port = chosen["c2s"]
         self.component_port = chosen["component"]
         self.http_url = f"http://{ports.LOOPBACK}:{chosen['http']}/"
-        """What the URLs of files that people and the bot upload begin with (XEP-0363)."""
+        """URL prefix of uploaded files (XEP-0363)."""
         self.websocket_url = f"ws://{ports.LOOPBACK}:{chosen['http']}/xmpp-websocket"
-        """Where browsers connect, on this machine (RFC 7395)."""
+        """WebSocket URL for browsers on this machine (RFC 7395)."""
         self.ca_file = directory / "certs" / "localhost.crt"
-        """The certificate, which clients are to trust."""
+        """The self-signed certificate, which clients must trust."""
         self.component_secret_file = ensure_secret_file(directory, "component-secret")
         self.component_secret = self.component_secret_file.read_text(encoding="ascii")
         self.shards = tuple(f"coronet@b{number}.{self.component_jid}" for number in range(2, shards + 2))
-        """What people write to at the other components, which have the same password."""
+        """The bot addresses at the additional components, which share the password."""
         self._http_port = chosen["http"]
         self._config = directory / "prosody.cfg.lua"
 
     async def program(self) -> Program:
-        """Return how to run it, with its certificate and configuration made."""
+        """Create the certificate and the configuration, and return how to run Prosody."""
         if not self.ca_file.exists():
             await self._make_certificate()
         write_private(self._config, self._configuration())
         (self.directory / "data").mkdir(mode=0o700, exist_ok=True)
         argv = (_binary("prosody"), "--config", str(self._config), "-F")
-        return Program("prosody", argv, self.directory / "prosody.log", self.answers)
+        return Program("prosody", argv, self.directory / "prosody.log", self.is_ready)
 
-    async def answers(self) -> bool:
-        """Whether clients and the component can connect."""
-        return await ports.accepts(self.c2s_port) and await ports.accepts(self.component_port)
+    async def is_ready(self) -> bool:
+        """Return whether clients and components can connect."""
+        return await ports.is_listening(self.c2s_port) and await ports.is_listening(self.component_port)
 
     async def register(self, username: str, password: str) -> str:
-        """Make the account, or give an existing one this password; return its JID. It need not run for that.
+        """Create the account, or change the password of an existing one; return its JID. Prosody need not be running.
 
-        The password goes through stdin, so that it never shows in the list of processes.
+        The password is passed on stdin, so that it is not visible in the list of processes.
         """
         jid = f"{username}@{self.jid_domain}"
         as_root = ["--root"] if os.geteuid() == 0 else []
@@ -126,7 +127,7 @@ class PrivateProsody(Server):
             status, output = await _run(argv, f"{password}\n{password}\n")
             if status == 0:
                 return jid
-        raise OperationalError(f"Prosody did not take the account {jid}: {output}")
+        raise OperationalError(f"Prosody did not create the account {jid}: {output}")
 
     def _configuration(self) -> str:
         domains = (self.component_jid, *(jid.rpartition("@")[2] for jid in self.shards))
@@ -143,7 +144,7 @@ class PrivateProsody(Server):
         )
 
     async def _make_certificate(self) -> None:
-        """Make key and certificate, good for ten years; the certificate comes last, as the sign of success."""
+        """Create a key and a certificate valid for ten years; the certificate is written last, to mark success."""
         key = self.ca_file.with_suffix(".key")
         new_key, new_certificate = key.with_suffix(".key.new"), key.with_suffix(".crt.new")
         key.parent.mkdir(mode=0o700, exist_ok=True)
@@ -152,7 +153,7 @@ class PrivateProsody(Server):
         argv += ["-nodes", "-days", "3650", "-subj", f"/CN={self.jid_domain}", "-addext", names]
         status, output = await _run([*argv, "-keyout", str(new_key), "-out", str(new_certificate)])
         if status != 0:
-            raise OperationalError(f"openssl made no certificate: {output}")
+            raise OperationalError(f"openssl created no certificate: {output}")
         new_key.chmod(0o600)
         new_key.replace(key)
         new_certificate.replace(self.ca_file)
@@ -162,7 +163,7 @@ def _binary(name: str) -> str:
     found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
     if found is None:
         raise OperationalError(
-            f"There is no {name} here: install it (Debian: apt-get install {name.removesuffix('ctl')})."
+            f"{name} was not found: install it (Debian: apt-get install {name.removesuffix('ctl')})."
         )
     return found
 

@@ -1,4 +1,4 @@
-"""A Redis of our own: on a Unix socket in a 0700 directory, with every write in an append-only file."""
+"""A private Redis on a Unix socket in a 0700 directory, with an append-only file."""
 
 import asyncio
 import contextlib
@@ -7,39 +7,40 @@ import os
 import shutil
 from pathlib import Path
 
-from service.embedded.supervisor import Program, Server
+from service.embedded.supervisor import EmbeddedServer, Program
 from service.errors import OperationalError
 
-_SOCKET_PATH_CAP_BYTES = 107  # sockaddr_un, unix(7)
-_REWRITE_FROM = "256mb"
-"""A rewrite takes a core for seconds, and a busy fleet writes Redis' own 64 MB in as many."""
+_MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un, unix(7)
+_MIN_REWRITE_SIZE = "256mb"
+"""Minimum size for a rewrite of the append-only file. A rewrite occupies a core for seconds, and a busy fleet would
+reach Redis's default of 64 MB every few seconds."""
 
 
-class PrivateRedis(Server):
-    """One Redis over one directory. Starting it again over the same directory continues its data.
+class PrivateRedis(EmbeddedServer):
+    """A Redis whose data persists in a directory.
 
-    Nothing acknowledged is lost on kill -9, whatever the fsync policy: the append-only file is
-    written before the reply, and the kernel keeps what was written.
+    After kill -9, no acknowledged write is lost, regardless of the fsync policy: Redis writes to the append-only file
+    before it replies, and the kernel keeps the written data.
     """
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._socket = directory / "redis.sock"
         self.url = f"unix://{self._socket}"
-        """As the settings take it."""
+        """The value for the setting ``redis_url``."""
 
     async def program(self) -> Program:
-        """Return how to run it, with its directory made. Raises :class:`OperationalError` if that cannot work."""
-        if len(os.fsencode(self._socket)) > _SOCKET_PATH_CAP_BYTES:
+        """Create the directory and return how to run Redis. Raises :class:`OperationalError` if it cannot run."""
+        if len(os.fsencode(self._socket)) > _MAX_SOCKET_PATH_BYTES:
             raise OperationalError(f"{self._socket} is too long for a socket: choose a shorter state directory.")
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         argv = [_server_binary(), "--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "700"]
         argv += ["--dir", str(self.directory), "--appendonly", "yes", "--save", ""]
-        argv += ["--auto-aof-rewrite-min-size", _REWRITE_FROM]
-        return Program("redis", tuple(argv), self.directory / "redis.log", self.answers)
+        argv += ["--auto-aof-rewrite-min-size", _MIN_REWRITE_SIZE]
+        return Program("redis", tuple(argv), self.directory / "redis.log", self.is_ready)
 
-    async def answers(self) -> bool:
-        """Whether PING is answered with PONG; not while the data is still being loaded."""
+    async def is_ready(self) -> bool:
+        """Return whether Redis answers PING with PONG, which it does once its data is loaded."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._socket))
         except OSError:
@@ -58,5 +59,5 @@ def _server_binary() -> str:
     if wheel is not None and wheel.origin is not None:
         return str(Path(wheel.origin).with_name("bin") / "redis-server")
     raise OperationalError(
-        "No Redis here: install redis-server (Debian: apt-get install redis-server) or the extra coronet[embedded]."
+        "No Redis found: install redis-server (Debian: apt-get install redis-server) or the extra coronet[embedded]."
     )

@@ -1,10 +1,10 @@
-"""A sample publisher on loopback: feeds that grow, and the kinds of broken ones that the web is full of.
+"""A sample publisher on loopback: feeds with new entries, and typical broken ones.
 
-``/feed.xml`` (which is feed 0) and ``/feeds/N.xml`` with correct validators; ``/`` is a page that
-names the first; ``/bad/…`` go wrong in fixed ways. ``POST /publish?feed=N&title=…`` publishes.
+``/feed.xml`` (feed 0) and ``/feeds/N.xml`` are feeds with correct HTTP validators; ``/`` is a page that links to feed
+0; ``/bad/…`` fail in fixed ways. ``POST /publish?feed=N&title=…`` adds an entry.
 
-The journal ``published.jsonl`` lets a restart continue, and says what people should have been told; ``requests.jsonl``
-says who asked for what, and when.
+The journal ``published.jsonl`` has all entries: a restart continues from it, and tests compare it with notifications.
+``requests.jsonl`` has all requests.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from service.shutdown import run_until_stopped
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 FEED_LENGTH = 20
-"""Entries a feed shows; older ones have scrolled out, as everywhere."""
+"""Maximum number of entries in a feed document; older entries are omitted."""
 HUGE_BYTES = 10_000_000
-_DRIP_EVERY_S = 0.2
+_DRIP_INTERVAL_S = 0.2
 _HOME = (
     b"<!doctype html><html><head><title>Coronet's sample publisher</title>"
     b'<link rel="alternate" type="application/rss+xml" title="Sample feed" href="/feed.xml"></head>'
@@ -47,8 +47,8 @@ _FIXED = {
 }
 
 
-class Published(msgspec.Struct, frozen=True):
-    """One entry, as it was published (``published_s`` is Unix time)."""
+class PublishedEntry(msgspec.Struct, frozen=True):
+    """One entry of a feed; ``published_s`` is Unix time."""
 
     feed: int
     id: str
@@ -57,8 +57,8 @@ class Published(msgspec.Struct, frozen=True):
     published_s: float
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """One request, as it was answered (``at_s`` is Unix time)."""
+class LoggedRequest(msgspec.Struct, frozen=True):
+    """One request and the status of its response; ``at_s`` is Unix time."""
 
     at_s: float
     path: str
@@ -71,7 +71,7 @@ Line = TypeVar("Line", bound=msgspec.Struct)
 
 
 class Journal(Generic[Line]):
-    """An append-only file of JSON lines; what kill -9 cut short at its end was never written."""
+    """An append-only file of JSON lines. An incomplete last line, left by kill -9, is removed."""
 
     def __init__(self, path: Path, kind: type[Line]) -> None:
         path.touch(mode=0o600)
@@ -81,50 +81,50 @@ class Journal(Generic[Line]):
         self._path.write_bytes(whole + b"\n" if whole else b"")
 
     def append(self, line: Line) -> None:
-        """Write one line; on return the kernel has it."""
+        """Append one line; when this returns, the kernel has it."""
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
     def lines(self) -> list[Line]:
-        """Return every line, oldest first."""
+        """Return all lines, oldest first."""
         return [msgspec.json.decode(line, type=self._kind) for line in self._path.read_bytes().splitlines()]
 
 
 class SamplePublisher:
-    """A publisher over one directory; a second one over the same directory continues the first."""
+    """A publisher whose entries persist in a directory."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
-        """Read what was published before. A port of 0 takes a free one."""
+        """Load earlier entries from ``directory``. A ``port`` of 0 takes a free port."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = port
-        self._published = Journal(directory / "published.jsonl", Published)
-        self._asked = Journal(directory / "requests.jsonl", Asked)
-        self._feeds: defaultdict[int, list[Published]] = defaultdict(list)
+        self._published = Journal(directory / "published.jsonl", PublishedEntry)
+        self._requests = Journal(directory / "requests.jsonl", LoggedRequest)
+        self._feeds: defaultdict[int, list[PublishedEntry]] = defaultdict(list)
         for entry in self._published.lines():
             self._feeds[entry.feed].append(entry)
         self._runner: web.AppRunner | None = None
 
     @property
     def url(self) -> str:
-        """Its root, without a slash at the end."""
+        """The base URL, without a trailing slash."""
         return f"http://{LOOPBACK}:{self._port}"
 
     def feed_url(self, feed: int = 0) -> str:
         """Return the URL of a feed."""
         return f"{self.url}/feeds/{feed}.xml" if feed else f"{self.url}/feed.xml"
 
-    def published(self, feed: int = 0) -> list[Published]:
-        """Return what a feed has published, oldest first."""
+    def published(self, feed: int = 0) -> list[PublishedEntry]:
+        """Return all entries of a feed, oldest first."""
         return list(self._feeds[feed])
 
-    def asked(self) -> list[Asked]:
-        """Return every request so far, oldest first."""
-        return self._asked.lines()
+    def requests(self) -> list[LoggedRequest]:
+        """Return all requests so far, oldest first."""
+        return self._requests.lines()
 
-    async def publish(self, title: str, feed: int = 0) -> Published:
-        """Add an entry to a feed, visible to the next reader."""
+    async def publish(self, title: str, feed: int = 0) -> PublishedEntry:
+        """Add an entry to a feed; the next response contains it."""
         number = len(self._feeds[feed]) + 1
-        entry = Published(
+        entry = PublishedEntry(
             feed=feed,
             id=f"urn:sample:{feed}:{number}",
             link=f"{self.url}/entries/{feed}/{number}",
@@ -136,14 +136,14 @@ class SamplePublisher:
         return entry
 
     async def start(self) -> None:
-        """Listen. Raises :class:`OperationalError` when the port is taken."""
+        """Start the server. Raises :class:`OperationalError` if the port is in use."""
         app = web.Application()
         app.add_routes(web.get(path, _fixed(*response)) for path, response in _FIXED.items())
         app.add_routes(
             [
                 web.get("/feed.xml", self._serve_feed),
                 web.get(r"/feeds/{feed:\d{1,9}}.xml", self._serve_feed),
-                web.post("/publish", self._publish_asked),
+                web.post("/publish", self._handle_publish),
                 web.get("/bad/slow", _drip),
             ]
         )
@@ -158,7 +158,7 @@ class SamplePublisher:
         self._port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Stop listening. Harmless when it has stopped already."""
+        """Stop the server; does nothing if it is not running."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -179,12 +179,12 @@ class SamplePublisher:
         response.etag = etag
         if entries:
             response.last_modified = int(entries[-1].published_s)
-        if _has_it(request, etag, entries):
+        if _is_unchanged(request, etag, entries):
             response.set_status(304)
             response.body = None
         return response
 
-    async def _publish_asked(self, request: web.Request) -> web.Response:
+    async def _handle_publish(self, request: web.Request) -> web.Response:
         feed = request.query.get("feed", "0")
         if not feed.isdecimal():
             raise web.HTTPBadRequest(text="feed is a number: POST /publish?feed=0&title=…\n")
@@ -194,25 +194,25 @@ class SamplePublisher:
     async def _log(self, request: web.Request, response: web.StreamResponse) -> None:
         conditional = bool(request.headers.keys() & {"If-None-Match", "If-Modified-Since"})
         agent = request.headers.get("User-Agent", "")
-        self._asked.append(Asked(time.time(), request.path_qs, response.status, agent, conditional))
+        self._requests.append(LoggedRequest(time.time(), request.path_qs, response.status, agent, conditional))
 
 
 async def run(directory: Path, port: int, interval_s: float) -> None:
-    """Publish an entry to feed 0 every ``interval_s`` seconds, restarts included, until SIGTERM or Ctrl-C."""
+    """Add an entry to feed 0 every ``interval_s`` seconds, also across restarts, until SIGTERM or Ctrl-C."""
     await run_until_stopped(_publish_regularly(SamplePublisher(directory, port), interval_s))
 
 
 async def _publish_regularly(publisher: SamplePublisher, interval_s: float) -> None:
     async with publisher:
         while True:
-            so_far = publisher.published()
-            wait_s = so_far[-1].published_s + interval_s - time.time() if so_far else 0.0
+            entries = publisher.published()
+            wait_s = entries[-1].published_s + interval_s - time.time() if entries else 0.0
             await asyncio.sleep(min(wait_s, interval_s))
-            await publisher.publish(f"Entry {len(so_far) + 1}")
+            await publisher.publish(f"Entry {len(entries) + 1}")
 
 
-def _has_it(request: web.Request, etag: str, entries: list[Published]) -> bool:
-    if request.if_none_match is not None:  # then it alone decides: RFC 9110, 13.1.3
+def _is_unchanged(request: web.Request, etag: str, entries: list[PublishedEntry]) -> bool:
+    if request.if_none_match is not None:  # If-None-Match takes precedence: RFC 9110 §13.1.3
         return any(tag.value in ("*", etag) for tag in request.if_none_match)
     since = request.if_modified_since
     return since is not None and bool(entries) and unchanged_since(entries, int(since.timestamp()))
@@ -226,18 +226,18 @@ def _fixed(body: bytes, content_type: str) -> Handler:
 
 
 async def _drip(request: web.Request) -> web.StreamResponse:
-    """One byte at a time, without end; the reader has to give up."""
+    """Send one byte at a time without end, so that the client must give up."""
     response = web.StreamResponse(headers={"Content-Type": "application/rss+xml"})
     await response.prepare(request)
     with contextlib.suppress(ConnectionError):
         while True:
             await response.write(b" ")
-            await asyncio.sleep(_DRIP_EVERY_S)
+            await asyncio.sleep(_DRIP_INTERVAL_S)
     return response
 
 
-def rss(title: str, link: str, entries: Sequence[Published]) -> bytes:
-    """Return the document that shows the latest of these entries (oldest first), newest on top."""
+def rss(title: str, link: str, entries: Sequence[PublishedEntry]) -> bytes:
+    """Return an RSS document with the latest of ``entries`` (oldest first), newest first."""
     items = "".join(_item(entry) for entry in reversed(entries[-FEED_LENGTH:]))
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>'
@@ -246,17 +246,17 @@ def rss(title: str, link: str, entries: Sequence[Published]) -> bytes:
     ).encode()
 
 
-def _item(entry: Published) -> str:
+def _item(entry: PublishedEntry) -> str:
     return (
         f'<item><guid isPermaLink="false">{entry.id}</guid><title>{html.escape(entry.title)}</title>'
         f"<link>{entry.link}</link><pubDate>{formatdate(entry.published_s, usegmt=True)}</pubDate></item>\n"
     )
 
 
-def unchanged_since(entries: Sequence[Published], since_s: int) -> bool:
-    """Whether a reader whose copy carries this ``Last-Modified`` (whole seconds) has them all.
+def unchanged_since(entries: Sequence[PublishedEntry], since_s: int) -> bool:
+    """Return whether a copy with the Last-Modified ``since_s`` (whole seconds) contains all entries.
 
-    Two entries within one second leave that open; the answer is then no (RFC 9110, 8.8.2.2).
+    If two entries have the same second, this is undecidable, and the result is False (RFC 9110 §8.8.2.2).
     """
     newer = [entry for entry in entries if int(entry.published_s) >= since_s]
     return len(newer) <= 1 and all(int(entry.published_s) == since_s for entry in newer)

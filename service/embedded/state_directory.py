@@ -1,6 +1,6 @@
-"""The state directory of ``coronet up``: held by one process; what is made only once; and the ready file.
+"""The state directory of ``coronet up``: its lock, the files created at the first start, and the ready file.
 
-The ready file says what other programs need to know of a running ``coronet up``.
+The ready file describes a running ``coronet up`` for other programs.
 """
 
 import contextlib
@@ -16,25 +16,25 @@ from service.embedded.prosody import PrivateProsody
 from service.errors import UserError
 from service.files import write_private
 
-ENVIRONMENT = "environment.json"
-"""In a state directory: the settings that its programs were last started with, as environment variables."""
+ENVIRONMENT_FILE = "environment.json"
+"""Name of the file with the settings of the last start, as environment variables."""
 
 TRIAL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 
 class TrialAccount(msgspec.Struct, frozen=True):
-    """An XMPP account that is ready to use."""
+    """A registered XMPP account for trials."""
 
     jid: str
     password: str
 
 
 @contextlib.contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """Hold the directory for this process alone; it is made if it is missing.
+def lock_directory(directory: Path) -> Iterator[None]:
+    """Lock the directory exclusively for this process; create it if it is missing.
 
-    The kernel lets go of it when the process dies, however it dies. Raises :class:`UserError`
-    when another process holds it, or it cannot be made.
+    The kernel releases the lock when the process dies. Raises :class:`UserError` if another process holds the lock, or
+    the directory cannot be created.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def held(directory: Path) -> Iterator[None]:
             holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
             raise UserError(
                 f"{directory} is in use by another `coronet up` (process {holder}): "
-                "stop that one, or name another directory with --state."
+                "stop it, or choose another directory with --state."
             ) from None
         os.truncate(lock, 0)
         os.write(lock, f"{os.getpid()}\n".encode())
@@ -57,19 +57,19 @@ def held(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def told_environment(directory: Path) -> dict[str, str]:
-    """Return the settings that this directory's programs were last started with.
+def load_environment(directory: Path) -> dict[str, str]:
+    """Return the settings of the last start, as environment variables.
 
-    Raises :class:`UserError` when there were none.
+    Raises :class:`UserError` if there are none.
     """
     try:
-        return msgspec.json.decode((directory / ENVIRONMENT).read_bytes(), type=dict[str, str])
+        return msgspec.json.decode((directory / ENVIRONMENT_FILE).read_bytes(), type=dict[str, str])
     except (OSError, msgspec.DecodeError) as error:
         raise UserError(f"{directory} is no state directory of `coronet up` ({error}).") from error
 
 
 def identity_file(directory: Path) -> Path:
-    """Return the file with the fleet's id, which is made up at the first call; programs keep there what they saw."""
+    """Return the path of the store identity file; create it with a random fleet id if it is missing."""
     path = directory / "store-identity.json"
     if not path.exists():
         write_private(path, msgspec.json.encode({"fleet": secrets.token_hex(16)}).decode())
@@ -77,7 +77,7 @@ def identity_file(directory: Path) -> Path:
 
 
 async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[TrialAccount]:
-    """Return accounts for trying things out; registered at the first call, whose file is the sign that all are."""
+    """Return the trial accounts; register them at the first call and then write the file, as a sign of success."""
     path = directory / "accounts.json"
     if path.exists():
         return msgspec.json.decode(path.read_bytes(), type=list[TrialAccount])
@@ -89,10 +89,10 @@ async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[Trial
     return accounts
 
 
-class Xmpp(msgspec.Struct, frozen=True):
-    """Where and as whom to chat; ``ca_file`` is the certificate that clients are to trust.
+class XmppDetails(msgspec.Struct, frozen=True):
+    """The XMPP server's address and accounts; ``ca_file`` is the certificate that clients must trust.
 
-    ``shards`` are the bot's other addresses.
+    ``shards`` are the bot's additional addresses.
     """
 
     host: str
@@ -104,8 +104,8 @@ class Xmpp(msgspec.Struct, frozen=True):
     accounts: list[TrialAccount]
 
 
-class Processes(msgspec.Struct, frozen=True):
-    """Process ids, each also the id of its process group."""
+class ProcessIds(msgspec.Struct, frozen=True):
+    """Process ids of the programs, each also the id of its process group."""
 
     redis: int
     prosody: int
@@ -114,20 +114,20 @@ class Processes(msgspec.Struct, frozen=True):
     console: int
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """The file's content. ``sample_feed_url`` is None without sample feeds."""
+class ReadyFile(msgspec.Struct, frozen=True):
+    """The content of the ready file. ``sample_feed_url`` is None without a sample publisher."""
 
     redis_url: str
     console_url: str
     admin_token: str
-    xmpp: Xmpp
-    processes: Processes
+    xmpp: XmppDetails
+    processes: ProcessIds
     sample_feed_url: str | None
 
 
-def processes(pids: Mapping[str, int]) -> Processes:
-    """Sort the supervisor's children by what they are."""
-    return Processes(
+def group_processes(pids: Mapping[str, int]) -> ProcessIds:
+    """Group the supervisor's process ids (by program name) by kind of program."""
+    return ProcessIds(
         redis=pids["redis"],
         prosody=pids["prosody"],
         bot=[pid for name, pid in sorted(pids.items()) if name.startswith("bot-")],
@@ -136,6 +136,6 @@ def processes(pids: Mapping[str, int]) -> Processes:
     )
 
 
-def write_ready(path: Path, ready: Ready) -> None:
-    """Put the file in place atomically, with mode 0600: it holds passwords."""
+def write_ready(path: Path, ready: ReadyFile) -> None:
+    """Write the ready file atomically with mode 0600, because it contains passwords."""
     write_private(path, msgspec.json.format(msgspec.json.encode(ready), indent=2).decode() + "\n")

@@ -1,8 +1,8 @@
-"""Child processes: started, awaited, ended, and kept running by a supervisor.
+"""Child processes, and a supervisor that restarts them.
 
-A child has a session of its own and logs to a file. The kernel kills it when its parent dies by whatever cause
-(``PR_SET_PDEATHSIG``, prctl(2)), so that a kill -9 of ``coronet up`` leaves no Redis behind that would hold the next
-one's files. The supervisor starts again what dies, at once at first, then with growing pauses.
+Every child runs in its own session and logs to a file. The kernel kills it when its parent dies for any reason
+(``PR_SET_PDEATHSIG``, prctl(2)): after a kill -9 of ``coronet up``, no child keeps files in use that the next start
+needs. The supervisor restarts a child that exits, at first immediately, then with increasing delays.
 """
 
 import abc
@@ -19,12 +19,12 @@ from typing import BinaryIO, Self
 from service.errors import OperationalError
 
 _PR_SET_PDEATHSIG = 1
-_LOG_CAP_BYTES = 20_000_000
+_MAX_LOG_BYTES = 20_000_000
 _TAIL_LINES = 8
-_ASK_EVERY_S = 0.02
+_READINESS_INTERVAL_S = 0.02
 _START_TIMEOUT_S = 30.0
-_STEADY_S = 20.0
-"""A program that ran this long is healthy: its next death is a first one."""
+_STABLE_AFTER_S = 20.0
+"""A child that ran for this long resets the count of its consecutive exits."""
 _GRACE_S = 5.0
 _LAST_GRACE_S = 3.0
 
@@ -33,15 +33,15 @@ _libc = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class Program:
-    """What to run, where its output goes, and how to tell that it is ready."""
+    """A command line with the log file of its output and its readiness check."""
 
     name: str
     argv: tuple[str, ...]
     log: Path
-    answers: Callable[[], Awaitable[bool]]
-    """Whether it serves already; must neither raise nor block for long."""
+    is_ready: Callable[[], Awaitable[bool]]
+    """Returns whether the program serves requests; must not raise, or block for more than seconds."""
     environ: Mapping[str, str] | None = None
-    """The child's whole environment; None means ours."""
+    """The child's complete environment; None means that of this process."""
 
 
 class Child:
@@ -53,12 +53,12 @@ class Child:
 
     @classmethod
     async def start(cls, program: Program) -> Self:
-        """Start the program; it need not answer yet. Raises :class:`OperationalError` if it cannot be run."""
+        """Start the program without waiting until it is ready. Raises :class:`OperationalError` if it cannot be run."""
         parent = os.getpid()
 
         def die_with_parent() -> None:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it died between fork and prctl
+            if os.getppid() != parent:  # the parent died between fork and prctl
                 os._exit(1)
 
         try:
@@ -78,80 +78,83 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process id, which is also its group's."""
+        """The process id, which is also the id of the process group."""
         return self._process.pid
 
-    async def exited(self) -> int:
-        """Wait until it has ended, sweep up what it left in its group, and return its exit status."""
+    async def wait_for_exit(self) -> int:
+        """Wait for the process to exit, kill the rest of its process group, and return its exit status."""
         status = await self._process.wait()
         self._signal_group(signal.SIGKILL)
         return status
 
-    async def ready(self, timeout_s: float) -> None:
-        """Wait until it answers. Raises :class:`OperationalError` with its last words when it does not."""
-        exited = asyncio.ensure_future(self.exited())
+    async def wait_until_ready(self, timeout_s: float) -> None:
+        """Wait until the program is ready.
+
+        Raises :class:`OperationalError` with the end of its log if it exits or is not ready in time.
+        """
+        exited = asyncio.ensure_future(self.wait_for_exit())
         try:
             async with asyncio.timeout(timeout_s):
-                while not await self.program.answers():
-                    await asyncio.wait([exited], timeout=_ASK_EVERY_S)
+                while not await self.program.is_ready():
+                    await asyncio.wait([exited], timeout=_READINESS_INTERVAL_S)
                     if exited.done():
-                        raise OperationalError(self._obituary(ending(exited.result())))
+                        raise OperationalError(self._failure_text(describe_exit(exited.result())))
         except TimeoutError:
-            raise OperationalError(self._obituary(f"did not answer within {timeout_s:g} s")) from None
+            raise OperationalError(self._failure_text(f"was not ready within {timeout_s:g} s")) from None
         finally:
             exited.cancel()
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Ask it to end (SIGTERM); after ``grace_s`` seconds end its whole group (SIGKILL)."""
+        """Terminate the process (SIGTERM), and after ``grace_s`` seconds kill its process group (SIGKILL)."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
-            await asyncio.wait_for(self.exited(), grace_s)
+            await asyncio.wait_for(self.wait_for_exit(), grace_s)
         except TimeoutError:
             self._signal_group(signal.SIGKILL)
-            await self.exited()
+            await self.wait_for_exit()
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _obituary(self, what: str) -> str:
+    def _failure_text(self, failure: str) -> str:
         tail = self.program.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
-        return "\n  ".join([f"{self.program.name} {what}. The end of {self.program.log}:", *tail])
+        return "\n  ".join([f"{self.program.name} {failure}. The end of {self.program.log}:", *tail])
 
 
-class Server(abc.ABC):
-    """A program with a directory of its own that is started and stopped alone; an async context manager."""
+class EmbeddedServer(abc.ABC):
+    """An async context manager that runs one program with a directory of its own, without a supervisor."""
 
     start_timeout_s = 30.0
 
     def __init__(self, directory: Path) -> None:
-        """Keep everything in this directory."""
+        """Keep all files of the program in ``directory``."""
         self.directory = directory
         self._child: Child | None = None
 
     @abc.abstractmethod
     async def program(self) -> Program:
-        """Return how to run it, with its files made. Raises :class:`OperationalError` if that cannot work."""
+        """Create the program's files and return how to run it. Raises :class:`OperationalError` if it cannot run."""
 
     @property
     def pid(self) -> int:
-        """Process id while it runs."""
+        """The process id. Raises :class:`OperationalError` if the program is not running."""
         if self._child is None:
             raise OperationalError(f"The {type(self).__name__} of {self.directory} is not running.")
         return self._child.pid
 
     async def start(self) -> None:
-        """Start it and wait until it answers. Raises :class:`OperationalError` with the end of its log."""
+        """Start the program and wait until it is ready. Raises :class:`OperationalError` with the end of its log."""
         self._child = await Child.start(await self.program())
         try:
-            await self._child.ready(self.start_timeout_s)
+            await self._child.wait_until_ready(self.start_timeout_s)
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
-        """End it; what it wrote stays in the directory. Harmless when it has ended already."""
+        """Stop the program, keeping its directory. Does nothing if it is not running."""
         if self._child is not None:
             await self._child.stop()
             self._child = None
@@ -164,57 +167,59 @@ class Server(abc.ABC):
         await self.stop()
 
 
-def ending(status: int) -> str:
-    """Say how a process ended that has this exit status; negative: the signal that ended it."""
+def describe_exit(status: int) -> str:
+    """Return a phrase for an exit status; a negative status is the number of the signal that killed the process."""
     return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
 
 
-def environment(inherited: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
-    """Return a child's environment; of ``NAME`` and ``NAME_FILE`` only the one it is told is left."""
-    names = {name.removesuffix("_FILE") for name in told}
-    return {name: value for name, value in inherited.items() if name.removesuffix("_FILE") not in names} | dict(told)
+def child_environment(inherited: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return ``inherited`` with ``overrides``; an override of ``NAME`` also removes ``NAME_FILE``, and vice versa."""
+    names = {name.removesuffix("_FILE") for name in overrides}
+    return {name: value for name, value in inherited.items() if name.removesuffix("_FILE") not in names} | dict(
+        overrides
+    )
 
 
 def _open_log(path: Path) -> BinaryIO:
-    """Open a log for appending, readable by us only; one that has grown large is set aside first."""
+    """Open a log for appending with mode 0600; rotate it first if it exceeds 20 MB."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > _LOG_CAP_BYTES:
+    if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
         path.replace(path.with_suffix(".1"))
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
-def pause_s(deaths: int) -> float:
-    """Return how long to wait before the restart after so many deaths in a row: 0, 0.5, 1, 2, 4, 8, 8, … s."""
-    return 0.0 if deaths <= 1 else min(8.0, 0.5 * 2.0 ** min(deaths - 2, 8))
+def restart_delay_s(exits: int) -> float:
+    """Return the delay before a restart after ``exits`` consecutive exits: 0, 0.5, 1, 2, 4, 8, 8, … seconds."""
+    return 0.0 if exits <= 1 else min(8.0, 0.5 * 2.0 ** min(exits - 2, 8))
 
 
 class Supervisor:
-    """The running programs, by name. ``told`` hears a line for each death and each return."""
+    """The running programs by name. ``report`` is called with a line for each exit and each restart."""
 
-    def __init__(self, told: Callable[[str], None]) -> None:
-        self._told = told
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
         self._children: dict[str, Child] = {}
-        self._keepers: list[asyncio.Task[None]] = []
+        self._watchers: list[asyncio.Task[None]] = []
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Each program's process id; a dead one's until it is started again."""
+        """The process id of each program; that of the last process if the program is not running."""
         return {name: child.pid for name, child in self._children.items()}
 
     async def add(self, program: Program) -> None:
-        """Start a program, wait until it answers, and keep it running from then on.
+        """Start a program, wait until it is ready, and restart it whenever it exits.
 
-        Raises :class:`OperationalError` with the end of its log when this first start fails.
+        Raises :class:`OperationalError` with the end of its log if this first start fails.
         """
         child = await self._start(program)
-        await child.ready(_START_TIMEOUT_S)
-        self._keepers.append(asyncio.create_task(self._keep(child), name=f"keep {program.name}"))
+        await child.wait_until_ready(_START_TIMEOUT_S)
+        self._watchers.append(asyncio.create_task(self._restart_on_exit(child), name=f"supervise {program.name}"))
 
     async def stop(self, last: Collection[str]) -> None:
-        """End everything within 8 s; what is named ``last`` only after the others, which need it."""
-        for keeper in self._keepers:
-            keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        """Stop all programs within 8 s; those in ``last``, on which the others depend, after all others."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
         await _stop((child for name, child in self._children.items() if name not in last), _GRACE_S)
         await _stop((child for name, child in self._children.items() if name in last), _LAST_GRACE_S)
 
@@ -222,21 +227,21 @@ class Supervisor:
         child = self._children[program.name] = await Child.start(program)
         return child
 
-    async def _keep(self, child: Child) -> None:
+    async def _restart_on_exit(self, child: Child) -> None:
         now_s = asyncio.get_running_loop().time
-        program, deaths = child.program, 0
+        program, exits = child.program, 0
         while True:
-            since_s = now_s()
-            status = await child.exited()
-            deaths = 1 if now_s() - since_s > _STEADY_S else deaths + 1
-            self._told(f"{program.name} {ending(status)}; starting it again. Its log: {program.log}")
-            await asyncio.sleep(pause_s(deaths))
+            start_s = now_s()
+            status = await child.wait_for_exit()
+            exits = 1 if now_s() - start_s > _STABLE_AFTER_S else exits + 1
+            self._report(f"{program.name} {describe_exit(status)}; restarting. Log: {program.log}")
+            await asyncio.sleep(restart_delay_s(exits))
             try:
                 child = await self._start(program)
-                await child.ready(_START_TIMEOUT_S)
-                self._told(f"{program.name} is back.")
+                await child.wait_until_ready(_START_TIMEOUT_S)
+                self._report(f"{program.name} is back.")
             except OperationalError as error:
-                self._told(str(error))
+                self._report(str(error))
                 await child.stop()
 
 

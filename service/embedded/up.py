@@ -1,4 +1,4 @@
-"""``coronet up``: everything on one machine, set up in parallel and kept running until told to end."""
+"""``coronet up``: starts all programs on one machine in parallel, and supervises them until it is stopped."""
 
 import asyncio
 import os
@@ -17,8 +17,8 @@ from rich.status import Status
 from service.embedded import ports, state_directory
 from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
-from service.embedded.state_directory import Ready, TrialAccount, Xmpp, processes, write_ready
-from service.embedded.supervisor import Program, Supervisor, environment
+from service.embedded.state_directory import ReadyFile, TrialAccount, XmppDetails, group_processes, write_ready
+from service.embedded.supervisor import Program, Supervisor, child_environment
 from service.errors import StoreIdentityMismatch
 from service.files import ensure_secret_file, write_private
 from service.settings import load
@@ -30,8 +30,8 @@ _STOPPED_LAST: Final = frozenset({"redis", "prosody"})
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What was asked for. A port of 0 means a free one, the same at every start."""
+class UpOptions:
+    """The options of ``coronet up``. A port of 0 means any free port, the same at every start."""
 
     directory: Path
     workers: int
@@ -44,25 +44,25 @@ class Wanted:
     ready_file: Path | None
 
 
-async def up(wanted: Wanted, console: Console) -> None:
-    """Run everything until SIGTERM or Ctrl-C, and then end every child within 10 s.
+async def up(options: UpOptions, console: Console) -> None:
+    """Run all programs until SIGTERM or Ctrl-C, then stop every child within 10 s.
 
-    Raises :class:`CoronetError` when something cannot be started, or the directory is in use.
+    Raises :class:`CoronetError` if a program cannot be started, or the state directory is in use.
     """
-    with state_directory.held(wanted.directory):
-        await run_until_stopped(_run(Machine(wanted, Screen(console))))
+    with state_directory.lock_directory(options.directory):
+        await run_until_stopped(_run(LocalFleet(options, ProgressDisplay(console))))
 
 
-async def _run(machine: "Machine") -> None:
+async def _run(fleet: "LocalFleet") -> None:
     try:
-        await machine.start()
+        await fleet.start()
         await asyncio.Event().wait()
     finally:
-        await machine.stop()
+        await fleet.stop()
 
 
-class Screen:
-    """Shows what is being started; an entry disappears from the spinner when its line is printed."""
+class ProgressDisplay:
+    """The terminal output: a spinner with the programs that are starting, and a line for each that is ready."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -70,22 +70,22 @@ class Screen:
         self._pending: list[str] = []
 
     def say(self, text: str) -> None:
-        """Print plain text; nothing in it is markup, and links are not broken."""
+        """Print text without markup and without wrapping, so that links stay intact."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    async def step(self, what: str, doing: Awaitable[None]) -> None:
-        """Show that something is being done, and then how long it took."""
-        since_s = time.monotonic()
-        self._pending.append(what)
-        self._spin()
+    async def show_start(self, name: str, start: Awaitable[None]) -> None:
+        """Show program ``name`` as starting while awaiting ``start``, and then how long it took."""
+        start_s = time.monotonic()
+        self._pending.append(name)
+        self._update_spinner()
         try:
-            await doing
+            await start
         finally:
-            self._pending.remove(what)
-            self._spin()
-        self.say(f"  {what} is ready ({time.monotonic() - since_s:.1f} s)")
+            self._pending.remove(name)
+            self._update_spinner()
+        self.say(f"  {name} is ready ({time.monotonic() - start_s:.1f} s)")
 
-    def _spin(self) -> None:
+    def _update_spinner(self) -> None:
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -94,109 +94,109 @@ class Screen:
             self._status.start()
 
 
-class Machine:
-    """All parts on this machine, wired to each other."""
+class LocalFleet:
+    """All programs of one machine: Redis, Prosody, workers, bots, the console and the sample publisher."""
 
-    def __init__(self, wanted: Wanted, screen: Screen) -> None:
-        self._wanted = wanted
-        self._screen = screen
-        self._ports = ports.choose(
-            wanted.directory / "ports.json",
-            {"console": wanted.console_port, "xmpp": wanted.xmpp_port}
+    def __init__(self, options: UpOptions, display: ProgressDisplay) -> None:
+        self._options = options
+        self._display = display
+        self._ports = ports.choose_ports(
+            options.directory / "ports.json",
+            {"console": options.console_port, "xmpp": options.xmpp_port}
             | dict.fromkeys(["component", "sample publisher", *self._bot_names(), *self._worker_names()], 0),
         )
-        self._redis = PrivateRedis(wanted.directory / "redis")
+        self._redis = PrivateRedis(options.directory / "redis")
         self._prosody = PrivateProsody(
-            wanted.directory / "prosody", self._ports["xmpp"], self._ports["component"], shards=wanted.bots - 1
+            options.directory / "prosody", self._ports["xmpp"], self._ports["component"], shards=options.bots - 1
         )
-        self._admin_token_file = ensure_secret_file(wanted.directory, "admin-token")
-        self._cluster_secret_file = ensure_secret_file(wanted.directory, "cluster-secret")
-        self._identity_file = state_directory.identity_file(wanted.directory)
+        self._admin_token_file = ensure_secret_file(options.directory, "admin-token")
+        self._cluster_secret_file = ensure_secret_file(options.directory, "cluster-secret")
+        self._identity_file = state_directory.identity_file(options.directory)
         self._accounts: list[TrialAccount] = []
-        self._supervisor = Supervisor(self._heard)
-        self._complete = False
+        self._supervisor = Supervisor(self._on_program_event)
+        self._is_complete = False
 
     async def start(self) -> None:
-        """Start every part, write the ready file, and say how to begin. Raises :class:`CoronetError`."""
-        self._forget_ready_file()
+        """Start all programs, write the ready file, and print instructions. Raises :class:`CoronetError`."""
+        self._remove_ready_file()
         write_private(
-            self._wanted.directory / state_directory.ENVIRONMENT, msgspec.json.encode(self._settings()).decode()
+            self._options.directory / state_directory.ENVIRONMENT_FILE, msgspec.json.encode(self._settings()).decode()
         )
         try:
-            await self._start_parts()
+            await self._start_programs()
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
-        self._complete = True
-        self._tell_others()
-        self._screen.say(await self._greeting())
+        self._is_complete = True
+        self._update_ready_file()
+        self._display.say(await self._greeting())
 
     async def stop(self) -> None:
-        """End every part; the ready file goes first."""
-        self._complete = False
-        self._forget_ready_file()
+        """Remove the ready file, then stop all programs."""
+        self._is_complete = False
+        self._remove_ready_file()
         await self._supervisor.stop(last=_STOPPED_LAST)
-        self._screen.say("Stopped. The same command continues it.")
+        self._display.say("Stopped. Run the same command to continue.")
 
-    async def _start_parts(self) -> None:
+    async def _start_programs(self) -> None:
         async with asyncio.TaskGroup() as group:
-            if self._wanted.sample_feeds:
+            if self._options.sample_feeds:
                 group.create_task(self._add(self._sample_publisher()))
-            prosody = group.create_task(self._screen.step("prosody", self._start_prosody()))
+            prosody = group.create_task(self._display.show_start("prosody", self._start_prosody()))
             await self._add(await self._redis.program())
             for name in self._worker_names():
-                group.create_task(self._add(self._coronet(name, "worker")))
+                group.create_task(self._add(self._coronet_program(name, "worker")))
             await prosody
-            group.create_task(self._add(self._console()))
+            group.create_task(self._add(self._console_program()))
             for name in self._bot_names():
-                group.create_task(self._add(self._coronet(name, "bot")))
+                group.create_task(self._add(self._coronet_program(name, "bot")))
 
     async def _start_prosody(self) -> None:
         program = await self._prosody.program()
-        self._accounts = await state_directory.trial_accounts(self._wanted.directory, self._prosody)
+        self._accounts = await state_directory.trial_accounts(self._options.directory, self._prosody)
         await self._supervisor.add(program)
 
     async def _add(self, program: Program) -> None:
-        await self._screen.step(program.name, self._supervisor.add(program))
+        await self._display.show_start(program.name, self._supervisor.add(program))
 
     def _worker_names(self) -> list[str]:
-        return [f"worker-{number}" for number in range(1, self._wanted.workers + 1)]
+        return [f"worker-{number}" for number in range(1, self._options.workers + 1)]
 
     def _bot_names(self) -> list[str]:
-        return [f"bot-{number}" for number in range(1, self._wanted.bots + 1)]
+        return [f"bot-{number}" for number in range(1, self._options.bots + 1)]
 
     def _sample_publisher(self) -> Program:
         port = self._ports["sample publisher"]
         command = ["sample-publisher", "--port", str(port), "--every", str(SAMPLE_INTERVAL_S)]
-        command += ["--directory", str(self._wanted.directory / "publisher")]
-        return self._program("sample publisher", command, partial(ports.accepts, port), {})
+        command += ["--directory", str(self._options.directory / "publisher")]
+        return self._program("sample publisher", command, partial(ports.is_listening, port), {})
 
-    def _coronet(self, name: str, command: str, besides: Mapping[str, str] | None = None) -> Program:
-        """Return a worker, the bot or the console; ``besides`` is what others are not told."""
+    def _coronet_program(self, name: str, command: str, extra: Mapping[str, str] | None = None) -> Program:
+        """Return a worker, a bot or the console; ``extra`` are environment variables for this program only."""
         metrics_port = self._ports[name]
-        told = {**self._settings(), **(besides or {}), "CORONET_METRICS_PORT": str(metrics_port)}
-        return self._program(name, [command], partial(ports.has_started, metrics_port), told)
+        environ = {**self._settings(), **(extra or {}), "CORONET_METRICS_PORT": str(metrics_port)}
+        return self._program(name, [command], partial(ports.has_started, metrics_port), environ)
 
-    def _console(self) -> Program:
+    def _console_program(self) -> Program:
         first = self._accounts[0]
-        password_file = self._wanted.directory / "chat-password"
+        password_file = self._options.directory / "chat-password"
         write_private(password_file, first.password)
         chat = {
             "CORONET_CHAT_WEBSOCKET_URL": self._prosody.websocket_url,
             "CORONET_CHAT_JID": first.jid,
             "CORONET_CHAT_PASSWORD_FILE": str(password_file),
         }
-        return self._coronet("console", "console", chat)
+        return self._coronet_program("console", "console", chat)
 
     def _program(
-        self, name: str, command: list[str], answers: Callable[[], Awaitable[bool]], told: Mapping[str, str]
+        self, name: str, command: list[str], is_ready: Callable[[], Awaitable[bool]], environ: Mapping[str, str]
     ) -> Program:
-        log = self._wanted.directory / "logs" / f"{name.replace(' ', '-')}.log"
-        argv = (sys.executable, "-P", "-m", "service.cli", *command)  # -P: never a `service` of the current directory
-        return Program(name, argv, log, answers, environment(os.environ, told))
+        log = self._options.directory / "logs" / f"{name.replace(' ', '-')}.log"
+        argv = (sys.executable, "-P", "-m", "service.cli", *command)  # -P: not the current directory's `service`
+        return Program(name, argv, log, is_ready, child_environment(os.environ, environ))
 
     def _settings(self) -> dict[str, str]:
-        """Return what every program is told, as environment variables; secrets as the names of their files."""
-        told = {
+        """Return the settings of all programs as environment variables; secrets are passed as file names."""
+        environ = {
             "CORONET_PRESET": "trial",
             "CORONET_REDIS_URL": self._redis.url,
             "CORONET_STORE_IDENTITY_FILE": str(self._identity_file),
@@ -211,19 +211,19 @@ class Machine:
             "CORONET_CONSOLE_PORT": str(self._ports["console"]),
             "CORONET_CONSOLE_ADMIN_TOKEN_FILE": str(self._admin_token_file),
             "CORONET_CLUSTER_SECRET_FILE": str(self._cluster_secret_file),
-            "CORONET_ALLOW_PRIVATE": str(self._wanted.allow_private),
+            "CORONET_ALLOW_PRIVATE": str(self._options.allow_private),
         }
-        if self._wanted.poll_interval_s is not None:
-            told["CORONET_POLL_INTERVAL_S"] = str(self._wanted.poll_interval_s)
-        return told
+        if self._options.poll_interval_s is not None:
+            environ["CORONET_POLL_INTERVAL_S"] = str(self._options.poll_interval_s)
+        return environ
 
-    def _ready(self) -> Ready:
+    def _ready(self) -> ReadyFile:
         publisher = f"http://{ports.LOOPBACK}:{self._ports['sample publisher']}"
-        return Ready(
+        return ReadyFile(
             redis_url=self._redis.url,
             console_url=f"http://{ports.LOOPBACK}:{self._ports['console']}",
             admin_token=self._admin_token_file.read_text(encoding="ascii"),
-            xmpp=Xmpp(
+            xmpp=XmppDetails(
                 host=ports.LOOPBACK,
                 port=self._prosody.c2s_port,
                 domain=self._prosody.jid_domain,
@@ -232,39 +232,39 @@ class Machine:
                 ca_file=str(self._prosody.ca_file),
                 accounts=self._accounts,
             ),
-            processes=processes(self._supervisor.pids),
-            sample_feed_url=f"{publisher}/feed.xml" if self._wanted.sample_feeds else None,
+            processes=group_processes(self._supervisor.pids),
+            sample_feed_url=f"{publisher}/feed.xml" if self._options.sample_feeds else None,
         )
 
     async def _greeting(self) -> str:
-        # The web server's libraries take a third of a second to load, which no program waits for here.
+        # Imported late: loading the web server's libraries takes a third of a second.
         from service.console.auth.login import setup_link  # noqa: PLC0415 - see above
 
         try:
             async with opened(load(self._settings())) as store:
                 link = await setup_link(store, self._ready().console_url)
         except StoreIdentityMismatch as error:
-            return f"\n{error}\nThis one is reached with: coronet admin --state {self._wanted.directory} accept-store\n"
-        return greeting(self._ready(), self._wanted.directory, link, loopback_open=self._wanted.allow_private)
+            return f"\n{error}\nTo accept it: coronet admin --state {self._options.directory} accept-store\n"
+        return greeting(self._ready(), self._options.directory, link, allow_private=self._options.allow_private)
 
-    def _heard(self, line: str) -> None:
-        self._screen.say(line)
-        self._tell_others()
+    def _on_program_event(self, line: str) -> None:
+        self._display.say(line)
+        self._update_ready_file()
 
-    def _tell_others(self) -> None:
-        if self._complete and self._wanted.ready_file is not None:
+    def _update_ready_file(self) -> None:
+        if self._is_complete and self._options.ready_file is not None:
             try:
-                write_ready(self._wanted.ready_file, self._ready())
+                write_ready(self._options.ready_file, self._ready())
             except OSError as error:
-                self._screen.say(f"The ready file cannot be written: {error}")
+                self._display.say(f"The ready file cannot be written: {error}")
 
-    def _forget_ready_file(self) -> None:
-        if self._wanted.ready_file is not None:
-            self._wanted.ready_file.unlink(missing_ok=True)
+    def _remove_ready_file(self) -> None:
+        if self._options.ready_file is not None:
+            self._options.ready_file.unlink(missing_ok=True)
 
 
-def greeting(ready: Ready, state: Path, setup_link: str | None, *, loopback_open: bool) -> str:
-    """Return what a person needs for the first minute, ready to print."""
+def greeting(ready: ReadyFile, state: Path, setup_link: str | None, *, allow_private: bool) -> str:
+    """Return the instructions printed after the start: addresses, accounts and first steps."""
     first = ready.xmpp.accounts[0]
     server = f"server {ready.xmpp.host} port {ready.xmpp.port}"
     lines = [
@@ -272,24 +272,24 @@ def greeting(ready: Ready, state: Path, setup_link: str | None, *, loopback_open
         "Coronet is running.",
         "",
         f"  Console   {setup_link or ready.console_url}",
-        *(["            This link works once: it makes the console's first admin."] if setup_link else []),
+        *(["            This link works once, to create the console's first admin account."] if setup_link else []),
         f"  Bot       {ready.xmpp.bot_jid}",
         *([f"            and {', '.join(ready.xmpp.shards)}"] if ready.xmpp.shards else []),
         f"  Account   {first.jid}   password  {first.password}",
         f"            and {len(ready.xmpp.accounts) - 1} more in {state / 'accounts.json'}",
-        f"  Server    {ready.xmpp.host}, port {ready.xmpp.port}, STARTTLS. It made its certificate itself: trust it",
-        f"            when asked, or give your client {ready.xmpp.ca_file}",
+        f"  Server    {ready.xmpp.host}, port {ready.xmpp.port}, STARTTLS, with a self-signed certificate: trust it",
+        f"            when your client asks, or import {ready.xmpp.ca_file}",
         "",
         "  With any XMPP client; in Profanity:",
         f"    /connect {first.jid} {server} tls trust",
         f"    /msg {ready.xmpp.bot_jid} {f'subscribe {ready.sample_feed_url}' if ready.sample_feed_url else 'help'}",
     ]
     if ready.sample_feed_url:
-        lines += ["", f"  Sample    {ready.sample_feed_url} has a new entry every half minute."]
-    if loopback_open:
+        lines += ["", f"  Sample    {ready.sample_feed_url} publishes an entry every 30 seconds."]
+    if allow_private:
         lines += [
             "",
-            "  Loopback is open: whoever may talk to the bot can make it fetch from this machine's",
-            "  own ports. That is for trials only; without --allow-private it is closed.",
+            "  Feeds on loopback are allowed: anyone who can use the bot can make workers send requests",
+            "  to services on this machine. Only for trials; omit --allow-private to forbid it.",
         ]
-    return "\n".join([*lines, "", "Ctrl-C ends everything; the same command continues it.", ""])
+    return "\n".join([*lines, "", "Press Ctrl-C to stop; run the same command to continue.", ""])

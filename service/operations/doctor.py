@@ -25,7 +25,7 @@ import msgspec
 from rich.table import Table
 
 from service.clock import Clock, SystemClock
-from service.embedded.ports import says_ready
+from service.embedded.ports import is_ready
 from service.errors import CoronetError, OperationalError, StoreIdentityMismatch, StoreUnavailable, Unreachable
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Confinement, Document
@@ -194,7 +194,7 @@ async def check_parser() -> list[CheckResult]:
 
 async def check_console(settings: Settings) -> list[CheckResult]:
     """Check ``/readyz`` of a console on this machine."""
-    ready = settings.console_port != 0 and await says_ready(settings.console_port)
+    ready = settings.console_port != 0 and await is_ready(settings.console_port)
     details = f"port {settings.console_port} {'is ready' if ready else 'is not ready'}"
     return [CheckResult("Console", ok=ready, details=details, advice="Start it (`coronet console`), or see its log.")]
 

@@ -73,7 +73,7 @@ async def measure(product: Product, requests: Path, for_s: float) -> dict[str, o
 async def main(poll_interval_s: float, for_s: float) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as folder:
-        port = ports.choose(Path(folder) / "ports.json", {"publisher": 0})["publisher"]
+        port = ports.choose_ports(Path(folder) / "ports.json", {"publisher": 0})["publisher"]
         directory = Path(folder) / "publisher"
         publisher = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "service.cli", "sample-publisher", "--port", str(port), "--every", "1000000"),

@@ -15,7 +15,7 @@ import pytest_asyncio
 from bots.delivery.batch_sender import MAX_SENDS
 from bots.delivery.scheduler import RECEIPT_TIMEOUT_AT_RETURN_S, RECEIPT_TIMEOUT_S
 from service.embedded.prosody import PrivateProsody
-from service.embedded.sample_publisher import Published
+from service.embedded.sample_publisher import PublishedEntry
 from service.feeds.entries.version_parts import VersionParts
 from service.model import Change, Channel, Entry
 from service.settings import Settings
@@ -59,7 +59,7 @@ class Person:
         self._bot_jid = bot_jid
         self._channel = channel
         self._since_s = 0.0
-        self._published: list[Published] = []
+        self._published: list[PublishedEntry] = []
         self.clients: list[ChatClient] = []
 
     async def log_in(self, resource: str) -> ChatClient:
@@ -91,7 +91,7 @@ class Person:
         for _ in range(count):
             number = len(self._published) + 1
             entry = Entry(f"n{number}", tagged(FEED, number), f"https://example.org/n{number}")
-            self._published.append(Published(FEED, entry.key, entry.link, entry.title, time.time()))
+            self._published.append(PublishedEntry(FEED, entry.key, entry.link, entry.title, time.time()))
             delta = await change(self._store, self._channel, Change("addition", entry), base=number)
             uids = [user_id(self.jid)]
             await self._store.outbox.enqueue(uids, self._channel.id, delta.version, time.time(), VersionParts())

@@ -57,10 +57,10 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "secrets"
 
 
-async def running(name: str, argv: list[str], folder: Path, answers: Callable[[], Awaitable[bool]]) -> Child:
-    child = await Child.start(Program(name, tuple(argv), folder / f"{name}.log", answers))
+async def start_program(name: str, argv: list[str], folder: Path, is_ready: Callable[[], Awaitable[bool]]) -> Child:
+    child = await Child.start(Program(name, tuple(argv), folder / f"{name}.log", is_ready))
     try:
-        await child.ready(timeout_s=30)
+        await child.wait_until_ready(timeout_s=30)
     except BaseException:
         await child.stop()
         raise
@@ -77,7 +77,7 @@ async def run_redis(binary: str, acl: Path, folder: Path, password: str) -> Chil
     argv = [binary, str(COMPOSE / "redis/redis.conf"), "--port", "0", "--unixsocket", str(socket)]
     argv += ["--dir", str(folder), "--aclfile", str(acl)]
 
-    async def answers() -> bool:
+    async def is_ready() -> bool:
         try:
             reader, writer = await asyncio.open_unix_connection(str(socket))
         except OSError:
@@ -87,7 +87,7 @@ async def run_redis(binary: str, acl: Path, folder: Path, password: str) -> Chil
             return [await reader.readline(), await reader.readline()] == [b"+OK\r\n", b"+PONG\r\n"]
         return False
 
-    return await running("redis", argv, folder, answers)
+    return await start_program("redis", argv, folder, is_ready)
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ async def test_redis_keeps_everything_over_a_restart(
         await write_through_store(settings)
         written = await contents(settings)
         os.kill(child.pid, number)
-        await child.exited()
+        await child.wait_for_exit()
         child = await run_redis(binary, acl, tmp_path, password)
         kept = await contents(settings)
         assert len(kept) == len(written)
@@ -344,10 +344,10 @@ async def prosody(secrets: Path, tmp_path: Path) -> AsyncIterator[Prosody]:
     server = Prosody(config, unused_port(), unused_port(), unused_port())
     config.write_text(prosody_config(secrets, tmp_path, server), encoding="utf-8")
 
-    async def answers() -> bool:
-        return all([await ports.accepts(port) for port in server[1:]])
+    async def is_ready() -> bool:
+        return all([await ports.is_listening(port) for port in server[1:]])
 
-    child = await running("prosody", ["prosody", "--config", str(config), "-F"], tmp_path, answers)
+    child = await start_program("prosody", ["prosody", "--config", str(config), "-F"], tmp_path, is_ready)
     try:
         yield server
     finally:

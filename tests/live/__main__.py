@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from service.embedded.sample_publisher import Published
+from service.embedded.sample_publisher import PublishedEntry
 from tests.live.twenty_feeds import FEEDS, LATE, SAME_GUID, TwentyFeeds, plan, quantile, twenty_feeds
 from tests.support.chat import ChatClient
 from tests.support.ledger import Subscribed, Verdict, audit
@@ -76,7 +76,7 @@ async def be_away(person: ChatClient) -> None:
     await person.start()
 
 
-def waited(published: list[Published], person: ChatClient) -> dict[str, list[float]]:
+def waited(published: list[PublishedEntry], person: ChatClient) -> dict[str, list[float]]:
     """Return how long a person who was there all the while waited for each entry, by kind of feed."""
     waits: dict[str, list[float]] = {"all": [], "one guid for all": [], "dated half an hour ago": []}
     for entry in published:

@@ -135,7 +135,7 @@ class Fleet:
         self._store = store
         self._redis_url = redis_url
         numbers = range(FIRST + JOINING + 1)
-        chosen = ports.choose(directory / "ports.json", {str(number): 0 for number in numbers})
+        chosen = ports.choose_ports(directory / "ports.json", {str(number): 0 for number in numbers})
         self.workers = [Worker(number, directory, chosen[str(number)]) for number in numbers]
         self.workers[-1].place = 0
         self._stack = stack

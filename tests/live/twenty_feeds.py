@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import web
 
-from service.embedded.sample_publisher import Published
+from service.embedded.sample_publisher import PublishedEntry
 from tests.support.ledger import tagged
 
 FEEDS = 20
@@ -39,7 +39,7 @@ class TwentyFeeds:
     def __init__(self) -> None:
         self.port = 0
         self.requests: list[float] = []
-        self.published: list[Published] = []
+        self.published: list[PublishedEntry] = []
         self._items: list[list[tuple[str, str, str, float]]] = [[] for _ in range(FEEDS)]
         for feed in range(FEEDS):
             for number in range(OLD_ENTRIES):
@@ -55,7 +55,7 @@ class TwentyFeeds:
         now_s = time.time()
         title = tagged(feed, number)
         self._add(feed, title, now_s - (HALF_AN_HOUR_S if feed == LATE else 0.0))
-        self.published.append(Published(feed, f"{feed}-{number}", self.url(feed), title, now_s))
+        self.published.append(PublishedEntry(feed, f"{feed}-{number}", self.url(feed), title, now_s))
 
     def _add(self, feed: int, title: str, dated_s: float) -> None:
         name = hashlib.sha256(title.encode()).hexdigest()[:12]

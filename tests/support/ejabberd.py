@@ -15,7 +15,7 @@ from typing import Final
 import aiohttp
 
 from service.embedded import ports
-from service.embedded.supervisor import Program, Server
+from service.embedded.supervisor import EmbeddedServer, Program
 from service.errors import OperationalError
 from service.files import write_private
 
@@ -44,7 +44,7 @@ modules: {{mod_roster: {{}}, mod_disco: {{}}, mod_ping: {{}}, mod_offline: {{}},
 """
 
 
-class PrivateEjabberd(Server):
+class PrivateEjabberd(EmbeddedServer):
     """One ejabberd over one directory, for people and for one bot, as account or component."""
 
     start_timeout_s = 60.0
@@ -54,7 +54,7 @@ class PrivateEjabberd(Server):
     def __init__(self, directory: Path) -> None:
         """Choose free ports; nothing runs before :meth:`start`."""
         super().__init__(directory)
-        chosen = ports.choose(directory / "ports.json", {"c2s": 0, "component": 0, "http": 0})
+        chosen = ports.choose_ports(directory / "ports.json", {"c2s": 0, "component": 0, "http": 0})
         self.c2s_port = chosen["c2s"]
         self.component_port = chosen["component"]
         self._http_port = chosen["http"]
@@ -87,7 +87,7 @@ class PrivateEjabberd(Server):
 
     async def _answers(self) -> bool:
         listening = (self.c2s_port, self.component_port, self._http_port)
-        return all([await ports.accepts(port) for port in listening])
+        return all([await ports.is_listening(port) for port in listening])
 
     def _configuration(self) -> str:
         return _CONFIG.format(

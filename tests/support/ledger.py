@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from service.embedded.sample_publisher import Published
+from service.embedded.sample_publisher import PublishedEntry
 from tests.support.chat import Received
 
 _TAG = re.compile(r"\[(\d+)/(\d+)\]")
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def audit(
-    published: Sequence[Published],
+    published: Sequence[PublishedEntry],
     subscribed: Sequence[Subscribed],
     received: Mapping[str, Sequence[Received]],
     held: Mapping[str, Collection[int]],
@@ -78,7 +78,7 @@ def audit(
     return verdict
 
 
-def _tag(entry: Published) -> Tag:
+def _tag(entry: PublishedEntry) -> Tag:
     found = _TAG.search(entry.title)
     return (int(found[1]), int(found[2])) if found else (entry.feed, -1)
 

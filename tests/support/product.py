@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from service.embedded.sample_publisher import Journal, Published
+from service.embedded.sample_publisher import Journal, PublishedEntry
 from service.settings import Settings
 from service.store import Store, connect
 from tests.support.chat import ChatClient, online
@@ -115,9 +115,9 @@ class Product:
         who = xmpp["accounts"][account]
         return online(who["jid"], who["password"], xmpp["host"], xmpp["port"], xmpp["bot_jid"])
 
-    def published(self) -> list[Published]:
+    def published(self) -> list[PublishedEntry]:
         """What the sample publisher has published."""
-        return Journal(self.directory / "publisher" / "published.jsonl", Published).lines()
+        return Journal(self.directory / "publisher" / "published.jsonl", PublishedEntry).lines()
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any, Self
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from service.embedded.ports import LOOPBACK, _is_free, accepts
+from service.embedded.ports import LOOPBACK, _is_free, is_listening
 from service.embedded.redis import _server_binary
 from service.embedded.supervisor import Child, Program
 from service.errors import OperationalError
@@ -65,7 +65,7 @@ class RedisCluster:
         """Kill one node with SIGKILL."""
         child = self._children.pop(port)
         child._signal_group(signal.SIGKILL)
-        await child.exited()
+        await child.wait_for_exit()
 
     async def start_node(self, port: int) -> None:
         """Start a node, or start it again over what it wrote."""
@@ -77,12 +77,12 @@ class RedisCluster:
         # A replica is listed once it has received something: at the latest, its master's first ping.
         argv += ["--repl-ping-replica-period", "1", "--appendonly", "yes"]
 
-        async def answers() -> bool:
-            return await accepts(port)
+        async def is_ready() -> bool:
+            return await is_listening(port)
 
-        child = await Child.start(Program(f"redis-{port}", tuple(argv), directory / "redis.log", answers))
+        child = await Child.start(Program(f"redis-{port}", tuple(argv), directory / "redis.log", is_ready))
         self._children[port] = child
-        await child.ready(30)
+        await child.wait_until_ready(30)
 
     async def whole(self) -> bool:
         """Say whether every living node knows three masters that have a replica each."""

@@ -29,7 +29,7 @@ from service.embedded.deployment.updates import (
     url,
 )
 from service.embedded.redis import PrivateRedis
-from service.embedded.supervisor import Child, Program, environment
+from service.embedded.supervisor import Child, Program, child_environment
 from service.errors import OperationalError
 from service.feeds.entries.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
@@ -177,9 +177,11 @@ async def _workers(setup: Setup, redis_url: str, folder: Path, store: Store) -> 
     try:
         for number in range(setup.workers):
             log = folder / f"worker-{number}.log"
-            children.append(await Child.start(Program("worker", argv, log, all_there, environment(os.environ, told))))
+            children.append(
+                await Child.start(Program("worker", argv, log, all_there, child_environment(os.environ, told)))
+            )
         for child in children:
-            await child.ready(_START_S)
+            await child.wait_until_ready(_START_S)
         yield children
     finally:
         await asyncio.gather(*(child.stop() for child in children))

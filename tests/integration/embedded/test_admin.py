@@ -1,4 +1,4 @@
-"""``coronet admin``: the API on the command line, as people and programs read it."""
+"""``coronet admin``: the console's API on the command line, with text and JSON output."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ async def _store(url: str) -> AsyncIterator[Store]:
 
 @pytest_asyncio.fixture
 async def call(clean_redis: str) -> AsyncIterator[Call]:
-    """Call the command at a console over 50 subscriptions; return its exit status, output and error output."""
+    """Run the command against a console with 50 subscriptions; return its exit status, output and error output."""
     async with _store(clean_redis) as store, console(store) as (url, _):
         cid = (await make_channel(store)).id
         for n in range(PEOPLE):
@@ -52,7 +52,7 @@ async def call(clean_redis: str) -> AsyncIterator[Call]:
         yield run
 
 
-async def test_a_group_is_split_and_merged_on_demand_and_the_tree_says_where_everything_is(call: Call) -> None:
+async def test_a_key_group_can_be_split_and_merged_manually(call: Call) -> None:
     root = json.loads((await call("shards", "--json"))[1])["shards"]
     assert [(shard["label"], shard["standing"], shard["subscriptions"]) for shard in root] == [("*", "active", PEOPLE)]
     status, out, err = await call("split-shard", "*")
@@ -71,7 +71,7 @@ async def test_a_group_is_split_and_merged_on_demand_and_the_tree_says_where_eve
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "named"),
+    ("arguments", "status", "text"),
     [
         (["split-shard", "012*"], 1, "labels no group"),
         (["split-shard", "0110*"], 1, "0110* is no leaf. Similar: *"),
@@ -84,15 +84,13 @@ async def test_a_group_is_split_and_merged_on_demand_and_the_tree_says_where_eve
         (["add-opml", "no/such/file"], 1, "cannot be read"),
     ],
 )
-async def test_what_cannot_be_done_is_said_in_one_line_and_nothing_changes(
-    call: Call, arguments: list[str], status: int, named: str
-) -> None:
+async def test_an_invalid_command_prints_one_line(call: Call, arguments: list[str], status: int, text: str) -> None:
     ended, out, err = await call(*arguments)
     assert (ended, out, err.count("\n")) == (status, "", 1)
-    assert named in err
+    assert text in err
 
 
-async def test_lists_are_tables_that_what_publishers_write_cannot_break(clean_redis: str, call: Call) -> None:
+async def test_lists_are_tables_with_control_characters_replaced(clean_redis: str, call: Call) -> None:
     async with _store(clean_redis) as store:
         channel = await make_channel(store, "https://example.net/feed", listed=True)
         await store.redis.call("HSET", keys.channel(channel.id), "title", "A\x1b[31m\nB")
@@ -104,24 +102,24 @@ async def test_lists_are_tables_that_what_publishers_write_cannot_break(clean_re
     assert (len(rows), rows[-1]) == (3, "total: 2")
 
 
-async def test_options_become_the_bodys_fields_those_of_inner_values_too(call: Call) -> None:
+async def test_options_become_fields_of_the_request_body(call: Call) -> None:
     _, out, err = await call("set-policy", "--goal", "fair", "--longest-wait-s", "600", "--json")
-    told = json.loads(out)
-    assert (err, told["aims"]["goal"], told["aims"]["longest_wait_s"], told["revision"]) == ("", "fair", 600.0, 1)
+    policy = json.loads(out)
+    assert (err, policy["aims"]["goal"], policy["aims"]["longest_wait_s"], policy["revision"]) == ("", "fair", 600.0, 1)
     _, out, _ = await call("set-policy", "--json")
     assert json.loads(out)["set"] is False
     assert "goal: fair" in (await call("undo-policy"))[1]
     assert "Done." in (await call("remove-host", "example.org"))[1]
 
 
-async def test_who_asks_is_told_what_is_wrong_with_token_and_console(call: Call) -> None:
+async def test_a_bad_token_and_an_unreachable_console_are_reported(call: Call) -> None:
     assert "CORONET_CONSOLE_ADMIN_TOKEN" in (await call("nodes", token=""))[2]
     assert "Send an API key" in (await call("nodes", token="wrong"))[2]
     status, _, err = await call("nodes", at="http://127.0.0.1:1")
     assert (status, "No console answers at http://127.0.0.1:1" in err, err.count("\n")) == (1, True, 1)
 
 
-async def test_every_command_has_help_and_needs_no_console_for_it(call: Call) -> None:
+async def test_help_is_available_without_a_console(call: Call) -> None:
     status, out, err = await call("--help", token="", at="")
     assert (status, err) == (0, "")
     assert "requeue-dead-letter  Have what a dead letter" in out

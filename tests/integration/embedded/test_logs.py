@@ -1,4 +1,4 @@
-"""Logging: one line per event, in the form asked for, without secrets."""
+"""Logging: one line per event in the configured format, without secrets."""
 
 import json
 import logging
@@ -12,8 +12,8 @@ from service.observability import logs
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Put logging back as it was."""
+def restore_logging() -> Iterator[None]:
+    """Restore the logging configuration after each test."""
     root = logging.getLogger()
     before = (root.level, root.handlers[:])
     yield
@@ -22,7 +22,7 @@ def restored() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def test_events_and_libraries_warnings_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_and_warnings_of_libraries_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(settings.load({}))
     structlog.get_logger("workers.node").info("joined", node="abc")
     logging.getLogger("a.library").warning("look %s", "here")
@@ -32,14 +32,14 @@ def test_events_and_libraries_warnings_are_json_lines(capsys: pytest.CaptureFixt
     assert lines[0]["node"] == "abc"
 
 
-def test_below_the_level_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_below_the_level_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(settings.load({}, log_level="warning"))
     structlog.get_logger("workers.node").info("joined")
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("log_json", [True, False])
-def test_no_secret_gets_out_whoever_says_it(capsys: pytest.CaptureFixture[str], *, log_json: bool) -> None:
+def test_secrets_are_redacted_in_all_events(capsys: pytest.CaptureFixture[str], *, log_json: bool) -> None:
     logs.configure(settings.load({}, xmpp_password="hush-hush", log_json=log_json))
     log = structlog.get_logger("bots.xmpp")
     log.info("login", password="hush-hush", url="redis://me:whisper@example.org/0")
@@ -47,21 +47,21 @@ def test_no_secret_gets_out_whoever_says_it(capsys: pytest.CaptureFixture[str], 
         int("hush-hush")
     except ValueError:
         log.exception("failed")
-    said = capsys.readouterr().err
-    assert "login" in said
-    assert "ValueError" in said
-    assert "hush-hush" not in said
-    assert "whisper" not in said
+    output = capsys.readouterr().err
+    assert "login" in output
+    assert "ValueError" in output
+    assert "hush-hush" not in output
+    assert "whisper" not in output
 
 
 @pytest.mark.parametrize("log_json", [True, False])
-def test_a_traceback_does_not_tell_what_people_wrote(capsys: pytest.CaptureFixture[str], *, log_json: bool) -> None:
+def test_tracebacks_contain_no_local_variables(capsys: pytest.CaptureFixture[str], *, log_json: bool) -> None:
     logs.configure(settings.load({}, log_json=log_json))
-    written = "what Alice wrote"
+    message = "what Alice wrote"
     try:
-        len(written) / 0
+        len(message) / 0
     except ZeroDivisionError:
         structlog.get_logger("bots.sessions.chat_session").exception("failed")
-    said = capsys.readouterr().err
-    assert "ZeroDivisionError" in said
-    assert "what Alice wrote" not in said
+    output = capsys.readouterr().err
+    assert "ZeroDivisionError" in output
+    assert "what Alice wrote" not in output

@@ -1,4 +1,4 @@
-"""The private Prosody, started for real."""
+"""The private Prosody as a real process."""
 
 import asyncio
 import ssl
@@ -9,8 +9,8 @@ from service.embedded import ports
 from service.embedded.prosody import PrivateProsody
 
 
-async def greeting(server: PrivateProsody) -> bytes:
-    """Return what Prosody says to a client that opens a stream."""
+async def stream_features(server: PrivateProsody) -> bytes:
+    """Return the stream features that Prosody sends to a client."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.c2s_port)
     try:
         opening = f"<stream:stream to='{server.jid_domain}' xmlns='jabber:client'"
@@ -21,18 +21,18 @@ async def greeting(server: PrivateProsody) -> bytes:
         await writer.wait_closed()
 
 
-async def test_clients_are_offered_tls_and_nothing_before_it(prosody: PrivateProsody) -> None:
-    offered = await greeting(prosody)
-    assert b"urn:ietf:params:xml:ns:xmpp-tls" in offered
-    assert b"PLAIN" not in offered
+async def test_clients_must_use_tls_before_authentication(prosody: PrivateProsody) -> None:
+    features = await stream_features(prosody)
+    assert b"urn:ietf:params:xml:ns:xmpp-tls" in features
+    assert b"PLAIN" not in features
 
 
-async def test_its_certificate_can_be_trusted_as_a_ca(prosody: PrivateProsody) -> None:
+async def test_the_certificate_can_be_used_as_a_ca(prosody: PrivateProsody) -> None:
     subjects = ssl.create_default_context(cafile=str(prosody.ca_file)).get_ca_certs()
     assert (("commonName", "localhost"),) in [name for found in subjects for name in found["subject"]]
 
 
-async def test_a_second_start_keeps_ports_secret_certificate_and_accounts(tmp_path: Path) -> None:
+async def test_ports_secret_certificate_and_accounts_persist_across_starts(tmp_path: Path) -> None:
     async with PrivateProsody(tmp_path / "p") as first:
         assert await first.register("alice", "first password") == "alice@localhost"
         kept = (first.c2s_port, first.component_port, first.component_secret, first.ca_file.read_bytes())
@@ -45,12 +45,12 @@ async def test_a_second_start_keeps_ports_secret_certificate_and_accounts(tmp_pa
     assert account.read_bytes() != before
 
 
-async def test_its_secrets_are_readable_by_their_owner_only(prosody: PrivateProsody) -> None:
+async def test_secrets_are_readable_by_their_owner_only(prosody: PrivateProsody) -> None:
     secret_files = [prosody.component_secret_file, prosody.ca_file.with_suffix(".key")]
     assert [stat.S_IMODE(path.stat().st_mode) for path in secret_files] == [0o600, 0o600]
 
 
-async def test_it_is_gone_when_it_was_stopped(tmp_path: Path) -> None:
+async def test_it_does_not_listen_after_a_stop(tmp_path: Path) -> None:
     async with PrivateProsody(tmp_path / "p") as server:
-        assert await ports.accepts(server.c2s_port)
-    assert not await ports.accepts(server.c2s_port)
+        assert await ports.is_listening(server.c2s_port)
+    assert not await ports.is_listening(server.c2s_port)

@@ -1,4 +1,4 @@
-"""The private Redis, started for real."""
+"""The private Redis as a real process."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from service.embedded.redis import PrivateRedis
 from service.errors import OperationalError
 
 
-async def ask(url: str, *commands: str) -> list[str]:
+async def run_commands(url: str, *commands: str) -> list[str]:
     """Send inline commands; return the first line of each reply."""
     reader, writer = await asyncio.open_unix_connection(urlsplit(url).path)
     try:
@@ -28,11 +28,11 @@ async def test_acknowledged_writes_survive_kill_9(tmp_path: Path) -> None:
     redis = PrivateRedis(tmp_path / "redis")
     await redis.start()
     try:
-        assert await ask(redis.url, "SET a 1", "INCR a") == ["+OK", ":2"]
+        assert await run_commands(redis.url, "SET a 1", "INCR a") == ["+OK", ":2"]
         os.kill(redis.pid, signal.SIGKILL)
         await redis.stop()
         await redis.start()
-        assert await ask(redis.url, "INCR a") == [":3"]
+        assert await run_commands(redis.url, "INCR a") == [":3"]
     finally:
         await redis.stop()
 
@@ -41,21 +41,21 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_only_its_owner_can_reach_it(tmp_path: Path) -> None:
+async def test_only_its_owner_can_connect(tmp_path: Path) -> None:
     async with PrivateRedis(tmp_path / "redis") as redis:
         socket = Path(urlsplit(redis.url).path)
         assert (mode(socket), mode(socket.parent)) == (0o700, 0o700)
 
 
-async def test_the_wheel_s_redis_serves_where_none_is_installed(
+async def test_the_embedded_extras_redis_is_used_if_none_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     async with PrivateRedis(tmp_path / "redis") as redis:
-        assert await ask(redis.url, "PING") == ["+PONG"]
+        assert await run_commands(redis.url, "PING") == ["+PONG"]
 
 
-async def test_a_redis_that_cannot_start_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+async def test_a_failed_start_is_reported_with_the_end_of_the_log(tmp_path: Path) -> None:
     directory = tmp_path / "redis"
     (directory / "appendonlydir").mkdir(parents=True)
     (directory / "appendonlydir" / "appendonly.aof.manifest").write_text("nonsense\n", encoding="utf-8")
@@ -64,10 +64,10 @@ async def test_a_redis_that_cannot_start_is_reported_with_the_end_of_its_log(tmp
         await redis.start()
 
 
-async def test_a_path_too_long_for_a_socket_is_refused_in_words(tmp_path: Path) -> None:
+async def test_a_path_too_long_for_a_socket_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(OperationalError, match="choose a shorter state directory"):
         await PrivateRedis(tmp_path / ("d" * 120)).start()
 
 
-async def test_the_shared_redis_is_empty_at_the_start_of_a_test(clean_redis: str) -> None:
-    assert await ask(clean_redis, "DBSIZE") == [":0"]
+async def test_the_shared_redis_fixture_is_empty(clean_redis: str) -> None:
+    assert await run_commands(clean_redis, "DBSIZE") == [":0"]

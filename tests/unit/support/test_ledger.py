@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from service.embedded.sample_publisher import Published
+from service.embedded.sample_publisher import PublishedEntry
 from tests.support.chat import Received
 from tests.support.ledger import Subscribed, audit, tagged
 
 ALICE = "alice@localhost"
 
 
-def published(*numbers: int, feed: int = 1) -> list[Published]:
-    return [Published(feed, f"id{n}", f"http://x/{n}", tagged(feed, n), 100.0 + n) for n in numbers]
+def published(*numbers: int, feed: int = 1) -> list[PublishedEntry]:
+    return [PublishedEntry(feed, f"id{n}", f"http://x/{n}", tagged(feed, n), 100.0 + n) for n in numbers]
 
 
 def message(mid: str, *tags: tuple[int, int], at_s: float = 200.0) -> Received:
