@@ -74,13 +74,13 @@ async def run_worker(settings: Settings) -> None:
             ParserPool(1) as unknown,
             ParserPool(1, _SLOW_NICENESS) as slow_unknown,
         ):
-            courtesy = Politeness(store.request_budgets, settings)
+            politeness = Politeness(store.request_budgets, settings)
             budgets = ParserTimeBudgets()
             lanes = create_poll_lanes(prompt, slow, budgets)
-            poller = Poller(fetcher, courtesy, lanes, BaselineCache(peers.contents), clock)
+            poller = Poller(fetcher, politeness, lanes, BaselineCache(peers.contents), clock)
             answers = WorkerRequestHandlers(store, poller, create_probe_lanes(unknown, slow_unknown, budgets))
             tasks.start(_measure_loop_lag())
-            hubs = HubSubscriber(store, fetcher, courtesy, clock, settings.console_public_url)
+            hubs = HubSubscriber(store, fetcher, politeness, clock, settings.console_public_url)
             parts = WorkerContext(store, settings, clock, poller, hubs, peers)
             async with asyncio.TaskGroup() as nodes:
                 nodes.create_task(store.identity.run())

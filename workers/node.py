@@ -325,7 +325,7 @@ class Node:
         except StoreUnavailable as error:
             log.warning("aims unreadable", error=str(error))
             return
-        self._parts.poller.block(blocked)
+        self._parts.poller.set_blocked_hosts(blocked)
         aims = aims or self._parts.settings.policy().objective
         POLL_BUDGET.set(aims.budget_polls_per_minute or 0)
         await self._happened(ObjectiveLoaded(aims, rates, self._bounds.of))

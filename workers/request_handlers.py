@@ -52,7 +52,7 @@ from service.store.coordination.requests import (
 )
 from workers.node import Node
 from workers.polling.concurrency_limits import ConcurrencyLanes
-from workers.polling.politeness import public_group
+from workers.polling.politeness import public_address_group
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller, document, listening
 from workers.url_resolver import UrlResolver, no_looks
@@ -145,7 +145,7 @@ class WorkerRequestHandlers:
         channel = Channel(channel_id(wanted.url), wanted.url)
 
         async def load() -> bytes:
-            async with self._lanes.room(channel, await self._poller.address_group(channel)):
+            async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
             return fetched.body or b""
 
@@ -181,10 +181,10 @@ class WorkerRequestHandlers:
 
     async def _fetched(self, channel: Channel) -> tuple[Entry, ...]:
         with contextlib.suppress(PublisherError, UserError):
-            async with self._lanes.room(channel, await self._poller.address_group(channel)):
+            async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _SHOWN_WITHIN_S)
                 job = DetectChanges((document(fetched),), b"", channel.url, channel.kind, time.time())
-                watch = PollState(channel, Validators(), 0, address_group=public_group(fetched.address))
+                watch = PollState(channel, Validators(), 0, address_group=public_address_group(fetched.address))
                 return (await self._lanes.detect_changes(job, watch, _SHOWN_WITHIN_S)).latest
         return ()
 

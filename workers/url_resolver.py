@@ -31,7 +31,7 @@ from service.store.channels.channels import ChannelState, Snapshot
 from service.store.coordination.requests import ProbeReply, ProbeRequest
 from workers.node import Node
 from workers.polling.concurrency_limits import ConcurrencyLanes
-from workers.polling.politeness import public_group
+from workers.polling.politeness import public_address_group
 from workers.polling.poll_state import PollState, found, snapshot
 from workers.polling.poller import Poller, document, hubs_of
 
@@ -238,10 +238,10 @@ class UrlResolver:
     async def _fetch(self, channel: Channel) -> FetchResult:
         if not self._has_room:  # what needs not be asked for, needs no room either
             address_group = await self._poller.address_group(channel)
-            await self._held.enter_async_context(self._lanes.room(channel, address_group))
+            await self._held.enter_async_context(self._lanes.hold_slot(channel, address_group))
             self._has_room = True
         fetched = await self._poller.fetch_unknown(channel, max(self._left_s(_FETCHED_BY_S), _LEAST_FETCH_S))
-        self._address_group = public_group(fetched.address)
+        self._address_group = public_address_group(fetched.address)
         return fetched
 
     async def _known(self, url: str) -> tuple[ChannelState | None, bytes]:

@@ -1,12 +1,12 @@
-"""Bounded room for polls, pushes and probes: whoever is slow waits for others who are slow, and nobody else does (I7).
+"""Concurrency limits for polls, pushes and probes: a slow publisher delays only other slow ones (guarantee I7).
 
-There is a prompt and a slow lane, each with slots and a parser child of its own. Within a lane, slots are shared out by
-site (registrable domain) and by address network, so that neither many hosts of one domain nor many domains at one
-provider fill it. A channel goes on in the slow lane if its last poll took long, to be fetched or to be parsed, or while
-its site or its network has used up the parser time that it may take here. Its documents are read by the slow lane's
-child only if they are costly: when the machine itself is slow, all fetches are, and one child of low priority could not
-read for all. What proves to be costly in the prompt child is read again by the slow one. Private publishers (loopback)
-are the operator's own: they have slots by host and port, and neither network nor budget.
+There is a fast and a slow *lane*, each with slots and a parser process of its own. Within a lane, slots are divided by
+site (registrable domain) and by network, so that neither many hosts of one domain nor many domains at one provider
+occupy it. A channel is polled in the slow lane if its last poll was slow, in fetching or in parsing, or while its site
+or network has used up its parser time. Its documents are read by the slow lane's parser only if they are costly: when
+the machine itself is slow, all fetches are, and one process of low priority could not read for all. A document that
+proves to be costly in the fast lane's parser is read again by the slow one. Private publishers (loopback) are the
+operator's own: their slots are divided by host and port, and they have neither a network nor a parser time budget.
 """
 
 import asyncio
@@ -30,37 +30,37 @@ from service.observability.metrics import FAST_PARSER_TIMEOUTS
 from workers.polling.politeness import charged_site
 from workers.polling.poll_state import PollState, Publisher
 
-PROMPT_FETCH_S = 2.0
-"""What takes longer to be fetched is slow."""
-PROMPT_CPU_S = 0.3
-"""What takes more processor time to be parsed is slow; typical feeds take a fiftieth of that."""
+FAST_FETCH_S = 2.0
+"""A fetch that takes longer is slow."""
+FAST_CPU_S = 0.3
+"""Parsing that takes more processor time is slow; typical feeds take a fiftieth of it."""
 
-_ROOM_WITHIN_S = 5.0
-_BUCKETS_KEPT = 10_000
+_SLOT_TIMEOUT_S = 5.0
+_MAX_BUCKETS = 10_000
 _HANDED_OVER_S = 1.0
-"""What is charged for a document that was handed over: its time, and that of the child that follows the killed one."""
+"""Parser time charged at least for a document that the fast parser was killed for: its time, and a new process."""
 _LARGE_BYTES = 512 * 1024
-"""Documents of that size are read by the slow parser at once: they would hardly be prompt."""
+"""Documents of this size are read by the slow parser at once: the fast one would hardly finish them."""
 
 
 def publisher_of(channel: Channel, address_group: str) -> Publisher:
-    """Return a channel's publisher; ``address_group`` is what ``Courtesy.answered`` said of its last answer."""
+    """Return a channel's publisher; ``address_group`` is what ``Politeness.charge_network`` returned for it, or ""."""
     site = charged_site(channel)
     return Publisher(site or urlsplit(channel.url).netloc, address_group, bool(site))
 
 
-def publisher_of_watch(watch: PollState) -> Publisher:
-    """Return the same of a channel that is polled, without making it anew for each poll."""
-    known = watch.publisher
-    if known is None or known.network != watch.address_group:
-        known = watch.publisher = publisher_of(watch.channel, watch.address_group)
-    return known
+def publisher_of_state(state: PollState) -> Publisher:
+    """Return the publisher of a polled channel; it is stored in ``state``, so that not each poll creates it anew."""
+    publisher = state.publisher
+    if publisher is None or publisher.network != state.address_group:
+        publisher = state.publisher = publisher_of(state.channel, state.address_group)
+    return publisher
 
 
 class Allowance(NamedTuple):
-    """Parser time that one site or network may take of one worker: so much at once, and on average."""
+    """Parser time that one site or network may use on one worker: a burst, and an average."""
 
-    at_once_s: float
+    burst_s: float
     per_minute_s: float
 
 
@@ -69,208 +69,211 @@ NETWORK_ALLOWANCE = Allowance(3.0, 3.0)
 
 
 class _Bucket(msgspec.Struct):
-    """Parser time that was taken and has not leaked away by ``at_s``."""
+    """A leaky bucket: parser time that was used and had not leaked away by ``at_s`` (monotonic s)."""
 
-    taken_s: float = 0.0
+    used_s: float = 0.0
     at_s: float = 0.0
 
 
 class ParserTimeBudgets:
-    """Parser time by site and by network, as leaky buckets, in the memory of this worker.
+    """Parser time by site and by network, in the memory of this worker.
 
-    Whoever has used up theirs is served by the slow lane until enough has leaked away. A bucket holds twice its
-    allowance at most, so that this takes minutes at the longest.
+    A publisher that has used up its budget is served by the slow lane until enough has leaked away. A bucket holds at
+    most twice its allowance, so this takes minutes at most.
     """
 
     def __init__(self) -> None:
-        self._buckets = LRUCache[tuple[str, str], _Bucket](_BUCKETS_KEPT)
+        self._buckets = LRUCache[tuple[str, str], _Bucket](_MAX_BUCKETS)
 
     def charge(self, publisher: Publisher, cpu_s: float) -> None:
         """Charge a publisher's site and network."""
         now_s = time.monotonic()
-        for key, allowance in _accounts(publisher):
-            taken_s = self._taken_s(key, allowance, now_s) + cpu_s
-            self._buckets[key] = _Bucket(min(taken_s, 2 * allowance.at_once_s), now_s)
+        for key, allowance in _allowances(publisher):
+            used_s = self._used_s(key, allowance, now_s) + cpu_s
+            self._buckets[key] = _Bucket(min(used_s, 2 * allowance.burst_s), now_s)
 
-    def is_spent(self, publisher: Publisher) -> bool:
+    def is_exhausted(self, publisher: Publisher) -> bool:
         """Whether a publisher's site or network has used up its allowance."""
         now_s = time.monotonic()
         return any(
-            self._taken_s(key, allowance, now_s) >= allowance.at_once_s for key, allowance in _accounts(publisher)
+            self._used_s(key, allowance, now_s) >= allowance.burst_s for key, allowance in _allowances(publisher)
         )
 
-    def _taken_s(self, key: tuple[str, str], allowance: Allowance, now_s: float) -> float:
+    def _used_s(self, key: tuple[str, str], allowance: Allowance, now_s: float) -> float:
         bucket = self._buckets.get(key, _Bucket())
-        return max(bucket.taken_s - (now_s - bucket.at_s) * allowance.per_minute_s / 60, 0.0)
+        return max(bucket.used_s - (now_s - bucket.at_s) * allowance.per_minute_s / 60, 0.0)
 
 
-def _accounts(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]:
+def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]:
     if not publisher.is_public:
         return []
-    accounts = [(("site", publisher.site), SITE_ALLOWANCE)]
+    allowances = [(("site", publisher.site), SITE_ALLOWANCE)]
     if publisher.network:
-        accounts.append((("network", publisher.network), NETWORK_ALLOWANCE))
-    return accounts
+        allowances.append((("network", publisher.network), NETWORK_ALLOWANCE))
+    return allowances
 
 
 class LaneLimits(NamedTuple):
-    """How many slots there are, for one site, for one network, and for all whose network is not known yet."""
+    """Slots in all, per site, per network, and for all publishers whose network is not known yet."""
 
     slots: int
     per_site: int
     per_network: int
-    unknown: int
+    unknown_network: int
 
 
 class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
-    """One semaphore for each name that is in use."""
+    """One semaphore of ``size`` for each name that is in use."""
 
-    def __init__(self, each: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self._each = each
+        self._size = size
 
-    def of(self, name: str) -> asyncio.Semaphore:
-        return self.setdefault(name, asyncio.Semaphore(self._each))
+    def named(self, name: str) -> asyncio.Semaphore:
+        return self.setdefault(name, asyncio.Semaphore(self._size))
 
 
 class ConcurrencyLane:
-    """Slots, and one parser child. ``slots`` is entered for a poll under way, ``reading`` for the child."""
+    """Slots, and one parser process. A poll holds one of ``slots``; while its documents are read, also ``reading``."""
 
     def __init__(
         self,
-        shares: LaneLimits,
+        limits: LaneLimits,
         parser: ParserPool,
         budgets: ParserTimeBudgets,
         *,
-        reads_per_network: int,
+        readers_per_network: int,
         cpu_s: float,
     ) -> None:
-        self.slots = asyncio.Semaphore(shares.slots)
+        """Limit parsing of one job to ``cpu_s`` of processor time (infinity for the parser's own limit)."""
+        self.slots = asyncio.Semaphore(limits.slots)
         self.reading = asyncio.Semaphore(1)
         self._parser = parser
         self._budgets = budgets
         self._cpu_s = cpu_s
-        self._sites = _Semaphores(shares.per_site)
-        self._networks = _Semaphores(shares.per_network)
-        self._unknown = asyncio.Semaphore(shares.unknown)
-        self._readers = _Semaphores(reads_per_network)
+        self._sites = _Semaphores(limits.per_site)
+        self._networks = _Semaphores(limits.per_network)
+        self._unknown_network = asyncio.Semaphore(limits.unknown_network)
+        self._readers = _Semaphores(readers_per_network)
 
     def site(self, publisher: Publisher) -> asyncio.Semaphore:
-        """Return what is entered first, by those that have to do with a site."""
-        return self._sites.of(publisher.site)
+        """Return the semaphore of a publisher's site, which is acquired before a slot."""
+        return self._sites.named(publisher.site)
 
     @contextlib.asynccontextmanager
     async def slot(self, publisher: Publisher) -> AsyncIterator[None]:
-        """Hold a slot, and one of those that the publisher's network has."""
+        """Hold a slot of the lane, and one of the publisher's network."""
         async with self._network(publisher) or contextlib.nullcontext(), self.slots:
             yield
 
     def is_full(self, publisher: Publisher) -> bool:
-        """Whether one has to wait for a slot."""
+        """Whether :meth:`slot` would have to wait."""
         network = self._network(publisher)
         return self.slots.locked() or (network is not None and network.locked())
 
     def _network(self, publisher: Publisher) -> asyncio.Semaphore | None:
         if not publisher.is_public:
             return None
-        return self._networks.of(publisher.network) if publisher.network else self._unknown
+        return self._networks.named(publisher.network) if publisher.network else self._unknown_network
 
     @contextlib.asynccontextmanager
     async def parser(self, publisher: Publisher) -> AsyncIterator[None]:
-        """Hold the parser child; no network has more than its share of those who wait for it."""
+        """Hold the parser process. The number of callers that wait for it is limited per network."""
         name = publisher.network or publisher.site
-        async with self._readers.of(name), self.reading:
+        async with self._readers.named(name), self.reading:
             yield
 
     async def detect_changes(
-        self, job: DetectChanges, watch: PollState, patience_s: float = PARSE_TIMEOUT_S
+        self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Read a document with the child, which is held, and charge its publisher; note whether it was slow.
+        """Run a job in the parser process, which the caller holds; charge the publisher, and set ``state.costly``.
 
         Raises as :meth:`ParserPool.detect_changes`.
         """
         before_s, least_s = self._parser.cpu_s, 0.0
         try:
-            return await self._parser.detect_changes(msgspec.structs.replace(job, cpu_s=self._cpu_s), patience_s)
+            return await self._parser.detect_changes(msgspec.structs.replace(job, cpu_s=self._cpu_s), timeout_s)
         except ParseKilled:
             least_s = _HANDED_OVER_S
             raise
         finally:
-            took_s = self._parser.cpu_s - before_s
-            self._budgets.charge(publisher_of_watch(watch), max(took_s, least_s))
-            watch.costly = max(took_s, least_s) >= PROMPT_CPU_S
+            used_s = max(self._parser.cpu_s - before_s, least_s)
+            self._budgets.charge(publisher_of_state(state), used_s)
+            state.costly = used_s >= FAST_CPU_S
 
 
 class ConcurrencyLanes:
-    """The prompt and the slow lane of polls and pushes, or of probes."""
+    """A fast and a slow lane, and the choice between them."""
 
-    def __init__(self, prompt: ConcurrencyLane, slow: ConcurrencyLane, budgets: ParserTimeBudgets) -> None:
-        self._prompt = prompt
+    def __init__(self, fast: ConcurrencyLane, slow: ConcurrencyLane, budgets: ParserTimeBudgets) -> None:
+        self._fast = fast
         self._slow = slow
         self._budgets = budgets
 
-    def for_poll(self, watch: PollState) -> ConcurrencyLane:
-        """Return the lane that a channel is to be polled in now."""
-        return self._slow if watch.slow else self.for_document(watch, 0)
+    def choose_for_poll(self, state: PollState) -> ConcurrencyLane:
+        """Return the lane in which a channel is polled now."""
+        return self._slow if state.slow else self.choose_for_document(state, 0)
 
-    def for_document(self, watch: PollState, size_bytes: int) -> ConcurrencyLane:
-        """Return the lane whose child is to read a document of a channel."""
-        is_costly = watch.costly or size_bytes > _LARGE_BYTES or self._budgets.is_spent(publisher_of_watch(watch))
-        return self._slow if is_costly else self._prompt
+    def choose_for_document(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
+        """Return the lane whose parser reads documents of a channel of this size together."""
+        is_costly = state.costly or size_bytes > _LARGE_BYTES or self._budgets.is_exhausted(publisher_of_state(state))
+        return self._slow if is_costly else self._fast
 
     async def detect_changes(
-        self, job: DetectChanges, watch: PollState, patience_s: float = PARSE_TIMEOUT_S
+        self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Read documents of a poll; what is costly for the prompt child is read by the slow one.
+        """Run a job in the parser of the fast lane, or in the slow one if it is, or proves to be, costly.
 
         Raises as :meth:`ParserPool.detect_changes`.
         """
-        publisher = publisher_of_watch(watch)
+        publisher = publisher_of_state(state)
         size_bytes = sum(len(document.body) for document in job.documents)
-        if self.for_document(watch, size_bytes) is self._prompt:
-            async with self._prompt.parser(publisher):
-                # While it waited, others of its publisher may have used up what there was.
-                if not self._budgets.is_spent(publisher):
+        if self.choose_for_document(state, size_bytes) is self._fast:
+            async with self._fast.parser(publisher):
+                # While this job waited, others may have used up the publisher's budget.
+                if not self._budgets.is_exhausted(publisher):
                     with contextlib.suppress(ParseKilled):
-                        return await self._prompt.detect_changes(job, watch, patience_s)
+                        return await self._fast.detect_changes(job, state, timeout_s)
                     FAST_PARSER_TIMEOUTS.inc()
         async with self._slow.parser(publisher):
-            return await self._slow.detect_changes(job, watch, patience_s)
+            return await self._slow.detect_changes(job, state, timeout_s)
 
     @contextlib.asynccontextmanager
-    async def room(self, channel: Channel, address_group: str) -> AsyncIterator[None]:
-        """Hold a slot for all that is asked of a channel's publisher on behalf of a person who waits.
+    async def hold_slot(self, channel: Channel, address_group: str) -> AsyncIterator[None]:
+        """Hold a slot of the fast lane for all requests to a channel's publisher on behalf of a waiting user.
 
-        Raises :class:`LimitReached` if there is none soon.
+        Raises :class:`LimitReached` after 5 s without one.
         """
         publisher = publisher_of(channel, address_group)
         async with contextlib.AsyncExitStack() as held:
             try:
-                async with asyncio.timeout(_ROOM_WITHIN_S):
+                async with asyncio.timeout(_SLOT_TIMEOUT_S):
                     if publisher.is_public:
-                        await held.enter_async_context(self._prompt.site(publisher))
-                    await held.enter_async_context(self._prompt.slot(publisher))
+                        await held.enter_async_context(self._fast.site(publisher))
+                    await held.enter_async_context(self._fast.slot(publisher))
             except TimeoutError:
                 host = host_of(channel.url)
-                raise LimitReached(f"{host} was not asked: too much is looked at just now. Try again.") from None
+                raise LimitReached(
+                    f"Too many URLs are being checked, so {host} was not contacted. Try again."
+                ) from None
             yield
 
 
-def create_poll_lanes(prompt: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
+def create_poll_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
     """Return the lanes of polls and pushes."""
-    # Of one site, together the four connections that a fetcher has per host.
+    # The slots of one site in both lanes are together the four connections that a fetcher has per host.
     return ConcurrencyLanes(
-        ConcurrencyLane(LaneLimits(64, 3, 8, 32), prompt, budgets, reads_per_network=8, cpu_s=PROMPT_CPU_S),
-        ConcurrencyLane(LaneLimits(16, 1, 4, 8), slow, budgets, reads_per_network=1, cpu_s=inf),
+        ConcurrencyLane(LaneLimits(64, 3, 8, 32), fast, budgets, readers_per_network=8, cpu_s=FAST_CPU_S),
+        ConcurrencyLane(LaneLimits(16, 1, 4, 8), slow, budgets, readers_per_network=1, cpu_s=inf),
         budgets,
     )
 
 
-def create_probe_lanes(prompt: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
-    """Return the lanes of what people bring; each has its room in the prompt lane from the beginning to the end."""
-    shares = LaneLimits(24, 2, 6, 12)
+def create_probe_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
+    """Return the lanes of probes of URLs; each probe holds a slot of the fast lane from beginning to end."""
+    limits = LaneLimits(24, 2, 6, 12)
     return ConcurrencyLanes(
-        ConcurrencyLane(shares, prompt, budgets, reads_per_network=6, cpu_s=PROMPT_CPU_S),
-        ConcurrencyLane(shares, slow, budgets, reads_per_network=1, cpu_s=inf),
+        ConcurrencyLane(limits, fast, budgets, readers_per_network=6, cpu_s=FAST_CPU_S),
+        ConcurrencyLane(limits, slow, budgets, readers_per_network=1, cpu_s=inf),
         budgets,
     )

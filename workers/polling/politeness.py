@@ -1,7 +1,8 @@
-"""What publishers are owed: no more requests than agreed, whichever node or person wants them, and peace on request.
+"""Limits on requests to publishers: budgets, pauses and blocked hosts, applied before every request.
 
-Budgets and pauses are the whole fleet's (guarantee I9). A public URL costs a token of its channel, of its
-site, and of the network that answers for it; for private addresses only pauses hold.
+Budgets and pauses are shared by the whole fleet (guarantee I9). A request to a public URL takes a token from the budget
+of its channel, of its site (registrable domain), and of the network that answers. For private addresses only pauses
+apply.
 """
 
 import asyncio
@@ -19,137 +20,142 @@ from service.settings import Settings
 from service.store.coordination.request_budgets import SECONDS_PER_HOUR, RateLimit, RequestBudgets
 
 BURST = 5
-"""Requests that a publisher may see in a row."""
+"""Requests that a publisher may receive in quick succession."""
 
-# A request arrives later than its token was taken. That this may vary by 1/rate is paid for by a token kept back.
-_GRANTED_IN_A_ROW = BURST - 1
+# A request arrives later than its token was taken. One token is held back, because this delay may vary by 1/rate.
+_GRANTED_BURST = BURST - 1
 
-_WAIT_FOR_BUDGET_S = 20.0
-_HOSTS_KEPT = 10_000
+_BUDGET_TIMEOUT_S = 20.0
+_MAX_CACHED_HOSTS = 10_000
 
 
 class Politeness:
-    """Asks the fleet's budgets before a publisher is asked."""
+    """Takes tokens from the fleet's budgets on behalf of one worker.
 
-    def __init__(self, hosts: RequestBudgets, settings: Settings) -> None:
-        self._hosts = hosts
+    The ``acquire_…`` methods return as soon as the request may be sent. They raise :class:`LimitReached` if that is not
+    soon, :class:`HostBlocked` if it is not at all, and StoreUnavailable.
+    """
+
+    def __init__(self, budgets: RequestBudgets, settings: Settings) -> None:
+        self._budgets = budgets
         self._settings = settings
-        self._blocked: Container[str] = frozenset()
-        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._blocked_hosts: Container[str] = frozenset()
+        self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def block(self, blocked: Container[str]) -> None:
-        """Have nobody ask these hosts, and those of these domains, from now on; all others may be asked."""
-        self._blocked = blocked
+    def set_blocked_hosts(self, blocked_hosts: Container[str]) -> None:
+        """Block these hosts, and those below these domains, and no others."""
+        self._blocked_hosts = blocked_hosts
 
-    def refuse_blocked(self, host: str) -> None:
-        """Raise :class:`HostBlocked` if admins want a host not to be asked."""
-        name = next((name for name in host_and_parent_domains(host) if name in self._blocked), "")
+    def raise_if_blocked(self, host: str) -> None:
+        """Raise :class:`HostBlocked` if an admin has blocked a host or one of its parent domains."""
+        name = next((name for name in host_and_parent_domains(host) if name in self._blocked_hosts), "")
         if name:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
-    async def may_ask(self, channel: Channel) -> None:
-        """Return as soon as the publisher may be asked for the channel.
+    async def acquire_request(self, channel: Channel) -> None:
+        """Acquire a poll of a channel, and a request to its site."""
+        await self.acquire_poll(channel)
+        await self.acquire_site(channel)
 
-        Raises :class:`LimitReached` if not soon, :class:`HostBlocked` if not at all.
-        """
-        await self.may_poll(channel)
-        await self.may_reach(channel)
+    async def acquire_poll(self, channel: Channel, address_group: str = "") -> None:
+        """Acquire a poll of a channel: from its own budget and that of its network, but not yet from its site's.
 
-    async def may_poll(self, channel: Channel, address_group: str = "") -> None:
-        """Return as soon as the channel may be polled, as far as its site can be reached. Raises as :meth:`may_ask`.
-
-        ``address_group`` is what :meth:`answered` said of the channel's last answer, if there was one.
+        ``address_group`` is what :meth:`charge_network` returned after the channel's last poll, "" if there was none.
         """
         host = host_of(channel.url)
-        self.refuse_blocked(host)
+        self.raise_if_blocked(host)
         if not charged_site(channel):
-            _refuse_in_pause(host, await self._hosts.paused_s(channel.id))
+            _raise_if_paused(host, await self._budgets.paused_s(channel.id))
             return
-        network = self._network(address_group) if address_group else None
-        waits = await self._hosts.take_poll(channel.id, self._settings.max_polls_per_hour, network)
-        _refuse_in_pause(host, waits.paused_s)
-        if waits.poll_s > 0:
-            raise LimitReached(f"{host} was not asked: it was, often enough. Try again in {waits.poll_s:.0f} s.")
-        if network and waits.network_s > 0:
-            await self._in_line(host, network.name, lambda: self._hosts.take_network(network))
+        network = self._network_limit(address_group) if address_group else None
+        delays = await self._budgets.take_poll(channel.id, self._settings.max_polls_per_hour, network)
+        _raise_if_paused(host, delays.paused_s)
+        if delays.poll_s > 0:
+            raise LimitReached(f"This channel of {host} was polled often enough. Try again in {delays.poll_s:.0f} s.")
+        if network and delays.network_s > 0:
+            await self._acquire_in_turn(host, network.name, lambda: self._budgets.take_network(network))
 
-    async def may_reach(self, channel: Channel) -> None:
-        """Return as soon as the channel's site may be asked, to be asked at once. Raises as :meth:`may_ask`.
+    async def acquire_site(self, channel: Channel) -> None:
+        """Acquire a request to a channel's site, to be sent at once.
 
-        Whoever waits afterwards has to ask again: grants that were kept would be used all together.
+        A caller that waits afterwards has to acquire again: tokens that are kept would be spent all together.
         """
         if charged_site(channel):
-            await self._take(host_of(channel.url))
+            await self._acquire_site_of(host_of(channel.url))
 
-    async def may_follow(self, host: str) -> None:
-        """Return as soon as a redirect to this host may be followed. Raises as :meth:`may_ask`."""
-        self.refuse_blocked(host)
+    async def acquire_redirect(self, host: str) -> None:
+        """Acquire the request that follows a redirect to ``host``."""
+        self.raise_if_blocked(host)
         if not _is_loopback(host):
-            await self._take(host)
+            await self._acquire_site_of(host)
 
-    async def answered(self, address: str, charged_group: str = "") -> str:
-        """Return the address group of who answered a request, charging it unless ``charged_group`` was this one.
+    async def charge_network(self, address: str, charged_group: str = "") -> str:
+        """Charge the network that answered a request, unless it is ``charged_group``; return its address group.
 
-        ``address`` is the peer's; that of nobody ("") and those that are not public have no group: "".
+        ``address`` is the IP address of the peer. Without one (""), and for addresses that are not public, nothing is
+        charged and "" returned.
         """
-        group = public_group(address)
+        group = public_address_group(address)
         if group and group != charged_group:
-            await self._hosts.charge(self._network(group))
+            await self._budgets.charge(self._network_limit(group))
         return group
 
-    async def leave_alone(self, channel: Channel, for_s: float) -> None:
-        """Heed a ``Retry-After`` (seconds)."""
-        await self._hosts.pause(channel.id, for_s)
+    async def pause(self, channel: Channel, for_s: float) -> None:
+        """Pause a channel for the seconds that its publisher's ``Retry-After`` asks for."""
+        await self._budgets.pause(channel.id, for_s)
 
-    async def heed(self, channel: Channel, for_s: float) -> None:
-        """Heed a wish to be asked again only after ``for_s``, if the channel's budget does not see to that anyway."""
+    async def apply_polling_hint(self, channel: Channel, for_s: float) -> None:
+        """Pause a channel for the seconds that its publisher's polling hints ask for.
+
+        Does nothing if the channel's own budget keeps that distance anyway.
+        """
         if for_s > SECONDS_PER_HOUR / self._settings.max_polls_per_hour:
-            await self._hosts.pause(channel.id, for_s)
+            await self._budgets.pause(channel.id, for_s)
 
-    def _network(self, group: str) -> RateLimit:
+    def _network_limit(self, group: str) -> RateLimit:
         per_s = self._settings.address_requests_per_s
-        return RateLimit(group, per_s, max(_GRANTED_IN_A_ROW, int(per_s)))
+        return RateLimit(group, per_s, max(_GRANTED_BURST, int(per_s)))
 
-    async def _take(self, host: str) -> None:
+    async def _acquire_site_of(self, host: str) -> None:
         settings, site = self._settings, site_of(host)
-        bound, egress = RateLimit(site, settings.host_requests_per_s, _GRANTED_IN_A_ROW), None
+        site_limit, egress_limit = RateLimit(site, settings.host_requests_per_s, _GRANTED_BURST), None
         if settings.egress_group:
-            egress = RateLimit(settings.egress_group, settings.egress_requests_per_s, _GRANTED_IN_A_ROW)
-        await self._in_line(host, site, lambda: self._hosts.take(bound, egress))
+            egress_limit = RateLimit(settings.egress_group, settings.egress_requests_per_s, _GRANTED_BURST)
+        await self._acquire_in_turn(host, site, lambda: self._budgets.take(site_limit, egress_limit))
 
-    async def _in_line(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
-        """Take from a budget as soon as it grants. Of each worker one at a time asks it again and again."""
-        line = self._lines.setdefault(budget, asyncio.Lock())
-        patient_until_s = asyncio.get_running_loop().time() + _WAIT_FOR_BUDGET_S
+    async def _acquire_in_turn(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
+        """Take a token as soon as the budget grants one. Each worker retries for one caller per budget at a time."""
+        queue = self._queues.setdefault(budget, asyncio.Lock())
+        timeout_at_s = asyncio.get_running_loop().time() + _BUDGET_TIMEOUT_S
         try:
-            async with asyncio.timeout_at(patient_until_s), line:
+            async with asyncio.timeout_at(timeout_at_s), queue:
                 while (wait_s := await take()) > 0:
-                    if asyncio.get_running_loop().time() + wait_s > patient_until_s:
-                        raise TimeoutError  # noqa: TRY301 - there is no use in waiting for it to come
+                    if asyncio.get_running_loop().time() + wait_s > timeout_at_s:
+                        raise TimeoutError  # noqa: TRY301 - no token will be granted in time
                     await asyncio.sleep(wait_s)
         except TimeoutError:
-            raise LimitReached(f"{host} was not asked: the fleet's budget for it is used up for now.") from None
+            raise LimitReached(f"The fleet's request limit for {host} is used up. Try again in a minute.") from None
 
 
 def charged_site(channel: Channel) -> str:
-    """Return the site whose budget polls of a channel are taken from; "" if there is none."""
+    """Return the site whose budget the polls of a channel are taken from; "" for private channels and loopback."""
     host = host_of(channel.url)
     return "" if channel.private or _is_loopback(host) else site_of(host)
 
 
-def public_group(address: str) -> str:
-    """Return the address group of a peer; "" of nobody (""), and of one that is not public."""
+def public_address_group(address: str) -> str:
+    """Return the address group of an IP address; "" if it is "" or not public."""
     return address_group(address) if address and is_public(address) else ""
 
 
-def _refuse_in_pause(host: str, paused_s: float) -> None:
+def _raise_if_paused(host: str, paused_s: float) -> None:
     if paused_s > 0:
-        raise LimitReached(f"{host} was not asked: it wants to be left alone for another {paused_s:.0f} s.")
+        raise LimitReached(f"{host} asked not to be polled for another {paused_s:.0f} s.")
 
 
-@lru_cache(_HOSTS_KEPT)
+@lru_cache(_MAX_CACHED_HOSTS)
 def _is_loopback(host: str) -> bool:
-    """Say whether a URL's host means this machine: there the guard decides, not politeness."""
+    """Whether a URL's host is this machine. For such hosts the address guard decides, not politeness."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -23,8 +23,8 @@ from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED
 from workers.peers.content_cache import BaselineCache
-from workers.polling.concurrency_limits import PROMPT_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of_watch
-from workers.polling.politeness import Politeness, charged_site, public_group
+from workers.polling.concurrency_limits import FAST_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of_state
+from workers.polling.politeness import Politeness, charged_site, public_address_group
 from workers.polling.poll_state import DetectedUpdate, PollState, condition, day_of, documents_of, found, kept, moved_on
 
 _NEWEST_DELAY_S = 86_400.0
@@ -77,53 +77,53 @@ class _Compared(NamedTuple):
 
 
 class Poller:
-    """Polls publishers for one node, as often as the fleet's courtesy allows."""
+    """Polls publishers for one node, as often as the fleet's politeness allows."""
 
     def __init__(
-        self, fetcher: Fetcher, courtesy: Politeness, lanes: ConcurrencyLanes, memories: BaselineCache, clock: Clock
+        self, fetcher: Fetcher, politeness: Politeness, lanes: ConcurrencyLanes, baselines: BaselineCache, clock: Clock
     ) -> None:
         self._fetcher = fetcher
-        self._courtesy = courtesy
+        self._courtesy = politeness
         self._lanes = lanes
-        self._memories = memories
+        self._memories = baselines
         self._clock = clock
 
-    def block(self, blocked: Container[str]) -> None:
+    def set_blocked_hosts(self, blocked: Container[str]) -> None:
         """Ask none of these hosts, and none of these domains, from now on."""
-        self._courtesy.block(blocked)
+        self._courtesy.set_blocked_hosts(blocked)
 
-    def refuse_blocked(self, channel: Channel) -> None:
+    def raise_if_blocked(self, channel: Channel) -> None:
         """Raise :class:`HostBlocked` if nothing is to be had of a channel's host."""
-        self._courtesy.refuse_blocked(host_of(channel.url))
+        self._courtesy.raise_if_blocked(host_of(channel.url))
 
-    async def may_poll(self, watch: PollState) -> None:
-        """Return as soon as a channel may be polled. Raises as :meth:`Politeness.may_ask`."""
-        await self._courtesy.may_poll(watch.channel, watch.address_group)
+    async def acquire_poll(self, watch: PollState) -> None:
+        """Return as soon as a channel may be polled. Raises as :meth:`Politeness.acquire_request`."""
+        await self._courtesy.acquire_poll(watch.channel, watch.address_group)
 
     async def poll(self, watch: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
-        """Poll once, after :meth:`may_poll`; ``watch`` is updated in place unless something was found.
+        """Poll once, after :meth:`acquire_poll`; ``watch`` is updated in place unless something was found.
 
         The result tells how it ended, errors of publishers included. Raises :class:`LimitReached` when the
         publisher may not be asked now, or was not before ``before_s`` (of the monotonic clock), and our own errors.
         """
         started_s = self._clock.monotonic_s()
         fetched, compared, status, detail = None, _Compared(None), 0, ""
-        lane, publisher = self._lanes.for_poll(watch), publisher_of_watch(watch)
+        lane, publisher = self._lanes.choose_for_poll(watch), publisher_of_state(watch)
         try:
             async with lane.site(publisher):
-                await self._courtesy.may_reach(watch.channel)
+                await self._courtesy.acquire_site(watch.channel)
                 tell("The site may be asked.")
                 full = lane.is_full(publisher)
                 async with lane.slot(publisher):
                     if full:
-                        await self._courtesy.may_reach(watch.channel)
+                        await self._courtesy.acquire_site(watch.channel)
                     self._refuse_after(before_s)
                     started_s, watch.slow = self._clock.monotonic_s(), False
                     with self._timed(watch):
                         fetched = await self._fetch(watch)
                     status = fetched.status
                     compared = await self._compare(watch, fetched)
-                    await self._heed(watch, fetched)
+                    await self._apply_polling_hints(watch, fetched)
             outcome = "new" if compared.found else "unchanged"
         except LimitReached:
             raise
@@ -142,13 +142,13 @@ class Poller:
             raise LimitReached("This worker has more to poll than it can: it was another's turn by then.")
 
     @contextlib.asynccontextmanager
-    async def push_room(self, watch: PollState, size_bytes: int) -> AsyncIterator[ConcurrencyLane]:
+    async def hold_push_slot(self, watch: PollState, size_bytes: int) -> AsyncIterator[ConcurrencyLane]:
         """Hold a slot and the parser for documents of a channel that were pushed to us, ``size_bytes`` together.
 
         Raises :class:`LimitReached` when there is no room in time.
         """
-        lane = self._lanes.for_document(watch, size_bytes)
-        publisher = publisher_of_watch(watch)
+        lane = self._lanes.choose_for_document(watch, size_bytes)
+        publisher = publisher_of_state(watch)
         await self._memories.of(watch.channel, watch.digest)  # what has to be located is not waited for with them held
         async with contextlib.AsyncExitStack() as held:
             try:
@@ -160,7 +160,7 @@ class Poller:
             yield lane
 
     async def compare_pushed(self, watch: PollState, pushed: Document, lane: ConcurrencyLane) -> DetectedUpdate | None:
-        """Return what a pushed document says that is new, read in the lane of :meth:`push_room`.
+        """Return what a pushed document says that is new, read in the lane of :meth:`hold_push_slot`.
 
         Raises the :class:`PublisherError` of one that cannot be read, or not promptly.
         """
@@ -181,7 +181,9 @@ class Poller:
 
     async def address_group(self, channel: Channel) -> str:
         """Return the address group of a channel that nobody has asked for yet; "" if it is private, or not known."""
-        return public_group(await self._fetcher.address_of(host_of(channel.url))) if charged_site(channel) else ""
+        if not charged_site(channel):
+            return ""
+        return public_address_group(await self._fetcher.address_of(host_of(channel.url)))
 
     async def fetch_unknown(self, channel: Channel, within_s: float) -> FetchResult:
         """Fetch what nobody polls. Raises a publisher's error, or :class:`LimitReached`."""
@@ -189,7 +191,7 @@ class Poller:
         host = host_of(channel.url)
         try:
             async with asyncio.timeout(within_s):
-                await self._courtesy.may_ask(channel)
+                await self._courtesy.acquire_request(channel)
         except TimeoutError:
             raise LimitReached(f"{host} was not asked: others ask for it just now. Try again in a minute.") from None
         return await self._fetch(PollState(channel, Validators(), 0), until_s - self._clock.monotonic_s())
@@ -205,24 +207,24 @@ class Poller:
                 watch.channel.url,
                 known,
                 watch.subscribers,
-                self._courtesy.may_follow,
+                self._courtesy.acquire_redirect,
                 within_s=within_s,
             )
         except BadStatus as error:
             if error.retry_after_s:
-                await self._courtesy.leave_alone(watch.channel, error.retry_after_s)
+                await self._courtesy.pause(watch.channel, error.retry_after_s)
             raise
         _tell_answer(fetched)
         watch.full_day = day_of(watch.channel, now_s)
-        watch.address_group = await self._courtesy.answered(fetched.address, watch.address_group)
+        watch.address_group = await self._courtesy.charge_network(fetched.address, watch.address_group)
         return fetched
 
-    async def _heed(self, watch: PollState, fetched: FetchResult) -> None:
+    async def _apply_polling_hints(self, watch: PollState, fetched: FetchResult) -> None:
         """Have the fleet leave a public channel alone for as long as its publisher wants that."""
         if watch.channel.private:
             return
         now_s = self._clock.wall_s()
-        await self._courtesy.heed(
+        await self._courtesy.apply_polling_hint(
             watch.channel, find_earliest_poll(fetched.headers, watch.wishes, now_s).not_before_s - now_s
         )
 
@@ -307,8 +309,8 @@ class Poller:
             raise NotAFeed(f"{channel.url} answers with a page that is not a feed (any more).") from error
 
     async def _older(self, url: str) -> Document:
-        await self._courtesy.may_follow(host_of(url))
-        return document(await self._fetcher.fetch(url, None, 0, self._courtesy.may_follow))
+        await self._courtesy.acquire_redirect(host_of(url))
+        return document(await self._fetcher.fetch(url, None, 0, self._courtesy.acquire_redirect))
 
     @contextlib.contextmanager
     def _timed(self, watch: PollState) -> Iterator[None]:
@@ -316,7 +318,7 @@ class Poller:
         try:
             yield
         finally:
-            if self._clock.monotonic_s() - started_s > PROMPT_FETCH_S:
+            if self._clock.monotonic_s() - started_s > FAST_FETCH_S:
                 watch.slow = True
 
 

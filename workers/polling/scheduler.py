@@ -303,7 +303,7 @@ class PollScheduler:
         held = await self._held(cid)
         if held is None:
             return None
-        await self._poller.may_poll(held)
+        await self._poller.acquire_poll(held)
         tell("The channel may be polled: nobody wants it to be left alone, and its budget has a poll left.")
         result = await self._poll(held)
         await self.verdicts.record()
@@ -334,8 +334,8 @@ class PollScheduler:
             await self._store.websub.drop(cid)
             return
         try:
-            self._poller.refuse_blocked(held.channel)
-            async with self._poller.push_room(held, await self._store.websub.waiting_bytes(cid)) as lane:
+            self._poller.raise_if_blocked(held.channel)
+            async with self._poller.hold_push_slot(held, await self._store.websub.waiting_bytes(cid)) as lane:
                 pushes = await self._store.websub.taken(cid)
                 if all(push.body for push in pushes):
                     for push in pushes:
@@ -350,7 +350,7 @@ class PollScheduler:
         except (LimitReached, ParseKilled) as error:
             log.info("push left to a poll", channel=cid[:8], why=str(error))
             await self._store.websub.drop(cid)
-        await self._poller.may_poll(held)
+        await self._poller.acquire_poll(held)
         await self._poll(held)
 
     async def keep_agenda(self) -> None:
@@ -399,7 +399,7 @@ class PollScheduler:
         cid = polled.phase.channel
         assert polled.watch is not None  # noqa: S101 - what is being polled was loaded
         try:
-            await self._poller.may_poll(polled.watch)
+            await self._poller.acquire_poll(polled.watch)
             if (early_s := at_s - self.fleet_s()) > 0:
                 await asyncio.sleep(early_s)
             if self._polled.get(cid) is polled:  # not stopped meanwhile; another version may have come

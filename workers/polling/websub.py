@@ -41,15 +41,15 @@ log = structlog.get_logger(__name__)
 
 
 class HubSubscriber:
-    """Subscribes at hubs, renews and leaves, within the fleet's courtesy.
+    """Subscribes at hubs, renews and leaves, within the fleet's politeness.
 
     ``public_url`` is where hubs reach the console; without one (""), nothing is asked.
     """
 
-    def __init__(self, store: Store, fetcher: Fetcher, courtesy: Politeness, clock: Clock, public_url: str) -> None:
+    def __init__(self, store: Store, fetcher: Fetcher, politeness: Politeness, clock: Clock, public_url: str) -> None:
         self._store = store
         self._fetcher = fetcher
-        self._courtesy = courtesy
+        self._courtesy = politeness
         self._clock = clock
         self._public_url = public_url.rstrip("/")
         self._slots = asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -123,11 +123,11 @@ class HubSubscriber:
         if is_unresponsive(state):
             await websub.swap(cid, state, leave_hub(state, new_hub_secrets()))
             return
-        await self._courtesy.may_follow(_host(state))
+        await self._courtesy.acquire_redirect(_host(state))
         after = record_request(state, now_s)
         if await websub.swap(cid, state, after):
             callback = f"{self._public_url}/websub/{cid}/{state.token}"
-            await self._fetcher.post(state.named.hub, request_form(after, callback), self._courtesy.may_follow)
+            await self._fetcher.post(state.named.hub, request_form(after, callback), self._courtesy.acquire_redirect)
             log.info("hub asked", channel=cid[:8], hub=_host(state), status=after.status)
 
 

@@ -20,7 +20,7 @@ from service.net.fetcher import Fetcher
 from service.store import Store
 from service.store.channels.channels import Snapshot
 from service.store.client import keys
-from tests.integration.workers.test_poller import US, courtesy, fetcher
+from tests.integration.workers.test_poller import US, fetcher, politeness
 from tests.support.contents import stored
 from tests.support.documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
@@ -72,7 +72,7 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
     lanes = create_poll_lanes(parser, parser, ParserTimeBudgets())
-    return Poller(reach, courtesy(store), lanes, BaselineCache(stored(store)), SystemClock())
+    return Poller(reach, politeness(store), lanes, BaselineCache(stored(store)), SystemClock())
 
 
 def listing(*names: str, more: str = "") -> bytes:
@@ -189,7 +189,7 @@ async def test_what_two_polls_at_once_find_is_offered_against_the_versions_they_
     async with raw_publisher(server.answer) as publisher:
         held = await made(store, publisher.url("/feed"), listing("a"))
         polls = poller(store, reach, Parser())
-        lane = polls._lanes.for_poll(held)
+        lane = polls._lanes.choose_for_poll(held)
         async with lane.reading:
             first = asyncio.create_task(polls.poll(held, US))
             await until_so(lambda: lane.reading._waiters, "the first waits for the parser")

@@ -112,7 +112,7 @@ async def test_a_costly_document_is_read_by_the_slow_parser_at_its_publishers_co
         assert await examined(lanes, watch, "<b>" * 15_000) != []
         assert watch.costly
         assert prompt.cpu_s < slow.cpu_s
-        while lanes.for_poll(mate) is not lanes.for_poll(watch):
+        while lanes.choose_for_poll(mate) is not lanes.choose_for_poll(watch):
             await examined(lanes, watch, "<b>" * 15_000)
         prompt_s = prompt.cpu_s
         assert await examined(lanes, mate) != []
@@ -135,15 +135,15 @@ def lane_of(budgets: ParserTimeBudgets, url: str, network: str) -> str:
     lanes = create_poll_lanes(Parser(), Parser(), budgets)
     slow = watched("http://x.example/")
     slow.slow = True
-    return "slow" if lanes.for_poll(watched(url, network)) is lanes.for_poll(slow) else "prompt"
+    return "slow" if lanes.choose_for_poll(watched(url, network)) is lanes.choose_for_poll(slow) else "prompt"
 
 
 def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1_000.0
     monkeypatch.setattr("workers.polling.concurrency_limits.time.monotonic", lambda: now_s)
     budgets = ParserTimeBudgets()
-    for number in range(int(2 * NETWORK_ALLOWANCE.at_once_s / SITE_ALLOWANCE.at_once_s)):
-        budgets.charge(publisher(f"http://slow{number}.example/", NETWORK), 0.9 * SITE_ALLOWANCE.at_once_s)
+    for number in range(int(2 * NETWORK_ALLOWANCE.burst_s / SITE_ALLOWANCE.burst_s)):
+        budgets.charge(publisher(f"http://slow{number}.example/", NETWORK), 0.9 * SITE_ALLOWANCE.burst_s)
     assert lane_of(budgets, "http://another.example/", NETWORK) == "slow"
     assert lane_of(budgets, "http://slow0.example/", OTHER_NETWORK) == "prompt"
     now_s += 61.0
@@ -168,11 +168,13 @@ async def test_probes_of_one_domain_leave_room_to_others() -> None:
     lanes = create_probe_lanes(Parser(), Parser(), ParserTimeBudgets())
     async with AsyncExitStack() as held:
         for number in (1, 2):
-            await held.enter_async_context(lanes.room(watched(f"http://host{number}.slow.example/").channel, NETWORK))
+            await held.enter_async_context(
+                lanes.hold_slot(watched(f"http://host{number}.slow.example/").channel, NETWORK)
+            )
         third = asyncio.create_task(
-            held.enter_async_context(lanes.room(watched("http://slow.example/").channel, NETWORK))
+            held.enter_async_context(lanes.hold_slot(watched("http://slow.example/").channel, NETWORK))
         )
-        async with lanes.room(watched("http://healthy.example/").channel, OTHER_NETWORK):
+        async with lanes.hold_slot(watched("http://healthy.example/").channel, OTHER_NETWORK):
             assert not third.done()
-        with pytest.raises(LimitReached, match="too much is looked at"):
+        with pytest.raises(LimitReached, match="Too many URLs"):
             await third

@@ -45,7 +45,7 @@ def watched(url: str) -> PollState:
     return PollState(Channel(channel_id(url), url, private=True), Validators(), 1)
 
 
-def courtesy(store: Store) -> Politeness:
+def politeness(store: Store) -> Politeness:
     return Politeness(store.request_budgets, Settings(host_requests_per_s=1000.0))
 
 
@@ -54,7 +54,7 @@ def lanes(prompt: ParserPool | None = None) -> ConcurrencyLanes:
 
 
 def poller(store: Store, fetcher: Fetcher, *, prompt: ParserPool | None = None) -> Poller:
-    return Poller(fetcher, courtesy(store), lanes(prompt), BaselineCache(stored(store)), SystemClock())
+    return Poller(fetcher, politeness(store), lanes(prompt), BaselineCache(stored(store)), SystemClock())
 
 
 def fetcher() -> Fetcher:
@@ -67,7 +67,7 @@ async def test_a_publisher_that_wants_to_be_left_alone_is_left_alone_by_every_no
         result = (await poller(store, reach).poll(held, US)).result
         assert result.status == 503
         for ask in (
-            poller(store, reach).may_poll(watched(publisher.url())),
+            poller(store, reach).acquire_poll(watched(publisher.url())),
             poller(store, reach).fetch_unknown(held.channel, 5.0),
         ):
             with pytest.raises(LimitReached):
@@ -81,7 +81,7 @@ async def test_however_many_nodes_and_people_ask_a_channel_is_polled_as_often_as
     granted = 0
     for _ in range(20):
         try:
-            await courtesy(store).may_ask(channel)
+            await politeness(store).acquire_request(channel)
         except LimitReached:
             continue
         granted += 1
@@ -124,7 +124,7 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
     monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         room, url = lanes(), publisher.url()
-        slots = room.for_poll(watched(url)).slots = asyncio.Semaphore(0)
+        slots = room.choose_for_poll(watched(url)).slots = asyncio.Semaphore(0)
         sparing = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
         polls = Poller(reach, sparing, room, BaselineCache(stored(store)), SystemClock())
         poll = asyncio.create_task(polls.poll(PollState(Channel(channel_id(url), url), Validators(), 1), US))
@@ -141,8 +141,8 @@ async def test_a_poll_that_got_no_room_before_the_next_of_its_set_is_left_to_tha
     """A worker that has too much to do would make up for it afterwards, at the publishers' cost."""
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         room, clock = lanes(), SystemClock()
-        slots = room.for_poll(watched(publisher.url())).slots = asyncio.Semaphore(0)
-        polls = Poller(reach, courtesy(store), room, BaselineCache(stored(store)), clock)
+        slots = room.choose_for_poll(watched(publisher.url())).slots = asyncio.Semaphore(0)
+        polls = Poller(reach, politeness(store), room, BaselineCache(stored(store)), clock)
         watch, now_s = watched(publisher.url()), clock.monotonic_s()
         late, early = (asyncio.create_task(polls.poll(watch, US, before_s)) for before_s in (now_s, now_s + 1000.0))
         await until_so(lambda: len(slots._waiters or ()) == 2, "both wait for room")
@@ -184,11 +184,11 @@ async def test_what_was_slow_is_polled_beside_the_prompt_until_it_is_prompt_agai
 ) -> None:
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as publisher, fetcher() as reach:
         polls, held = poller(store, reach), watched(publisher.url())
-        monkeypatch.setattr("workers.polling.poller.PROMPT_FETCH_S", -1.0)
+        monkeypatch.setattr("workers.polling.poller.FAST_FETCH_S", -1.0)
         await polls.poll(held, US)
         assert held.slow
         monkeypatch.undo()
-        lane = polls._lanes.for_poll(held)
+        lane = polls._lanes.choose_for_poll(held)
         async with lane.site(publisher_of(held.channel, "")):  # the slow lane has room for one of each site
             waiting = asyncio.create_task(polls.poll(held, US))
             prompt = await polls.poll(watched(publisher.url()), US)

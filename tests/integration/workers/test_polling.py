@@ -57,7 +57,7 @@ class HeldPoller(Poller):
         self.granted.set()
         self.before_s = inf
 
-    async def may_poll(self, watch: PollState) -> None:
+    async def acquire_poll(self, watch: PollState) -> None:
         """Grant it, unless a test has cleared that."""
         self.asked.append(watch.channel.id)
         await self.granted.wait()

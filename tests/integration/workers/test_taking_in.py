@@ -14,7 +14,7 @@ from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
 from service.store.channels.websub import Push
-from tests.integration.workers.test_poller import US, Parser, courtesy, fetcher
+from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
 from tests.support.channels import SNAPSHOT
 from tests.support.contents import stored
 from tests.support.documents import item, rss
@@ -65,7 +65,7 @@ async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
     tasks, clock, feed = BackgroundTasks(), SystemClock(), answering(ok(b"feed"), then_close=False)
     lanes = create_poll_lanes(parser, Parser(), ParserTimeBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
-        poller = Poller(reach, courtesy(store), lanes, BaselineCache(stored(store)), clock)
+        poller = Poller(reach, politeness(store), lanes, BaselineCache(stored(store)), clock)
         polling = PollScheduler(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()
@@ -94,7 +94,7 @@ def parser() -> CountingParser:
 
 async def test_a_push_is_taken_only_with_the_parser_held(worker: Worker, store: Store, parser: CountingParser) -> None:
     cids = [await worker.pushed(f"/{number}", NEWS) for number in range(10)]
-    lane = worker.lanes.for_poll(await worker.held(cids[0]))
+    lane = worker.lanes.choose_for_poll(await worker.held(cids[0]))
     async with lane.reading:
         taking = [asyncio.create_task(worker.polling.take_in(cid)) for cid in cids]
         await until_so(lambda: lane.reading._waiters, "a push waits for the parser")
@@ -107,7 +107,7 @@ async def test_pushes_of_a_channel_are_taken_in_one_after_the_other(
     worker: Worker, store: Store, parser: CountingParser
 ) -> None:
     cid = await worker.pushed("/feed", NEWS)
-    lane = worker.lanes.for_poll(await worker.held(cid))
+    lane = worker.lanes.choose_for_poll(await worker.held(cid))
     async with lane.reading:
         first = asyncio.create_task(worker.polling.take_in(cid))
         await until_so(lambda: lane.reading._waiters, "the push waits for the parser")
@@ -125,7 +125,7 @@ async def test_pushes_that_find_no_room_in_time_become_one_poll(
 ) -> None:
     monkeypatch.setattr("workers.polling.poller._PUSHES_WAIT_S", 0.05)
     cid = await worker.pushed("/feed", NEWS, Push(b"x" * 1_000_000, "text/xml"))
-    lane = worker.lanes.for_document(await worker.held(cid), 10**6)
+    lane = worker.lanes.choose_for_document(await worker.held(cid), 10**6)
     async with lane.reading:
         await worker.polling.take_in(cid)
     assert len(worker.publisher.requests) == 1

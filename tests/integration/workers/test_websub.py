@@ -73,10 +73,10 @@ async def node(store: Store, *, allow_private: bool = True, public: bool = True)
     """A node of a fleet whose console hubs can reach, unless it is not ``public``."""
     me = await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
     channel = await make_channel(store, TOPIC, listed=True)
-    courtesy, clock = Politeness(store.request_budgets, Settings()), LateClock()
+    politeness, clock = Politeness(store.request_budgets, Settings()), LateClock()
     fetcher = Fetcher(user_agent="Coronet/test (+x)", allow_private=allow_private, extra_ports=(), total_s=5.0)
     async with fetcher, console(store) as (url, _):
-        hubs = HubSubscriber(store, fetcher, courtesy, clock, f"{url}/" if public else "")
+        hubs = HubSubscriber(store, fetcher, politeness, clock, f"{url}/" if public else "")
         yield Node(me.id, hubs, store, channel, clock)
 
 

@@ -21,13 +21,13 @@ def channel(url: str, *, private: bool = False) -> Channel:
     return Channel(channel_id(url), url, private=private)
 
 
-async def ask(courtesy: Politeness, channel: Channel, group: str = "") -> None:
-    await courtesy.may_poll(channel, group)
-    await courtesy.may_reach(channel)
+async def ask(politeness: Politeness, channel: Channel, group: str = "") -> None:
+    await politeness.acquire_poll(channel, group)
+    await politeness.acquire_site(channel)
 
 
-async def granted(courtesy: Politeness, urls: list[str], group: str = "") -> int:
-    outcomes = await asyncio.gather(*(ask(courtesy, channel(url), group) for url in urls), return_exceptions=True)
+async def granted(politeness: Politeness, urls: list[str], group: str = "") -> int:
+    outcomes = await asyncio.gather(*(ask(politeness, channel(url), group) for url in urls), return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitReached)]
     assert outcomes.count(None) + len(refused) == len(urls)
     return outcomes.count(None)
@@ -41,16 +41,16 @@ async def test_all_hosts_of_a_site_have_one_budget_whichever_worker_asks(store: 
 
 
 async def test_all_sites_of_a_network_have_one_budget(store: Store) -> None:
-    courtesy = Politeness(store.request_budgets, OFTEN)
+    politeness = Politeness(store.request_budgets, OFTEN)
     urls = [f"https://site{n}.example/feed" for n in range(20)]
-    assert await granted(courtesy, urls, GROUP) == BURST - 1
+    assert await granted(politeness, urls, GROUP) == BURST - 1
 
 
 async def test_a_network_is_charged_for_its_first_answer_once(store: Store) -> None:
-    courtesy = Politeness(store.request_budgets, OFTEN)
+    politeness = Politeness(store.request_budgets, OFTEN)
     group = ""
     for _ in range(3):
-        group = await courtesy.answered("93.184.216.34", group)
+        group = await politeness.charge_network("93.184.216.34", group)
     assert group == GROUP
     left = [await store.request_budgets.take_network(RateLimit(GROUP, 0.01, BURST - 1)) == 0.0 for _ in range(BURST)]
     assert left.count(True) == BURST - 2
@@ -58,7 +58,7 @@ async def test_a_network_is_charged_for_its_first_answer_once(store: Store) -> N
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "10.0.0.1", "fe80::1%eth0"])
 async def test_who_is_not_public_is_in_no_network(store: Store, address: str) -> None:
-    assert await Politeness(store.request_budgets, OFTEN).answered(address) == ""
+    assert await Politeness(store.request_budgets, OFTEN).charge_network(address) == ""
 
 
 async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
@@ -73,23 +73,23 @@ async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
 
 
 async def test_an_admins_rate_reaches_every_worker_at_once(store: Store) -> None:
-    courtesy = Politeness(store.request_budgets, OFTEN)
-    assert await granted(courtesy, [f"https://example.org/{n}" for n in range(9)]) == BURST - 1
+    politeness = Politeness(store.request_budgets, OFTEN)
+    assert await granted(politeness, [f"https://example.org/{n}" for n in range(9)]) == BURST - 1
     await store.request_budgets.set_rate("example.org", 1000.0)
-    assert await granted(courtesy, [f"https://www.example.org/{n}" for n in range(9)]) == 9
+    assert await granted(politeness, [f"https://www.example.org/{n}" for n in range(9)]) == 9
 
 
 async def test_a_blocked_host_is_asked_for_nothing_whoever_leads_there(store: Store) -> None:
-    courtesy = Politeness(store.request_budgets, OFTEN)
-    courtesy.block({"example.org", "news.example.net"})
+    politeness = Politeness(store.request_budgets, OFTEN)
+    politeness.set_blocked_hosts({"example.org", "news.example.net"})
     for url in ("https://www.example.org/feed", "https://news.example.net/"):
         with pytest.raises(HostBlocked):
-            await courtesy.may_ask(channel(url))
+            await politeness.acquire_request(channel(url))
         with pytest.raises(HostBlocked):
-            await courtesy.may_follow(host_of(url))
-    await courtesy.may_ask(channel("https://example.net/"))
-    courtesy.block(())
-    await courtesy.may_ask(channel("https://www.example.org/feed"))
+            await politeness.acquire_redirect(host_of(url))
+    await politeness.acquire_request(channel("https://example.net/"))
+    politeness.set_blocked_hosts(())
+    await politeness.acquire_request(channel("https://www.example.org/feed"))
 
 
 async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_one(
@@ -98,22 +98,22 @@ async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_on
     each = Mock(wraps=store.redis.each)
     monkeypatch.setattr(store.redis, "call", Mock(side_effect=AssertionError("a round trip that is not shared")))
     monkeypatch.setattr(store.redis, "each", each)
-    courtesy = Politeness(store.request_budgets, Settings())
-    await ask(courtesy, channel("https://example.org/feed"), GROUP)
-    assert await courtesy.answered("93.184.216.35", GROUP) == GROUP
+    politeness = Politeness(store.request_budgets, Settings())
+    await ask(politeness, channel("https://example.org/feed"), GROUP)
+    assert await politeness.charge_network("93.184.216.35", GROUP) == GROUP
     assert each.call_count == 2
-    await ask(courtesy, channel("http://127.0.0.1/feed"))
+    await ask(politeness, channel("http://127.0.0.1/feed"))
     assert each.call_count == 3
-    await ask(courtesy, channel("http://intranet.example/feed", private=True))
+    await ask(politeness, channel("http://intranet.example/feed", private=True))
     assert each.call_count == 4
 
 
 async def test_what_many_channels_ask_at_once_is_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    courtesy = Politeness(store.request_budgets, Settings())
+    politeness = Politeness(store.request_budgets, Settings())
     await store.request_budgets.pause(channel("http://127.0.0.1/7").id, 60.0)
     each = Mock(wraps=store.redis.each)
     monkeypatch.setattr(store.redis, "each", each)
-    asked = [courtesy.may_poll(channel(f"http://127.0.0.1/{number}")) for number in range(20)]
+    asked = [politeness.acquire_poll(channel(f"http://127.0.0.1/{number}")) for number in range(20)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, LimitReached)] == [7]
     assert each.call_count == 1
