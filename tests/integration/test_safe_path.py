@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.embedded.deployment.run import _Publisher
-from service.embedded.deployment.updates import Plan
+from service.embedded.deployment.experiment import _Publisher
+from service.embedded.deployment.publication_plan import PublicationPlan
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Document
 from tests.support.documents import item, rss
@@ -44,7 +44,7 @@ async def test_the_parser_runs_no_code_of_the_current_directory(marks: Path) -> 
 
 
 async def test_the_deployment_runs_no_code_of_the_current_directory(marks: Path) -> None:
-    async with _Publisher(Plan(1, 2, time.time(), 1.0)) as publisher:
+    async with _Publisher(PublicationPlan(1, 2, time.time(), 1.0)) as publisher:
         assert publisher.port > 0
     assert marked(marks) == []
 

@@ -1,12 +1,11 @@
-"""The experiment ``deploy``: Corona's deployment (§5.2) on this machine, with time compressed.
+"""The experiment ``deploy``: Corona's deployment (§5.2) on one machine, with compressed time.
 
-Real worker processes of several nodes each, a real publisher, real Redis; nothing is simulated but how often
-publishers publish. 60 nodes watch 7,500 channels for 150,000 subscriptions, as on PlanetLab; 30 minutes of the paper
-are one minute here, so delays are shown in the paper's seconds, thirty times those of the clock.
+Real worker processes with several nodes each, a real publisher and a real Redis; only the publication times are
+synthetic. As on PlanetLab, 60 nodes monitor 7,500 channels with 150,000 subscriptions; 30 minutes of the paper take one
+minute here, and delays are reported in the paper's seconds, thirty times the measured ones.
 
-- ``updates``  when which channel publishes: the same for everybody who has the seed
-- ``origin``   a program that serves all channels
-- ``people``   channels and subscriptions, written as the product writes them
-- ``figures``  what came of it
-- ``run``      starts everything, waits, and measures
+- ``publication_plan``  publication times drawn from a seed, and the statistics of a run
+- ``publisher``         the program that serves all channels
+- ``experiment``        starts all processes, creates channels and subscriptions, and measures
+- ``cli``               the command ``coronet simulate deploy``
 """

@@ -1,7 +1,8 @@
-"""The publisher of a deployment: a program that serves every channel, and costs next to nothing.
+"""The publisher of a deployment: a program that serves all channels with little CPU time.
 
-``python -m service.embedded.deployment.publisher`` reads a :class:`Plan` (JSON, one line), prints its port, and on each
-further line how many requests it has answered. A feed shows its last entries; its ETag is how many it ever had.
+``python -m service.embedded.deployment.publisher`` reads a :class:`PublicationPlan` (JSON, one line) and prints its
+port. For each further input line it prints the number of requests served so far. A feed contains its last entries; its
+ETag is the number of its entries so far.
 """
 
 import asyncio
@@ -14,91 +15,97 @@ from typing import cast
 import msgspec
 import uvloop
 
-from service.embedded.deployment.updates import HOSTS, Plan, Updates, entry_title, updates_of
+from service.embedded.deployment.publication_plan import (
+    HOSTS,
+    PublicationPlan,
+    PublicationTimes,
+    draw_publication_times,
+    entry_title,
+)
 
-_SHOWN = 5
-_MOST_HEAD_BYTES = 8 * 1024
-_ASKED = re.compile(rb"GET /feeds/(\d{1,9}) ")
-_KNOWN = re.compile(rb"\r\nIf-None-Match: \"(\d+)\"", re.IGNORECASE)
+_FEED_LENGTH = 5
+_MAX_HEAD_BYTES = 8 * 1024
+_REQUEST_LINE = re.compile(rb"GET /feeds/(\d{1,9}) ")
+_IF_NONE_MATCH = re.compile(rb"\r\nIf-None-Match: \"(\d+)\"", re.IGNORECASE)
 
 
-class Origin(asyncio.Protocol):
-    """One connection; all count together."""
+class PublisherConnection(asyncio.Protocol):
+    """One HTTP connection; ``served`` counts the requests of all connections."""
 
-    answered = 0
+    served = 0
 
-    def __init__(self, updates: Updates) -> None:
+    def __init__(self, updates: PublicationTimes) -> None:
         self._updates = updates
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection (asyncio calls this)."""
+        """Store the transport; called by asyncio."""
         self._transport = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer every request that is complete (asyncio calls this)."""
+        """Answer every complete request; called by asyncio."""
         self._received += data
         while (end := self._received.find(b"\r\n\r\n")) >= 0:
             head, self._received = self._received[:end], self._received[end + 4 :]
-            Origin.answered += 1
-            self._transport.write(answer(self._updates, head, time.time()))
-        if len(self._received) > _MOST_HEAD_BYTES:
+            PublisherConnection.served += 1
+            self._transport.write(respond(self._updates, head, time.time()))
+        if len(self._received) > _MAX_HEAD_BYTES:
             self._transport.close()
 
 
-def answer(updates: Updates, head: bytes, now_s: float) -> bytes:
-    """Return the answer to a request's head at that time."""
-    asked, known = _ASKED.match(head), _KNOWN.search(head)
-    if asked is None or int(asked[1]) >= len(updates.published_s):
+def respond(updates: PublicationTimes, head: bytes, now_s: float) -> bytes:
+    """Return the response at ``now_s`` (Unix s) to a request with this head."""
+    request, known_etag = _REQUEST_LINE.match(head), _IF_NONE_MATCH.search(head)
+    if request is None or int(request[1]) >= len(updates.published_s):
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-    channel = int(asked[1])
+    channel = int(request[1])
     count = _count(updates, channel, now_s)
-    etag = f"ETag: {etag_of(count)}\r\n"
-    if known is not None and int(known[1]) == count:
+    etag = f"ETag: {entity_tag(count)}\r\n"
+    if known_etag is not None and int(known_etag[1]) == count:
         return f"HTTP/1.1 304 Not Modified\r\n{etag}\r\n".encode()
     body = _feed(channel, count)
     return f"HTTP/1.1 200 OK\r\n{etag}Content-Type: text/xml\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def shown(updates: Updates, channel: int, now_s: float) -> tuple[int, bytes]:
-    """Return how many entries a channel has had by then, and its document."""
+def current_document(updates: PublicationTimes, channel: int, now_s: float) -> tuple[int, bytes]:
+    """Return the number of a channel's entries until ``now_s`` (Unix s), and its document."""
     count = _count(updates, channel, now_s)
     return count, _feed(channel, count)
 
 
-def etag_of(count: int) -> str:
-    """Return the validator of a document after so many entries."""
+def entity_tag(count: int) -> str:
+    """Return the ETag of a document after ``count`` entries."""
     return f'"{count}"'
 
 
-def _count(updates: Updates, channel: int, now_s: float) -> int:
+def _count(updates: PublicationTimes, channel: int, now_s: float) -> int:
     return bisect_right(updates.published_s[channel], now_s)
 
 
 def _feed(channel: int, count: int) -> bytes:
     items = "".join(
         f'<item><guid isPermaLink="false">{entry_title(number)}</guid><title>{entry_title(number)}</title></item>'
-        for number in range(count - 1, max(-1, count - 1 - _SHOWN), -1)
+        for number in range(count - 1, max(-1, count - 1 - _FEED_LENGTH), -1)
     )
     first = '<item><guid isPermaLink="false">first</guid><title>The first</title></item>'
     return f"<rss version='2.0'><channel><title>Channel {channel}</title>{items}{first}</channel></rss>".encode()
 
 
 async def main() -> None:
-    """Serve until standard input ends."""
-    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
-    updates = updates_of(plan)
+    """Serve until standard input is closed."""
+    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=PublicationPlan)
+    updates = draw_publication_times(plan)
     loop = asyncio.get_running_loop()
     port = 0
     for host in HOSTS:
-        server = await loop.create_server(lambda: Origin(updates), host, port, backlog=1000)
+        server = await loop.create_server(lambda: PublisherConnection(updates), host, port, backlog=1000)
         port = server.sockets[0].getsockname()[1]
-    _say(port)
+    _print_line(port)
     while await loop.run_in_executor(None, sys.stdin.buffer.readline):
-        _say(Origin.answered)
+        _print_line(PublisherConnection.served)
 
 
-def _say(number: int) -> None:
+def _print_line(number: int) -> None:
     sys.stdout.write(f"{number}\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""A deployment from its start to its figures: everything it runs is ended with it."""
+"""One run of the deployment experiment: starts all processes, measures, and stops them."""
 
 import asyncio
 import contextlib
@@ -16,18 +16,18 @@ from typing import Self
 
 import msgspec
 
-from service.embedded.deployment.publisher import etag_of, shown
-from service.embedded.deployment.updates import (
+from service.embedded.deployment.publication_plan import (
     COMPRESSION,
-    Deployment,
-    Plan,
-    Updates,
-    Versioned,
-    detection,
-    in_paper_seconds,
-    updates_of,
+    DeploymentResult,
+    PublicationPlan,
+    PublicationTimes,
+    VersionTimes,
+    detection_delays,
+    draw_publication_times,
+    paper_delay_statistics,
     url,
 )
+from service.embedded.deployment.publisher import current_document, entity_tag
 from service.embedded.redis import PrivateRedis
 from service.embedded.supervisor import Child, Program, child_environment
 from service.errors import OperationalError
@@ -43,7 +43,7 @@ from service.store.client.connection import script_command
 from service.store.subscriptions.subscriptions import encode_timestamp
 
 POLL_INTERVAL_S = 60.0
-"""The paper's 30 minutes, compressed."""
+"""The paper's 30 minutes in compressed time."""
 _MAINTENANCE_S = 20.0
 _START_S = 60.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -51,14 +51,14 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 Report = Callable[[str], None]
 
 OBSERVER = "observer@localhost"
-"""Subscribes to every channel: its outbox tells when each version was on its way to people."""
+"""A user subscribed to every channel, whose outbox has the time at which each version was queued."""
 
-_AT_ONCE = 64
-_PEOPLE = 1_500
+_CONCURRENT_CHANNELS = 64
+_USER_COUNT = 1_500
 
 
-class Setup(msgspec.Struct, frozen=True):
-    """How large a deployment is, and how long it is watched before and while it is measured (s of the clock)."""
+class DeploymentSetup(msgspec.Struct, frozen=True):
+    """The size of a deployment, and its duration before and during the measurement (s, not compressed)."""
 
     channels: int = 7_500
     nodes: int = 60
@@ -72,40 +72,45 @@ class Setup(msgspec.Struct, frozen=True):
 STEPS = 6
 
 
-async def deploy(setup: Setup, report: Report) -> Deployment:
-    """Run a deployment and return its figures. Raises :class:`OperationalError` if a part of it does not start."""
+async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
+    """Run a deployment and return its results. Raises :class:`OperationalError` if a process does not start.
+
+    ``report`` is called with the name of each of the ``STEPS`` steps when it begins.
+    """
     with tempfile.TemporaryDirectory(prefix="coronet-") as folder:
-        plan = Plan(setup.seed, setup.channels, time.time(), _START_S + 2 * (setup.settle_s + setup.measure_s))
+        plan = PublicationPlan(
+            setup.seed, setup.channels, time.time(), _START_S + 2 * (setup.settle_s + setup.measure_s)
+        )
         async with (
             _Publisher(plan) as publisher,
             PrivateRedis(Path(folder) / "redis") as redis,
             opened(Settings(redis_url=redis.url)) as store,
         ):
             report("workers")
-            # They come first: sixty nodes that join one after the other would share out everything sixty times.
+            # Workers start before channels exist: otherwise every joining node would redistribute all channels.
             async with _workers(setup, redis.url, Path(folder), store) as workers:
                 report("channels")
-                updates = updates_of(plan)
+                updates = draw_publication_times(plan)
                 channels = await _add_channels(store, publisher.port, updates)
                 report("settling")
                 await asyncio.sleep(setup.settle_s)
                 report("measuring")
-                before_s, answered, cpu_s = time.time(), await publisher.answered(), sum(map(_cpu_s, workers))
+                before_s, served, cpu_s = time.time(), await publisher.served(), sum(map(_cpu_s, workers))
                 await asyncio.sleep(setup.measure_s / 2)
                 if setup.kill:
                     cpu_s -= _cpu_s(workers[0])
                     os.kill(workers[0].pid, signal.SIGKILL)
                 await asyncio.sleep(setup.measure_s / 2)
-                after_s, asked = time.time(), await publisher.answered() - answered
+                after_s, polls = time.time(), await publisher.served() - served
                 cores = (sum(map(_cpu_s, workers)) - cpu_s) / (after_s - before_s)
                 report("waiting for the last entries")
                 await asyncio.sleep(POLL_INTERVAL_S)
-            versioned = await _versioned(store, channels)
-        # Only what was published at least half an interval before the end had the time to be told.
-        delays_s, weights, missed = detection(updates, versioned, before_s, after_s)
-        mean_s, p95_s = in_paper_seconds(delays_s, weights)
+            versioned = await _read_version_times(store, channels)
+        # Entries published up to ``after_s`` have had a whole poll interval to be detected.
+        delays_s, weights, missed = detection_delays(updates, versioned, before_s, after_s)
+        mean_s, p95_s = paper_delay_statistics(delays_s, weights)
         report("done")
-        return Deployment(
+        return DeploymentResult(
             nodes=setup.nodes,
             channels=setup.channels,
             subscriptions=sum(updates.subscribers),
@@ -117,15 +122,15 @@ async def deploy(setup: Setup, report: Report) -> Deployment:
             mean_detection_s=mean_s,
             p95_detection_s=p95_s,
             legacy_detection_s=POLL_INTERVAL_S / 2 * COMPRESSION,
-            polls_per_min=asked / (after_s - before_s) * 60 / COMPRESSION,
+            polls_per_min=polls / (after_s - before_s) * 60 / COMPRESSION,
             worker_cores=cores,
         )
 
 
 class _Publisher:
-    """The origin's process."""
+    """The publisher's process."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PublicationPlan) -> None:
         self._plan = plan
 
     async def __aenter__(self) -> Self:
@@ -134,7 +139,7 @@ class _Publisher:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        self.port = await self._say(msgspec.json.encode(self._plan))
+        self.port = await self._request(msgspec.json.encode(self._plan))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -142,24 +147,24 @@ class _Publisher:
             self._process.kill()
         await self._process.wait()
 
-    async def answered(self) -> int:
-        """Return how many requests it has answered."""
-        return await self._say(b"")
+    async def served(self) -> int:
+        """Return the number of requests served so far."""
+        return await self._request(b"")
 
-    async def _say(self, line: bytes) -> int:
+    async def _request(self, line: bytes) -> int:
         if self._process.stdin is None or self._process.stdout is None:
-            raise OperationalError("The publisher has no pipes.")
+            raise OperationalError("The publisher's process is not running.")
         self._process.stdin.write(line + b"\n")
-        answer = await self._process.stdout.readline()
-        if not answer:
-            raise OperationalError("The publisher has ended.")
-        return int(answer)
+        response = await self._process.stdout.readline()
+        if not response:
+            raise OperationalError("The publisher's process exited.")
+        return int(response)
 
 
 @asynccontextmanager
-async def _workers(setup: Setup, redis_url: str, folder: Path, store: Store) -> AsyncIterator[list[Child]]:
-    """Run the worker processes, with the nodes shared out among them, until all nodes are in the ring."""
-    told = {
+async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: Store) -> AsyncIterator[list[Child]]:
+    """Run the worker processes; yield them once all nodes are in the ring."""
+    overrides = {
         "CORONET_REDIS_URL": redis_url,
         "CORONET_ALLOW_PRIVATE": "true",
         "CORONET_POLL_INTERVAL_S": str(POLL_INTERVAL_S),
@@ -168,17 +173,17 @@ async def _workers(setup: Setup, redis_url: str, folder: Path, store: Store) -> 
         "CORONET_LOG_LEVEL": "warning",
     }
     argv = (sys.executable, "-P", "-m", "service.cli", "worker")
-    wanted = setup.nodes // setup.workers * setup.workers
+    node_count = setup.nodes // setup.workers * setup.workers
 
-    async def all_there() -> bool:
-        return len(await store.ring.view()) == wanted
+    async def is_complete() -> bool:
+        return len(await store.ring.view()) == node_count
 
     children: list[Child] = []
     try:
         for number in range(setup.workers):
             log = folder / f"worker-{number}.log"
             children.append(
-                await Child.start(Program("worker", argv, log, all_there, child_environment(os.environ, told)))
+                await Child.start(Program("worker", argv, log, is_complete, child_environment(os.environ, overrides)))
             )
         for child in children:
             await child.wait_until_ready(_START_S)
@@ -188,7 +193,7 @@ async def _workers(setup: Setup, redis_url: str, folder: Path, store: Store) -> 
 
 
 def _cpu_s(child: Child) -> float:
-    """Return the processor seconds that a child has used itself; nothing if it has ended."""
+    """Return the CPU time that a child has used, in seconds; 0 if it has exited."""
     try:
         fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except FileNotFoundError:
@@ -196,73 +201,75 @@ def _cpu_s(child: Child) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-async def _versioned(store: Store, channels: Sequence[ChannelId]) -> Versioned:
-    """Return when each entry was on its way to the observer."""
+async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
+    """Return the time at which each entry's version was queued for the observer."""
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
-    told_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
+    queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
     logs = await store.redis.many([("XRANGE", keys.log(cid), "-", "+") for cid in channels])
     versioned: dict[tuple[int, str], float] = {}
     for log in logs:
         for _, fields in log:
             delta = msgspec.msgpack.decode(fields[b"d"], type=Delta)
-            at_s = told_s.get((delta.channel.encode(), delta.version))
+            at_s = queued_s.get((delta.channel.encode(), delta.version))
             for change in delta.changes:
                 if at_s is not None:
                     versioned[number_of[delta.channel.encode()], change.entry.title] = at_s
     return versioned
 
 
-async def _add_channels(store: Store, port: int, updates: Updates) -> list[ChannelId]:
-    """Create the channels, as a look at what they show now would have, with their subscribers; return ids, in order.
+async def _add_channels(store: Store, port: int, updates: PublicationTimes) -> list[ChannelId]:
+    """Create the channels with their present content and subscribers; return their ids in order.
 
-    Each has the observer among its subscribers.
+    The observer subscribes to every channel.
     """
-    made: list[ChannelId] = []
-    people = _people(updates.subscribers)
-    for first in range(0, len(updates.subscribers), _AT_ONCE):
-        numbers = range(first, min(first + _AT_ONCE, len(updates.subscribers)))
-        some = await asyncio.gather(*(_add(store, port, updates, number) for number in numbers))
+    channels: list[ChannelId] = []
+    users = _assign_users(updates.subscribers)
+    for first in range(0, len(updates.subscribers), _CONCURRENT_CHANNELS):
+        numbers = range(first, min(first + _CONCURRENT_CHANNELS, len(updates.subscribers)))
+        created = await asyncio.gather(*(_add_channel(store, port, updates, number) for number in numbers))
         pairs = [
-            (jid, keys.user_id(jid), cid) for number, cid in zip(numbers, some, strict=True) for jid in people[number]
+            (jid, keys.user_id(jid), cid) for number, cid in zip(numbers, created, strict=True) for jid in users[number]
         ]
         await _subscribe(store, pairs)
-        made += some
-    return made
+        channels += created
+    return channels
 
 
-def _people(subscribers: Sequence[int]) -> list[list[str]]:
-    count_of, places = max(_PEOPLE, *subscribers), count()
+def _assign_users(subscribers: Sequence[int]) -> list[list[str]]:
+    user_count, indexes = max(_USER_COUNT, *subscribers), count()
     return [
-        [OBSERVER, *(f"person{next(places) % count_of}@localhost" for _ in range(wanted - 1))] for wanted in subscribers
+        [OBSERVER, *(f"person{next(indexes) % user_count}@localhost" for _ in range(size - 1))] for size in subscribers
     ]
 
 
-async def _add(store: Store, port: int, updates: Updates, number: int) -> ChannelId:
+async def _add_channel(store: Store, port: int, updates: PublicationTimes, number: int) -> ChannelId:
     at, now_s = url(number, port), time.time()
-    shows, body = shown(updates, number, now_s)
+    entry_count, body = current_document(updates, number, now_s)
     findings = detect_changes(DetectChanges((Document(body, at, {}),), b"", at, "feed", now_s))
-    known = Validators(etag_of(shows), body_sha256=hashlib.sha256(body).hexdigest())
+    validators = Validators(entity_tag(entry_count), body_sha256=hashlib.sha256(body).hexdigest())
     channel = Channel(channel_id(at), at, created_s=now_s, private=True)
     latest = tuple(reversed(findings.latest))
-    await store.channels.create(channel, Snapshot(known, findings.baseline, findings.title, ""), latest, now_s)
+    await store.channels.create(channel, Snapshot(validators, findings.baseline, findings.title, ""), latest, now_s)
     return channel.id
 
 
-async def _subscribe(store: Store, some: Sequence[tuple[str, UserId, ChannelId]]) -> None:
+async def _subscribe(store: Store, subscriptions: Sequence[tuple[str, UserId, ChannelId]]) -> None:
     link, since = store.redis, encode_timestamp(time.time())
-    own = [(keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid)) for _, uid, _ in some]
-    subscribing = zip(own, some, strict=True)
+    own = [
+        (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid)) for _, uid, _ in subscriptions
+    ]
+    subscribing = zip(own, subscriptions, strict=True)
     written = await link.many(
         [script_command("user_subscribe", held, jid, cid, 1, since, 0, "") for held, (jid, _, cid) in subscribing]
     )
     seqs = [record.split()[1].decode() for _, record, _ in written]
-    added = zip(some, seqs, strict=True)
+    added = zip(subscriptions, seqs, strict=True)
     await asyncio.gather(*(store.channel_index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
     await link.many(
         [
             script_command("user_settle", (keys.intents(uid),), cid, f"add {seq}")
-            for (_, uid, cid), seq in zip(some, seqs, strict=True)
+            for (_, uid, cid), seq in zip(subscriptions, seqs, strict=True)
         ]
     )
-    await link.call("SADD", keys.USERS, *{uid for _, uid, _ in some})
+    await link.call("SADD", keys.USERS, *{uid for _, uid, _ in subscriptions})

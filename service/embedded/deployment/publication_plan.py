@@ -1,0 +1,124 @@
+"""Publication times of a deployment's channels, drawn from a seed, and the detection delays of a run. Pure.
+
+The publisher and the experiment draw the same times from the same seed, so that they need not communicate.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from service.simulate.schedulers.publication_trace import Floats, draw_intervals_s, zipf_subscribers
+
+COMPRESSION = 30.0
+"""Seconds of the paper per measured second: its poll interval of 30 minutes is one minute here."""
+
+SUBSCRIBERS_PER_CHANNEL = 20
+"""Corona §5.2: 150,000 subscriptions to 7,500 channels."""
+
+
+VersionTimes = Mapping[tuple[int, str], float]
+"""(channel, entry title) → Unix time at which the entry's version was queued for subscribers."""
+
+
+class PublicationPlan(msgspec.Struct, frozen=True):
+    """The parameters of all publications from ``begin_s`` (Unix s) on, for ``length_s`` seconds."""
+
+    seed: int
+    channels: int
+    begin_s: float
+    length_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationTimes:
+    """Number of subscribers, update interval and publication times (Unix s, ascending) of each channel."""
+
+    subscribers: tuple[int, ...]
+    interval_s: Floats
+    published_s: tuple[tuple[float, ...], ...]
+
+
+def draw_publication_times(plan: PublicationPlan) -> PublicationTimes:
+    """Draw the publication times of a plan: update intervals of Corona §5 in compressed time, with random phases.
+
+    As in the paper's simulations, the interval of a channel is constant.
+    """
+    rng = np.random.default_rng(plan.seed)
+    interval_s = draw_intervals_s(plan.channels, rng) / COMPRESSION
+    first_s = rng.random(plan.channels) * interval_s
+    subscribers = tuple(map(int, zipf_subscribers(plan.channels, rng, SUBSCRIBERS_PER_CHANNEL)))
+    times = (
+        tuple(map(float, plan.begin_s + np.arange(first, plan.length_s, interval)))
+        for first, interval in zip(first_s, interval_s, strict=True)
+    )
+    return PublicationTimes(subscribers, interval_s, tuple(times))
+
+
+HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 101))
+"""Channels are spread over many hosts, because workers limit the request rate per host."""
+
+
+def url(channel: int, port: int) -> str:
+    """Return the URL of a channel on the publisher's port."""
+    return f"http://{HOSTS[channel % len(HOSTS)]}:{port}/feeds/{channel}"
+
+
+def entry_title(update: int) -> str:
+    """Return the title of a channel's entry number ``update`` (from 0); it is also the entry's id."""
+    return f"Entry {update}"
+
+
+class DeploymentResult(msgspec.Struct, frozen=True):
+    """The results of one run; ``…_s`` are seconds of the paper, and means are weighted by subscriptions.
+
+    ``polls_per_min`` is the fleet's load per minute of the paper. ``legacy_detection_s`` is the mean detection delay if
+    each subscriber polled for itself. ``missed`` is the number of entries published in time and never detected.
+    """
+
+    nodes: int
+    channels: int
+    subscriptions: int
+    workers: int
+    killed_worker: bool
+    measured_s: float
+    updates: int
+    missed: int
+    mean_detection_s: float
+    p95_detection_s: float
+    legacy_detection_s: float
+    polls_per_min: float
+    worker_cores: float
+
+
+def detection_delays(
+    updates: PublicationTimes, versioned: VersionTimes, from_s: float, until_s: float
+) -> tuple[Floats, Floats, int]:
+    """Return delays (measured s), weights and the number of missed entries for entries published within a window.
+
+    The weight of a channel is its number of subscribers, regardless of its number of entries in the window (Corona
+    §3.1).
+    """
+    delays: list[float] = []
+    weights: list[float] = []
+    missed = 0
+    for channel, times in enumerate(updates.published_s):
+        entries = [
+            (published_s, versioned.get((channel, entry_title(number))))
+            for number, published_s in enumerate(times)
+            if from_s <= published_s < until_s
+        ]
+        detected = [queued_s - published_s for published_s, queued_s in entries if queued_s is not None]
+        missed += len(entries) - len(detected)
+        delays += detected
+        weights += [updates.subscribers[channel] / max(1, len(detected))] * len(detected)
+    return np.array(delays), np.array(weights), missed
+
+
+def paper_delay_statistics(delays_s: Floats, weights: Floats) -> tuple[float, float]:
+    """Return the weighted mean and the weighted 95th percentile of measured delays, in seconds of the paper."""
+    order = np.argsort(delays_s)
+    weight = np.cumsum(weights[order])
+    p95_s = delays_s[order][np.searchsorted(weight, 0.95 * weight[-1])]
+    return float(np.average(delays_s, weights=weights)) * COMPRESSION, float(p95_s) * COMPRESSION
