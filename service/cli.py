@@ -1,8 +1,7 @@
-"""``coronet``: every program of Coronet, behind one command.
+"""The command ``coronet``: subcommands for all programs and operator tasks.
 
-What a command needs is imported when it runs, so that asking for help is quick and no program
-loads another's libraries. The worker and the bot are found by their entry points, since nothing
-here may import them.
+Modules are imported when a subcommand runs, so that help is fast and no program loads the libraries of another. The
+worker, the bot and the console are found by entry points, because ``service`` must not import ``workers`` and ``bots``.
 """
 
 import asyncio
@@ -28,14 +27,14 @@ app = typer.Typer(
 )
 
 AllowPrivate = Annotated[
-    bool, typer.Option("--allow-private", help="Let feeds be on this machine's loopback. For trials and tests only.")
+    bool, typer.Option("--allow-private", help="Allow feeds at loopback addresses. Only for trials and tests.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @app.callback(invoke_without_command=True)
 def coronet(context: typer.Context) -> None:
-    """Coronet watches feeds and web pages for people and tells them in chat, within seconds, what changed."""
+    """Coronet monitors feeds and web pages and sends changes to subscribers by chat, within seconds."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -43,23 +42,31 @@ def coronet(context: typer.Context) -> None:
 @app.command()
 def up(
     *,
-    state: Annotated[Path, typer.Option(help="Where everything is kept; the same directory continues it.")] = STATE,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="How many workers.")] = 3,
-    bots: Annotated[int, typer.Option(min=1, max=16, help="How many bots, each with an address of its own.")] = 1,
-    console_port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one, always the same.")] = 0,
-    xmpp_port: Annotated[int, typer.Option(min=0, max=65535, help="For chat clients; 0 as above.")] = 0,
+    state: Annotated[Path, typer.Option(help="Directory with all data; use the same one to continue.")] = STATE,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Number of workers.")] = 3,
+    bots: Annotated[int, typer.Option(min=1, max=16, help="Number of bots, each with its own address.")] = 1,
+    console_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the console. 0: a free port, the same at every start.")
+    ] = 0,
+    xmpp_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port for chat clients. 0: a free port, the same at every start.")
+    ] = 0,
     sample_feeds: Annotated[
-        bool | None, typer.Option(help="A publisher to try it with; opens loopback. On with --allow-private.")
+        bool | None, typer.Option(help="Run a sample publisher; implies --allow-private. Default with --allow-private.")
     ] = None,
     poll_interval: Annotated[
         float | None,
-        typer.Option(min=1.0, metavar="SECONDS", help="How often one worker polls one channel: Corona's τ."),
+        typer.Option(
+            min=1.0, metavar="SECONDS", help="Seconds between two polls of a channel by one worker (Corona's τ)."
+        ),
     ] = None,
-    ready_file: Annotated[Path | None, typer.Option(help="Written when all parts answer; holds passwords.")] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="JSON file with addresses and passwords, written when all programs are ready.")
+    ] = None,
     allow_private: AllowPrivate = False,
 ) -> None:
-    """Run everything on this machine. That is Redis, an XMPP server, workers, the bot and the console."""
-    from rich.console import Console  # noqa: PLC0415 - see the module's docstring
+    """Run all programs on this machine. These are Redis, an XMPP server, workers, bots and the console."""
+    from rich.console import Console  # noqa: PLC0415 - see module docstring
 
     from service.embedded.up import UpOptions, up  # noqa: PLC0415 - same
 
@@ -79,15 +86,15 @@ def up(
 
 @app.command()
 def worker() -> None:
-    """Run one worker. It joins the others, polls feeds and tells subscribers' outboxes what is new."""
-    import uvloop  # noqa: PLC0415 - see the module's docstring
+    """Run one worker. It polls channels and queues changes for subscribers."""
+    import uvloop  # noqa: PLC0415 - see module docstring
 
     _run_program("worker", uvloop.new_event_loop)
 
 
 @app.command()
 def bot() -> None:
-    """Run the chat bot."""
+    """Run one chat bot."""
     _run_program("bot")
 
 
@@ -99,12 +106,12 @@ def console() -> None:
 
 @app.command()
 def sample_publisher(
-    directory: Annotated[Path, typer.Option(help="Where its journals are kept.")],
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
-    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often there is a new entry.")] = 30.0,
+    directory: Annotated[Path, typer.Option(help="Directory of its journals.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free port.")] = 0,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds between two new entries.")] = 30.0,
 ) -> None:
-    """Serve a growing feed on loopback. Some others are broken."""
-    from service.embedded.sample_publisher import run  # noqa: PLC0415 - see the module's docstring
+    """Serve sample feeds on loopback. Feed 0 gets regular new entries; some feeds are broken."""
+    from service.embedded.sample_publisher import run  # noqa: PLC0415 - see module docstring
 
     asyncio.run(run(directory, port, every))
 
@@ -112,53 +119,51 @@ def sample_publisher(
 @app.command()
 def inspect(
     url: str,
-    selector: Annotated[str, typer.Argument(help="Of a page, only what this CSS selector matches.")] = "",
+    selector: Annotated[str, typer.Argument(help="CSS selector of the part of a page to monitor.")] = "",
     *,
     as_json: Json = False,
     allow_private: AllowPrivate = False,
 ) -> None:
-    """Fetch one feed or page and show it as Coronet sees it."""
-    import msgspec  # noqa: PLC0415 - see the module's docstring
+    """Fetch and parse one feed or page, and show the result."""
+    import msgspec  # noqa: PLC0415 - see module docstring
 
     from service import settings  # noqa: PLC0415 - same
     from service.operations import inspection  # noqa: PLC0415 - same
 
     effective = settings.load(None, **({"allow_private": True} if allow_private else {}))
     try:
-        found = asyncio.run(inspection.inspect(url, effective, selector))
+        result = asyncio.run(inspection.inspect(url, effective, selector))
     except AddressRefused as error:
         if allow_private:
             raise
-        raise AddressRefused("{why} With --allow-private, from this machine's loopback too.", why=str(error)) from error
-    typer.echo(msgspec.json.encode(found) if as_json else inspection.as_text(found))
+        raise AddressRefused("{why} Loopback addresses are allowed with --allow-private.", why=str(error)) from error
+    typer.echo(msgspec.json.encode(result) if as_json else inspection.as_text(result))
 
 
 @app.command()
 def doctor(
     *,
-    state: Annotated[Path | None, typer.Option(help="Examine the `coronet up` of this directory.")] = None,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="Only show every setting and where it came from.")
-    ] = False,
+    state: Annotated[Path | None, typer.Option(help="Check the `coronet up` with this state directory.")] = None,
+    settings: Annotated[bool, typer.Option("--settings", help="Only show every setting and its source.")] = False,
 ) -> None:
-    """Find what is wrong, and say what to do. Looks at Redis, workers, bots, console, XMPP login, clock, files.
+    """Check for problems and show advice. Checks Redis, workers, bots, console, XMPP login, clock and limits.
 
-    With CORONET_PROGRAM (worker, bot or console) only at what that program needs.
+    With CORONET_PROGRAM (worker, bot or console), check only what that program needs.
     """
-    from rich.console import Console  # noqa: PLC0415 - see the module's docstring
+    from rich.console import Console  # noqa: PLC0415 - see module docstring
 
-    from service import settings as layers  # noqa: PLC0415 - same
+    from service import settings as settings_module  # noqa: PLC0415 - same
     from service.embedded.state_directory import load_environment  # noqa: PLC0415 - same
-    from service.operations import doctor as report  # noqa: PLC0415 - same
+    from service.operations import doctor as checks  # noqa: PLC0415 - same
 
     environ = None if state is None else load_environment(state)
-    effective = layers.load(environ)
+    effective = settings_module.load(environ)
     if settings:
-        Console(soft_wrap=True).print(report.settings_table(effective, layers.origins(environ)), markup=False)
+        Console(soft_wrap=True).print(checks.settings_table(effective, settings_module.origins(environ)), markup=False)
         return
-    findings = asyncio.run(report.examine(effective))
-    typer.echo(report.as_text(findings))
-    if not all(finding.ok for finding in findings):
+    results = asyncio.run(checks.examine(effective))
+    typer.echo(checks.as_text(results))
+    if not all(result.ok for result in results):
         raise typer.Exit(1)
 
 
@@ -169,10 +174,12 @@ def doctor(
 def admin(
     context: typer.Context,
     *,
-    state: Annotated[Path | None, typer.Option(help="Ask the console of this directory's `coronet up`.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Use the console of the `coronet up` with this state directory.")
+    ] = None,
 ) -> None:
-    """Look into a running Coronet, and step in. It asks the console's API."""
-    from service.console import admin_cli as remote  # noqa: PLC0415 - see the module's docstring
+    """Administer a running Coronet. Uses the console's API."""
+    from service.console import admin_cli as remote  # noqa: PLC0415 - see module docstring
     from service.embedded.state_directory import load_environment  # noqa: PLC0415 - same
 
     environ = None if state is None else load_environment(state)
@@ -185,36 +192,36 @@ def admin(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def simulate(context: typer.Context) -> None:
-    """Experiments in simulated time, ours and others."""
+    """Run experiments. These are simulations of the papers' algorithms and a deployment of real processes."""
     from service.embedded.deployment.cli import deploy  # noqa: PLC0415 - same
-    from service.simulate import cli as experiments  # noqa: PLC0415 - see the module's docstring
+    from service.simulate import cli as experiments  # noqa: PLC0415 - see module docstring
 
     experiments.app.command()(deploy)
     experiments.run(context.args)
 
 
 def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-    """Run a program until SIGTERM. Programs are ``async def run(settings: Settings) -> None``."""
-    from service import settings  # noqa: PLC0415 - see the module's docstring
-    from service.observability import logs, tracing  # noqa: PLC0415 - see the module's docstring
+    """Run the program ``async def run(settings: Settings) -> None`` of this entry point until SIGTERM."""
+    from service import settings  # noqa: PLC0415 - see module docstring
+    from service.observability import logs, tracing  # noqa: PLC0415 - see module docstring
 
-    found = entry_points(group="coronet.programs", name=name)
-    if not found:
-        raise OperationalError(f"This installation has no program {name!r}: install Coronet again.")
+    matches = entry_points(group="coronet.programs", name=name)
+    if not matches:
+        raise OperationalError(f"This installation has no program {name!r}: reinstall Coronet.")
     effective = settings.load()
     logs.configure(effective)
     tracing.configure()
-    run: Run = next(iter(found)).load()
+    run: Run = next(iter(matches)).load()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run(effective))
 
 
 def main() -> None:
-    """Run the command that the arguments name; exit status 1: it failed; 2: it was called wrongly."""
+    """Run the command line. Exit status 1: the command failed; 2: usage error."""
     try:
         sys.exit(app(prog_name="coronet", standalone_mode=False))
     except typer.TyperException as error:
-        context = getattr(error, "ctx", None)  # of the command that was called wrongly
+        context = getattr(error, "ctx", None)  # of the command with the usage error
         path = context.command_path if context else "coronet"
         _fail(f"{error.format_message().rstrip('.')}. See {path} --help.", 2)
     except UsageError as error:

@@ -1,4 +1,7 @@
-"""Search for channels and entries: it reads the store; ``service.discovery.search_policy`` decides what is shown."""
+"""Search for channels and entries in the store.
+
+:mod:`service.discovery.search_policy` decides which of them match and are visible.
+"""
 
 import asyncio
 import time
@@ -26,52 +29,53 @@ from service.store import Store
 from service.store.channels.channels import ChannelState
 from service.store.directory.matrices import Directory
 
-_OWN_AT_ONCE = 50
+_OWN_BATCH = 50
+"""Subscriptions that are examined at once when a user's private channels are searched."""
 _LATEST = 20
-"""Entries that a channel's name is made of."""
+"""Number of latest entries from which a channel's name (its attribute-value pairs) is built."""
 
 
 class Searcher:
-    """Find channels and entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Searches channels and entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, store: Store, least_subscribers: int) -> None:
-        """Search this store, where ``least_subscribers`` make a channel public."""
+    def __init__(self, store: Store, min_subscribers: int) -> None:
+        """Search ``store``; a channel with at least ``min_subscribers`` subscribers is public."""
         self._store = store
-        self._least_subscribers = least_subscribers
+        self._min_subscribers = min_subscribers
 
     async def find(self, query: Query) -> list[SearchHit]:
-        """Return at most as many public channels, or entries, as the query wants. Raises :class:`CellsUnavailable`.
+        """Return up to ``query.limit`` public channels or entries that match. Raises :class:`CellsUnavailable`.
 
-        The memory of any worker is asked first, and the matrices where that has too few.
+        Channels are first looked up in a worker's memory; the discovery matrices are queried if that has too few.
         """
-        findings: list[SearchHit] = []
+        hits: list[SearchHit] = []
         if query.about == "channel":
             with suppress(NoWorker):
                 names = await self._store.worker_requests.lookup(query.pairs, OVERFETCH_FACTORS[0] * query.limit)
-                findings = await self._shown(query, names if len(names) >= query.limit else ())
-        for spare in OVERFETCH_FACTORS:
-            if len(findings) >= query.limit:
+                hits = await self._visible_hits(query, names if len(names) >= query.limit else ())
+        for factor in OVERFETCH_FACTORS:
+            if len(hits) >= query.limit:
                 break
-            found = await directory_of(self._store, query).find(query.pairs, min(spare * query.limit, MAX_NAMES))
-            findings = await self._shown(query, [match.name for match in found.matches])
-            if found.complete:
+            result = await directory_of(self._store, query).find(query.pairs, min(factor * query.limit, MAX_NAMES))
+            hits = await self._visible_hits(query, [match.name for match in result.matches])
+            if result.complete:
                 break
-        return findings[: query.limit]
+        return hits[: query.limit]
 
-    async def own(self, jid: str, query: Query) -> list[SearchHit]:
-        """Return at most as many of the channels that a person follows and that are not public; not their entries.
+    async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
+        """Return up to ``query.limit`` matching private channels among the user's subscriptions; [] for entries.
 
-        Nobody else is ever told of these.
+        Private channels are visible only to their subscribers.
         """
         if query.about != "channel":
             return []
         cids = [subscription.channel for subscription in await self._store.subscriptions.of_user(jid)]
-        found: list[SearchHit] = []
-        for first in range(0, len(cids), _OWN_AT_ONCE):
-            some = cids[first : first + _OWN_AT_ONCE]
-            public, states = await asyncio.gather(self.public(some), self._store.channels.states(some))
+        hits: list[SearchHit] = []
+        for first in range(0, len(cids), _OWN_BATCH):
+            batch = cids[first : first + _OWN_BATCH]
+            public, states = await asyncio.gather(self.filter_public(batch), self._store.channels.states(batch))
             now_s = time.time()
-            others = [
+            private = [
                 state
                 for state in states
                 if state is not None
@@ -79,44 +83,44 @@ class Searcher:
                 and state.channel.id not in public
                 and can_match(query, state.channel, _domain(state.channel), state.updates.interval_s(now_s))
             ]
-            names = await asyncio.gather(*(name_of(self._store, state, now_s) for state in others))
-            matching = zip(others, names, strict=True)
-            found += [SearchHit(state.channel, own=True) for state, name in matching if query.matches(name)]
-            if len(found) >= query.limit:
+            names = await asyncio.gather(*(read_channel_name(self._store, state, now_s) for state in private))
+            matching = zip(private, names, strict=True)
+            hits += [SearchHit(state.channel, own=True) for state, name in matching if query.matches(name)]
+            if len(hits) >= query.limit:
                 break
-        return found[: query.limit]
+        return hits[: query.limit]
 
-    async def public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
-        """Return those of these channels that are anybody's business."""
+    async def filter_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
+        """Return the public channels among ``cids``, by id."""
         channels = await self._store.channels.many(cids)
-        return public_channels(channels, await self._store.subscriptions.counts(list(cids)), self._least_subscribers)
+        return public_channels(channels, await self._store.subscriptions.counts(list(cids)), self._min_subscribers)
 
-    async def _shown(self, query: Query, names: Sequence[str]) -> list[SearchHit]:
-        """Return what these names stand for, of that what is public and has what is asked for now."""
+    async def _visible_hits(self, query: Query, names: Sequence[str]) -> list[SearchHit]:
+        """Return the public channels or entries with these directory names that match the query at present."""
         cids = channel_ids_of(names)
         if not cids:
             return []
         if query.about == "entry":
-            public = await self.public(cids)
+            public = await self.filter_public(cids)
             places = [place for place in map(parse_entry_name, names) if place[0] in public]
             deltas = await asyncio.gather(*(self._store.channels.delta(cid, version) for cid, version, _ in places))
             return [
-                finding
+                hit
                 for (cid, _, position), delta in zip(places, deltas, strict=True)
                 if delta is not None and position < len(delta.changes)
-                for finding in matching_entry(query, public[cid], delta.changes[position].entry, _domain(public[cid]))
+                for hit in matching_entry(query, public[cid], delta.changes[position].entry, _domain(public[cid]))
             ]
-        public, held = await asyncio.gather(self.public(cids), self._store.channels.names(cids))
-        return matching_channels(query, public, dict(zip(cids, held, strict=True)))
+        public, current_names = await asyncio.gather(self.filter_public(cids), self._store.channels.names(cids))
+        return matching_channels(query, public, dict(zip(cids, current_names, strict=True)))
 
 
 def directory_of(store: Store, query: Query) -> Directory:
-    """Return the directory that has what a query is about."""
+    """Return the directory of the query's subject: entries or channels."""
     return store.entry_directory if query.about == "entry" else store.channel_directory
 
 
-async def name_of(store: Store, state: ChannelState, now_s: float) -> frozenset[Pair]:
-    """Return a channel's name, public or not; ``now_s`` is Unix time.
+async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> frozenset[Pair]:
+    """Return the attribute-value pairs that name a channel, public or not; ``now_s`` is Unix time.
 
     Raises :class:`service.errors.StoreUnavailable`.
     """

@@ -146,7 +146,7 @@ class Queries:
     async def search(self, query: Query) -> tuple[SearchHit, ...]:
         """Return what is found: of the person's own, and of what is public."""
         search = Searcher(self._store, self.limits.public_from_subscribers)
-        own, public = await asyncio.gather(search.own(self._jid, query), search.find(query))
+        own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query))
         return (*own, *public)[: query.limit]
 
     async def watches(self) -> tuple[SavedSearch, ...]:

@@ -141,7 +141,7 @@ class Publishing:
 
     async def unfinished(self, cids: Sequence[ChannelId]) -> list[ChannelId]:
         """Return those of these channels whose nodes are not up to date. Raises StoreUnavailable."""
-        public = await self._search.public(cids)
+        public = await self._search.filter_public(cids)
         positions = await self._store.pubsub_nodes.of(self._service, cids)
         finished = {cid: PublishedPosition(channel.version, _title(channel)) for cid, channel in public.items()}
         return [cid for cid in cids if positions.get(cid) != finished.get(cid)]
@@ -189,7 +189,7 @@ class Publishing:
 
         Raises :class:`PubsubRefused`, XmppSessionLost, TimeoutError, or StoreUnavailable.
         """
-        public = await self._search.public([cid])
+        public = await self._search.filter_public([cid])
         position = (await self._store.pubsub_nodes.of(self._service, [cid])).get(cid)
         if cid in public:
             await self._go_on(public[cid], position or PublishedPosition())

@@ -15,7 +15,7 @@ from service.clock import Clock
 from service.discovery.visibility import is_public
 from service.errors import CellsUnavailable
 from service.model import ChannelId
-from service.search import name_of
+from service.search import read_channel_name
 from service.store import Store
 from service.store.channels.channels import ChannelState
 from service.store.directory.matrices import ContentName
@@ -124,4 +124,4 @@ class DirectoryRegistrar:
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
             return frozenset()
-        return await name_of(self._store, state, time.time())
+        return await read_channel_name(self._store, state, time.time())

@@ -88,7 +88,7 @@ class FanOut:
         ][:MOST_ENTRIES]
         if not new or delta.notice is not None:
             return
-        channel = (await self._search.public([delta.channel])).get(delta.channel)
+        channel = (await self._search.filter_public([delta.channel])).get(delta.channel)
         if channel is None:
             return
         domain = site_of(host_of(without_selector(channel.url)))
