@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from service.feeds.pages.extraction import parse_page
-from service.feeds.pages.page_diff import PageState, detect_page_changes
+from service.feeds.pages.page_change_detection import PageState, detect_page_changes
 from service.model import Change, ParsedPage
 
 URL = "https://example.com/page"

@@ -1,8 +1,8 @@
 """The work of a parser process: detect what is new in a channel, or find out what a document is. Pure.
 
 The *baseline* of a channel is the encoded state by which its changes are detected: an ``entry_identity.IdentityState``
-for a feed, a ``page_diff.PageState`` for a page. A baseline that cannot be decoded (it was written by another version)
-is discarded: as at a first poll, nothing is reported as new.
+for a feed, a ``page_change_detection.PageState`` for a page. A baseline that cannot be decoded, because another version
+wrote it, is discarded: as at a first poll, nothing is reported as new.
 """
 
 from typing import TypeVar
@@ -11,8 +11,9 @@ import msgspec
 
 from service.errors import NotAFeed
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
-from service.feeds.pages.extraction import feed_links, parse_page
-from service.feeds.pages.page_diff import PageState, detect_page_changes
+from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.feed_links import find_feed_links
+from service.feeds.pages.page_change_detection import PageState, detect_page_changes
 from service.feeds.parsing.feed_parser import parse
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, ParsedDocument, ParseDocument
 from service.feeds.urls import selector_of, without_selector
@@ -34,7 +35,7 @@ def _detect_in_feed(request: DetectChanges) -> DetectionResult:
             previous = (state or IdentityState(request.now_s)).previous_document()
             feed = parse(document.body, url=document.url, headers=document.headers, previous=previous)
         except NotAFeed:
-            links = feed_links(document.body, url=document.url)
+            links = find_feed_links(document.body, url=document.url)
             if request.baseline or not links:
                 raise
             return DetectionResult(links=links)
@@ -101,7 +102,7 @@ def parse_document(request: ParseDocument) -> ParsedDocument:
         try:
             return ParsedDocument(feed=parse(document.body, url=document.url, headers=document.headers))
         except NotAFeed:
-            links = feed_links(document.body, url=document.url)
+            links = find_feed_links(document.body, url=document.url)
             if not links and not document.is_page:
                 raise
     return ParsedDocument(

@@ -1,9 +1,9 @@
-"""Where two versions of a text differ, line by line, in bounded work. Pure.
+"""A line diff of two texts in a bounded number of steps. Pure.
 
-The shortest edit script of E. Myers (An O(ND) Difference Algorithm and Its Variations, 1986), run on what
-is left after the common beginning and end and after the lines that only one version has: those differ
-in any case. A total rewrite therefore costs only linear work, and what may cost more is lines that moved;
-for those the work is counted, and given up at a bound.
+It finds a shortest edit script by E. Myers' algorithm (An O(ND) Difference Algorithm and Its Variations, 1986), after
+removing the common beginning and end and the lines that only one version has, which differ in any case. A total
+rewrite therefore takes linear time. Only moved lines take more; the steps are counted, and the diff is given up at a
+limit.
 """
 
 from array import array
@@ -14,7 +14,7 @@ MAX_STEPS = 1_000_000
 
 
 class Hunk(NamedTuple):
-    """Lines ``old_start:old_end`` of the old version gave way to ``new_start:new_end`` of the new one (from 0)."""
+    """A difference: the lines ``new_start:new_end`` replace the lines ``old_start:old_end`` (indexes from 0)."""
 
     old_start: int
     old_end: int
@@ -22,30 +22,30 @@ class Hunk(NamedTuple):
     new_end: int
 
 
-def line_hunks(old: Sequence[str], new: Sequence[str], *, max_steps: int = MAX_STEPS) -> list[Hunk] | None:
-    """Return the differences in order, with at least one common line between any two.
+def diff_lines(old: Sequence[str], new: Sequence[str], *, max_steps: int = MAX_STEPS) -> list[Hunk] | None:
+    """Return the differences in order, with at least one common line between two of them.
 
-    None if finding them takes more than ``max_steps`` comparisons (under 1 µs each) after linear work.
+    Return None if more than ``max_steps`` comparisons (of under 1 µs each) would be needed after the linear part.
     """
     start = _common_length(old, new)
     tail = _common_length(old[start:][::-1], new[start:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
     shared = set(old[start:old_end]) & set(new[start:new_end])
-    old_places = [place for place in range(start, old_end) if old[place] in shared]
-    new_places = [place for place in range(start, new_end) if new[place] in shared]
-    pairs = _common_subsequence([old[place] for place in old_places], [new[place] for place in new_places], max_steps)
+    old_indexes = [index for index in range(start, old_end) if old[index] in shared]
+    new_indexes = [index for index in range(start, new_end) if new[index] in shared]
+    pairs = _common_subsequence([old[index] for index in old_indexes], [new[index] for index in new_indexes], max_steps)
     if pairs is None:
         return None
-    common = [(old_places[at_old], new_places[at_new]) for at_old, at_new in pairs]
-    return list(_gaps(common, start, (old_end, new_end)))
+    common = [(old_indexes[at_old], new_indexes[at_new]) for at_old, at_new in pairs]
+    return list(_hunks_between(common, start, (old_end, new_end)))
 
 
 def _common_length(some: Sequence[str], others: Sequence[str]) -> int:
     both = enumerate(zip(some, others, strict=False))
-    return next((place for place, (one, other) in both if one != other), min(len(some), len(others)))
+    return next((index for index, (one, other) in both if one != other), min(len(some), len(others)))
 
 
-def _gaps(common: Sequence[tuple[int, int]], start: int, end: tuple[int, int]) -> Iterator[Hunk]:
+def _hunks_between(common: Sequence[tuple[int, int]], start: int, end: tuple[int, int]) -> Iterator[Hunk]:
     old_start = new_start = start
     for at_old, at_new in (*common, end):
         if (old_start, new_start) != (at_old, at_new):
@@ -54,57 +54,57 @@ def _gaps(common: Sequence[tuple[int, int]], start: int, end: tuple[int, int]) -
 
 
 def _common_subsequence(old: Sequence[str], new: Sequence[str], max_steps: int) -> list[tuple[int, int]] | None:
-    """Return the places of a longest common subsequence; None if that takes more than ``max_steps``."""
-    rounds = _rounds(old, new, max_steps)
-    return None if rounds is None else _traced_back(rounds, len(old), len(new))
+    """Return the pairs of indexes of a longest common subsequence; None if that takes more than ``max_steps``."""
+    paths = _furthest_paths(old, new, max_steps)
+    return None if paths is None else _trace_back(paths, len(old), len(new))
 
 
-def _rounds(old: Sequence[str], new: Sequence[str], max_steps: int) -> list["array[int]"] | None:
-    """Return for each number of edits, up to the smallest that suffices, how far they reach (Myers' figure 2).
+def _furthest_paths(old: Sequence[str], new: Sequence[str], max_steps: int) -> list["array[int]"] | None:
+    """Return the furthest reaching paths for each number of edits up to the smallest sufficient one (Myers, figure 2).
 
-    With ``edits`` edits, element i is how many old lines are consumed at most on diagonal 2i - ``edits``
-    (the difference between consumed old and new lines).
+    In the array for ``edits`` edits, element i is the largest number of old lines consumed on diagonal 2i - ``edits``
+    (the diagonal is the number of consumed old lines minus that of new lines).
     """
-    rounds: list[array[int]] = []
+    paths: list[array[int]] = []
     steps = 0
     for edits in range(len(old) + len(new) + 1):
         reached = array("q")
-        for place in range(edits + 1):
-            began = at_old = _after_edit(rounds, edits, place)
-            at_new = at_old - (2 * place - edits)
+        for index in range(edits + 1):
+            began = at_old = _after_edit(paths, edits, index)
+            at_new = at_old - (2 * index - edits)
             while at_old < len(old) and at_new < len(new) and old[at_old] == new[at_new]:
                 at_old, at_new = at_old + 1, at_new + 1
             reached.append(at_old)
             if at_old >= len(old) and at_new >= len(new):
-                return [*rounds, reached]
+                return [*paths, reached]
             steps += 1 + at_old - began
             if steps > max_steps:
                 return None
-        rounds.append(reached)
+        paths.append(reached)
     raise AssertionError("Deleting all old lines and inserting all new ones always suffices.")
 
 
-def _after_edit(rounds: Sequence["array[int]"], edits: int, place: int) -> int:
-    """Return how many old lines are consumed right after the last of ``edits`` edits that leads to ``place``."""
+def _after_edit(paths: Sequence["array[int]"], edits: int, index: int) -> int:
+    """Return the number of old lines consumed right after the last of ``edits`` edits on the path to ``index``."""
     if edits == 0:
         return 0
-    before = rounds[edits - 1]
-    return before[place] if _is_insertion(before, place) else before[place - 1] + 1
+    before = paths[edits - 1]
+    return before[index] if _is_insertion(before, index) else before[index - 1] + 1
 
 
-def _is_insertion(before: "array[int]", place: int) -> bool:
-    return place == 0 or (place < len(before) and before[place - 1] < before[place])
+def _is_insertion(before: "array[int]", index: int) -> bool:
+    return index == 0 or (index < len(before) and before[index - 1] < before[index])
 
 
-def _traced_back(rounds: Sequence["array[int]"], at_old: int, at_new: int) -> list[tuple[int, int]]:
+def _trace_back(paths: Sequence["array[int]"], at_old: int, at_new: int) -> list[tuple[int, int]]:
     common: list[tuple[int, int]] = []
-    for edits in range(len(rounds) - 1, -1, -1):
-        place = (at_old - at_new + edits) // 2
-        began = _after_edit(rounds, edits, place)
+    for edits in range(len(paths) - 1, -1, -1):
+        index = (at_old - at_new + edits) // 2
+        began = _after_edit(paths, edits, index)
         matched = at_old - began
         common += [(at_old - back, at_new - back) for back in range(1, matched + 1)]
         at_old, at_new = began, at_new - matched
-        if edits and _is_insertion(rounds[edits - 1], place):
+        if edits and _is_insertion(paths[edits - 1], index):
             at_new -= 1
         else:
             at_old -= 1

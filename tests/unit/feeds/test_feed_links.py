@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.pages.extraction import feed_links
+from service.feeds.pages.feed_links import find_feed_links
 from service.model import FeedLink
 from tests.support.documents import page
 
@@ -10,7 +10,7 @@ URL = "https://example.com/blog/"
 
 
 def links(head: str) -> list[str]:
-    return [link.url for link in feed_links(f"<html><head>{head}</head><body></body></html>".encode(), url=URL)]
+    return [link.url for link in find_feed_links(f"<html><head>{head}</head><body></body></html>".encode(), url=URL)]
 
 
 def test_every_kind_of_feed_is_found_with_its_title() -> None:
@@ -19,7 +19,7 @@ def test_every_kind_of_feed_is_found_with_its_title() -> None:
         b'<link rel="alternate home" type="application/atom+xml" href="atom.xml">'
         b'<link rel="alternate" type="application/feed+json" href="https://example.org/feed.json">'
     )
-    assert feed_links(body, url=URL) == (
+    assert find_feed_links(body, url=URL) == (
         FeedLink("https://example.com/all", "All & every"),
         FeedLink("https://example.com/blog/atom.xml"),
         FeedLink("https://example.org/feed.json"),
@@ -47,9 +47,9 @@ def test_the_base_element_counts() -> None:
 
 
 def test_a_feed_named_twice_is_one_and_there_are_at_most_twenty() -> None:
-    assert len(feed_links(page(["/a", "/a", *map(str, range(50))]), url=URL)) == 20
+    assert len(find_feed_links(page(["/a", "/a", *map(str, range(50))]), url=URL)) == 20
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff\xfe", b"hello", b"<?xml version='1.0' encoding='nonsense'?><html/>"])
 def test_a_document_that_is_no_page_names_nothing(body: bytes) -> None:
-    assert feed_links(body, url=URL) == ()
+    assert find_feed_links(body, url=URL) == ()

@@ -3,7 +3,8 @@
 import pytest
 
 from service.errors import EmptyBody, FeedError, NotAFeed
-from service.feeds.pages.extraction import LINE_CHARS, MAX_LINES, TEXT_BYTES, parse_page
+from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.page_lines import LINE_CHARS, MAX_LINES, MAX_TEXT_BYTES
 from service.model import ParsedPage
 from tests.support.pages import parsed
 
@@ -194,7 +195,7 @@ def test_crafted_input_stays_within_bounds(name: str, body: bytes) -> None:
     page = parse_page(body, headers={"content-type": "text/html"})
     assert 0 < len(page.lines) <= MAX_LINES, name
     assert max(map(len, page.lines)) <= LINE_CHARS
-    assert sum(len(line.encode()) for line in page.lines) <= TEXT_BYTES
+    assert sum(len(line.encode()) for line in page.lines) <= MAX_TEXT_BYTES
 
 
 def test_a_flood_of_empty_elements_is_a_feed_error() -> None:

@@ -6,9 +6,10 @@ import random
 import msgspec
 import pytest
 
-from service.feeds.pages.line_diff import line_hunks
-from service.feeds.pages.page_diff import BLOCK_CHARS, MAX_CHANGES, STABLE_AFTER_S, detect_page_changes
-from service.feeds.pages.volatile_text import MAX_SPOTS
+from service.feeds.pages.line_diff import diff_lines
+from service.feeds.pages.page_change_detection import STABLE_AFTER_S, detect_page_changes
+from service.feeds.pages.page_diff import BLOCK_CHARS, MAX_CHANGES
+from service.feeds.pages.volatile_text import MAX_REGIONS
 from service.model import ParsedPage
 from tests.support.pages import HOUR_S, START_S, URL, Reader, parsed
 
@@ -104,7 +105,7 @@ def test_of_a_page_that_changes_everywhere_500_places_are_remembered() -> None:
     names = ["".join(chr(97 + int(digit)) for digit in f"{n:04}") for n in range(700)]
     reader = Reader(*("".join(f"<p>Place {name} now has {look}" for name in names) for look in (1, 2)))
     assert reader.state is not None
-    assert len(reader.state.volatile) == MAX_SPOTS
+    assert len(reader.state.volatile) == MAX_REGIONS
 
 
 def test_ages_are_never_news() -> None:
@@ -221,7 +222,7 @@ def test_a_diff_takes_linear_work_and_then_no_more_than_its_bound(kind: str) -> 
         kind, chance.choices("ab", k=5_000)
     )
     Counted.comparisons = 0
-    hunks = line_hunks(list(map(Counted, old)), list(map(Counted, new)), max_steps=50_000)
+    hunks = diff_lines(list(map(Counted, old)), list(map(Counted, new)), max_steps=50_000)
     assert (hunks is None) == (kind != "rewritten")
     assert Counted.comparisons < 50_000 * 2 + 10 * (len(old) + len(new))
 

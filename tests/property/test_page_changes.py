@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from service.errors import FeedError
 from service.feeds.pages.extraction import parse_page
-from service.feeds.pages.line_diff import line_hunks
-from service.feeds.pages.page_diff import changes_between
+from service.feeds.pages.line_diff import diff_lines
+from service.feeds.pages.page_diff import describe_changes
 from service.model import ParsedPage
 from tests.support.pages import URL, Reader, parsed, patched
 
@@ -31,7 +31,7 @@ def _longest_common(old: list[str], new: list[str]) -> int:
 @given(_LINES, _LINES)
 @example([], [])
 def test_a_diff_keeps_as_many_lines_as_can_be_kept(old: list[str], new: list[str]) -> None:
-    hunks = line_hunks(old, new)
+    hunks = diff_lines(old, new)
     assert hunks is not None
     assert len(old) - sum(hunk.old_end - hunk.old_start for hunk in hunks) == _longest_common(old, new)
     assert len(new) - sum(hunk.new_end - hunk.new_start for hunk in hunks) == _longest_common(old, new)
@@ -39,10 +39,10 @@ def test_a_diff_keeps_as_many_lines_as_can_be_kept(old: list[str], new: list[str
 
 @given(_LINES, _LINES)
 def test_the_changes_are_a_patch_that_leads_from_the_old_lines_to_the_new(old: list[str], new: list[str]) -> None:
-    hunks = line_hunks(old, new)
+    hunks = diff_lines(old, new)
     assert hunks is not None
     page = ParsedPage(lines=tuple(new))
-    changes = changes_between(old, page, hunks, url=URL, revision=1)
+    changes = describe_changes(old, page, hunks, url=URL, revision=1)
     assert patched(old, changes) == new
     assert len({change.entry.key for change in changes}) == len(changes)
 

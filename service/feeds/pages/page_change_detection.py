@@ -1,0 +1,229 @@
+"""Detection of changes of a page: a line diff without the regions that change by themselves. Pure.
+
+- A page is first fetched twice in quick succession. The regions that differ are *volatile* (see ``volatile_text``), and
+  from then on a difference in volatile regions alone is no change.
+- A region that changes 10 times in succession within 10 hours becomes volatile as well, for example a counter that did
+  not move between the first two fetches. A volatile region that stays the same for a week stops being volatile.
+- Of a page that alternates between contents (A/B tests, rotating parts), the first appearance and the first
+  disappearance of a line within a day are reported, so that an outage and its end are; further ones are not.
+- While only volatile regions differ, the state stays the same for half a day, so that it need not be stored.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from service.feeds.pages.line_diff import Hunk, diff_lines
+from service.feeds.pages.page_diff import describe_changes, describe_rewrite
+from service.feeds.pages.volatile_text import (
+    MAX_REGIONS,
+    PageVersion,
+    VolatileRegion,
+    VolatileRegions,
+    changed_regions,
+)
+from service.feeds.parsing.html_text import one_line
+from service.model import Change, Entry, ParsedPage
+
+LEARNING_S = 120.0
+"""Time after the first fetch within which the second one is used to find volatile regions."""
+VOLATILE_AFTER_CHANGES = 10
+VOLATILE_WITHIN_S = 10 * 3600.0
+STABLE_AFTER_S = 7 * 86_400.0
+ALTERNATING_S = 86_400.0
+MAX_TOGGLED_LINES = 2_000
+_TIME_RESOLUTION_S = 43_200.0
+_REPORTED_TOGGLES = 2
+_PREVIEW_CHARS = 300
+_HASH_BYTES = 6
+
+
+class LineToggles(msgspec.Struct, frozen=True, array_like=True):
+    """The number of ``times`` that a line has appeared or disappeared, each within a day of the previous time.
+
+    ``last_s`` is the Unix time of the last one.
+    """
+
+    times: int
+    last_s: float
+
+
+class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
+    """The state that is stored of a page to detect its changes: at most 1.2 MB.
+
+    ``lines`` are the page's lines, compressed. ``revision`` is the number of detected changes. Until
+    ``learning_until_s`` the second fetch is expected; afterwards it is 0. ``volatile`` are the volatile regions,
+    ``recurring`` those that changed at every recent poll, both by their keys. ``toggled`` has the hashes of lines that
+    appeared or disappeared within a day, the latest at the end. ``seen_s`` is the Unix time of the last poll, with a
+    resolution of half a day.
+    """
+
+    lines: bytes
+    learning_until_s: float = 0.0
+    revision: int = 0
+    volatile: dict[bytes, VolatileRegion] = {}
+    recurring: dict[bytes, VolatileRegion] = {}
+    toggled: dict[bytes, LineToggles] = {}
+    seen_s: float = 0.0
+
+
+class PageChanges(msgspec.Struct, frozen=True):
+    """The changes to report, in page order, and the state to store. ``latest`` is a preview of the page."""
+
+    state: PageState
+    changes: tuple[Change, ...]
+    latest: tuple[Entry, ...]
+
+
+def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, now_s: float) -> PageChanges:
+    """Return the changes of ``page``, the current content of the channel ``url``.
+
+    ``state`` is the result of the previous call, or None at the first poll. The first poll reports no changes, nor
+    does a second one within two minutes of it. ``now_s`` is the Unix time.
+    """
+    if state is None:
+        return PageChanges(PageState(_compress(page.lines), now_s + LEARNING_S, seen_s=now_s), (), _preview(page, url))
+    old = PageVersion(_decompress(state.lines))
+    if now_s <= state.learning_until_s:
+        return PageChanges(_learn_volatile_regions(old, PageVersion(page.lines), now_s), (), _preview(page, url))
+    state, changes = _compare(state, old, page, url, now_s)
+    return PageChanges(state, changes, _preview(page, url))
+
+
+def _learn_volatile_regions(old: PageVersion, new: PageVersion, now_s: float) -> PageState:
+    hunks = diff_lines(old.lines_without_ages, new.lines_without_ages) or ()
+    return PageState(_compress(new.lines), volatile=changed_regions(old, new, hunks, now_s=now_s), seen_s=now_s)
+
+
+def _compare(
+    state: PageState, old: PageVersion, page: ParsedPage, url: str, now_s: float
+) -> tuple[PageState, tuple[Change, ...]]:
+    new = PageVersion(page.lines)
+    regions = {
+        key: region for key, region in state.volatile.items() if state.seen_s - region.changed_s <= STABLE_AFTER_S
+    }
+    old_stable, new_stable = old.stable_lines(regions), new.stable_lines(regions)
+    all_hunks = diff_lines(old_stable, new_stable)
+    revision = state.revision + 1
+    if all_hunks is None:
+        after = msgspec.structs.replace(
+            state, lines=_compress(page.lines), learning_until_s=0.0, revision=revision, recurring={}, seen_s=now_s
+        )
+        return after, (describe_rewrite(old.lines, page, url=url, revision=revision),)
+    volatile = _with_change_times(regions, _changed_keys(regions, old, new, all_hunks), now_s)
+    hunks = [hunk for hunk in all_hunks if not _is_volatile(regions, new, hunk)]
+    if not hunks:
+        return _state_without_change(state, page.lines, volatile, now_s), ()
+    reported = [
+        hunk for hunk in hunks if not _alternates(state.toggled, _line_hashes(old_stable, new_stable, hunk), now_s)
+    ]
+    recurring, promoted = _count_recurring_changes(
+        state.recurring, changed_regions(old, new, reported, now_s=now_s), now_s
+    )
+    after = PageState(
+        lines=_compress(page.lines),
+        revision=revision,
+        volatile=_add_volatile(volatile, promoted),
+        recurring=recurring,
+        toggled=_count_toggles(state.toggled, old_stable, new_stable, hunks, now_s),
+        seen_s=now_s,
+    )
+    return after, describe_changes(old.lines, page, reported, url=url, revision=revision)
+
+
+def _is_volatile(regions: VolatileRegions, new: PageVersion, hunk: Hunk) -> bool:
+    region = regions.get(new.lines_key(hunk.new_start, hunk.new_end))
+    return region is not None and region.lines >= max(hunk.old_end - hunk.old_start, hunk.new_end - hunk.new_start)
+
+
+def _changed_keys(regions: VolatileRegions, old: PageVersion, new: PageVersion, hunks: Sequence[Hunk]) -> set[bytes]:
+    """Return the keys of the regions that differ between the two versions."""
+    before, after = old.lines_with_regions(regions), new.lines_with_regions(regions)
+    words = {key for key, line in after.items() if line != before.get(key, line)}
+    return words | {new.lines_key(hunk.new_start, hunk.new_end) for hunk in hunks}
+
+
+def _state_without_change(
+    state: PageState, new: Sequence[str], volatile: dict[bytes, VolatileRegion], now_s: float
+) -> PageState:
+    is_recent = now_s - state.seen_s <= _TIME_RESOLUTION_S
+    if is_recent and volatile == state.volatile and not state.recurring and not state.learning_until_s:
+        return state
+    return msgspec.structs.replace(
+        state, lines=_compress(new), learning_until_s=0.0, volatile=volatile, recurring={}, seen_s=now_s
+    )
+
+
+def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
+    """Return the regions with the times of their last changes, which have a resolution of half a day."""
+    return {
+        key: msgspec.structs.replace(region, changed_s=now_s)
+        if key in changed_keys and now_s - region.changed_s > _TIME_RESOLUTION_S
+        else region
+        for key, region in regions.items()
+    }
+
+
+def _count_recurring_changes(
+    before: VolatileRegions, changed: VolatileRegions, now_s: float
+) -> tuple[dict[bytes, VolatileRegion], dict[bytes, VolatileRegion]]:
+    """Return the regions that changed at every recent poll, and those of them that are volatile from now on."""
+    found: dict[bytes, VolatileRegion] = {}
+    for key, region in changed.items():
+        last = before.get(key)
+        found[key] = region if last is None or now_s - last.since_s > VOLATILE_WITHIN_S else _merge(last, region)
+    promoted = {key: region for key, region in found.items() if region.times >= VOLATILE_AFTER_CHANGES}
+    return {key: region for key, region in found.items() if key not in promoted}, promoted
+
+
+def _add_volatile(volatile: VolatileRegions, promoted: VolatileRegions) -> dict[bytes, VolatileRegion]:
+    merged = {
+        **volatile,
+        **{key: _merge(volatile[key], region) if key in volatile else region for key, region in promoted.items()},
+    }
+    return dict(list(merged.items())[-MAX_REGIONS:])
+
+
+def _merge(earlier: VolatileRegion, later: VolatileRegion) -> VolatileRegion:
+    words = tuple(sorted({*earlier.words, *later.words}))
+    lines = max(earlier.lines, later.lines)
+    return VolatileRegion(words, lines, earlier.times + later.times, earlier.since_s, later.changed_s)
+
+
+def _line_hashes(old: Sequence[str], new: Sequence[str], hunk: Hunk) -> set[bytes]:
+    lines = (*old[hunk.old_start : hunk.old_end], *new[hunk.new_start : hunk.new_end])
+    return {hashlib.blake2b(line.encode(), digest_size=_HASH_BYTES).digest() for line in lines}
+
+
+def _alternates(toggled: dict[bytes, LineToggles], lines: set[bytes], now_s: float) -> bool:
+    known = [toggled.get(line) for line in lines]
+    return all(
+        toggles and toggles.times >= _REPORTED_TOGGLES and now_s - toggles.last_s <= ALTERNATING_S for toggles in known
+    )
+
+
+def _count_toggles(
+    before: dict[bytes, LineToggles], old: Sequence[str], new: Sequence[str], hunks: Sequence[Hunk], now_s: float
+) -> dict[bytes, LineToggles]:
+    recent = {line: toggles for line, toggles in before.items() if now_s - toggles.last_s <= ALTERNATING_S}
+    for line in sorted(set().union(*(_line_hashes(old, new, hunk) for hunk in hunks))):
+        last = recent.pop(line, None)
+        recent[line] = LineToggles(last.times + 1 if last else 1, now_s)
+    return dict(list(recent.items())[-MAX_TOGGLED_LINES:])
+
+
+def _preview(page: ParsedPage, url: str) -> tuple[Entry, ...]:
+    text = one_line(" ".join(page.lines[:_PREVIEW_CHARS]), _PREVIEW_CHARS)
+    key = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return (Entry(key, title=page.title, link=url, summary=text),)
+
+
+def _compress(lines: Sequence[str]) -> bytes:
+    return zlib.compress("\n".join(lines).encode())
+
+
+def _decompress(packed: bytes) -> list[str]:
+    text = zlib.decompress(packed).decode()
+    return text.split("\n") if text else []
