@@ -125,7 +125,7 @@ class LookupDirectories:
 
     async def keep_up(self) -> None:
         """Tell coordinators what was asked for, and bring the directories that are ours up to date."""
-        self._shares.aged()
+        self._shares.expire()
         if self._me not in self._ring:
             return
         asked, self._asked = self._asked, {}
@@ -165,14 +165,14 @@ class LookupDirectories:
             return []
         kept = self._kept.setdefault(pair, Coordinator(len(ring.ids)))
         entries = sorted(encode_entry(name.name, name.version, name.pairs) for name in names)
-        requests = kept.read(entries, demand.lookups, max(demand.target, LEAST_TARGET))
+        requests = kept.update(entries, demand.lookups, max(demand.target, LEAST_TARGET))
         if kept.choice is None:
             return []
         strategy, term = kept.choice.strategy, PlacementTerm(ring.version, kept.placed)
         server = self._shares.server(pair)
         if server is None or any(isinstance(request, Place) for request in requests):
-            server = self._shares.begin(pair, term, strategy, 0, len(ring.ids))
-        sends = [send for request in requests for send in server.requested(request)]
+            server = self._shares.start(pair, term, strategy, 0, len(ring.ids))
+        sends = [send for request in requests for send in server.on_request(request)]
         told: dict[int, list[Message]] = {number: [] for number in range(len(ring.ids))}
         for send in sends:
             told[send.to].append(send.message)
@@ -185,7 +185,7 @@ class LookupDirectories:
         ids = self._ring.ids
         first = ids.index(self._coordinator(said.pair) or self._me)
         me = (ids.index(self._me) - first) % len(ids)
-        sends: Iterable[Send] = self._shares.told(said, me, len(ids), self._draw())
+        sends: Iterable[Send] = self._shares.on_update(said, me, len(ids), self._draw())
         return [
             (self._node(said.pair, send.to), ShareUpdate(said.pair, said.term, said.strategy, (send.message,)))
             for send in sends

@@ -332,7 +332,7 @@ class DryRun(Queries):
         """Return the watch that there is or would be."""
         mine = await self.watches()
         for held in mine:
-            if held.standing == standing:
+            if held.condition == standing:
                 return held
         if len(mine) >= self.limits.watches:
             raise LimitReached(

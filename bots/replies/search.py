@@ -119,4 +119,4 @@ def _finding(finding: SearchHit, voice: Voice) -> str:
 
 
 def _watched(watch: SavedSearch) -> str:
-    return one_line(format_condition(watch.standing), 300)
+    return one_line(format_condition(watch.condition), 300)

@@ -98,7 +98,7 @@ async def opening(verb: str, voice: Voice, requests: Queries) -> Form:
         options: Options = tuple((value, voice.say(label)) for value, label in blank.options)
         if blank.choice == "watch":
             watches = await requests.watches()
-            options = tuple((f"#{watch.number}", _label(format_condition(watch.standing))) for watch in watches)
+            options = tuple((f"#{watch.number}", _label(format_condition(watch.condition))) for watch in watches)
         elif blank.choice:
             mine = await requests.subscriptions()
             options = tuple((f"#{one.number}", _label(f"#{one.number} {title(one.channel)}")) for one in mine)

@@ -1,25 +1,28 @@
-"""WHAT there is: AV-pairs, content names, queries, and the matrices of cells in which they meet.
+"""Content discovery: content names of channels and entries, queries, and the load-balancing matrices where they meet.
 
-A pure room: no clock, randomness or I/O; time and random numbers are arguments. The store's cells do what
-``cell`` says, and whoever has business there leads the dialogues.
+A pure package: no clock, randomness or I/O; time and random numbers are arguments. The store's cells implement the
+commands of ``cell``, and ``service.store.directory`` runs the protocols.
 
-Content discovery (Gao & Steenkiste): a *content name* is a set of AV-pairs, a query matches by subset. Each pair has a
-*matrix* of P partitions and R replicas of *cells*, the rendezvous points H(pair, p, r). A name is registered with each
-of its pairs, in one partition, in all replicas; a query is asked of one pair's matrix, one replica of each partition.
-Matrices grow where cells carry too much, doubling, and shrink by one; their *head*, cell (0,0), keeps the size and does
-one thing at a time. All is soft state: refreshed, and expiring. Here a cell is a Redis key, its hash tag the cell's
-address, so that Redis Cluster is the DHT below; the head's upkeep is done by workers.
+Gao & Steenkiste: a *content name* is a set of AV-pairs, and a query matches by subset. Each pair has a *matrix* of P
+partitions and R replicas of *cells*, the rendezvous points H(pair, p, r). A name is registered with each of its pairs,
+in one partition, in all replicas; a query is sent to one pair's matrix, to one replica of each partition. Matrices grow
+by doubling where cells are overloaded, and shrink by one; their *head node*, cell (0,0), keeps the size and serialises
+changes. All state is soft: refreshed, and expiring. Here a cell is a Redis key whose hash tag is the cell's address, so
+that Redis Cluster is the DHT below; workers do what a head node does.
 
-- ``pairs``, ``names``, ``grammar``  what names and queries are made of, and how people write them
-- ``secrecy``, ``standing``          what is nobody else's business; standing queries, found by their rarest pair
-- ``results``                        what a search asks for and shows
-- ``matrix``                         addresses, sizes and homes; the head's record and its transitions
-- ``cell``                           what one cell does: the commands of a store
-- ``dialogue``                       what is asked of cells, round by round; the sizes of matrices
-- ``finding``, ``upkeep``            the dialogues: registering, queries and listings; what heads want done
-- ``partial``                        partial lookup: a directory kept by several servers
+- ``av_pairs``, ``names``   AV-pairs, and the content names of channels and entries
+- ``query_parser``          the query language, as people write it
+- ``saved_searches``        saved searches and their index, in which an entry finds the searches that it matches
+- ``visibility``            which channels may be found by people who are not subscribed to them
+- ``search_policy``         what a search asks for and shows
+- ``matrix``                addresses, sizes and partitions; the head's record and its transitions
+- ``cell``                  the commands of one cell and their effects
+- ``cell_rounds``           protocols that send commands to cells in rounds; finding a matrix's size
+- ``register_and_search``   the protocols of registration, queries and listings
+- ``matrix_resizing``       the protocol that makes cells match the head's record
+- ``partial``               partial lookup: a directory kept in several servers' memory
 
-We deviate: *nothing is frozen and nothing refused* while a matrix changes. Records are joined (the newer one stays),
-cells believe only later epochs, and whoever meets a cell that is not what they thought is sent on by what it answers;
-so any step may be repeated, come late or be the last (docs/decisions/0023).
+Deviation: *nothing is locked and nothing is refused* while a matrix changes. Records are merged (the newer one stays),
+cells accept only later epochs, and a client that meets a cell in another state than expected is redirected by its
+answer; any step may be repeated, arrive late or be the last (docs/decisions/0023).
 """

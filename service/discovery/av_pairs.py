@@ -1,7 +1,7 @@
-"""AV-pairs: what content names and queries are sets of (Gao & Steenkiste §II.A), each in one canonical text.
+"""AV-pairs, the elements of content names and queries (Gao & Steenkiste §II.A), each in one canonical text.
 
-An *orthogonal* attribute means something by itself: ``tag=python``. A *dependent* one does only beside its parent, and
-is hashed together with it: ``region=gb of lang=en``. Two pairs are the same if and only if their texts are.
+An *orthogonal* attribute is meaningful by itself: ``tag=python``. A *dependent* one is meaningful only with its parent,
+and is hashed together with it: ``region=gb of lang=en``. Two pairs are equal if and only if their texts are.
 """
 
 import re
@@ -16,35 +16,37 @@ from service.errors import BadQuery, BadUrl
 from service.feeds.urls import canonical_url, channel_id, host_of
 
 ContentKind = Literal["channel", "entry"]
-"""What names are of: each kind has a directory of its own, so that nobody sifts entries for channels."""
+"""The kinds of content. Each has a directory of its own, so that a search for channels need not filter entries."""
 
 Pair = str
-"""``attribute=value``; of a dependent attribute ``attribute=value of parent=value``; the values of those have no
-spaces, so that none reads like another one. At most 250 characters."""
+"""``attribute=value``, for a dependent attribute ``attribute=value of parent=value``; at most 250 characters.
+
+Values of dependent attributes contain no spaces, so that texts are unambiguous.
+"""
 
 MAX_VALUE_CHARS: Final = 100
 MAX_URL_CHARS: Final = 2000
-"""Of the one attribute whose value is a URL; its pair holds a digest."""
+"""Maximum length of a URL, the value of one attribute; its pair contains a digest."""
 
 KINDS: Final = ("feed", "page")
 STATUSES: Final = ("ok", "dead", "quarantined", "dormant")
 UPDATE_CLASSES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
-"""How often something new appears: about so often, or more often than that and less than the one before."""
+"""Classes of update frequency: updates at least that often, but less often than the previous class."""
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-# Scripts need the joiners, and hyphenation the soft hyphen; phones write the quotation marks.
+# Invisible characters that texts legitimately contain (joiners, soft hyphens), and typographic quotation marks.
 _EQUIVALENTS = {0x200C: None, 0x200D: None, 0xAD: None} | dict.fromkeys(map(ord, "“”„‟«»"), '"')
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 _REGION = re.compile(r"[a-z0-9]{2,8}")
 _VERSION = re.compile(r"[0-9][0-9a-z.+-]{0,19}")
 _WORD = re.compile(r"\w+")
-# Scripts that put no space between words: two neighbouring characters are a word.
+# Scripts without spaces between words: each two neighbouring characters count as a word.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 _MIN_WORD_CHARS = 2
 _MAX_WORD_CHARS = 40
-# They stand in so many titles that asking for them is asking for nothing.
+# Words in so many titles that a search for them would be meaningless.
 _COMMON_WORDS: Final = frozenset(
     _WORD.findall(
         "the of and to in is for on with at by an it as from that this are be or how what why your you we our us "
@@ -56,15 +58,16 @@ _COMMON_WORDS: Final = frozenset(
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """What can be asked for, and of what. ``single``: a name has one value of it at most.
+    """An attribute of content names, and the kinds of content that have it.
 
-    ``read`` makes of a value as people write it the one that is compared. Raises :class:`BadQuery`.
+    If ``single``, a name has at most one value of it. ``normalize`` converts a value as people write it to its
+    canonical form. Raises :class:`BadQuery`.
     """
 
     name: str
     meaning: str
-    read: Callable[[str], str]
-    of: frozenset[ContentKind]
+    normalize: Callable[[str], str]
+    kinds: frozenset[ContentKind]
     parent: str = ""
     single: bool = True
 
@@ -72,7 +75,7 @@ class Attribute(msgspec.Struct, frozen=True):
 def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
     """Return the pair of an attribute's name and a value as people write it; ``parent`` is the pair it depends on.
 
-    Raises :class:`BadQuery`, which says what the value must be, or which attributes there are.
+    Raises :class:`BadQuery` for an invalid value or unknown attribute, with the valid ones.
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
@@ -81,7 +84,7 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
         raise BadQuery(
             "“{name}” means something only together with “{parent}”: name both.", name=attribute, parent=known.parent
         )
-    own = f"{attribute}={known.read(_check_value(attribute, value))}"
+    own = f"{attribute}={known.normalize(_check_value(attribute, value))}"
     return f"{own} of {parent}" if known.parent else own
 
 
@@ -91,7 +94,7 @@ def attribute_of(text: Pair) -> str:
 
 
 def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
-    """Return the error that names an attribute nobody knows, those we do, and the one ``near`` to it."""
+    """Return the error for an unknown attribute, with the known ones and the similar one ``near``, if any."""
     known = ", ".join(ATTRIBUTES)
     if near:
         return BadQuery(
@@ -101,10 +104,10 @@ def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
     return BadQuery("There is no attribute “{name}”. There are: {known}.", name=printable(name), known=known)
 
 
-def words(text: str, *, common: bool = False) -> list[str]:
-    """Return a text's words in order, as they are compared; without those that stand everywhere, unless ``common``.
+def words(text: str, *, include_common: bool = False) -> list[str]:
+    """Return a text's words in order and normalised, without very common words unless ``include_common``.
 
-    Where a script has no spaces, each two neighbouring characters are a word.
+    In scripts without spaces, each two neighbouring characters are a word.
     """
     found: list[str] = []
     for run in _WORD.findall(fold_text(text)):
@@ -113,11 +116,11 @@ def words(text: str, *, common: bool = False) -> list[str]:
             found += [run[end : unspaced.start()], *_bigrams(unspaced[0])]
             end = unspaced.end()
         found.append(run[end:])
-    return [word[:_MAX_WORD_CHARS] for word in found if word and (common or _is_distinctive(word))]
+    return [word[:_MAX_WORD_CHARS] for word in found if word and (include_common or _is_distinctive(word))]
 
 
 def fold_text(text: str) -> str:
-    """Return a text without differences that nobody means: of case, width, composition, quotes and white space."""
+    """Return a text without insignificant differences of case, width, composition, quotes and white space."""
     if text.isascii():
         return " ".join(text.lower().split())
     once = unicodedata.normalize("NFKC", text).translate(_EQUIVALENTS).casefold()
@@ -125,13 +128,13 @@ def fold_text(text: str) -> str:
 
 
 def printable(text: str, most: int = 40) -> str:
-    """Return what somebody wrote as it can be said back to them."""
+    """Return a user's text shortened to ``most`` characters, with invisible characters replaced, for error messages."""
     visible = "".join("?" if unicodedata.category(each) in _INVISIBLE else each for each in text[:most])
     return f"{visible}…" if len(text) > most else visible
 
 
 def refuse_invisible(text: str) -> None:
-    """Raise :class:`BadQuery` if there is a control character or another one that nobody sees."""
+    """Raise :class:`BadQuery` if the text contains a control character or another invisible one."""
     if not text.isprintable() and any(
         unicodedata.category(each) in _INVISIBLE and ord(each) not in _EQUIVALENTS for each in text
     ):
@@ -160,7 +163,7 @@ def _check_value(attribute: str, value: str) -> str:
 
 
 def _text(value: str) -> str:
-    # NFKC can make 18 characters of one.
+    # NFKC may expand one character to 18.
     return fold_text(value)[:MAX_VALUE_CHARS]
 
 
@@ -169,7 +172,7 @@ def _tag(value: str) -> str:
 
 
 def _word(value: str) -> str:
-    found = words(value, common=True)
+    found = words(value, include_common=True)
     if len(found) != 1:
         raise BadQuery("“{text}” is not one word. Write several as words of their own.", text=printable(value))
     if not _is_distinctive(found[0]):
@@ -177,24 +180,24 @@ def _word(value: str) -> str:
     return found[0]
 
 
-def _matching(form: re.Pattern[str], example: str) -> Callable[[str], str]:
-    def read(value: str) -> str:
+def _pattern_of(form: re.Pattern[str], example: str) -> Callable[[str], str]:
+    def normalize(value: str) -> str:
         if not form.fullmatch(fold_text(value)):
             raise BadQuery(
                 "“{text}” is not what I expect there; it looks like {example}.", text=printable(value), example=example
             )
         return fold_text(value)
 
-    return read
+    return normalize
 
 
-def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
-    def read(value: str) -> str:
+def _choice_of(values: tuple[str, ...]) -> Callable[[str], str]:
+    def normalize(value: str) -> str:
         if fold_text(value) not in values:
             raise BadQuery("“{text}” is none of {known}.", text=printable(value), known=", ".join(values))
         return fold_text(value)
 
-    return read
+    return normalize
 
 
 def _host(value: str) -> str:
@@ -225,16 +228,16 @@ ATTRIBUTES: Final[dict[str, Attribute]] = {
         Attribute("tag", "a category or tag", _tag, _BOTH, single=False),
         Attribute("word", "a word of the title", _word, _BOTH, single=False),
         Attribute("author", "who writes it", _text, _BOTH, single=False),
-        Attribute("lang", "the language, as en or pt", _matching(_LANGUAGE, "en, de or pt"), _BOTH),
-        Attribute("region", "the language's region, as gb", _matching(_REGION, "gb, ch or br"), _BOTH, parent="lang"),
+        Attribute("lang", "the language, as en or pt", _pattern_of(_LANGUAGE, "en, de or pt"), _BOTH),
+        Attribute("region", "the language's region, as gb", _pattern_of(_REGION, "gb, ch or br"), _BOTH, parent="lang"),
         Attribute("domain", "the publisher's domain", _host, _BOTH),
         Attribute("host", "the full host name", _host, _BOTH),
         Attribute("tld", "the end of the domain, as org", _top_level, _BOTH),
-        Attribute("type", ", ".join(KINDS), _one_of(KINDS), _CHANNELS),
-        Attribute("updates", ", ".join(UPDATE_CLASSES), _one_of(UPDATE_CLASSES), _CHANNELS),
-        Attribute("status", ", ".join(STATUSES), _one_of(STATUSES), _CHANNELS),
+        Attribute("type", ", ".join(KINDS), _choice_of(KINDS), _CHANNELS),
+        Attribute("updates", ", ".join(UPDATE_CLASSES), _choice_of(UPDATE_CLASSES), _CHANNELS),
+        Attribute("status", ", ".join(STATUSES), _choice_of(STATUSES), _CHANNELS),
         Attribute("generator", "the software that makes it", _text, _CHANNELS),
-        Attribute("version", "the generator's version", _matching(_VERSION, "6.4"), _CHANNELS, parent="generator"),
+        Attribute("version", "the generator's version", _pattern_of(_VERSION, "6.4"), _CHANNELS, parent="generator"),
         Attribute("channel", "the channel's URL", _channel, _ENTRIES),
     )
 }

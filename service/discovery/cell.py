@@ -1,11 +1,11 @@
-"""What one cell does: the commands of a store of cells, each of them atomic in its cell's slot.
+"""Commands of one cell of a matrix; each is atomic in the cell's slot of the store.
 
-A cell holds records of names that have its pair, its *membership* (how it stands in its matrix, and the size it was
-told), and, at (0,0), the matrix's record (:class:`service.discovery.matrix.Matrix`). All three are soft state: what
-nobody refreshes expires. A cell that has neither membership nor records *is absent*: it has never been, or is lost.
+A cell has records of names with its pair, its *membership* (its state in its matrix and the size that it knows), and,
+at (0,0), the matrix's record (:class:`service.discovery.matrix.Matrix`). All three are soft state and expire unless
+they are refreshed. A cell without membership and records is *absent*: it never existed or was lost.
 
-All that is written is a join: the newer of two records stays, and only later epochs are believed. So each command may
-be repeated, come late, or never, and no order between cells is needed other than that of the dialogues.
+All writes are merges: the newer of two records stays, and only later epochs are accepted. Commands may therefore be
+repeated, arrive late or never, and cells need no order among each other beyond that of the protocols.
 """
 
 from collections.abc import Mapping
@@ -17,28 +17,28 @@ from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, 
 
 
 class CellState(StrEnum):
-    """Of a cell in its matrix."""
+    """The state of a cell in its matrix."""
 
     OPEN = "open"
     """Has all names of its partition."""
     FILLING = "filling"
-    """Takes names, but may not have all yet: other replicas are to be asked."""
+    """Accepts names but may lack some: other replicas have to be asked as well."""
     CLOSED = "closed"
-    """Removed, or about to be: takes only newer records of what it has; its other replicas, or the heir, know more."""
+    """Removed or about to be: accepts only newer records of names it has; other cells know more."""
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """How a cell stands in its matrix, and the size that it was told."""
+    """The state of a cell in its matrix, and the matrix's size as the cell knows it."""
 
-    standing: CellState
+    state: CellState
     size: MatrixSize
 
 
 class NameRecord(msgspec.Struct, frozen=True):
-    """A name as it lies in a cell. One without pairs is *withdrawn*: it matches nothing, and outlives what it replaces.
+    """A name in a cell. A record without pairs is *withdrawn*: it matches nothing and outlives what it replaces.
 
-    ``version`` grows with each change of a name; ``expires_ms`` is on the fleet's wall clock, and never earlier than
-    that of an older version.
+    ``version`` grows with each change of a name. ``expires_ms`` refers to the fleet's wall clock and is never earlier
+    than that of an older version.
     """
 
     name: str
@@ -46,20 +46,20 @@ class NameRecord(msgspec.Struct, frozen=True):
     pairs: frozenset[PairKey]
     expires_ms: int
 
-    def withdrawn(self) -> "NameRecord":
-        """Return what takes the place of older versions where the name does not lie any more."""
+    def as_withdrawn(self) -> "NameRecord":
+        """Return the record that replaces older versions where the name is no longer registered."""
         return msgspec.structs.replace(self, pairs=frozenset())
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A name that has all pairs of a query, and the version that has them."""
+    """A name that has all pairs of a query, and its version."""
 
     name: str
     version: int
 
 
 class ReadState(msgspec.Struct, frozen=True):
-    """Tell membership, load, and the matrix's record."""
+    """Return membership, load, and the matrix's record."""
 
     place: CellAddress
 
@@ -71,23 +71,23 @@ class ExpireNames(msgspec.Struct, frozen=True):
 
 
 class PutRecords(msgspec.Struct, frozen=True):
-    """Keep the newer of each of these records and what is there; done if they, or newer ones, are all there now.
+    """Merge these records into the cell; done if they, or newer ones, are all present afterwards.
 
-    An open or filling cell keeps them all, a closed one those whose names it has, an absent one none. ``only_over``
-    says that the names are at home elsewhere: of one that is not there, or withdrawn, the withdrawn form is kept.
-    Who ``believes`` in a size took this partition for the names' home by it: a cell that knows of more partitions,
-    since then, keeps those alone that it has, not withdrawn. What says neither is copied from other cells: it is no
-    registration.
+    An open or filling cell stores all of them, a closed one those whose names it has, an absent one none. With
+    ``replace_only``, the names are registered in another partition: of a name that is absent or withdrawn here, the
+    withdrawn form is stored. ``assumed_size`` is the size from which the sender computed the partition: a cell that
+    knows of more partitions since then stores only names that it has and that are not withdrawn. Without either, the
+    records are copies from other cells, not registrations.
     """
 
     place: CellAddress
     records: tuple[NameRecord, ...]
-    only_over: bool = False
-    believes: MatrixSize | None = None
+    replace_only: bool = False
+    assumed_size: MatrixSize | None = None
 
 
 class FindNames(msgspec.Struct, frozen=True):
-    """Return at most so many names that have all these pairs, and are not expired; not done if absent."""
+    """Return up to ``limit`` unexpired names that have all these pairs; not done if the cell is absent."""
 
     place: CellAddress
     pairs: frozenset[PairKey]
@@ -95,28 +95,28 @@ class FindNames(msgspec.Struct, frozen=True):
 
 
 class SetSize(msgspec.Struct, frozen=True):
-    """Make a newer size known to an open or filling cell; done if it knows that or a newer one."""
+    """Set a newer size in an open or filling cell; done if the cell then knows this size or a newer one."""
 
     place: CellAddress
     size: MatrixSize
 
 
 class OpenCell(msgspec.Struct, frozen=True):
-    """Make a cell that is absent, or was closed in an earlier epoch, a filling one, with what it has."""
+    """Change a cell that is absent, or was closed in an earlier epoch, to filling; its records stay."""
 
     place: CellAddress
     size: MatrixSize
 
 
 class MarkFilled(msgspec.Struct, frozen=True):
-    """A cell that is filling since this very epoch has all now: open it."""
+    """Open a cell that has been filling since exactly this epoch."""
 
     place: CellAddress
     epoch: int
 
 
 class CloseCell(msgspec.Struct, frozen=True):
-    """Close an open or filling cell of an earlier epoch; without ``keep`` forget its records."""
+    """Close an open or filling cell of an earlier epoch; delete its records unless ``keep``."""
 
     place: CellAddress
     size: MatrixSize
@@ -124,7 +124,7 @@ class CloseCell(msgspec.Struct, frozen=True):
 
 
 class FetchRecords(msgspec.Struct, frozen=True):
-    """Return at most so many records, withdrawn ones too, those with the first names after this one."""
+    """Return up to ``count`` records, including withdrawn ones, in the order of names after ``after``."""
 
     place: CellAddress
     after: str
@@ -132,23 +132,23 @@ class FetchRecords(msgspec.Struct, frozen=True):
 
 
 class DropRecords(msgspec.Struct, frozen=True):
-    """In a closed cell, forget those records that are still exactly these."""
+    """In a closed cell, delete those of these records that are unchanged."""
 
     place: CellAddress
     records: tuple[NameRecord, ...]
 
 
 class UpdateMatrix(msgspec.Struct, frozen=True):
-    """At (0,0): replace the matrix's record, if it is still ``before``; None: if there is none.
+    """At (0,0): replace the matrix's record if it is still ``before``; None if there is none.
 
-    Where that makes an absent cell one, it has this standing, and the record's size. Done if the record is ``after``
-    now; the answer has the record in any case.
+    If the cell is absent, it is created in this state, with the record's size. Done if the record is ``after``
+    afterwards; the answer contains the record in any case.
     """
 
     place: CellAddress
     before: Matrix | None
     after: Matrix
-    standing: CellState = CellState.OPEN
+    state: CellState = CellState.OPEN
 
 
 Command = (
@@ -167,66 +167,62 @@ Command = (
 
 
 class CellAnswer(msgspec.Struct, frozen=True):
-    """What a cell says after any command: how it stands now, and what was asked for."""
+    """The answer of a cell to any command: its membership, and the command's results."""
 
     member: Membership | None
-    """None: it is absent."""
+    """The cell's membership; None if it is absent."""
     matrix: Matrix | None = None
-    """Only the head's, after :class:`ReadState`, :class:`ExpireNames` and :class:`UpdateMatrix`."""
+    """The head's record, only after :class:`ReadState`, :class:`ExpireNames` and :class:`UpdateMatrix`."""
     load: CellLoad = CellLoad()
     done: bool = True
     matches: tuple[Match, ...] = ()
     records: tuple[NameRecord, ...] = ()
 
-    def stands(self, *standings: CellState) -> bool:
-        """Return whether the cell is one of these."""
-        return self.member is not None and self.member.standing in standings
+    def is_in(self, *states: CellState) -> bool:
+        """Return whether the cell is in one of these states."""
+        return self.member is not None and self.member.state in states
 
 
 def newer(one: NameRecord, other: NameRecord) -> NameRecord:
-    """Return which of two records of a name is to be kept: it is the same whichever came first."""
+    """Return the record of two that is to be stored; the result does not depend on their order."""
     return max(one, other, key=lambda record: (record.version, bool(record.pairs), record.expires_ms))
 
 
 def merge_records(
     held: Mapping[str, NameRecord], command: PutRecords, member: Membership | None
 ) -> dict[str, NameRecord]:
-    """Return a cell's records that a :class:`PutRecords` changes, given those it has; none where it refuses them."""
+    """Return the records of a cell that a :class:`PutRecords` changes, given those it has."""
     if member is None:
         return {}
     changed = {}
-    believes = command.believes or member.size
-    more = member.size.epoch > believes.epoch and member.size.partitions > believes.partitions
+    assumed_size = command.assumed_size or member.size
+    more = member.size.epoch > assumed_size.epoch and member.size.partitions > assumed_size.partitions
     for record in command.records:
         before = held.get(record.name)
-        if (before is None and member.standing is CellState.CLOSED) or (more and not (before and before.pairs)):
+        if (before is None and member.state is CellState.CLOSED) or (more and not (before and before.pairs)):
             continue
         arriving = record
-        if command.only_over and (before is None or not before.pairs):
-            arriving = record.withdrawn()
+        if command.replace_only and (before is None or not before.pairs):
+            arriving = record.as_withdrawn()
         changed[record.name] = arriving if before is None else newer(before, arriving)
     return changed
 
 
 def transition(member: Membership | None, command: Command) -> Membership | None:
-    """Return how a cell stands after a command; the very same where that changes nothing."""
+    """Return a cell's membership after a command; the same object if the command does not change it."""
     match command:
-        case SetSize(size=size) if (
-            member and member.standing is not CellState.CLOSED and member.size.epoch < size.epoch
-        ):
-            return Membership(member.standing, size)
+        case SetSize(size=size) if member and member.state is not CellState.CLOSED and member.size.epoch < size.epoch:
+            return Membership(member.state, size)
         case OpenCell(size=size) if member is None or _can_reopen(member, size):
             return Membership(CellState.FILLING, size)
-        case MarkFilled(epoch=epoch) if member and member.standing is CellState.FILLING and member.size.epoch == epoch:
+        case MarkFilled(epoch=epoch) if member and member.state is CellState.FILLING and member.size.epoch == epoch:
             return Membership(CellState.OPEN, member.size)
-        case CloseCell(size=size) if (
-            member and member.standing is not CellState.CLOSED and member.size.epoch < size.epoch
-        ):
+        case CloseCell(size=size) if member and member.state is not CellState.CLOSED and member.size.epoch < size.epoch:
             return Membership(CellState.CLOSED, size)
-        case UpdateMatrix(after=after, before=None, standing=standing) if member is None:
-            return Membership(standing, after.size)
+        case UpdateMatrix(after=after, before=None, state=state) if member is None:
+            return Membership(state, after.size)
     return member
 
 
 def _can_reopen(member: Membership, size: MatrixSize) -> bool:
-    return member.standing is CellState.CLOSED and member.size.epoch < size.epoch
+    return member.state is CellState.CLOSED and member.size.epoch < size.epoch

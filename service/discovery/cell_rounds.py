@@ -1,10 +1,10 @@
-"""Dialogues: what is asked of cells, round by round.
+"""Protocols that send commands to cells in rounds, and the protocols that find a matrix's size.
 
-A dialogue is a generator that yields the commands of one round, all of which may be sent at once and arrive in any
-order, and is sent their answers in theirs. It keeps nothing outside itself: whoever leads it may abandon it anywhere.
+A protocol is a generator (type ``Rounds``) that yields the commands of one round, which may be sent concurrently and
+arrive in any order, and receives their answers in the order of the commands. It has no other state, so it may be
+abandoned anywhere.
 
-The dialogues here find a matrix's size: asked of the head, or, where that has no record, of the cells that must be
-there (§IV.B.1).
+The size of a matrix is read from its head node or, if that one has no record, from cells that must exist (§IV.B.1).
 """
 
 from collections.abc import Generator, Sequence
@@ -26,22 +26,22 @@ T = TypeVar("T")
 Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 
 
-def run_together(dialogues: Sequence[Rounds[T]]) -> Rounds[list[T]]:
-    """Lead several dialogues at once, their rounds as one; return their results, in their order."""
+def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
+    """Run several protocols concurrently, combining their rounds; return their results in order."""
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
     answers: dict[int, Sequence[CellAnswer]] = {}
     while True:
-        for place, dialogue in enumerate(dialogues):
+        for place, protocol in enumerate(protocols):
             if place in results:
                 continue
             try:
-                rounds[place] = dialogue.send(answers[place]) if place in answers else next(dialogue)
+                rounds[place] = protocol.send(answers[place]) if place in answers else next(protocol)
             except StopIteration as stopped:
                 results[place] = stopped.value
                 rounds.pop(place, None)
         if not rounds:
-            return [results[place] for place in range(len(dialogues))]
+            return [results[place] for place in range(len(protocols))]
         heard = iter((yield [command for commands in rounds.values() for command in commands]))
         answers = {place: [next(heard) for _ in commands] for place, commands in rounds.items()}
 
@@ -56,13 +56,13 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
-    """Return a matrix's record; where there is none, make one, and recover what other cells know of it (§IV.C.5)."""
+    """Return a matrix's record; if there is none, create it from the sizes that other cells know (§IV.C.5)."""
     (head,) = yield [ReadState(head_address(pair))]
     while head.matrix is None:
         sizes = yield from _probe_sizes(pair, limits)
         found = recover_matrix(sizes) if sizes else Matrix()
-        standing = CellState.FILLING if sizes else CellState.OPEN
-        (head,) = yield [UpdateMatrix(head_address(pair), None, found, standing)]
+        state = CellState.FILLING if sizes else CellState.OPEN
+        (head,) = yield [UpdateMatrix(head_address(pair), None, found, state)]
     return head.matrix
 
 
@@ -72,6 +72,6 @@ def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]
 
 
 def latest_size(size: MatrixSize, *answers: CellAnswer) -> MatrixSize:
-    """Return the newest size known: this one, or what cells say. What closed cells say is of no use to others."""
-    told = [answer.member.size for answer in answers if answer.member and not answer.stands(CellState.CLOSED)]
-    return max([size, *told])
+    """Return the newest of this size and the cells' sizes; the sizes of closed cells are ignored."""
+    sizes = [answer.member.size for answer in answers if answer.member and not answer.is_in(CellState.CLOSED)]
+    return max([size, *sizes])

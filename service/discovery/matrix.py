@@ -1,17 +1,17 @@
-"""Matrices of cells: their sizes, where in them a name lies, and their heads (content discovery §IV.A, §IV.C).
+"""Load-balancing matrices: sizes, the partition of a name, and the head node's record (Gao & Steenkiste §IV.A, §IV.C).
 
-The partition of a name, its *home*, follows from its *draw*, a number that belongs to the name: with P partitions it
-is ``draw mod 2^k``, for the smallest 2^k that holds P, less its top bit where that is beyond P. That is linear hashing,
-and just how the paper shrinks: partition p goes to p - 2^(k-1). So whatever size a matrix has had, a name is at one of
-its few homes, and nobody has to remember where.
+A name's partition follows from its *draw*, a number that belongs to the name: with P partitions it is ``draw mod 2^k``
+for the smallest 2^k ≥ P, without its top bit if the result is not below P. That is linear hashing, and agrees with the
+paper's shrinking, in which partition p is merged into p - 2^(k-1). A name's possible partitions are therefore few,
+whatever sizes its matrix has had, and need not be stored.
 
-We deviate: the paper draws anew for each registration; a name that changes could then not be found to be replaced.
+Deviation: the paper draws anew for each registration; a changed name could then not be found and replaced.
 
-A cell asks the matrix's head for more or fewer partitions or replicas at three thresholds and their low counterparts.
-A rate is that of the last ``WINDOW`` events, as the paper's nodes measure it (§V.A). One request is acted upon at a
-time: the head's record changes first, and then upkeep (:mod:`service.discovery.matrix_resizing`) makes the cells
-follow. Until that is complete, the matrix is not *settled*, and requests are dropped; we deviate by not keeping them
-for later, because a cell that is still overloaded asks again.
+A cell requests more or fewer partitions or replicas from the head node at three thresholds and their low counterparts.
+A rate is that of the last ``WINDOW`` events, as the paper's nodes measure it (§V.A). One request is carried out at a
+time: the head's record changes first, and then :mod:`service.discovery.matrix_resizing` makes the cells follow. Until
+that is complete the matrix is not *settled*, and requests are dropped. Deviation: they are not queued, because a cell
+that is still overloaded repeats its request.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ PairKey = str
 
 
 class CellAddress(msgspec.Struct, frozen=True, order=True):
-    """A rendezvous point, H(pair, p, r): the address of one cell. Partitions and replicas count from 0."""
+    """A rendezvous point H(pair, p, r), the address of one cell. Partitions and replicas count from 0."""
 
     pair: PairKey
     partition: int = 0
@@ -32,7 +32,7 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 
 
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
-    """How large a matrix was in one epoch; later epochs are newer."""
+    """The size of a matrix in one epoch; later epochs are newer."""
 
     epoch: int = 0
     partitions: int = 1
@@ -40,23 +40,23 @@ class MatrixSize(msgspec.Struct, frozen=True, order=True):
 
 
 def head_address(pair: PairKey) -> CellAddress:
-    """Return the cell that has a matrix's record, N(0,0)."""
+    """Return the address of a matrix's head node N(0,0), which has the matrix's record."""
     return CellAddress(pair)
 
 
 def merge_target(partition: int) -> int:
-    """Return which partition gets the names of this one, not the first, when it is removed (§IV.C.2)."""
+    """Return the partition that receives the names of ``partition`` (not 0) when that one is removed (§IV.C.2)."""
     return partition - (1 << partition.bit_length() - 1)
 
 
 def home_partition(draw: int, partitions: int) -> int:
-    """Return where a name with this draw lies in a matrix of so many partitions."""
+    """Return the partition of a name with this draw in a matrix of ``partitions`` partitions."""
     place = draw % (1 << (partitions - 1).bit_length())
     return place if place < partitions else merge_target(place)
 
 
 def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
-    """Return wherever a name with this draw can lie, whatever the matrix's sizes were until now; highest first."""
+    """Return all partitions in which a name with this draw can be, for any earlier size; highest first."""
     found = [home_partition(draw, partitions)]
     while found[-1]:
         found.append(merge_target(found[-1]))
@@ -64,9 +64,9 @@ def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
 
 
 def probe_addresses(pair: PairKey, partitions: int, replicas: int) -> tuple[CellAddress, ...]:
-    """Return which cells to ask for the size when the head does not know it, given the largest size (§IV.B.1).
+    """Return the cells to ask for the size when the head does not know it, given the largest size (§IV.B.1).
 
-    Cells are numbered without gaps, and each knows the whole size: where there is more than the head, one of these is.
+    Cells are numbered without gaps and each knows the whole size, so at least one of these exists if any cell does.
     """
     down = (CellAddress(pair, 1 << bit) for bit in range((partitions - 1).bit_length()))
     across = (CellAddress(pair, 0, 1 << bit) for bit in range((replicas - 1).bit_length()))
@@ -74,11 +74,11 @@ def probe_addresses(pair: PairKey, partitions: int, replicas: int) -> tuple[Cell
 
 
 WINDOW = 20
-"""Events, registrations or queries, by which a rate is told."""
+"""Number of events, registrations or queries, over which a rate is measured (§V.A)."""
 
 
 class CellLoad(msgspec.Struct, frozen=True):
-    """What one cell carries, of its own pair."""
+    """The load of one cell."""
 
     names: int = 0
     registrations_s: float = 0.0
@@ -86,10 +86,10 @@ class CellLoad(msgspec.Struct, frozen=True):
 
 
 class MatrixLimits(msgspec.Struct, frozen=True):
-    """What one cell is to carry at most (T_CN, T_reg, T_q), and how large a matrix may become.
+    """The thresholds of a cell's load (T_CN, T_reg, T_q), and the maximum size of a matrix.
 
-    A cell below the share ``low`` of its thresholds is one too many: with at most a half, what merges two cells leaves
-    room before the next growth.
+    A cell below the share ``low`` of its thresholds is superfluous: at a half or less, merging two cells does not cause
+    the next growth.
     """
 
     names: int = 4000
@@ -101,7 +101,7 @@ class MatrixLimits(msgspec.Struct, frozen=True):
 
 
 class ResizeKind(StrEnum):
-    """What a cell asks for: more or fewer partitions or replicas."""
+    """What a cell requests: more or fewer partitions or replicas."""
 
     INC_P = "INC_P"
     DEC_P = "DEC_P"
@@ -110,20 +110,20 @@ class ResizeKind(StrEnum):
 
 
 def rate_per_s(events: int, since_s: float) -> float:
-    """Return the rate of the last events, the first of them so long ago; fewer than ``WINDOW`` tell none."""
+    """Return the rate of the last ``events``, of which the first was ``since_s`` ago; 0 for fewer than ``WINDOW``."""
     return events / since_s if events >= WINDOW and since_s > 0 else 0.0
 
 
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
-    """Return how much of what a cell may carry in names and registrations it does carry."""
+    """Return a cell's load of names or registrations as a share of its threshold, whichever is greater."""
     return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
 
 
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
-    """Return what a cell under this load asks for.
+    """Return what a cell under this load requests.
 
-    We deviate: a partition is one too many if *both* its rate and its names are low (§IV.C.2 says either). A partition
-    full of names that nobody registers any more would otherwise be merged with a full one.
+    Deviation: a partition is superfluous if *both* its rate and its number of names are low (§IV.C.2 says either). A
+    partition full of names that are no longer refreshed would otherwise be merged with a full one.
     """
     kinds = []
     if load.names >= limits.names or load.registrations_s >= limits.registrations_s:
@@ -138,16 +138,16 @@ def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, .
 
 
 class RemovedPart(StrEnum):
-    """What is being removed from a matrix: its last partition, or its last replica of each."""
+    """The part that is being removed from a matrix: its last partition, or the last replica of each partition."""
 
     PARTITION = "partition"
     REPLICA = "replica"
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """What the head keeps. What leaves is still part of the size.
+    """The record of a matrix at its head node. The part that is being removed still counts in ``size``.
 
-    ``new_partitions`` and ``new_replicas`` are where the *expansion regions* begin: what was last added.
+    ``new_partitions`` and ``new_replicas`` are where the *expansion regions* begin, the parts that were added last.
     """
 
     size: MatrixSize = MatrixSize(epoch=1)
@@ -158,17 +158,17 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class ResizeRequest(msgspec.Struct, frozen=True):
-    """A cell's wish."""
+    """A cell's request to change its matrix's size."""
 
     kind: ResizeKind
     place: CellAddress
 
 
 def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
-    """Return the record after a request; the very same if the head ignores it.
+    """Return the record after a request; the same object if the head ignores it.
 
-    Growth is asked for by the expansion region alone, because only there the load is what it will be: both after the
-    growth before it, and under the same share of it. Shrinking is asked for by the last partition, or the last row.
+    Growth is requested by the expansion region alone, because only there the load has settled after the previous
+    growth. Shrinking is requested by the last partition, or the last replica row.
     """
     size, place = matrix.size, request.place
     if not matrix.settled or place.partition >= size.partitions or place.replica >= size.replicas:
@@ -196,9 +196,9 @@ def _grow(matrix: Matrix, partitions: int, replicas: int) -> Matrix:
 
 
 def after_removal(matrix: Matrix) -> Matrix:
-    """Return the record once what was leaving has left.
+    """Return the record after the removed part is gone.
 
-    When all of an expansion region has been removed, the half of what is left becomes the new one (§IV.C.2).
+    When a whole expansion region has been removed, the upper half of the rest becomes the new one (§IV.C.2).
     """
     size, less_p, less_r = matrix.size, 0, 0
     match matrix.leaving:
@@ -219,13 +219,16 @@ def _region(begin: int, length: int) -> int:
 
 
 def next_epoch(matrix: Matrix) -> Matrix:
-    """Return the record in a new epoch, in which one pass of upkeep opens cells."""
+    """Return the record in a new epoch, in which one pass of resizing opens cells."""
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)
 
 
-def recover_matrix(told: Iterable[MatrixSize]) -> Matrix:
-    """Return the record of a matrix whose head was lost, given the sizes its cells know, not none (§IV.C.5)."""
-    latest = max(told)
+def recover_matrix(sizes: Iterable[MatrixSize]) -> Matrix:
+    """Return the record of a matrix whose head was lost, from the sizes that its cells know (§IV.C.5).
+
+    Raises ValueError without any size.
+    """
+    latest = max(sizes)
     partitions, replicas = latest.partitions, latest.replicas
     return Matrix(MatrixSize(latest.epoch + 1, partitions, replicas), partitions // 2, replicas // 2, settled=False)

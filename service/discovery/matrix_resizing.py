@@ -1,18 +1,17 @@
-"""Upkeep of a matrix: make its cells what the head's record says (§IV.C).
+"""Resizing of a matrix: the protocol that makes its cells match the head node's record (§IV.C).
 
-One pass looks at all cells and does what is missing, in an order that loses no name:
+One pass reads all cells and does what is missing, in an order that loses no name:
 
-1. *Tell* all cells the size. Nothing opens before all know, so that readers ask the new partitions, and writers write
-   into the new replicas, before anything is there.
-2. *Open* what is absent, to be filled: what was added, or lost.
-3. *Fill* from an open replica; where none is, there is nothing to fill from. Then the cell is open.
-4. What is *leaving* is closed, its names are put into all replicas of the heir, and only then does it lose them.
+1. *Announce* the size to all cells. Nothing opens before all know it, so that readers ask the new partitions and
+writers write into the new replicas before these have any content. 2. *Open* absent cells for filling: new ones, and
+lost ones. 3. *Fill* them from an open replica, if there is one. Then they are open. 4. *Close* cells that are being
+removed, put their names into all replicas of the merge target, and only then delete them.
 
-A pass may stop anywhere, and another one may run beside it: whatever one sees of the other is right. Each opens cells
-in an epoch of its own, so that what another one, or an earlier one, says of cells that it opened is not believed.
+A pass may stop anywhere, and others may run concurrently: each opens cells in an epoch of its own, so that statements
+of other or earlier passes about cells that it has opened are ignored.
 
-We deviate: growth of replicas, and recovery of lost ones, are the same steps; members do not send their indices to the
-head, it is whoever does the upkeep that looks.
+Deviation: growth of replicas and recovery of lost ones are the same steps; members do not send their indices to the
+head, the process that runs the pass reads them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,13 +49,13 @@ from service.discovery.matrix import (
 )
 
 PAGE = 256
-"""Records that are copied in one round."""
+"""Number of records that are copied in one round."""
 
 CellAnswers = Mapping[CellAddress, CellAnswer]
 
 
 def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> Rounds[Matrix | None]:
-    """Do one pass; return the record if the matrix is settled now, None if another pass is needed."""
+    """Run one pass; return the record if the matrix is settled, None if another pass is needed."""
     matrix = yield from find_or_create_matrix(pair, limits)
     cells = yield from _read_cells(pair, matrix.size, limits)
     known = _correct_matrix(matrix, cells)
@@ -93,9 +92,12 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 
 
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
-    """Return the record, or that of what cells know better: a head that was lost may have begun anew too early."""
-    told = [cell.member.size for cell in cells.values() if cell.member and not cell.stands(CellState.CLOSED)]
-    return recover_matrix(told) if told and max(told).epoch > matrix.size.epoch else matrix
+    """Return the record, or a recovered one if cells know a newer size.
+
+    A head that was lost may have been recreated too early.
+    """
+    sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]
+    return recover_matrix(sizes) if sizes and max(sizes).epoch > matrix.size.epoch else matrix
 
 
 def _update_matrix(pair: PairKey, before: Matrix, after: Matrix) -> Rounds[bool]:
@@ -116,29 +118,29 @@ def _remaining_addresses(pair: PairKey, matrix: Matrix) -> list[CellAddress]:
 def _missing(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[CellAddress]:
     held = (CellState.OPEN, CellState.FILLING)
     return [
-        place for place in _remaining_addresses(pair, matrix) if place not in cells or not cells[place].stands(*held)
+        place for place in _remaining_addresses(pair, matrix) if place not in cells or not cells[place].is_in(*held)
     ]
 
 
 def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[dict[CellAddress, CellAnswer]]:
-    """Return the cells of each partition in which some are filling; from a replica that leaves they may be filled."""
+    """Return the cells of each partition in which some are filling, including replicas that are being removed."""
     staying = {place.partition for place in _remaining_addresses(pair, matrix)}
     columns: dict[int, dict[CellAddress, CellAnswer]] = {}
     for place in [place for place in cells if place.partition in staying and place.replica < matrix.size.replicas]:
         columns.setdefault(place.partition, {})[place] = cells[place]
-    return [column for column in columns.values() if any(cell.stands(CellState.FILLING) for cell in column.values())]
+    return [column for column in columns.values() if any(cell.is_in(CellState.FILLING) for cell in column.values())]
 
 
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Fill a partition's filling cells from an open one, or, where none is, from each other."""
-    filling = [place for place, cell in column.items() if cell.stands(CellState.FILLING)]
-    opened = [place for place, cell in column.items() if cell.stands(CellState.OPEN)]
+    """Fill a partition's filling cells from an open one, or, if there is none, from each other."""
+    filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
+    opened = [place for place, cell in column.items() if cell.is_in(CellState.OPEN)]
     for source in opened[:1] or filling:
         targets = [place for place in filling if place != source]
         if targets and not (yield from _copy(source, targets, page)):
             return False
     answers = yield [MarkFilled(place, matrix.size.epoch) for place in filling]
-    return all(answer.stands(CellState.OPEN) for answer in answers)
+    return all(answer.is_in(CellState.OPEN) for answer in answers)
 
 
 def _copy(source: CellAddress, targets: Sequence[CellAddress], page: int) -> Rounds[bool]:
@@ -160,7 +162,7 @@ def _put(targets: Sequence[CellAddress], records: tuple[NameRecord, ...]) -> Rou
 
 
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Move the names of the last partition to its heir."""
+    """Move the names of the last partition to its merge target."""
     size, last = matrix.size, matrix.size.partitions - 1
     places = [CellAddress(pair, last, row) for row in range(size.replicas)]
     if not (yield from _close(places, size, keep=True)):
@@ -168,7 +170,7 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
     heirs = [CellAddress(pair, merge_target(last), row) for row in range(size.replicas)]
     for place in places:
         while (found := (yield [FetchRecords(place, "", page)])[0]).records:
-            if not found.stands(CellState.CLOSED) or not (yield from _put(heirs, found.records)):
+            if not found.is_in(CellState.CLOSED) or not (yield from _put(heirs, found.records)):
                 return False
             yield [DropRecords(place, found.records)]
     return True
@@ -182,7 +184,7 @@ def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bo
 
 
 def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
-    """Close cells, in the epoch after this one; what is absent is as good as closed."""
+    """Close cells in the epoch after ``size``'s; absent ones count as closed."""
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
     answers = yield [CloseCell(place, closing, keep) for place in places]
-    return all(answer.member is None or answer.stands(CellState.CLOSED) for answer in answers)
+    return all(answer.member is None or answer.is_in(CellState.CLOSED) for answer in answers)

@@ -1,7 +1,7 @@
-"""Content names: the AV-pairs of channels and of entries, from what publishers write.
+"""Content names: the sets of AV-pairs of channels and entries, built from what publishers write.
 
-A publisher's value that is none (a language that is no code, an empty tag) is left out, and whatever they write there
-are at most ``MAX_PAIRS`` pairs: a name costs a registration for each.
+Invalid values (a language that is no code, an empty tag) are left out, and a name has at most ``MAX_PAIRS`` pairs,
+because each costs a registration.
 """
 
 import re
@@ -29,7 +29,7 @@ _TITLE_CHARS = 1000
 
 
 class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a channel's documents say of it, as they say it: a language tag, categories, authors, its software."""
+    """Metadata that a channel's documents declare: a language tag, categories, authors and the generating software."""
 
     language: str = ""
     tags: tuple[str, ...] = ()
@@ -38,9 +38,9 @@ class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def channel_pairs(channel: Channel, traits: DeclaredMetadata, domain: str, interval_s: float) -> tuple[Pair, ...]:
-    """Return a channel's name.
+    """Return a channel's content name.
 
-    ``domain`` is the registrable domain of its URL; ``interval_s`` the time between its updates, as far as is known.
+    ``domain`` is the registrable domain of its URL, ``interval_s`` the estimated time between its updates.
     """
     return _limit_pairs(
         [
@@ -58,7 +58,7 @@ def channel_pairs(channel: Channel, traits: DeclaredMetadata, domain: str, inter
 
 
 def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain: str) -> tuple[Pair, ...]:
-    """Return an entry's name: its own pairs, and those of its channel by which people tell where it is from."""
+    """Return an entry's content name: its own pairs, and those of its channel's location and language."""
     return _limit_pairs(
         [
             f"channel={channel.id}",
@@ -72,12 +72,12 @@ def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain
 
 
 def language_pairs(tag: str) -> list[Pair]:
-    """Return the pairs of a language tag (BCP 47) as ``en``, ``en-GB``, ``zh_Hans_CN``; none if it is no such tag."""
+    """Return the pairs of a language tag (BCP 47) such as ``en``, ``en-GB``, ``zh_Hans_CN``; none if it is invalid."""
     language, *others = tag.strip().replace("_", "-").split("-")
     primary = _pair_or_none("lang", language)
     if primary is None:
         return []
-    # A region has two letters; what is longer is a script or a variant.
+    # A region has two letters; longer subtags are scripts or variants.
     region = next((other for other in others if len(other) == len("gb")), "")
     regional = _pair_or_none("region", region, parent=primary) if region else None
     return [primary, regional] if regional else [primary]
@@ -105,7 +105,7 @@ def _host_pairs(channel: Channel, domain: str) -> Iterator[Pair]:
 
 def _generator_pairs(text: str) -> list[Pair]:
     found = _GENERATOR.match(text[:200])
-    # Of a URL, what its site is called.
+    # Of a URL, the name of its site.
     called = (found[1].partition(".")[0] if "://" in found[0] else _BEFORE_VERSION.sub("", found[1])) if found else ""
     name = _pair_or_none("generator", called) if called else None
     version = _pair_or_none("version", found[2], parent=name) if found and found[2] and name else None

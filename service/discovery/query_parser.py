@@ -1,6 +1,6 @@
-"""What people ask for, as sets of AV-pairs: ``tag=python lang=en author="Jane Doe" async limit 5``.
+"""Parser of search queries, which are sets of AV-pairs: ``tag=python lang=en author="Jane Doe" async limit 5``.
 
-Words that stand alone are words of the title. Every error says what to write instead; nothing is guessed.
+Bare words are words of the title. Every error states what to write instead; nothing is guessed.
 """
 
 import re
@@ -48,24 +48,24 @@ _WHITE: Final = str.maketrans("\t\r\n", "   ")
 
 
 class Query(msgspec.Struct, frozen=True):
-    """All names of channels, or entries, that have all these pairs; at most ``limit`` of them are wanted."""
+    """A query for channel or entry names that have all of ``pairs``; at most ``limit`` of them."""
 
     about: ContentKind
     pairs: tuple[Pair, ...]
     limit: int = DEFAULT_LIMIT
 
     def matches(self, pairs: frozenset[Pair]) -> bool:
-        """Say whether a name with these pairs is one of them (subset matching, §II.A)."""
+        """Return whether a name with these pairs matches (subset matching, §II.A)."""
         return pairs.issuperset(self.pairs)
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """What a query is answered with: a channel, or an entry and its channel."""
+    """A search result: a channel, or an entry with its channel."""
 
     channel: Channel
     entry: Entry | None = None
     own: bool = False
-    """Nobody's business but of those who follow it, of whom the person is one."""
+    """Whether the channel is not public and shown only because the user is subscribed to it."""
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parse_query(text: str) -> Query:
-    """Return what ``find`` is asked for. Raises :class:`BadQuery`."""
+    """Return the query of a ``find`` command. Raises :class:`BadQuery`."""
     tokens = _tokens(text)
     tokens, limit = _without_limit(tokens)
     entries = [token for token in tokens if token.name == "type" and token.value.casefold() in ("entry", "entries")]
@@ -85,7 +85,7 @@ def parse_query(text: str) -> Query:
 
 
 def parse_watch(text: str) -> SearchCondition:
-    """Return what ``watch`` is asked for: AV-pairs, ``"a phrase"``, or ``/a regular expression/``.
+    """Return the condition of a ``watch`` command: AV-pairs, ``"a phrase"``, or ``/a regular expression/``.
 
     Raises :class:`BadQuery`.
     """
@@ -95,7 +95,7 @@ def parse_watch(text: str) -> SearchCondition:
         return validate_condition(PatternCondition(text[1:-1]))
     tokens = _tokens(text)
     if len(tokens) == 1 and tokens[0].quoted and not tokens[0].name:
-        return validate_condition(PhraseCondition(tuple(words(tokens[0].value, common=True))))
+        return validate_condition(PhraseCondition(tuple(words(tokens[0].value, include_common=True))))
     if len(_without_limit(tokens)[0]) < len(tokens):
         raise BadQuery("“limit” is for `find`: what is watched is told whenever it comes.")
     return PairsCondition(
@@ -103,9 +103,9 @@ def parse_watch(text: str) -> SearchCondition:
     )
 
 
-def format_condition(standing: SearchCondition) -> str:
-    """Return a standing query as people write it."""
-    match standing:
+def format_condition(condition: SearchCondition) -> str:
+    """Return a saved search's condition in the syntax that :func:`parse_watch` reads."""
+    match condition:
         case PairsCondition(pairs):
             return " ".join(each for one in pairs for each in _format_pair(one))
         case PhraseCondition(found):
@@ -196,19 +196,19 @@ def _named_pairs(tokens: list[_Token], about: ContentKind) -> list[Pair]:
     if len(tokens) > MAX_QUERY_PAIRS:
         raise _too_many_pairs(len(tokens))
     found: list[Pair] = []
-    # Parents first: what depends on one is hashed together with it.
+    # Parents first: a dependent pair is hashed together with its parent.
     for token in sorted(tokens, key=lambda token: bool(token.name in ATTRIBUTES and ATTRIBUTES[token.name].parent)):
         attribute = ATTRIBUTES.get(token.name)
         if attribute is None:
             raise _unknown_attribute(token.name)
-        if about not in attribute.of:
+        if about not in attribute.kinds:
             if about == "channel":
                 raise BadQuery("“{name}” is known of entries (add type=entry).", name=token.name)
             raise BadQuery("“{name}” is known of channels, not of entries.", name=token.name)
         if token.name == "lang" and (regional := language_pairs(token.value)):
             found += regional
         elif token.name == "word":
-            found += [make_pair("word", word) for word in words(token.value, common=True)] or [
+            found += [make_pair("word", word) for word in words(token.value, include_common=True)] or [
                 make_pair("word", token.value)
             ]
         else:

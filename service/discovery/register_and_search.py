@@ -1,21 +1,21 @@
-"""Registering names in a matrix (§IV.B.1), and finding them (§IV.B.2).
+"""Protocols of registration (§IV.B.1), queries (§IV.B.2) and listings of a matrix.
 
-A query decides which matrix is asked, how many of its partitions, and which replica of each, in
-two passes: the sizes of the pairs' matrices first, until one is known that has but one partition; then the matrix with
-the fewest partitions. Sizes that were remembered may be old: what cells answer corrects them on the way.
+A query chooses a matrix, the number of its partitions to ask, and a replica of each, in two passes: first the sizes of
+the pairs' matrices, until one with a single partition is known; then the matrix with the fewest partitions. Cached
+sizes may be outdated: the answers of cells correct them.
 
-A replica that is not open knows less than its partition's others, so all of those are asked; if there is no open one,
-what they have together counts, and for a removed partition the heir is asked, again if it was before: what left the
-one was by then in the other. All cells of a matrix know of partitions before anything is put there, so that any answer
-tells whether some are left to ask.
+A replica that is not open may lack names, so all others of its partition are asked; if none is open, their combined
+answers count. For a removed partition the merge target is asked, even if it was asked before, because the names have
+moved there by then. All cells of a matrix know of new partitions before anything is stored there, so any answer states
+whether there are more partitions to ask.
 
-A listing returns all names of one pair, as the directories of partial lookup are filled with.
+A listing returns all names of one pair, for the directories of partial lookup.
 
-A name is registered in one partition, in all its replicas, including those that were added meanwhile; a replica that
-was not there is tried once more after the others, because what opens then is filled from them. A partition that refuses
-has been removed, or is not open yet: its heir takes the name. We deviate: the paper draws a partition anew for each
-registration. Here it follows from the name, so that every process refreshes it in the same partition, and nobody is
-refused while a matrix changes.
+A name is registered in one partition, in all replicas, including those that were added meanwhile; an absent replica is
+tried once more after the others, because a replica that opens then is filled from them. If a partition refuses, it has
+been removed or is not open yet: its merge target takes the name. Deviation: the paper draws a partition anew for each
+registration; here it follows from the name, so that every process refreshes it in the same partition, and no
+registration is refused while a matrix changes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,17 +40,17 @@ MAX_ROUNDS = 64
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
-    """What a query came to, and how."""
+    """The result of a query."""
 
     matches: tuple[Match, ...]
     complete: bool
-    """Whether these are all there are; otherwise there are at least as many as wanted."""
+    """Whether these are all matches; otherwise there are at least as many as requested."""
     asked: PairKey | None
-    """Whose matrix was asked; None if one of the pairs has no matrix, and so no names."""
+    """The pair whose matrix was searched; None if one of the pairs has no matrix, and therefore no names."""
     sizes: Mapping[PairKey, MatrixSize]
-    """What was learnt of sizes on the way: worth remembering."""
+    """Sizes of matrices, including those given, to be cached."""
     cells: int
-    """How many were asked for names."""
+    """Number of cells that were asked for names."""
 
 
 def search(
@@ -60,10 +60,9 @@ def search(
     limits: MatrixLimits,
     known: Mapping[PairKey, MatrixSize] | None = None,
 ) -> Rounds[SearchOutcome]:
-    """Find up to ``limit`` names that have all these pairs, at least one.
+    """Return up to ``limit`` names that have all of ``pairs`` (at least one).
 
-    ``draw`` is a random number of at least 32 bits; ``known`` are sizes that were remembered. Raises
-    :class:`CellsUnavailable`.
+    ``draw`` is a random number of at least 32 bits, ``known`` are cached sizes. Raises :class:`CellsUnavailable`.
     """
     sizes = dict(known or {})
     while (unknown := size_to_learn(pairs, sizes, draw)) is not None:
@@ -72,24 +71,31 @@ def search(
             return SearchOutcome((), True, None, sizes, 0)
         sizes[unknown] = size
     pair = choose_matrix({pair: sizes[pair] for pair in pairs if pair in sizes}, draw)
-    asking = MatrixSearch(pair, pairs, limit, draw, sizes[pair])
+    search_state = MatrixSearch(pair, pairs, limit, draw, sizes[pair])
     for _ in range(MAX_ROUNDS):
-        if commands := asking.commands():
-            asking.answered(commands, (yield commands))
-        elif asking.headless:
+        if commands := search_state.commands():
+            search_state.on_answers(commands, (yield commands))
+        elif search_state.needs_size:
             size = yield from find_size(pair, limits)
             if size is None:
-                return SearchOutcome(asking.matches(), True, pair, _without(sizes, pair), asking.cells)
-            asking.corrected(size)
+                return SearchOutcome(search_state.matches(), True, pair, _without(sizes, pair), search_state.cells)
+            search_state.set_size(size)
         else:
-            return SearchOutcome(asking.matches(), asking.complete, pair, sizes | {pair: asking.size}, asking.cells)
+            return SearchOutcome(
+                search_state.matches(),
+                search_state.complete,
+                pair,
+                sizes | {pair: search_state.size},
+                search_state.cells,
+            )
     raise CellsUnavailable(f"The cells of {pair} kept changing while they were asked. Ask again.")
 
 
 def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize], draw: int) -> PairKey | None:
-    """Return whose size is to be asked before a matrix is chosen; None if one is known that has but one partition.
+    """Return the pair whose size has to be read before a matrix is chosen; None if no more sizes are needed.
 
-    We deviate: the paper asks for all sizes at once. Most matrices have one partition, so that the first is enough.
+    No more are needed once a matrix with a single partition is known. Deviation: the paper reads all sizes at once;
+    most matrices have one partition, so the first one usually suffices.
     """
     pairs = sorted(pairs)
     if any(known[pair].partitions == 1 for pair in pairs if pair in known):
@@ -99,16 +105,16 @@ def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize],
 
 
 def choose_matrix(sizes: Mapping[PairKey, MatrixSize], draw: int) -> PairKey:
-    """Return whose matrix is to be asked: any of those with the fewest partitions."""
+    """Return the pair whose matrix is to be searched: any of those with the fewest partitions, by ``draw``."""
     fewest = min(size.partitions for size in sizes.values())
     best = sorted(pair for pair, size in sizes.items() if size.partitions == fewest)
     return best[draw % len(best)]
 
 
 def partitions_to_ask(asked: int, matches: int, limit: int) -> int:
-    """Return how many partitions to ask next, if so many had so many matches: one at first, then at most as many again.
+    """Return how many more partitions to ask, if ``asked`` partitions had ``matches`` matches.
 
-    We deviate: the paper leaves open how many of a matrix's partitions are enough.
+    It is one at first, then at most as many as before. Deviation: the paper leaves open how many partitions are enough.
     """
     if matches >= limit:
         return 0
@@ -123,7 +129,7 @@ def _without(sizes: Mapping[PairKey, MatrixSize], pair: PairKey) -> dict[PairKey
 
 
 class _PartitionState(Enum):
-    """How far a partition is that was asked."""
+    """Progress of one partition in a search."""
 
     ASKED = "some of its replicas are still to be asked"
     LOST = "of the first partition: no replica knows anything, so the size must be found out elsewhere"
@@ -135,14 +141,14 @@ _KNOWN = (_PartitionState.ANSWERED, _PartitionState.HANDED_OVER)
 
 
 class _Partition(msgspec.Struct):
-    """One partition that was asked, and what its replicas answered."""
+    """One partition of a search, and the answers of its replicas."""
 
     state: _PartitionState = _PartitionState.ASKED
     answers: dict[int, CellAnswer] = {}
 
 
 class MatrixSearch:
-    """One matrix that is being asked: which cells have answered what. Belongs to one dialogue."""
+    """The search of one matrix: which cells have been asked, and their answers. Used by one protocol run."""
 
     def __init__(self, pair: PairKey, pairs: frozenset[PairKey], limit: int, draw: int, size: MatrixSize) -> None:
         self.size = size
@@ -151,22 +157,22 @@ class MatrixSearch:
         self._partitions: dict[int, _Partition] = {}
         self._found: dict[str, Match] = {}
         self._size_is_known = False
-        """Whether the size was found out elsewhere, after the first partition was lost."""
+        """Whether the size was read from other cells after the first partition was lost."""
 
     def commands(self) -> list[FindNames]:
-        """Return what to ask in the next round; nothing if that was all."""
+        """Return the commands of the next round; empty if the search is over."""
         pending = [number for number, partition in self._partitions.items() if partition.state not in _KNOWN]
         if not pending:
             wanted = partitions_to_ask(len(self._partitions), len(self._found), self._limit)
-            pending = self._fresh()[:wanted]
+            pending = self._unasked_partitions()[:wanted]
         return [
             FindNames(CellAddress(self._pair, number, row), self._pairs, self._limit)
             for number in pending
             for row in self._replicas_to_ask(number)
         ]
 
-    def answered(self, commands: Sequence[FindNames], answers: Sequence[CellAnswer]) -> None:
-        """Take in a round's answers."""
+    def on_answers(self, commands: Sequence[FindNames], answers: Sequence[CellAnswer]) -> None:
+        """Process the answers of a round."""
         self.cells += len(commands)
         self.size = latest_size(self.size, *answers)
         for command, answer in zip(commands, answers, strict=True):
@@ -178,65 +184,65 @@ class MatrixSearch:
         for number in sorted(self._partitions, reverse=True):
             self._settle(number, self._partitions[number])
 
-    def corrected(self, size: MatrixSize) -> None:
-        """Go on after the head's cell was not there, with the size that others know."""
+    def set_size(self, size: MatrixSize) -> None:
+        """Continue with a size from other cells after the head's cell was absent."""
         self.size = max(self.size, size)
         self._partitions[0] = _Partition()
         self._size_is_known = True
 
     @property
-    def headless(self) -> bool:
-        """Whether nobody in the first partition knew anything, so that the size must be found out elsewhere."""
+    def needs_size(self) -> bool:
+        """Whether no cell of the first partition knew the size, so that it must be read from other cells."""
         return 0 in self._partitions and self._partitions[0].state is _PartitionState.LOST
 
     @property
     def complete(self) -> bool:
-        """Whether all names that there are have been found."""
-        return len(self._found) < self._limit and not self._fresh()
+        """Whether all existing matches have been found."""
+        return len(self._found) < self._limit and not self._unasked_partitions()
 
     def matches(self) -> tuple[Match, ...]:
-        """Return what was found."""
+        """Return the matches found so far, up to the limit."""
         return tuple(self._found.values())[: self._limit]
 
-    def _fresh(self) -> list[int]:
+    def _unasked_partitions(self) -> list[int]:
         count = self.size.partitions
         order = ((self._draw + place) % count for place in range(count))
         return [number for number in order if number not in self._partitions]
 
     def _replicas_to_ask(self, number: int) -> list[int]:
-        """Return which replicas of a partition to ask: one at first, then all others."""
+        """Return the replicas of a partition to ask: one at first, then all others."""
         asked = self._partitions.get(number)
         if asked is None or not asked.answers:
             return [(self._draw // self.size.partitions + number) % self.size.replicas]
         return [row for row in range(self.size.replicas) if row not in asked.answers]
 
     def _settle(self, number: int, partition: _Partition) -> None:
-        """Take a partition's state from its answers, and ask its heir again where it is being removed."""
+        """Update a partition's state from its answers, and ask its merge target again if it is being removed."""
         answers = partition.answers.values()
         if not answers or partition.state is _PartitionState.HANDED_OVER:
             return
-        if any(answer.stands(CellState.OPEN) for answer in answers):
+        if any(answer.is_in(CellState.OPEN) for answer in answers):
             partition.state = _PartitionState.ANSWERED
         elif self._replicas_to_ask(number):
             partition.state = _PartitionState.ASKED
-        elif number and any(answer.stands(CellState.CLOSED) for answer in answers):
+        elif number and any(answer.is_in(CellState.CLOSED) for answer in answers):
             partition.state = _PartitionState.HANDED_OVER
             self._partitions[merge_target(number)] = _Partition()
-        elif number or self._size_is_known or any(answer.stands(CellState.FILLING) for answer in answers):
+        elif number or self._size_is_known or any(answer.is_in(CellState.FILLING) for answer in answers):
             partition.state = _PartitionState.ANSWERED
         else:
             partition.state = _PartitionState.LOST
 
 
 PAGE = 2000
-"""Records that are read at once."""
+"""Number of records that are read in one round."""
 
 
 def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> Rounds[list[NameRecord]]:
-    """Return the records of a matrix that are not withdrawn, of the first partitions that have ``most``, or of all.
+    """Return the records of a matrix that are not withdrawn, from as many partitions as ``most`` records need.
 
-    Each partition's open replica is read, beginning with a random one: ``draw``. A partition without one is left
-    out, as its names are being filled in elsewhere; the next listing has them.
+    Of each partition an open replica is read, starting with the one chosen by the random number ``draw``. A partition
+    without one is skipped, because its names are still being copied; the next listing has them.
     """
     size = yield from find_size(pair, limits)
     found: dict[str, NameRecord] = {}
@@ -254,12 +260,12 @@ def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> R
 
 
 def _read_cell(place: CellAddress, most: int) -> Rounds[list[NameRecord] | None]:
-    """Return a cell's records; None if it is not open, and so may lack some."""
+    """Return a cell's records; None if it is not open and may lack some."""
     found: list[NameRecord] = []
     after = ""
     while len(found) < most:
         (answer,) = yield [FetchRecords(place, after, PAGE)]
-        if not answer.stands(CellState.OPEN):
+        if not answer.is_in(CellState.OPEN):
             return None
         if not answer.records:
             break
@@ -269,11 +275,11 @@ def _read_cell(place: CellAddress, most: int) -> Rounds[list[NameRecord] | None]
 
 
 MAX_TRIES = 8
-"""To find a head's cell that keeps a name."""
+"""Number of attempts to find a head cell that stores a name."""
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """Where a name lies in a matrix now, and the newest size known of that."""
+    """The partition in which a name is registered, and the newest known size of the matrix."""
 
     partition: int
     size: MatrixSize
@@ -282,16 +288,16 @@ class Registration(msgspec.Struct, frozen=True):
 def register(
     pair: PairKey, record: NameRecord, draw: int, limits: MatrixLimits, known: MatrixSize | None = None
 ) -> Rounds[Registration]:
-    """Register a new name, or refresh one whose version is registered.
+    """Register a new name, or refresh one whose version is registered (§IV.B.1).
 
-    ``draw`` is a number of at least 32 bits that only depends on the name, ``known`` is a size that was remembered.
-    Raises :class:`CellsUnavailable`.
+    ``draw`` is a number of at least 32 bits that depends on the name only, ``known`` is a cached size. Raises
+    :class:`CellsUnavailable`.
     """
     size = known if known is not None else (yield from find_or_create_matrix(pair, limits)).size
     for _ in range(MAX_TRIES):
         partition, believed = home_partition(draw, size.partitions), size
         while True:
-            size, kept = yield from _put_in_replicas(CellAddress(pair, partition), record, size, believes=believed)
+            size, kept = yield from _put_in_replicas(CellAddress(pair, partition), record, size, assumed_size=believed)
             if kept:
                 return Registration(partition, size)
             if not partition or size.partitions > believed.partitions:
@@ -306,14 +312,14 @@ def register(
 def replace(
     pair: PairKey, record: NameRecord, draw: int, limits: MatrixLimits, known: MatrixSize | None = None
 ) -> Rounds[Registration]:
-    """Register a name's new version so that no older one is found any more; a withdrawn record takes the name away.
+    """Register a new version of a name so that no older one is found any more; a withdrawn record removes the name.
 
-    Arguments as for :func:`register`. Also right where nobody knows what was registered before, or how far that came.
+    Arguments as for :func:`register`. No knowledge of earlier registrations, complete or not, is needed.
     """
     placed = yield from register(pair, record, draw, limits, known)
     size, done = placed.size, {placed.partition}
     while others := [partition for partition in possible_partitions(draw, size.partitions) if partition not in done]:
-        rows = [_put_in_replicas(CellAddress(pair, partition), record, size, only_over=True) for partition in others]
+        rows = [_put_in_replicas(CellAddress(pair, partition), record, size, replace_only=True) for partition in others]
         told = yield from run_together(rows)
         size = max(size, *(found for found, _ in told))
         done.update(others)
@@ -321,14 +327,14 @@ def replace(
 
 
 def _put_in_replicas(
-    column: CellAddress,
+    address: CellAddress,
     record: NameRecord,
     size: MatrixSize,
     *,
-    only_over: bool = False,
-    believes: MatrixSize | None = None,
+    replace_only: bool = False,
+    assumed_size: MatrixSize | None = None,
 ) -> Rounds[tuple[MatrixSize, bool]]:
-    """Put a record into all replicas of a partition; return the newest size, and whether any keeps it."""
+    """Put a record into all replicas of a partition; return the newest size, and whether any replica stores it."""
     kept: set[int] = set()
     asked: set[int] = set()
     rows = set(range(size.replicas))
@@ -336,7 +342,8 @@ def _put_in_replicas(
         order = sorted(rows)
         asked |= rows
         puts = [
-            PutRecords(msgspec.structs.replace(column, replica=row), (record,), only_over, believes) for row in order
+            PutRecords(msgspec.structs.replace(address, replica=row), (record,), replace_only, assumed_size)
+            for row in order
         ]
         answers = yield puts
         size = latest_size(size, *answers)

@@ -1,9 +1,10 @@
-"""Standing queries (``watch``): the matrices' roles reversed. A query waits under its rarest pair, and entries probe.
+"""Saved searches (``watch``): an index of searches in which each new entry finds those that it matches.
 
-An entry probes with each of its pairs, and matches by subset the other way. Under a pair, queries wait by the next
-rarest one: the rarest may still be common, and what is tried for nothing is what matching costs. A phrase waits under
-two words that follow one another.
-Regular expressions have nothing to wait under: each is tried, by RE2, in time linear in the text.
+The roles of the matrices are reversed: a search is stored under its rarest pair, and an entry probes the index with
+each of its pairs and matches by subset in the other direction. Below a pair, searches are stored under their next
+rarest one: the rarest may still be common, and the number of unsuccessful comparisons determines the cost of matching.
+A phrase is stored under two consecutive words. Regular expressions have no key: each is tried on each entry, by RE2, in
+time linear in the text.
 """
 
 from collections import Counter
@@ -22,26 +23,26 @@ from service.model import Entry
 MAX_PATTERN_CHARS: Final = 200
 MAX_PHRASE_WORDS: Final = 16
 _PATTERN_BYTES = 1 << 16
-"""Of memory that one expression may take, its automaton included. RE2 refuses what needs more."""
+"""Maximum memory of one compiled expression, including its automaton; RE2 refuses larger ones."""
 _MAX_COMPILED = 2_000
 
 SavedSearchId = str
 
 
 class PairsCondition(msgspec.Struct, frozen=True, tag="topic"):
-    """All entries that have these pairs."""
+    """Matches entries that have all these pairs."""
 
     pairs: tuple[Pair, ...]
 
 
 class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
-    """All entries in whose title or text these words follow one another."""
+    """Matches entries whose title or text contains these words in this order."""
 
     words: tuple[str, ...]
 
 
 class PatternCondition(msgspec.Struct, frozen=True, tag="pattern"):
-    """All entries of which a line of title or text matches this expression (RE2), whatever its case."""
+    """Matches entries of which a line of title or text matches this RE2 expression, ignoring case."""
 
     expression: str
 
@@ -50,61 +51,61 @@ SearchCondition = PairsCondition | PhraseCondition | PatternCondition
 
 
 class SavedSearch(msgspec.Struct, frozen=True):
-    """One user's standing query, its id among all, and its number among theirs."""
+    """A user's saved search: its global id, its condition, and its number among the user's searches."""
 
     id: SavedSearchId
-    standing: SearchCondition
+    condition: SearchCondition = msgspec.field(name="standing")
     number: int = 0
 
 
 class SearchableEntry:
-    """An entry as standing queries see it."""
+    """An entry, prepared for matching against conditions."""
 
     def __init__(self, entry: Entry, pairs: Iterable[Pair]) -> None:
-        """``pairs`` is the entry's name."""
+        """Prepare an entry; ``pairs`` is its content name."""
         self.pairs = frozenset(pairs)
         self.text = f"{entry.title}\n{entry.summary}"
-        told = [words(part, common=True) for part in (entry.title, entry.summary)]
+        told = [words(part, include_common=True) for part in (entry.title, entry.summary)]
         runs = [run for part in told for run in (part, map(" ".join, pairwise(part)))]
         self.words = frozenset(chain.from_iterable(runs))
-        """Its words, and each two that follow one another."""
-        # A phrase goes not from the title into the text.
-        self.running = " \n ".join(["", *(" ".join(part) for part in told), ""])
+        """Its words, and each pair of consecutive words."""
+        # A phrase does not extend from the title into the text.
+        self.word_sequence = " \n ".join(["", *(" ".join(part) for part in told), ""])
 
 
-def validate_condition(standing: SearchCondition) -> SearchCondition:
-    """Return a standing query that tells something apart, and that we can afford. Raises :class:`BadQuery`."""
-    if isinstance(standing, PhraseCondition):
-        if not words(" ".join(standing.words)):
+def validate_condition(condition: SearchCondition) -> SearchCondition:
+    """Return the condition if it is selective and affordable. Raises :class:`BadQuery` otherwise."""
+    if isinstance(condition, PhraseCondition):
+        if not words(" ".join(condition.words)):
             raise BadQuery("These words stand in nearly every text. Watch for words that tell something apart.")
-        if len(standing.words) > MAX_PHRASE_WORDS:
+        if len(condition.words) > MAX_PHRASE_WORDS:
             raise BadQuery(
                 "Those are {count} words; {most} in a row are the most.",
-                count=len(standing.words), most=MAX_PHRASE_WORDS,
+                count=len(condition.words), most=MAX_PHRASE_WORDS,
             )  # fmt: skip
-    elif isinstance(standing, PatternCondition):
-        if len(standing.expression) > MAX_PATTERN_CHARS:
+    elif isinstance(condition, PatternCondition):
+        if len(condition.expression) > MAX_PATTERN_CHARS:
             raise BadQuery("That expression is longer than {most} characters.", most=MAX_PATTERN_CHARS)
-        refuse_invisible(standing.expression)
-        if compile_pattern(standing.expression).search("") is not None:
+        refuse_invisible(condition.expression)
+        if compile_pattern(condition.expression).search("") is not None:
             raise BadQuery("That expression matches every text, even none. Watch for one that tells something apart.")
-    return standing
+    return condition
 
 
-def matches(standing: SearchCondition, subject: SearchableEntry) -> bool:
-    """Say whether an entry is one of those that a standing query is for."""
-    match standing:
+def matches(condition: SearchCondition, subject: SearchableEntry) -> bool:
+    """Return whether an entry satisfies a condition."""
+    match condition:
         case PairsCondition(pairs):
             return subject.pairs.issuperset(pairs)
         case PhraseCondition(found):
-            return f" {' '.join(found)} " in subject.running
+            return f" {' '.join(found)} " in subject.word_sequence
         case PatternCondition(expression):
             return compile_pattern(expression).search(subject.text) is not None
 
 
 @lru_cache(_MAX_COMPILED)
 def compile_pattern(expression: str) -> Any:
-    """Return an expression as RE2 runs it. Raises :class:`BadQuery` if RE2 refuses it, with its reason."""
+    """Return the compiled RE2 expression. Raises :class:`BadQuery` with RE2's reason if it is refused."""
     options = re2.Options()
     options.max_mem = _PATTERN_BYTES
     options.case_sensitive = False
@@ -124,7 +125,7 @@ def _refusal_reason(refusal: Exception) -> str:
     return printable(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason), 120)
 
 
-# How many of a thousand entries have some given value of each, as a first guess.
+# Prior frequency of a given value of each attribute, per thousand entries.
 _USUAL_SHARE: Final = {
     "channel": 0.1, "word": 1, "author": 1, "tag": 3, "host": 2, "domain": 3, "region": 80, "tld": 300, "lang": 400,
 }  # fmt: skip
@@ -132,7 +133,7 @@ _GUESS_WEIGHS = 200
 
 
 class PairFrequencies:
-    """How common each pair is among the entries seen, fading; before there are many, what is usual."""
+    """Frequencies of pairs among recent entries, with prior frequencies until there are enough of them."""
 
     MOST_KNOWN: Final = 100_000
 
@@ -141,7 +142,7 @@ class PairFrequencies:
         self._entries = 0
 
     def count(self, pairs: Iterable[Pair]) -> None:
-        """Take notice of an entry's pairs."""
+        """Count an entry's pairs."""
         self._seen.update(pairs)
         self._entries += 1
         if len(self._seen) > self.MOST_KNOWN:
@@ -149,83 +150,83 @@ class PairFrequencies:
             self._seen = Counter({each: count // 2 for each, count in self._seen.items() if count > 1})
 
     def share(self, pair: Pair) -> float:
-        """Return about what share of entries have a pair."""
+        """Return the estimated share of entries that have a pair."""
         guess = _USUAL_SHARE[attribute_of(pair)] / 1000
         return (self._seen[pair] + guess * _GUESS_WEIGHS) / (self._entries + _GUESS_WEIGHS)
 
 
 def rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> Pair:
-    """Return the pair that the smallest share of entries has; of equals the first in order."""
+    """Return the pair with the smallest share of entries; of equal ones the first in order."""
     return min(pairs, key=lambda pair: (share(pair), pair))
 
 
 _SearchesByCondition = dict[Any, set[SavedSearchId]]
-"""Those who ask for the same, by what they ask for."""
+"""Ids of the searches with the same condition, by condition."""
 _IndexKey = tuple[str, str]
-"""The key of a group's place, and the key below that one; the same twice where there is but one."""
+"""The upper and lower key of an index entry; both the same if the condition has only one."""
 
 
 class SavedSearchIndex:
-    """Standing queries in memory, and whose of them an entry matches. Those that ask for the same share their work."""
+    """An in-memory index of saved searches. Searches with the same condition are compared only once."""
 
     def __init__(self) -> None:
-        self._held: dict[SavedSearchId, SearchCondition] = {}
-        self._places: dict[SavedSearchId, _IndexKey] = {}
+        self._conditions: dict[SavedSearchId, SearchCondition] = {}
+        self._keys: dict[SavedSearchId, _IndexKey] = {}
         self._topics: dict[Pair, dict[Pair, _SearchesByCondition]] = {}
         self._phrases: dict[str, dict[str, _SearchesByCondition]] = {}
         self._patterns: dict[str, set[SavedSearchId]] = {}
         self._rarity = PairFrequencies()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._conditions)
 
-    def put(self, watch: SavedSearchId, standing: SearchCondition) -> None:
-        """Have a standing query wait; it takes the place of what waits under the same id."""
-        self.drop(watch)
-        self._held[watch] = standing
-        match standing:
+    def put(self, search_id: SavedSearchId, condition: SearchCondition) -> None:
+        """Add a saved search, or replace the one with the same id."""
+        self.remove(search_id)
+        self._conditions[search_id] = condition
+        match condition:
             case PairsCondition(pairs):
-                place = _rarest_two(pairs, self._rarity.share)
-                _add_to_index(self._topics, place, frozenset(pairs), watch)
-                self._places[watch] = place
+                key = _rarest_two(pairs, self._rarity.share)
+                _add_to_index(self._topics, key, frozenset(pairs), search_id)
+                self._keys[search_id] = key
             case PhraseCondition(found):
-                place = _longest_word_pair(found)
-                _add_to_index(self._phrases, place, f" {' '.join(found)} ", watch)
-                self._places[watch] = place
+                key = _longest_word_pair(found)
+                _add_to_index(self._phrases, key, f" {' '.join(found)} ", search_id)
+                self._keys[search_id] = key
             case PatternCondition(expression):
-                self._patterns.setdefault(expression, set()).add(watch)
+                self._patterns.setdefault(expression, set()).add(search_id)
 
-    def drop(self, watch: SavedSearchId) -> None:
-        """Forget a standing query, if it waits here."""
-        standing = self._held.pop(watch, None)
-        match standing:
+    def remove(self, search_id: SavedSearchId) -> None:
+        """Remove a saved search, if it is present."""
+        condition = self._conditions.pop(search_id, None)
+        match condition:
             case PairsCondition(pairs):
-                _remove_from_index(self._topics, self._places.pop(watch), frozenset(pairs), watch)
+                _remove_from_index(self._topics, self._keys.pop(search_id), frozenset(pairs), search_id)
             case PhraseCondition(found):
-                _remove_from_index(self._phrases, self._places.pop(watch), f" {' '.join(found)} ", watch)
+                _remove_from_index(self._phrases, self._keys.pop(search_id), f" {' '.join(found)} ", search_id)
             case PatternCondition(expression):
-                self._patterns[expression].discard(watch)
+                self._patterns[expression].discard(search_id)
                 if not self._patterns[expression]:
                     del self._patterns[expression]
 
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
-        """Return the standing queries that an entry matches: those for which :func:`matches` is true."""
+        """Return the ids of the saved searches that an entry matches according to :func:`matches`."""
         self._rarity.count(subject.pairs)
         return set().union(*self._hits(subject))
 
     def _hits(self, subject: SearchableEntry) -> Iterator[set[SavedSearchId]]:
-        pairs, running = subject.pairs, subject.running
+        pairs, word_sequence = subject.pairs, subject.word_sequence
         for group in _candidate_groups(self._topics, pairs):
-            for wanted, watches in group.items():
+            for wanted, search_ids in group.items():
                 if wanted <= pairs:
-                    yield watches
+                    yield search_ids
         for group in _candidate_groups(self._phrases, subject.words):
-            for phrase, watches in group.items():
-                if phrase in running:
-                    yield watches
-        for expression, watches in self._patterns.items():
+            for phrase, search_ids in group.items():
+                if phrase in word_sequence:
+                    yield search_ids
+        for expression, search_ids in self._patterns.items():
             if compile_pattern(expression).search(subject.text) is not None:
-                yield watches
+                yield search_ids
 
 
 def _rarest_two(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _IndexKey:
@@ -234,40 +235,40 @@ def _rarest_two(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _Index
 
 
 def _longest_word_pair(phrase: Sequence[str]) -> _IndexKey:
-    """Return a phrase's longest word, which is taken for its rarest, with the one after it or before it."""
+    """Return a phrase's longest word, presumably its rarest, with the word after or before it."""
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
-    place = " ".join(phrase[at : at + 2])
-    return place, place
+    key = " ".join(phrase[at : at + 2])
+    return key, key
 
 
 def _candidate_groups(
-    waiting: dict[str, dict[str, _SearchesByCondition]], keys: frozenset[str]
+    index: dict[str, dict[str, _SearchesByCondition]], keys: frozenset[str]
 ) -> Iterator[_SearchesByCondition]:
-    """Return what waits under two of these keys, or one of them twice."""
-    for key in waiting.keys() & keys if waiting else ():
-        lower = waiting[key]
+    """Yield the groups both of whose keys are among ``keys``."""
+    for key in index.keys() & keys if index else ():
+        lower = index[key]
         for each in keys.intersection(lower) if len(lower) < len(keys) else lower.keys() & keys:
             yield lower[each]
 
 
 def _add_to_index(
-    waiting: dict[str, dict[str, _SearchesByCondition]], place: _IndexKey, what: Any, watch: SavedSearchId
+    index: dict[str, dict[str, _SearchesByCondition]], key: _IndexKey, what: Any, search_id: SavedSearchId
 ) -> None:
-    first, second = place
-    waiting.setdefault(first, {}).setdefault(second, {}).setdefault(what, set()).add(watch)
+    first, second = key
+    index.setdefault(first, {}).setdefault(second, {}).setdefault(what, set()).add(search_id)
 
 
 def _remove_from_index(
-    waiting: dict[str, dict[str, _SearchesByCondition]], place: _IndexKey, what: Any, watch: SavedSearchId
+    index: dict[str, dict[str, _SearchesByCondition]], key: _IndexKey, what: Any, search_id: SavedSearchId
 ) -> None:
-    """Take one out of where it waits, and leave nothing empty behind."""
-    first, second = place
-    group = waiting[first][second]
-    group[what].discard(watch)
+    """Remove a search id from its group, and groups and keys that are then empty."""
+    first, second = key
+    group = index[first][second]
+    group[what].discard(search_id)
     if not group[what]:
         del group[what]
     if not group:
-        del waiting[first][second]
-    if not waiting[first]:
-        del waiting[first]
+        del index[first][second]
+    if not index[first]:
+        del index[first]

@@ -1,8 +1,8 @@
-"""Search policy: how many names are asked for, which of those that were found are shown, and what channels are named.
+"""Search policy: how many names a search requests, and which of the results are shown.
 
-A name says what was true when it was registered; shares in workers' memory, and cells, may be behind. So each one that
-is shown is checked again: its channel is still there, and public, and it, or the entry, still has all that was asked
-for. Whatever fails that is neither shown nor counted.
+A content name states what was true when it was registered; cells and the shares in workers' memory may be outdated.
+Each result is therefore checked again before it is shown: its channel must still exist and be public, and the channel
+or entry must still have all pairs of the query. Other results are neither shown nor counted.
 """
 
 from collections import Counter
@@ -15,37 +15,37 @@ from service.discovery.visibility import is_public
 from service.model import Channel, ChannelId, Entry, FeedMetadata
 
 OVERFETCH_FACTORS = (2, 40)
-"""How many times the wanted names are asked for, in turn: some may not be public any more; rarely, most are not."""
+"""Multiples of the limit that are requested, one after the other, because some results may not be public any more."""
 MAX_NAMES = 1_000
 
 _MAX_FEED_TAGS = MAX_TAGS // 2
-"""What a feed says of itself comes first, but leaves room for what its entries say."""
+"""Maximum number of the feed's own tags, which come first; the others are those of its entries."""
 _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=")
-"""Pairs that only follow from what a channel has published."""
+"""Attributes whose values are only known from what a channel has published."""
 
 
 def entry_name(cid: ChannelId, version: int, position: int) -> str:
-    """Return the id of an entry's name: where in its channel's log it stands."""
+    """Return the id of an entry's content name: its position in its channel's log."""
     return f"{cid}/{version}/{position}"
 
 
 def parse_entry_name(name: str) -> tuple[ChannelId, int, int]:
-    """Return the channel, the version and the position of an entry's name."""
+    """Return the channel id, the version and the position of an entry's name."""
     cid, version, position = name.split("/")
     return cid, int(version), int(position)
 
 
 def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
-    """Return the channels that these names of channels or entries are of, each once."""
+    """Return the distinct channel ids of these channel or entry names."""
     return list(dict.fromkeys(name.partition("/")[0] for name in names))
 
 
 def build_channel_name(
     channel: Channel, latest: Sequence[Entry], imprint: FeedMetadata, domain: str, interval_s: float
 ) -> frozenset[Pair]:
-    """Return a channel's name, public or not, as its documents and its ``latest`` entries make it.
+    """Return a channel's content name, public or not, from its documents and its ``latest`` entries.
 
-    ``domain`` is the registrable domain of its URL, ``interval_s`` how often it is updated.
+    ``domain`` is the registrable domain of its URL, ``interval_s`` its update interval in seconds.
     """
     often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
     traits = DeclaredMetadata(
@@ -58,7 +58,7 @@ def build_channel_name(
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
-    """Say whether a channel has those of the query's pairs that are known without reading what it has published."""
+    """Return whether a channel has the pairs of the query that are known without reading what it has published."""
     own = frozenset(channel_pairs(channel, DeclaredMetadata(channel.language), domain, interval_s))
     return own.issuperset(pair for pair in query.pairs if not pair.startswith(_CONTENT_PREFIXES))
 
@@ -66,7 +66,7 @@ def can_match(query: Query, channel: Channel, domain: str, interval_s: float) ->
 def public_channels(
     channels: Iterable[Channel | None], counts: Iterable[int], least_subscribers: int
 ) -> dict[ChannelId, Channel]:
-    """Return those of the channels, with so many subscribers each, that are anybody's business."""
+    """Return the public ones of these channels by id; ``counts`` are their numbers of subscribers."""
     return {
         channel.id: channel
         for channel, count in zip(channels, counts, strict=True)
@@ -79,12 +79,12 @@ def public_channels(
 def matching_channels(
     query: Query, public: Mapping[ChannelId, Channel], names: Mapping[ChannelId, frozenset[Pair]]
 ) -> list[SearchHit]:
-    """Return the public channels whose present names match, in the order of ``names``."""
+    """Return the public channels whose current names match the query, in the order of ``names``."""
     return [SearchHit(public[cid]) for cid, pairs in names.items() if cid in public and query.matches(pairs)]
 
 
 def matching_entry(query: Query, channel: Channel, entry: Entry, domain: str) -> list[SearchHit]:
-    """Return an entry of a public channel, if it matches."""
+    """Return an entry of a public channel as a result if it matches the query, else an empty list."""
     pairs = frozenset(entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain))
     return [SearchHit(channel, entry)] if query.matches(pairs) else []
 

@@ -1,7 +1,8 @@
-"""Which channels are anybody's business: the others belong to their subscribers alone.
+"""Visibility of channels: which channels may be shown to people who are not subscribed to them.
 
-A URL can be the key to what is behind it. So whatever looks like a secret in one keeps a channel out of the directory,
-whoever lists it and however many subscribe: to leave out a public channel is a pity, to show a private one is harm.
+A URL can be a secret that grants access. A URL that appears to contain one therefore keeps its channel out of the
+directory, even if an admin lists it and however many people subscribe: hiding a public channel is a nuisance, showing a
+private one does harm.
 """
 
 import re
@@ -15,7 +16,7 @@ _KEY_NAMES: Final = re.compile(
     r"(?:^|[^a-z])(?:access|api_?key|auth\w*|bearer|code|credential\w*|hash|hmac|jwt|key|login|member|o?auth|pass\w*|"
     r"pin|private|pw|pwd|secret|j?session\w*|sid|sig|sign\w*|ticket|token|user|username|uid|uuid)(?:[^a-z]|$)"
 )
-# Parameters whose values look like tokens and are printed on every page of their sites.
+# Parameters whose values look like tokens but are public on their sites.
 _PUBLIC_NAMES: Final = frozenset({"channel_id", "playlist_id"})
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 _HEX = re.compile(r"(?=.*[0-9].*[0-9])(?=.*[a-f])[0-9a-f]{12,}", re.IGNORECASE)
@@ -23,8 +24,8 @@ _MAILBOX = re.compile(r"[^@]@[^@]")
 _EXTENSION = re.compile(r"(?:\.(?:xml|rss|atom|json|rdf|html?|php|aspx?|cgi))+$", re.IGNORECASE)
 _PARTS = re.compile(r"[^A-Za-z0-9]+")
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-# Each first letter with those that often follow it in languages of Europe: 19 of 20 pairs within words are among these,
-# 7 of 20 of drawn ones.
+# Each first letter with the letters that often follow it in European languages: 19 of 20 letter pairs within words are
+# among these, 7 of 20 in random text.
 _FOLLOWERS: Final = (
     "abcdgiklmnprstuvy baeilorsu cacehiklorstu dadeiorsuy eacdefgilmnpqrstvwxy faefiloru gaehinorsu haeiortu "
     "iabcdefglmnoprstvz jaou keinos ladeilostuvy mabeimopsu nacdefgiknostu oabcdfgilmnoprstuvw paehiloprstu qu "
@@ -34,7 +35,7 @@ _USUAL_PAIRS: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() 
 
 _MIN_TOKEN_CHARS = 12
 _MIN_CHUNK_CHARS = 3.0
-"""Characters: random letters and digits change between cases and digits after 1.6 on average, names after 5."""
+"""Mean length of runs of one character class: 1.6 in random letters and digits, 5 in names."""
 _MAX_NUMBER_DIGITS = 14
 _MIN_USUAL_SHARE = 0.65
 _MAX_INCONCLUSIVE_PAIRS = 3
@@ -42,19 +43,20 @@ _MAX_QUERY_VALUE_CHARS = 200
 
 
 def is_public(url: str, subscribers: int, *, listed: bool, least_subscribers: int) -> bool:
-    """Say whether a channel may be found by, shown to, and counted for people who are not subscribed to it.
+    """Return whether a channel may be found by, shown to and counted for people who are not subscribed to it.
 
-    ``url`` is canonical. Either an admin has listed it or at least so many people subscribed, each for themselves.
+    An admin must have listed it, or at least ``least_subscribers`` people have subscribed, and its canonical ``url``
+    must not look secret.
     """
     return (listed or subscribers >= least_subscribers) and not looks_secret(url)
 
 
 def looks_secret(url: str) -> bool:
-    """Say whether a canonical URL carries what may be a secret: a user, or something like a token in path or query."""
+    """Return whether a canonical URL appears to contain a secret: a user name, or a token in its path or query."""
     parts = urlsplit(without_selector(url))
     if "@" in parts.netloc or any(_is_token(label) for label in (parts.hostname or "").split(".")):
         return True
-    # Path parameters (``;jsessionid=…``) and assignments within a segment count as a query does.
+    # Path parameters (``;jsessionid=…``) and assignments within a segment are treated like query parameters.
     segments = [unquote(segment) for segment in re.split(r"[/;]", parts.path)]
     fields = [*(unquote(field.replace("+", " ")) for field in re.split(r"[&;]", parts.query))]
     return any(_segment_is_secret(segment) for segment in segments) or any(_field_is_secret(field) for field in fields)
@@ -78,11 +80,11 @@ def _field_is_secret(field: str) -> bool:
 
 
 def _is_token(text: str) -> bool:
-    """Say whether a text looks drawn rather than written."""
+    """Return whether a text looks random rather than written by a person."""
     if _UUID.search(text) or _MAILBOX.search(text):
         return True
     parts = [part for part in _PARTS.split(text) if part]
-    # A token may hold dashes and underscores itself; titles that became addresses have words between them.
+    # A token may itself contain dashes and underscores; slugs have words between them.
     length = sum(map(len, parts))
     chunks = [chunk for part in parts for chunk in _CHUNK.findall(part)]
     if length >= _MIN_TOKEN_CHARS + len(parts) and length < (_MIN_CHUNK_CHARS - 0.5) * len(chunks):

@@ -184,7 +184,7 @@ def parse_condition(text: str) -> Condition:
         pattern = PatternCondition(text[1:-1])
         validate_condition(pattern)
         return pattern
-    found = tuple(words(text, common=True))
+    found = tuple(words(text, include_common=True))
     if not found:
         raise BadQuery('There is no word in that. Name words, "a phrase" or /a regular expression/.')
     if len(found) > MAX_WORDS_PER_RULE:

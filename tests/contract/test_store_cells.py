@@ -147,7 +147,7 @@ async def test_what_is_copied_from_other_cells_is_no_registration(store: Store) 
     for believes in (None, MatrixSize()):
         began_ms = int(time.time() * 1000) - 2_000
         await store.redis.call("HSET", keys.cell(place)[0], "w", f"0 {began_ms} 0 0")
-        (answer,) = await store.matrix_cells.carry_out([cell.PutRecords(place, many, believes=believes)])
+        (answer,) = await store.matrix_cells.carry_out([cell.PutRecords(place, many, assumed_size=believes)])
         assert (0 < answer.load.registrations_s < 11) is (believes is not None)
 
 

@@ -108,7 +108,7 @@ class Matrices(RuleBasedStateMachine):
             before = self.registered[name]
             self.registered[name] = NameRecord(name, before.version, before.pairs & record.pairs, before.expires_ms)
         for pair in PAIRS:
-            form = record if pair in pairs else record.withdrawn()
+            form = record if pair in pairs else record.as_withdrawn()
             dialogue = replace(pair, form, self.draws[name], LIMITS, self.known.get(pair) if remember else None)
             self._start("register", dialogue, (record, pair))
 
@@ -317,7 +317,7 @@ class Matrices(RuleBasedStateMachine):
             if at.pair != pair or member is None or record.name not in held:
                 continue
             leaves = matrix and matrix.leaving is RemovedPart.REPLICA and at.replica == matrix.size.replicas - 1
-            row_gone = member.standing is CellState.CLOSED and leaves
+            row_gone = member.state is CellState.CLOSED and leaves
             if held[record.name].version >= record.version and held[record.name].pairs and not leaves and not row_gone:
                 return True
         return False

@@ -50,7 +50,7 @@ class MemoryCells:
                 records = tuple(held[name] for name in names)
             case cell.CloseCell() if after is not before and not command.keep:
                 held.clear()
-            case cell.DropRecords() if after is not None and after.standing is CellState.CLOSED:
+            case cell.DropRecords() if after is not None and after.state is CellState.CLOSED:
                 for record in command.records:
                     if held.get(record.name) == record:
                         del held[record.name]

@@ -111,7 +111,7 @@ class FanOut:
                 met.setdefault(watch, []).append(position)
         hits = []
         for uid, own in (await self._store.saved_searches.held(sorted(met))).items():
-            words = ((watch, one_line(format_condition(watch.standing), _WORDS_CHARS)) for watch in own)
+            words = ((watch, one_line(format_condition(watch.condition), _WORDS_CHARS)) for watch in own)
             hits.append(
                 SavedSearchHit(
                     uid, tuple(MatchedSearch(watch.number, said, tuple(met[watch.id])) for watch, said in words)

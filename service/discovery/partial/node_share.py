@@ -1,6 +1,6 @@
-"""A node's shares of directories, what it finds in them, and the letters that nodes send each other for them.
+"""A node's shares of directories, lookups in them, and the letters that nodes exchange about them.
 
-A directory's entry is a content name with its pairs in one text, so that a name that changes is another entry.
+A directory's entry is a content name with its pairs in one text, so that a changed name is another entry.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,25 +21,25 @@ class ListedName(msgspec.Struct, frozen=True):
 
 
 def encode_entry(name: str, version: int, pairs: Iterable[str]) -> str:
-    """Return a name as a directory's entry; the same name, version and pairs always give the same."""
+    """Return a name as a directory's entry; equal names, versions and pairs give equal entries."""
     return msgspec.json.encode((name, version, sorted(pairs))).decode()
 
 
 def decode_entry(text: str) -> ListedName:
-    """Return what an entry stands for."""
+    """Return the name that an entry represents."""
     name, version, pairs = msgspec.json.decode(text, type=tuple[str, int, list[str]])
     return ListedName(name, version, frozenset(pairs))
 
 
 class PlacementTerm(msgspec.Struct, frozen=True, order=True):
-    """Since when a directory's servers are what they are: the ring's version, and how often it was placed on it."""
+    """The term of a directory's placement: the ring's version, and the number of placements on that ring."""
 
     ring: int
     placed: int
 
 
 class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
-    """Of one directory, for one server; without messages a sign of life."""
+    """Messages about one directory for one server; without any, a keep-alive."""
 
     pair: str
     term: PlacementTerm
@@ -47,13 +47,13 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
     messages: tuple[Message, ...] = ()
 
     @property
-    def begins(self) -> bool:
-        """Whether a server can begin with this, because it says all that it has to keep."""
+    def can_start(self) -> bool:
+        """Whether a server can start with this update, because it contains all that the server has to store."""
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
 class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
-    """To a directory's coordinator: how often this node was asked for it since the last time, and for how many."""
+    """To a directory's coordinator: this node's lookups of it since the last report, and the largest target of them."""
 
     pair: str
     lookups: int
@@ -77,14 +77,14 @@ def decode_letter(payload: bytes) -> Letter:
 
 
 MAX_SILENT_ROUNDS = 3
-"""Upkeeps without a sign of life after which a share is forgotten."""
+"""Number of maintenance rounds without an update after which a share is dropped."""
 
 
 class _Share(msgspec.Struct):
     term: PlacementTerm
     server: DirectoryServer
     names: dict[str, ListedName]
-    silent: int = 0
+    silent_rounds: int = 0
 
 
 class NodeShares:
@@ -93,55 +93,55 @@ class NodeShares:
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
 
-    def begin(self, pair: str, term: PlacementTerm, strategy: Strategy, me: int, servers: int) -> DirectoryServer:
-        """Have an empty share of a directory from now on, as one of its servers; return that."""
-        share = self._shares[pair] = _Share(term, make_server(strategy, me, servers), {})
+    def start(self, pair: str, term: PlacementTerm, strategy: Strategy, number: int, servers: int) -> DirectoryServer:
+        """Create an empty share of a directory as server ``number`` of ``servers``; return the server."""
+        share = self._shares[pair] = _Share(term, make_server(strategy, number, servers), {})
         return share.server
 
-    def told(self, told: ShareUpdate, me: int, servers: int, draw: float) -> list[Send]:
-        """Take in what a coordinator, or another server, says; return what others are to be told.
+    def on_update(self, update: ShareUpdate, number: int, servers: int, draw: float) -> list[Send]:
+        """Process an update of a coordinator or another server; return the messages for other servers.
 
-        What is of an older term than ours, or goes on with one that we have not, is passed over.
+        Updates of an older term, and ones that continue a term that this node does not have, are ignored.
         """
-        share = self._shares.get(told.pair)
-        if told.begins and (share is None or share.term < told.term):
-            self.begin(told.pair, told.term, told.strategy, me, servers)
-        share = self._shares.get(told.pair)
-        if share is None or share.term != told.term:
+        share = self._shares.get(update.pair)
+        if update.can_start and (share is None or share.term < update.term):
+            self.start(update.pair, update.term, update.strategy, number, servers)
+        share = self._shares.get(update.pair)
+        if share is None or share.term != update.term:
             return []
-        share.silent = 0
+        share.silent_rounds = 0
         try:
-            sends = [send for message in told.messages for send in share.server.told(message, draw)]
+            sends = [send for message in update.messages for send in share.server.on_message(message, draw)]
         except BadStrategy:
-            del self._shares[told.pair]
+            del self._shares[update.pair]
             return []
-        if told.messages:
+        if update.messages:
             known = share.names
             share.names = {text: known.get(text) or decode_entry(text) for text in share.server.entries}
         return sends
 
-    def aged(self) -> None:
-        """Forget what nobody has said anything of for ``MAX_SILENT_ROUNDS`` upkeeps."""
+    def expire(self) -> None:
+        """Drop shares that have had no update for ``MAX_SILENT_ROUNDS`` calls."""
         for pair, share in list(self._shares.items()):
-            share.silent += 1
-            if share.silent > MAX_SILENT_ROUNDS:
+            share.silent_rounds += 1
+            if share.silent_rounds > MAX_SILENT_ROUNDS:
                 del self._shares[pair]
 
     def server(self, pair: str) -> DirectoryServer | None:
-        """Return our server of a directory."""
+        """Return this node's server of a directory, or None."""
         share = self._shares.get(pair)
         return share.server if share else None
 
     def names(self, pair: str) -> tuple[str, ...]:
-        """Return the names in our share of a directory; none if we have no share."""
+        """Return the names in this node's share of a directory; empty without a share."""
         share = self._shares.get(pair)
         return tuple(name.name for name in share.names.values()) if share else ()
 
     def find(self, pairs: Collection[str], wanted: frozenset[str], limit: int, draw: float) -> list[str]:
-        """Return up to ``limit`` names that have all these pairs, from the smallest share of one of them.
+        """Return up to ``limit`` names that have all ``wanted`` pairs, from the smallest share of one of ``pairs``.
 
-        ``wanted`` are what stands for the pairs in entries. Names come in the share's order, from a random one on, so
-        that each is as likely as any other.
+        ``wanted`` are the pairs' keys as entries contain them. Names are returned in the share's order from a random
+        one on, so that all are equally likely.
         """
         shares = [share for pair in pairs if (share := self._shares.get(pair)) is not None]
         if not shares:

@@ -1,7 +1,7 @@
-"""The metrics of §4 of a *placement*: servers by entries, true where a server has an entry.
+"""Metrics (§4) of a *placement*: a matrix of servers by entries, true where a server has an entry.
 
-They are exact means over all lookups that clients can make, where the paper draws some; for up to 14 servers. The
-sixth metric, update overhead (§6.4), is a count of messages: whoever delivers them counts, a client's as well.
+They are exact means over all lookups that clients can make, for up to 14 servers; the paper samples some. The sixth
+metric, update overhead (§6.4), is the number of messages, which the caller that delivers them counts.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,29 +21,29 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 MAX_SERVERS = 14
-"""All sets of so many are gone through: 16,384."""
+"""Maximum number of servers, because all 2^14 = 16,384 sets of them are enumerated."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupSteps:
-    """All steps that a lookup can take, as long as it has not enough.
+    """All steps that an unfinished lookup can take.
 
-    Of each number of servers asked before, the chances add up to 1.
+    For each number of servers asked before, the probabilities add up to 1.
     """
 
     sets: Floats
-    """Sets by servers, 0 or 1: what can have been asked before."""
+    """Sets of servers that can have been asked before, as rows of 0 and 1 by server."""
     before: Ints
-    """Which of the sets has been asked before, by step."""
+    """For each step, the index of the set asked before."""
     server: Ints
-    """Who is asked, by step."""
+    """For each step, the server that is asked."""
     chance: Floats
-    """How likely a lookup that goes on as long takes this step."""
+    """For each step, its probability in a lookup that has not finished before."""
 
 
 @cache
 def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
-    """Return the steps of :func:`service.discovery.partial.servers.asking_order`, for up to ``MAX_SERVERS``."""
+    """Return the steps of :func:`service.discovery.partial.servers.lookup_order`; at most ``MAX_SERVERS`` servers."""
     if isinstance(strategy, RoundRobin):
         return _steps_of_orders([strided_order(begin, strategy.y, servers) for begin in range(servers)])
     return _random_order_steps(servers)
@@ -51,7 +51,7 @@ def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
 
 @cache
 def subsets(servers: int) -> Floats:
-    """Return all sets of servers, 2^n by n, 0 or 1."""
+    """Return all sets of servers, shape (2^n, n), 0 or 1."""
     if servers > MAX_SERVERS:
         raise ValueError(f"{servers} servers have too many subsets to go through; {MAX_SERVERS} are the most.")
     numbers = np.arange(1 << servers)[:, None]
@@ -59,7 +59,10 @@ def subsets(servers: int) -> Floats:
 
 
 def _random_order_steps(servers: int) -> LookupSteps:
-    """In a random order, the first k are each set of k equally often, and any other is as likely to be next."""
+    """Return the steps of a random order.
+
+    All sets of k servers are equally likely to be the first k, and all others equally likely to be next.
+    """
     sets = subsets(servers)
     before, server = np.nonzero(sets == 0)
     size = sets.sum(axis=1).astype(int)[before]
@@ -80,7 +83,7 @@ def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
 
 
 def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
-    """Return who has which of these entries; what is no entry is left out."""
+    """Return which servers have which of these entries, shape (servers, entries); other entries are ignored."""
     columns = {entry: column for column, entry in enumerate(entries)}
     found = np.zeros((len(shares), len(entries)), dtype=np.bool_)
     for server, share in enumerate(shares):
@@ -88,61 +91,61 @@ def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bool
     return found
 
 
-def storage(placed: Bools) -> int:
-    """Return how many entries all servers keep together (§4.1)."""
-    return int(placed.sum())
+def storage(placement: Bools) -> int:
+    """Return the number of entries that all servers store together (§4.1)."""
+    return int(placement.sum())
 
 
-def coverage(placed: Bools) -> int:
-    """Return how many different entries can be had of all servers together (§4.3)."""
-    return int(placed.any(axis=0).sum())
+def coverage(placement: Bools) -> int:
+    """Return the number of distinct entries on all servers together (§4.3)."""
+    return int(placement.any(axis=0).sum())
 
 
-def lookup_costs(placed: Bools, steps: LookupSteps) -> Floats:
-    """Return how many servers are asked on average (§4.2), for every target from 0 to the coverage."""
-    known = _union_sizes(placed, steps.sets)[steps.before]
-    # Asked by all whose target is above what is known before.
-    asked = np.bincount(known, weights=steps.chance, minlength=coverage(placed) + 1)
-    costs: Floats = np.concatenate(([0.0], np.cumsum(asked)))[: coverage(placed) + 1]
+def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
+    """Return the mean number of servers asked (§4.2), for every target from 0 to the coverage."""
+    known = _union_sizes(placement, steps.sets)[steps.before]
+    # Asked by all lookups whose target exceeds the number of entries known before.
+    asked = np.bincount(known, weights=steps.chance, minlength=coverage(placement) + 1)
+    costs: Floats = np.concatenate(([0.0], np.cumsum(asked)))[: coverage(placement) + 1]
     return costs
 
 
-def fault_tolerances(placed: Bools) -> Ints:
-    """Return how many servers may fail, whichever, before some lookup does (§4.4), for every target from 0 to h.
+def fault_tolerances(placement: Bools) -> Ints:
+    """Return how many arbitrary servers may fail before some lookup does (§4.4), for every target from 0 to h.
 
-    With targets above the coverage, lookups fail anyway: -1. The paper has a heuristic here; this goes through all
-    sets of servers that can be left.
+    For targets above the coverage, lookups fail anyway: -1. The paper uses a heuristic; this function enumerates all
+    sets of remaining servers.
     """
-    servers, entries = placed.shape
+    servers, entries = placement.shape
     left = subsets(servers)
-    known, size = _union_sizes(placed, left), left.sum(axis=1).astype(np.int64)
-    # The largest set that has no more than so many entries; one server more, and each set has more.
+    known, size = _union_sizes(placement, left), left.sum(axis=1).astype(np.int64)
+    # The largest set with at most this many entries; every larger set has more.
     largest = np.full(entries + 1, -1, dtype=np.int64)
     np.maximum.at(largest, known, size)
     tolerances = servers - 1 - np.maximum.accumulate(largest)
     return np.concatenate(([servers], tolerances[:-1]))
 
 
-def retrieval_chances(placed: Bools, target: int, steps: LookupSteps) -> Floats:
-    """Return how likely each entry is among those that a lookup returns: p_I(j) of §4.5.
+def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floats:
+    """Return the probability of each entry to be among those that a lookup returns: p_I(j) of §4.5.
 
-    A lookup that cannot have ``target`` entries returns what there is.
+    A lookup that cannot have ``target`` entries returns those available.
     """
-    known = steps.sets @ placed > 0
+    known = steps.sets @ placement > 0
     missing = (target - known.sum(axis=1))[steps.before]
     taken = missing > 0
-    fresh = placed[steps.server[taken]] & ~known[steps.before[taken]]
+    fresh = placement[steps.server[taken]] & ~known[steps.before[taken]]
     share = np.minimum(missing[taken] / np.maximum(fresh.sum(axis=1), 1), 1) * steps.chance[taken]
     chances: Floats = share @ fresh
     return chances
 
 
 def unfairness(chances: Floats, target: int) -> float:
-    """Return how far lookups are from returning every entry as often (formula 1): 0 is fair."""
+    """Return the relative deviation of these probabilities from equal ones (formula 1); 0 is fair."""
     ideal = target / len(chances)
     return float(np.sqrt(np.mean((chances - ideal) ** 2)) / ideal)
 
 
-def _union_sizes(placed: Bools, sets: Floats) -> Ints:
-    sizes: Ints = (sets @ placed > 0).sum(axis=1)
+def _union_sizes(placement: Bools, sets: Floats) -> Ints:
+    sizes: Ints = (sets @ placement > 0).sum(axis=1)
     return sizes

@@ -1,8 +1,7 @@
-"""The servers of a directory, one class for each strategy (§3, §5), and the messages that they receive and send.
+"""The servers of a directory, one class per strategy (§3, §5), the messages between them, and the client's lookup.
 
-A server is a state machine: requests of clients and messages of other servers in, messages out.
-
-The client of a lookup sends its updates to the coordinator, and asks servers in an order until it has enough.
+A server is a state machine: requests of clients and messages of other servers in, messages out. A client sends updates
+to the coordinator, and for a lookup asks servers in an order until it has enough entries.
 """
 
 from abc import ABC, abstractmethod
@@ -19,19 +18,19 @@ from service.errors import BadStrategy
 
 
 class Place(msgspec.Struct, frozen=True, tag=True):
-    """From now on the directory has these entries, and no others."""
+    """place(v1, …, vh): the directory has exactly these entries from now on."""
 
     entries: tuple[str, ...]
 
 
 class Add(msgspec.Struct, frozen=True, tag=True):
-    """The directory has one entry more."""
+    """add(v): the directory has one more entry."""
 
     entry: str
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True):
-    """The directory has this entry no more."""
+    """delete(v): the entry is no longer in the directory."""
 
     entry: str
 
@@ -40,44 +39,44 @@ Request: TypeAlias = Place | Add | Delete
 
 
 class Keep(msgspec.Struct, frozen=True, tag=True):
-    """Forget all there was; of these entries keep those that are yours."""
+    """Replace all stored entries by the receiver's selection of these."""
 
     entries: tuple[str, ...]
 
 
 class Store(msgspec.Struct, frozen=True, tag=True):
-    """There is a new entry: keep it, if it is one of yours."""
+    """A new entry: store it if it belongs to the receiver's share."""
 
     entry: str
 
 
 class Remove(msgspec.Struct, frozen=True, tag="Drop"):
-    """An entry is gone."""
+    """An entry has been deleted."""
 
     entry: str
 
 
 class KeepAt(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin: forget all there was; keep these, at these positions of the sequence."""
+    """Round-Robin: replace all stored entries by these, at these positions of the sequence."""
 
     entries: tuple[tuple[int, str], ...]
 
 
 class StoreAt(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin: keep this entry at this position."""
+    """Round-Robin: store this entry at this position."""
 
     position: int
     entry: str
 
 
 class Hole(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin, to the coordinator: nothing is at this position any more."""
+    """Round-Robin, to the coordinator: this position has become empty."""
 
     position: int
 
 
 class FillHole(msgspec.Struct, frozen=True, tag="Fetch"):
-    """Round-Robin: what you have at the first position goes to ``hole``."""
+    """Round-Robin: move the entry at the position ``first`` to the position ``hole``."""
 
     first: int
     hole: int
@@ -87,7 +86,7 @@ Message: TypeAlias = Keep | Store | Remove | KeepAt | StoreAt | Hole | FillHole
 
 
 class Send(msgspec.Struct, frozen=True):
-    """What a server wants told to another, or to itself."""
+    """A message of a server to another server, or to itself."""
 
     to: int
     message: Message
@@ -97,181 +96,181 @@ Sends = list[Send]
 
 
 class DirectoryServer(ABC):
-    """One server's share of one directory. It starts empty."""
+    """One server's share of one directory, initially empty."""
 
-    def __init__(self, me: int, servers: int) -> None:
-        """Be the server number ``me`` of so many, counted from 0."""
-        self.me = me
+    def __init__(self, number: int, servers: int) -> None:
+        """Create server ``number`` of ``servers``, counted from 0."""
+        self.number = number
         self.servers = servers
 
     @property
     @abstractmethod
     def entries(self) -> Collection[str]:
-        """What it keeps, each once."""
+        """The stored entries, each once."""
 
     @abstractmethod
-    def requested(self, request: Request) -> Sends:
-        """Coordinate what a client asks for. Send it where :func:`choose_coordinator` says."""
+    def on_request(self, request: Request) -> Sends:
+        """Coordinate a client's request; :func:`choose_coordinator` selects the server that receives it."""
 
     @abstractmethod
-    def told(self, message: Message, draw: float) -> Sends:
-        """Take in what a server sends. Only RandomServer-x uses ``draw``."""
+    def on_message(self, message: Message, draw: float) -> Sends:
+        """Process another server's message; return the messages that follow. Only RandomServer-x uses ``draw``."""
 
-    def answer(self, target: int, known: Collection[str], draw: float) -> list[str]:
-        """Return so many entries that the client does not know, or all there are; each is as likely as any other."""
+    def lookup(self, target: int, known: Collection[str], draw: float) -> list[str]:
+        """Return up to ``target`` entries that the client does not know yet; all are equally likely."""
         fresh = [entry for entry in self.entries if entry not in known] if known else list(self.entries)
         begin = int(draw * len(fresh))
         return (fresh[begin:] + fresh[:begin])[: max(target, 0)]
 
-    def all(self, message: Message) -> Sends:
-        """Return a broadcast."""
+    def broadcast(self, message: Message) -> Sends:
+        """Return the message to all servers."""
         return [Send(to, message) for to in range(self.servers)]
 
 
 def to_each(servers: Iterable[int], message: Message) -> Sends:
-    """Return the same message to several servers."""
+    """Return the message to several servers."""
     return [Send(to, message) for to in servers]
 
 
 def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrategy:
-    """Return the error for a message of another strategy; nothing has changed."""
+    """Return the error for a message of another strategy; the server is unchanged."""
     what, whose = type(message).__name__, type(server).__name__
-    return BadStrategy(f"A {whose} was told {what}, which is another strategy's. Place the entries anew.")
+    return BadStrategy(f"A {whose} received {what}, a message of another strategy. Place the entries again.")
 
 
 def rank(entry: str, salt: float) -> bytes:
-    """Return where an entry stands in the random order that a number in [0, 1) stands for."""
+    """Return an entry's place in the pseudo-random order that ``salt``, a number in [0, 1), determines."""
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 
 class BroadcastServer(DirectoryServer):
-    """Broadcasts every update."""
+    """A server that broadcasts every update."""
 
-    def requested(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
+    def on_request(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
             case Place(entries):
-                return self.all(Keep(entries))
+                return self.broadcast(Keep(entries))
             case Add(entry):
-                return self.all(Store(entry))
+                return self.broadcast(Store(entry))
             case Delete(entry):
-                return self.all(Remove(entry))
+                return self.broadcast(Remove(entry))
 
 
 class StoringServer(BroadcastServer):
-    """Keeps every entry that it is told of, until it is told that it is gone."""
+    """A server that stores every entry that it is sent, until it is deleted."""
 
-    def __init__(self, me: int, servers: int) -> None:
-        super().__init__(me, servers)
-        self._kept: dict[str, None] = {}
+    def __init__(self, number: int, servers: int) -> None:
+        super().__init__(number, servers)
+        self._stored: dict[str, None] = {}
 
     @property
     def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
-        return self._kept.keys()
+        return self._stored.keys()
 
-    def told(self, message: Message, draw: float) -> Sends:  # noqa: ARG002, D102 - same
+    def on_message(self, message: Message, draw: float) -> Sends:  # noqa: ARG002, D102 - same
         match message:
             case Keep(entries):
-                self._kept = dict.fromkeys(entries)
+                self._stored = dict.fromkeys(entries)
             case Store(entry):
-                self._kept[entry] = None
+                self._stored[entry] = None
             case Remove(entry):
-                self._kept.pop(entry, None)
+                self._stored.pop(entry, None)
             case _:
                 raise foreign_message_error(self, message)
         return []
 
 
 class FullReplicationServer(StoringServer):
-    """Has everything."""
+    """Full replication: stores all entries."""
 
 
 class FixedServer(StoringServer):
-    """Has the same x entries as all others, and is silent about updates of the rest.
+    """Fixed-x: stores the same x entries as all others, and forwards only updates that concern these.
 
-    There is no concurrency control, as in the paper: two adds at two servers with x - 1 entries are both kept, so that
-    all servers still have the same.
+    As in the paper, there is no concurrency control: two concurrent adds at servers with x - 1 entries are both stored,
+    so that all servers still have the same entries.
     """
 
-    def __init__(self, me: int, servers: int, x: int) -> None:
-        super().__init__(me, servers)
+    def __init__(self, number: int, servers: int, x: int) -> None:
+        super().__init__(number, servers)
         self._x = x
 
-    def requested(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
+    def on_request(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
             case Place(entries):
-                return self.all(Keep(entries[: self._x]))
-            case Add(entry) if len(self._kept) < self._x and entry not in self._kept:
-                return self.all(Store(entry))
-            case Delete(entry) if entry in self._kept:
-                return self.all(Remove(entry))
+                return self.broadcast(Keep(entries[: self._x]))
+            case Add(entry) if len(self._stored) < self._x and entry not in self._stored:
+                return self.broadcast(Store(entry))
+            case Delete(entry) if entry in self._stored:
+                return self.broadcast(Remove(entry))
         return []
 
 
 class ReservoirServer(BroadcastServer):
-    """Has a random x of all entries.
+    """RandomServer-x: stores a random x of all entries.
 
-    While nothing is deleted, all subsets stay equally likely (Vitter's reservoir). What is deleted is replaced by what
-    comes next, so that the newest are kept more often (§6.3).
+    Without deletes, all subsets stay equally likely (Vitter's reservoir sampling). A deleted entry is replaced by the
+    next one added, so that newer entries become more likely (§6.3).
     """
 
-    def __init__(self, me: int, servers: int, x: int) -> None:
-        super().__init__(me, servers)
+    def __init__(self, number: int, servers: int, x: int) -> None:
+        super().__init__(number, servers)
         self._x = x
-        self._kept: list[str] = []
+        self._stored: list[str] = []
         self._total = 0
-        """h, as far as we were told."""
+        """h, as far as this server knows."""
 
     @property
     def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
-        return self._kept
+        return self._stored
 
-    def told(self, message: Message, draw: float) -> Sends:
-        """Take in what a server sends. One number draws whole subsets: it stands for an order of all entries."""
+    def on_message(self, message: Message, draw: float) -> Sends:
+        """Process another server's message. One number draws a whole subset: it determines an order of all entries."""
         match message:
             case Keep(entries):
-                self._kept = nsmallest(self._x, dict.fromkeys(entries), key=lambda entry: rank(entry, draw))
+                self._stored = nsmallest(self._x, dict.fromkeys(entries), key=lambda entry: rank(entry, draw))
                 self._total = len(entries)
             case Store(entry):
                 self._store(entry, draw)
                 self._total += 1
             case Remove(entry):
-                if entry in self._kept:
-                    self._kept.remove(entry)
-                self._total = max(self._total - 1, len(self._kept))
+                if entry in self._stored:
+                    self._stored.remove(entry)
+                self._total = max(self._total - 1, len(self._stored))
             case _:
                 raise foreign_message_error(self, message)
         return []
 
     def _store(self, entry: str, draw: float) -> None:
-        if entry in self._kept:
+        if entry in self._stored:
             return
-        if len(self._kept) < self._x:
-            self._kept.append(entry)
+        if len(self._stored) < self._x:
+            self._stored.append(entry)
         elif (place := int(draw * (self._total + 1))) < self._x:
-            # With probability x / (h + 1), and then any of the x is as likely to go.
-            self._kept[place] = entry
+            # With probability x / (h + 1); each of the x entries is then equally likely to be replaced.
+            self._stored[place] = entry
 
 
 COORDINATOR = 0
 
 
 class RoundRobinServer(DirectoryServer):
-    """Has each entry whose position, or one of the y - 1 positions before it, is its own in turn."""
+    """Round-Robin-y: stores the entries at its own positions and at the y - 1 positions before each of them."""
 
-    def __init__(self, me: int, servers: int, y: int) -> None:
-        super().__init__(me, servers)
+    def __init__(self, number: int, servers: int, y: int) -> None:
+        super().__init__(number, servers)
         self._copies = min(y, servers)
         self._at: dict[int, str] = {}
         self._positions: dict[str, set[int]] = {}
         self._first = 0
         self._end = 0
-        """Of the coordinator: the sequence is at the positions from ``_first`` up to here."""
+        """Coordinator only: the sequence occupies the positions from ``_first`` to before this one."""
 
     @property
     def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
         return self._positions.keys()
 
-    def requested(self, request: Request) -> Sends:  # noqa: D102 - same
+    def on_request(self, request: Request) -> Sends:  # noqa: D102 - same
         match request:
             case Place(entries):
                 self._first, self._end = 0, len(entries)
@@ -284,9 +283,9 @@ class RoundRobinServer(DirectoryServer):
                 self._end += 1
                 return to_each(self._servers_of(self._end - 1), StoreAt(self._end - 1, entry))
             case Delete(entry):
-                return self.all(Remove(entry))
+                return self.broadcast(Remove(entry))
 
-    def told(self, message: Message, draw: float) -> Sends:  # noqa: ARG002, D102 - same
+    def on_message(self, message: Message, draw: float) -> Sends:  # noqa: ARG002, D102 - same
         match message:
             case KeepAt(entries):
                 self._at, self._positions = {}, {}
@@ -298,19 +297,19 @@ class RoundRobinServer(DirectoryServer):
                 positions = sorted(self._positions.get(entry, ()))
                 for position in positions:
                     self._take(position)
-                return [Send(COORDINATOR, Hole(at)) for at in positions if at % self.servers == self.me]
+                return [Send(COORDINATOR, Hole(at)) for at in positions if at % self.servers == self.number]
             case Hole(position):
-                return self._filled(position)
+                return self._on_hole(position)
             case FillHole(first, hole):
                 moved = self._take(first)
-                server = (hole + (self.me - first)) % self.servers
+                server = (hole + (self.number - first)) % self.servers
                 return [] if moved is None else [Send(server, StoreAt(hole, moved))]
             case _:
                 raise foreign_message_error(self, message)
         return []
 
-    def _filled(self, hole: int) -> Sends:
-        """Have the first of the sequence moved to a hole, unless it is the hole, or has left it behind."""
+    def _on_hole(self, hole: int) -> Sends:
+        """Have the first entry of the sequence moved to a hole, unless the hole is at or before the first position."""
         first = self._first
         self._first = max(first, min(first, hole) + 1)
         return to_each(self._servers_of(first), FillHole(first, hole)) if hole > first else []
@@ -334,11 +333,11 @@ class RoundRobinServer(DirectoryServer):
 
 
 _HASHES = 16
-"""So many of 32 bits are in one digest."""
+"""Number of 32-bit hashes in one digest."""
 
 
 def hash_servers(entry: str, y: int, servers: int) -> list[int]:
-    """Return the servers f_1(v), …, f_y(v), each once."""
+    """Return the distinct servers f_1(v), …, f_y(v)."""
     found: dict[int, None] = {}
     for first in range(0, y, _HASHES):
         count = min(y - first, _HASHES)
@@ -348,13 +347,13 @@ def hash_servers(entry: str, y: int, servers: int) -> list[int]:
 
 
 class HashServer(StoringServer):
-    """Has the entries of which a hash says so."""
+    """Hash-y: stores the entries whose hashes select this server."""
 
-    def __init__(self, me: int, servers: int, y: int) -> None:
-        super().__init__(me, servers)
+    def __init__(self, number: int, servers: int, y: int) -> None:
+        super().__init__(number, servers)
         self._y = y
 
-    def requested(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
+    def on_request(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
             case Place(entries):
                 shares: list[list[str]] = [[] for _ in range(self.servers)]
@@ -371,61 +370,64 @@ class HashServer(StoringServer):
         return hash_servers(entry, self._y, self.servers)
 
 
-def make_server(strategy: Strategy, me: int, servers: int) -> DirectoryServer:
-    """Return an empty server of a strategy, number ``me`` of so many."""
+def make_server(strategy: Strategy, number: int, servers: int) -> DirectoryServer:
+    """Return an empty server of a strategy, number ``number`` of ``servers``."""
     match strategy:
         case FullReplication():
-            return FullReplicationServer(me, servers)
+            return FullReplicationServer(number, servers)
         case Fixed(x):
-            return FixedServer(me, servers, x)
+            return FixedServer(number, servers, x)
         case RandomServer(x):
-            return ReservoirServer(me, servers, x)
+            return ReservoirServer(number, servers, x)
         case RoundRobin(y):
-            return RoundRobinServer(me, servers, y)
+            return RoundRobinServer(number, servers, y)
         case Hash(y):
-            return HashServer(me, servers, y)
+            return HashServer(number, servers, y)
 
 
 def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
-    """Return the server that an update is sent to: any, but for Round-Robin-y (§5)."""
+    """Return the server that receives an update: any, except for Round-Robin-y (§5)."""
     return COORDINATOR if isinstance(strategy, RoundRobin) else int(draw * servers)
 
 
 def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
-    """Return all servers in the order in which a client asks them: random, or those without common entries first."""
+    """Return all servers in the order in which a client asks them.
+
+    It is random, except for Round-Robin-y, which begins with servers that have no common entries.
+    """
     if isinstance(strategy, RoundRobin):
         return strided_order(int(draw * servers), strategy.y, servers)
     return sorted(range(servers), key=lambda server: rank(str(server), draw))
 
 
 def strided_order(begin: int, stride: int, servers: int) -> list[int]:
-    """Return all servers, once around from ``begin`` in strides, and then the rest in turn (§3.4)."""
+    """Return all servers: once around from ``begin`` in strides, then the others in turn (§3.4)."""
     once_around = [(begin + step) % servers for step in range(0, servers, stride)]
     return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))
 
 
 class PartialLookup:
-    """One lookup of ``target`` entries, sans I/O.
+    """partial_lookup(t): one client's lookup of ``target`` entries, sans I/O.
 
-    While :meth:`asks` names a server, send it ``found`` and the target, and hand its answer to :meth:`answered`, or
-    nothing if there is none.
+    While :meth:`next_server` returns a server, send it ``found`` and the target, and pass its answer, if any, to
+    :meth:`on_answer`.
     """
 
     def __init__(self, target: int, order: Iterable[int]) -> None:
         self.target = target
         self.found: dict[str, None] = {}
-        """What has been found, each once."""
+        """The distinct entries found so far."""
         self._order = iter(order)
 
-    def asks(self) -> int | None:
-        """Return the next server to ask; None: there are enough entries, or no more servers."""
+    def next_server(self) -> int | None:
+        """Return the next server to ask; None if there are enough entries, or no more servers."""
         return next(self._order, None) if len(self.found) < self.target else None
 
     @property
     def wanted(self) -> int:
-        """How many entries are missing."""
+        """Number of entries still missing."""
         return max(self.target - len(self.found), 0)
 
-    def answered(self, entries: Iterable[str]) -> None:
-        """Take in what a server answered."""
+    def on_answer(self, entries: Iterable[str]) -> None:
+        """Process a server's answer."""
         self.found |= dict.fromkeys(entries)

@@ -1,6 +1,6 @@
-"""The five strategies as values (§3), what they cost by the paper's formulas, and the cushion for deletes (§6.2).
+"""The five strategies of partial lookup (§3), their costs by the paper's formulas, and the cushion for deletes (§6.2).
 
-Formulas are of mean values: for each server, or each entry.
+Formulas give mean values, per server or per entry.
 """
 
 from math import ceil
@@ -13,7 +13,7 @@ from service.errors import BadStrategy
 
 class _SizedStrategy(msgspec.Struct, frozen=True, tag=True):
     x: int
-    """How many entries a server keeps at most."""
+    """Maximum number of entries per server."""
 
     def __post_init__(self) -> None:
         if self.x < 1:
@@ -22,7 +22,7 @@ class _SizedStrategy(msgspec.Struct, frozen=True, tag=True):
 
 class _CopiedStrategy(msgspec.Struct, frozen=True, tag=True):
     y: int
-    """On how many servers an entry is kept; for Hash-y at most."""
+    """Number of servers that store an entry; for Hash-y the maximum."""
 
     def __post_init__(self) -> None:
         if self.y < 1:
@@ -30,30 +30,30 @@ class _CopiedStrategy(msgspec.Struct, frozen=True, tag=True):
 
 
 class FullReplication(msgspec.Struct, frozen=True, tag=True):
-    """Every server has every entry."""
+    """Every server stores every entry."""
 
 
 class Fixed(_SizedStrategy, frozen=True, tag=True):
-    """All servers have the same x entries."""
+    """Fixed-x: all servers store the same x entries."""
 
 
 class RandomServer(_SizedStrategy, frozen=True, tag=True):
-    """Each server has x entries of its own choice."""
+    """RandomServer-x: each server stores its own random x entries."""
 
 
 class RoundRobin(_CopiedStrategy, frozen=True, tag=True):
-    """Entry i is on the y servers from the i-th on."""
+    """Round-Robin-y: entry i is on the y servers from the i-th on."""
 
 
 class Hash(_CopiedStrategy, frozen=True, tag=True):
-    """An entry is where its y hashes say."""
+    """Hash-y: an entry is on the servers that its y hashes select."""
 
 
 Strategy: TypeAlias = FullReplication | Fixed | RandomServer | RoundRobin | Hash
 
 
 def strategy_name(strategy: Strategy) -> str:
-    """Return what the paper calls it."""
+    """Return the paper's name of a strategy, with its parameter."""
     match strategy:
         case FullReplication():
             return "full replication"
@@ -68,7 +68,7 @@ def strategy_name(strategy: Strategy) -> str:
 
 
 def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return how many entries all servers together keep (Table 1); with Hash-y, and only there, on average."""
+    """Return the number of entries that all servers store together (Table 1); for Hash-y the mean."""
     match strategy:
         case FullReplication():
             return entries * servers
@@ -81,7 +81,7 @@ def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return how many different entries there are on all servers (§4.3); with RandomServer-x on average."""
+    """Return the number of distinct entries on all servers (§4.3); for RandomServer-x the mean."""
     match strategy:
         case Fixed(x):
             return min(x, entries)
@@ -92,20 +92,21 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> int:
-    """Return how many servers of Round-Robin-y may fail before some lookup does (§4.4); t at most h."""
+    """Return how many servers of Round-Robin-y may fail before some lookup does (§4.4), for t at most h."""
     return min(servers - 1, servers + y - 1 - ceil(target * servers / entries))
 
 
 def copies_needed(target: int, entries: int, servers: int) -> int:
-    """Return the least y with which a server has ``target`` entries on average (§6.4)."""
+    """Return the least y for which a server has ``target`` entries on average, ceil(t·n/h) (§6.4)."""
     return max(ceil(target * servers / max(entries, 1)), 1)
 
 
 def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return how many messages an add or delete takes, on average (§6.4): the client's, and those to servers.
+    """Return the mean number of messages per add or delete (§6.4): the client's request and those to servers.
 
-    The paper counts for Fixed-x and Hash-y; the others are what our servers send: a broadcast, and for Round-Robin-y
-    y messages to add, and to delete a broadcast, a report of the hole, and y messages each to fetch and to fill.
+    The paper derives it for Fixed-x and Hash-y; the others are the messages of this implementation: a broadcast, and
+    for Round-Robin-y y messages to add, and to delete a broadcast, a report of the hole, and y messages each to fetch
+    and to fill.
     """
     match strategy:
         case FullReplication() | RandomServer():
@@ -120,15 +121,15 @@ def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 FAILING = 0.001
-"""The share of the time in which there may be less than the target."""
+"""Tolerated share of the time in which a server has fewer entries than the target."""
 
 
 def failing_share(target: int, cushion: int, entries: int) -> float:
-    """Return for which share of the time a share of ``target + cushion`` has less than ``target`` entries.
+    """Return the share of the time in which a server of ``target + cushion`` entries has fewer than the target (§6.2).
 
-    Entries come one at a time and live as long as they may; h is constant on average. So a share that is short by
-    some is filled by the next add, and of k entries one is deleted k / h times as often as any is added: a birth-death
-    chain, of which the lowest states are too low. The paper measures what follows from it.
+    Entries arrive one at a time, with any lifetime distribution; h is constant on average. The next add fills a gap,
+    and of k entries one is deleted k / h times as often as one is added: a birth-death chain whose lowest states fail.
+    The paper measures this share; the formula is ours.
     """
     most = min(target + cushion, entries)
     weight, weights = 1.0, [1.0]
@@ -139,7 +140,7 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
 
 
 def cushion_needed(target: int, entries: int) -> int:
-    """Return the least cushion with which lookups fail at most ``FAILING`` of the time; at most h - t."""
+    """Return the least cushion at which lookups fail at most ``FAILING`` of the time; at most h - t (§6.2)."""
     cushion = 0
     while target + cushion < entries and failing_share(target, cushion, entries) > FAILING:
         cushion += 1

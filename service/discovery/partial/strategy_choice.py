@@ -1,14 +1,13 @@
-"""The choice of a directory's strategy, and the coordinator that keeps its servers at what the matrices have.
+"""The choice of a directory's strategy, and the coordinator that keeps its servers equal to the matrices' content.
 
-The choice follows the paper's rules of thumb (§4.2-4.5, §6.3, §6.4), in order, with their reasons.
+The choice applies the paper's rules of thumb (§4.2-4.5, §6.3, §6.4) in order, and records them as reasons.
 
-A coordinator reads its directory now and then, whole, and tells the servers the difference. So entries are always
-added and deleted rightly, whatever the strategy. All directories are placed anew every so often, because messages can
-be lost.
+A coordinator reads the whole directory periodically and sends servers the difference, so adds and deletes are always
+correct, whatever the strategy. All directories are placed again every so often, because messages can be lost.
 
-We deviate: whatever is read is one batch, and one letter takes all of it that a server is told. So what a reading
-finds changed counts as one update, whatever it is; and a Round-Robin-y that has to delete is placed anew, which takes
-no more letters than one delete does, and needs no order among them.
+Deviation: a reading is one batch, and one letter carries all of it to a server. All changes of a reading therefore
+count as one update, and a Round-Robin-y directory with deletes is placed again, which takes no more letters than one
+delete does and requires no order among them.
 """
 
 from collections.abc import Iterable
@@ -30,46 +29,46 @@ from service.discovery.partial.strategies import (
 )
 
 MANY_UPDATES = 0.1
-"""Updates per lookup above which what an update costs decides, and below which the answers' quality does."""
+"""Updates per lookup above which the cost of updates decides, and below which the quality of answers does."""
 MAX_SHARE_ENTRIES = 1000
-"""So many entries a server keeps at most of a directory that need not grow with h."""
+"""Maximum entries per server, for strategies whose shares grow with h."""
 
 
 class DirectoryMeasurements(msgspec.Struct, frozen=True):
-    """What is known of a directory."""
+    """Measurements of a directory, the input of the choice."""
 
     target: int
-    """t: how many entries lookups want."""
+    """t: the number of entries that lookups want."""
     entries: int
-    """h."""
+    """h: the number of entries."""
     servers: int
-    """n."""
+    """n: the number of servers."""
     updates_per_lookup: float
 
 
 class Rule(StrEnum):
-    """Why: each is one of the paper's sentences."""
+    """The rules of thumb; each is a sentence of the paper."""
 
     ALL_NEEDED = "all-needed"
-    """With t·n/h copies, each server has everything."""
+    """With t·n/h copies, each server has all entries."""
     FEW_UPDATES = "few-updates"
-    """Updates are rare: RandomServer-x and Round-Robin-y are fairer, and find more with fewer questions."""
+    """Updates are rare: RandomServer-x and Round-Robin-y are fairer and need fewer servers per lookup."""
     MANY_UPDATES = "many-updates"
-    """Updates are frequent: Fixed-x and Hash-y take fewer messages."""
+    """Updates are frequent: Fixed-x and Hash-y need fewer messages."""
     FITS = "fits"
-    """There is room for all entries on some servers: Round-Robin-y covers all, and is fair."""
+    """The shares are small enough: Round-Robin-y covers all entries and is fair."""
     TOO_MANY = "too-many"
-    """There is no room that grows with h: RandomServer-x has a bound."""
+    """The shares would grow too large with h: RandomServer-x bounds them."""
     FIXED_CHEAPER = "fixed-cheaper"
     """x·n/h is less than y."""
     HASH_CHEAPER = "hash-cheaper"
     """x·n/h is at least y."""
     CUSHION = "cushion"
-    """So many entries more than t, for deletes."""
+    """The number of entries beyond t, for deletes."""
 
 
 class ChoiceReason(msgspec.Struct, frozen=True):
-    """A rule that decided, the value that it looked at, and the bound that it compared it with."""
+    """A rule that applied, the value that it compared, and the bound that it compared it with."""
 
     rule: Rule
     value: float
@@ -77,14 +76,14 @@ class ChoiceReason(msgspec.Struct, frozen=True):
 
 
 class StrategyChoice(msgspec.Struct, frozen=True):
-    """A strategy, and why it is that."""
+    """A strategy and the reasons for it."""
 
     strategy: Strategy
     reasons: tuple[ChoiceReason, ...]
 
 
 class DirectoryChoice(msgspec.Struct, frozen=True):
-    """A directory as its coordinator keeps it: its AV-pair, what was measured of it, and what follows from that."""
+    """A directory as its coordinator keeps it: its AV-pair, the measurements, and the choice that follows from them."""
 
     pair: str
     measured: DirectoryMeasurements
@@ -92,66 +91,69 @@ class DirectoryChoice(msgspec.Struct, frozen=True):
 
 
 def choose(measured: DirectoryMeasurements) -> StrategyChoice:
-    """Return the strategy for a directory. Pure: the same measurements always give the same."""
+    """Return the strategy for a directory; equal measurements give equal choices."""
     copies = copies_needed(measured.target, measured.entries, measured.servers)
     if copies >= measured.servers:
         return StrategyChoice(FullReplication(), (ChoiceReason(Rule.ALL_NEEDED, copies, measured.servers),))
     cushion = cushion_needed(measured.target, measured.entries)
     share = measured.target + cushion
-    spare = ChoiceReason(Rule.CUSHION, cushion, measured.target)
+    cushion_reason = ChoiceReason(Rule.CUSHION, cushion, measured.target)
     if measured.updates_per_lookup > MANY_UPDATES:
         why = ChoiceReason(Rule.MANY_UPDATES, measured.updates_per_lookup, MANY_UPDATES)
-        return _for_many_updates(measured, share, copies, why, spare)
+        return _for_many_updates(measured, share, copies, why, cushion_reason)
     rare = ChoiceReason(Rule.FEW_UPDATES, measured.updates_per_lookup, MANY_UPDATES)
     copies = copies_needed(share, measured.entries, measured.servers)
     per_server = copies * measured.entries / measured.servers
     if per_server <= MAX_SHARE_ENTRIES:
-        return StrategyChoice(RoundRobin(copies), (rare, ChoiceReason(Rule.FITS, per_server, MAX_SHARE_ENTRIES), spare))
+        return StrategyChoice(
+            RoundRobin(copies), (rare, ChoiceReason(Rule.FITS, per_server, MAX_SHARE_ENTRIES), cushion_reason)
+        )
     return StrategyChoice(
-        RandomServer(share), (rare, ChoiceReason(Rule.TOO_MANY, per_server, MAX_SHARE_ENTRIES), spare)
+        RandomServer(share), (rare, ChoiceReason(Rule.TOO_MANY, per_server, MAX_SHARE_ENTRIES), cushion_reason)
     )
 
 
 def _for_many_updates(
-    measured: DirectoryMeasurements, share: int, copies: int, why: ChoiceReason, spare: ChoiceReason
+    measured: DirectoryMeasurements, share: int, copies: int, why: ChoiceReason, cushion_reason: ChoiceReason
 ) -> StrategyChoice:
     fixed = expected_overhead(Fixed(share), measured.entries, measured.servers)
     hashed = expected_overhead(Hash(copies), measured.entries, measured.servers)
     if fixed < hashed:
-        return StrategyChoice(Fixed(share), (why, ChoiceReason(Rule.FIXED_CHEAPER, fixed, hashed), spare))
+        return StrategyChoice(Fixed(share), (why, ChoiceReason(Rule.FIXED_CHEAPER, fixed, hashed), cushion_reason))
     return StrategyChoice(Hash(copies), (why, ChoiceReason(Rule.HASH_CHEAPER, fixed, hashed)))
 
 
 READS_PER_PLACEMENT = 10
-"""After so many readings."""
+"""Number of readings after which all entries are placed again."""
 
 
 class Coordinator:
-    """One directory's, for as long as the servers are the same. Belongs to one node."""
+    """The coordinator of one directory, on one node, while the set of servers is the same."""
 
     def __init__(self, servers: int) -> None:
-        """Coordinate so many servers."""
+        """Coordinate ``servers`` servers."""
         self.choice: StrategyChoice | None = None
-        """Which strategy, and why; None before the first reading."""
+        """The current strategy and its reasons; None before the first reading."""
         self.measured: DirectoryMeasurements | None = None
-        """What it was chosen by."""
+        """The measurements of the current choice."""
         self.placed = 0
-        """How often all has been placed."""
+        """Number of placements so far."""
         self._servers = servers
         self._entries: dict[str, None] = {}
-        self._readings = 0
+        self._reads = 0
 
-    def read(self, entries: Iterable[str], lookups: float, target: int) -> list[Request]:
-        """Return what to do now that the directory has these entries; ``lookups`` and t are those since the last time.
+    def update(self, entries: Iterable[str], lookups: float, target: int) -> list[Request]:
+        """Return the requests that make the servers store exactly these entries.
 
-        A :class:`Place` always stands alone, and is for new servers of ``choice``.
+        ``lookups`` and ``target`` (t) refer to the time since the last call. A :class:`Place` is always the only
+        request, and is meant for new servers of ``choice``.
         """
         there = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in there]
         added = [entry for entry in there if entry not in self._entries]
         updates = int(self.choice is not None and bool(added or deleted))
-        due = self._readings % READS_PER_PLACEMENT == 0
-        self._readings += 1
+        due = self._reads % READS_PER_PLACEMENT == 0
+        self._reads += 1
         self._entries = there
         if self.choice and not due and not (deleted and isinstance(self.choice.strategy, RoundRobin)):
             return [*map(Delete, deleted), *map(Add, added)]

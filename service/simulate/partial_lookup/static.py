@@ -64,20 +64,20 @@ class Servers:
         """Carry a client's request through."""
         entered = choose_coordinator(self.strategy, len(self.servers), self._draw())
         self.processed += 1
-        under_way: deque[Send] = deque(self.servers[entered].requested(request))
+        under_way: deque[Send] = deque(self.servers[entered].on_request(request))
         while under_way:
             sent = under_way.popleft()
             self.processed += 1
-            under_way.extend(self.servers[sent.to].told(sent.message, self._draw()))
+            under_way.extend(self.servers[sent.to].on_message(sent.message, self._draw()))
 
     def lookup(self, target: int, failed: Collection[int] = ()) -> tuple[Sequence[str], int]:
         """Return what a client finds, and how many servers it asked; those that failed do not answer."""
         lookup = PartialLookup(target, lookup_order(self.strategy, len(self.servers), self._draw()))
         asked = 0
-        while (server := lookup.asks()) is not None:
+        while (server := lookup.next_server()) is not None:
             asked += 1
             if server not in failed:
-                lookup.answered(self.servers[server].answer(lookup.wanted, lookup.found, self._draw()))
+                lookup.on_answer(self.servers[server].lookup(lookup.wanted, lookup.found, self._draw()))
         return list(lookup.found), asked
 
 

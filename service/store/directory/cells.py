@@ -128,8 +128,8 @@ def _asked(command: Command) -> _Asked | None:
         case cell.ReadState():
             named = "", ()
         case cell.PutRecords(records=records):
-            believes = command.believes or MatrixSize(0, 0)
-            how = int(command.only_over), believes.partitions, believes.epoch
+            believes = command.assumed_size or MatrixSize(0, 0)
+            how = int(command.replace_only), believes.partitions, believes.epoch
             named = "cell_put", (*how, *_given(records))
         case cell.FindNames(pairs=pairs):
             named = "cell_find", (command.limit, *(pair.encode("latin-1") for pair in pairs))
@@ -137,7 +137,7 @@ def _asked(command: Command) -> _Asked | None:
             named = "cell_drop", _given(records)
         case cell.UpdateMatrix(before=before, after=after):
             held = b"" if before is None else msgspec.msgpack.encode(before)
-            standing = _member(Membership(command.standing, after.size))
+            standing = _member(Membership(command.state, after.size))
             named = "cell_lead", (held, msgspec.msgpack.encode(after), standing)
         case _:
             return None
@@ -176,7 +176,7 @@ def _member(member: Membership | None) -> str:
     if member is None:
         return ""
     size = member.size
-    return f"{member.standing} {size.epoch} {size.partitions} {size.replicas}"
+    return f"{member.state} {size.epoch} {size.partitions} {size.replicas}"
 
 
 @lru_cache(1024)

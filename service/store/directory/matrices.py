@@ -118,7 +118,8 @@ class Directory:
             for row in range(assumed[pair].replicas):
                 by_cell.setdefault(CellAddress(pair, partition, row), []).append(record)
         puts = [
-            cell.PutRecords(place, tuple(records), believes=assumed[place.pair]) for place, records in by_cell.items()
+            cell.PutRecords(place, tuple(records), assumed_size=assumed[place.pair])
+            for place, records in by_cell.items()
         ]
         answers = await self._cells.carry_out(puts)
         self._notice(puts, answers)
@@ -133,7 +134,7 @@ class Directory:
     def _is_kept(self, put: cell.PutRecords, answer: CellAnswer, assumed: MatrixSize) -> bool:
         """Say whether names lie where they belong, in a matrix of the size that was assumed, or was not known yet."""
         pair, member = put.place.pair, answer.member
-        if member is None or answer.stands(CellState.CLOSED):
+        if member is None or answer.is_in(CellState.CLOSED):
             return False
         if member.size != assumed:
             self._sizes[pair] = max(member.size, self._sizes.get(pair, member.size))
@@ -240,11 +241,7 @@ class Directory:
             place = command.place
             if answer.matrix is not None and not answer.matrix.settled:
                 self._unsettled[place.pair] = None
-            if (
-                isinstance(command, cell.PutRecords | cell.FindNames)
-                and answer.member
-                and answer.stands(CellState.OPEN)
-            ):
+            if isinstance(command, cell.PutRecords | cell.FindNames) and answer.member and answer.is_in(CellState.OPEN):
                 for kind in resize_requests(answer.load, self._limits):
                     if kind in _GROWTH or (place.partition if kind is ResizeKind.DEC_P else place.replica) > 0:
                         self._wishes[ResizeRequest(kind, place)] = None

@@ -38,7 +38,7 @@ class SavedSearches(BatchedRepository):
         """
         uid = keys.user_id(jid)
         for held in await self.of_user(jid):
-            if held.standing == standing:
+            if held.condition == standing:
                 return held
         watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", standing)
         await self._put(watch.id, standing)
@@ -138,7 +138,7 @@ class SavedSearchMatcher:
         while changed:
             for place, watch, standing in changed:
                 if standing is None:
-                    self._matcher.drop(watch)
+                    self._matcher.remove(watch)
                 else:
                     self._matcher.put(watch, standing)
                 self._place = place

@@ -51,7 +51,7 @@ def test_an_entry_meets_exactly_the_standing_queries_that_it_matches_one_by_one(
     matcher, held = SavedSearchIndex(), dict[str, SearchCondition]()
     for watch, wanted in history:
         if wanted is None:
-            matcher.drop(watch)
+            matcher.remove(watch)
             held.pop(watch, None)
         else:
             matcher.put(watch, wanted)
@@ -71,12 +71,12 @@ def test_who_forgets_every_standing_query_keeps_nothing(history: list[tuple[str,
     for watch, wanted in history:
         matcher.put(watch, wanted)
     for watch, _ in history:
-        matcher.drop(watch)
+        matcher.remove(watch)
     assert len(matcher) == 0
     assert not matcher._topics
     assert not matcher._phrases
     assert not matcher._patterns
-    assert not matcher._places
+    assert not matcher._keys
 
 
 @given(st.dictionaries(pairs, st.floats(0, 1), min_size=1))

@@ -219,7 +219,7 @@ def test_a_servers_answers_are_each_as_likely(seed: int, target: int) -> None:
     """With all numbers that can be drawn, each of its entries is answered equally often."""
     servers = Servers(Fixed(10), 2, random_numbers(seed))
     servers.request(Place(tuple(ENTRIES[:10])))
-    answers = [servers.servers[0].answer(target, (), (place + 0.5) / 10) for place in range(10)]
+    answers = [servers.servers[0].lookup(target, (), (place + 0.5) / 10) for place in range(10)]
     assert {sum(entry in answer for answer in answers) for entry in ENTRIES[:10]} == {target}
 
 
