@@ -1,4 +1,4 @@
-"""The project's own files, as the architecture tests read them."""
+"""The project's source files for architecture tests."""
 
 import ast
 import io
@@ -10,11 +10,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("service", "bots", "workers")
 
 Finding = tuple[int, str]
-"""A line number and what is wrong there."""
+"""A line number and a description of the breach."""
 
 
 def python_files(*places: str) -> list[Path]:
-    """Every Python file of these packages and modules, given as paths from the project's root without ``.py``."""
+    """Return the Python files of packages and modules, given as paths relative to the root without ``.py``."""
     found = [path for place in places for path in (ROOT / place).rglob("*.py")]
     found += [path for place in places if (path := ROOT / f"{place}.py").exists()]
     return sorted(found)
@@ -31,7 +31,7 @@ def comments(path: Path) -> Iterator[Finding]:
 
 
 def imported(node: ast.AST) -> list[str]:
-    """The full names that this statement imports: ``from os import path`` gives ``os.path``."""
+    """Return the full names that a statement imports: ``from os import path`` gives ``os.path``."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -40,5 +40,5 @@ def imported(node: ast.AST) -> list[str]:
 
 
 def breaches(files: list[Path], rule: Callable[[ast.Module], Iterator[Finding]]) -> list[str]:
-    """Where these files break the rule, as ``path:line: what``."""
+    """Return the breaches of ``rule`` in these files, as ``path:line: description``."""
     return [f"{path.relative_to(ROOT)}:{line}: {what}" for path in files for line, what in rule(parsed(path))]

@@ -1,4 +1,4 @@
-"""Every exception to a rule says why."""
+"""Every exception to a linter's or type checker's rule has a reason."""
 
 import re
 
@@ -16,21 +16,21 @@ def unexplained(comment: str) -> bool:
     return bool(EXCEPTION.search(comment)) and not EXPLAINED.search(comment)
 
 
-def test_every_silenced_checker_has_its_reason_beside_it() -> None:
+def test_every_suppression_has_a_reason_beside_it() -> None:
     files = python_files(*PROGRAMS, "tests", "compose")
-    silent = [
+    missing = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in files
         for line, text in comments(path)
         if unexplained(text)
     ]
-    assert not silent, "\n".join(silent)
+    assert not missing, "\n".join(missing)
 
 
 @pytest.mark.parametrize(
     "comment", ["# noqa", "# noqa: S101", "# type: ignore", "# type: ignore[misc]", "# pragma: no cover"]
 )
-def test_an_exception_without_a_reason_is_noticed(comment: str) -> None:
+def test_a_suppression_without_a_reason_is_noticed(comment: str) -> None:
     assert unexplained(comment)
 
 
@@ -38,11 +38,11 @@ def test_an_exception_without_a_reason_is_noticed(comment: str) -> None:
     "comment",
     ["# noqa: S104 - inside containers", "# noqa: C901, PLR0911 - a table", "# type: ignore[misc]  # untyped driver"],
 )
-def test_an_exception_with_a_reason_may_stay(comment: str) -> None:
+def test_a_suppression_with_a_reason_is_accepted(comment: str) -> None:
     assert not unexplained(comment)
 
 
-def test_every_rule_that_is_switched_off_says_why() -> None:
+def test_every_disabled_rule_has_a_reason() -> None:
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
     codes = [line for line in lines if re.match(r'\s+"[A-Z]+\d*"', line)]
     assert codes

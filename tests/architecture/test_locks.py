@@ -1,4 +1,4 @@
-"""The lock files agree with pyproject.toml and with one another, and tie nobody to one package index."""
+"""The lock files agree with pyproject.toml and with each other, and name no package index."""
 
 import re
 import tomllib
@@ -22,8 +22,8 @@ def pins(lock: str) -> dict[str, str]:
 
 def unsatisfied(requirements: list[str], lock: str) -> list[str]:
     locked = pins(lock)
-    wanted = [Requirement(text) for text in requirements]
-    return [str(want) for want in wanted if locked.get(canonicalize_name(want.name), "none") not in want.specifier]
+    parsed = [Requirement(text) for text in requirements]
+    return [str(each) for each in parsed if locked.get(canonicalize_name(each.name), "none") not in each.specifier]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +32,8 @@ def pyproject() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_holds_pins_and_their_hashes_and_nothing_else(lock: str) -> None:
-    """No address, no option: where packages come from is the machine's business."""
+def test_a_lock_contains_only_pins_and_hashes(lock: str) -> None:
+    """It has no index URL and no options: these are the machine's configuration."""
     lines = (ROOT / lock).read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if not PIN.fullmatch(line) and not HASH.fullmatch(line)] == []
     pinned = [number for number, line in enumerate(lines) if PIN.fullmatch(line)]
@@ -41,8 +41,8 @@ def test_a_lock_holds_pins_and_their_hashes_and_nothing_else(lock: str) -> None:
     assert [lines[number] for number in pinned if not HASH.fullmatch(lines[number + 1])] == []
 
 
-def test_what_the_project_needs_is_locked(pyproject: dict[str, Any]) -> None:
-    """Where this fails, run ``make lock``."""
+def test_all_requirements_are_locked(pyproject: dict[str, Any]) -> None:
+    """If this fails, run ``make lock``."""
     project = pyproject["project"]
     extras = project["optional-dependencies"]
     assert unsatisfied(project["dependencies"] + extras["embedded"], "requirements.lock") == []
@@ -52,5 +52,5 @@ def test_what_the_project_needs_is_locked(pyproject: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS[:2])
-def test_tests_run_on_the_versions_that_are_shipped(lock: str) -> None:
+def test_tests_use_the_shipped_versions(lock: str) -> None:
     assert pins(lock).items() <= pins("requirements-dev.lock").items()

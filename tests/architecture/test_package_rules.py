@@ -1,4 +1,4 @@
-"""What each room may touch. The rules are in docs/architecture.md and the packages' docstrings."""
+"""What each package may use: I/O, clocks, the environment, HTTP, Redis keys. See docs/architecture.md."""
 
 import ast
 import re
@@ -23,8 +23,8 @@ PURE = (
     "service/users/preferences",
 )
 
-# Rooms of feeds that run the parser in a child that can be killed; what they run there is pure.
-SHELLS = (
+# Modules of feeds that run the parser in a child process; the code that they run there is pure.
+IMPURE_IN_FEEDS = (
     "service/feeds/sandbox/parser_pool",
     "service/feeds/sandbox/parser_process",
     "service/feeds/sandbox/confinement",
@@ -37,7 +37,7 @@ IMPURE_MODULES = re.compile(
 ASYNC = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
 CLOCKS = re.compile(r"time\.(?!struct_time$)|.*\.(now|utcnow|today)$")
 
-# The stack starts programs: it looks for them on PATH, and hands its environment on to them, unread.
+# service.embedded starts programs: it searches PATH for them and passes its environment on.
 READS_ENVIRONMENT = ("service/settings", "service/embedded")
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}
 
@@ -45,12 +45,12 @@ ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}
 def impurities(tree: ast.Module) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if isinstance(node, ASYNC):
-            yield node.lineno, "waits"
+            yield node.lineno, "uses async"
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = (name for name in imported(node) if IMPURE_MODULES.match(name) or CLOCKS.match(name))
             yield from ((node.lineno, f"imports {name}") for name in names)
         elif isinstance(node, ast.Attribute) and CLOCKS.match(ast.unparse(node)):
-            yield node.lineno, f"asks the clock: {ast.unparse(node)}"
+            yield node.lineno, f"reads the clock: {ast.unparse(node)}"
 
 
 def environment_reads(tree: ast.Module) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ def http_servers(tree: ast.Module) -> Iterator[Finding]:
 def key_names(tree: ast.Module) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cn:"):
-            yield node.lineno, f"writes a key's name: {node.value!r}"
+            yield node.lineno, f"contains a key name: {node.value!r}"
 
 
 def unsafe_interpreters(tree: ast.Module) -> Iterator[Finding]:
@@ -87,19 +87,19 @@ def unsafe_interpreters(tree: ast.Module) -> Iterator[Finding]:
             continue
         words = [ast.unparse(word) for word in (node.args if isinstance(node, ast.Call) else node.elts)]
         if "sys.executable" in words and words[words.index("sys.executable") + 1 :][:1] != ["'-P'"]:
-            yield node.lineno, "starts Python with the current directory's modules"
+            yield node.lineno, "starts Python with the current directory on the import path"
 
 
 def everything_but(*exceptions: str) -> list[Path]:
-    """Return every file of the three programs that stands in none of these places."""
+    """Return every production file except those of these packages and modules."""
     allowed = python_files(*exceptions)
-    assert allowed, f"There is nothing at {exceptions}: the exception can go."
+    assert allowed, f"{exceptions} do not exist: remove the exception."
     return [path for path in python_files(*PROGRAMS) if path not in allowed]
 
 
-def test_pure_rooms_hold_no_await_clock_randomness_environment_or_driver() -> None:
-    shells = python_files(*SHELLS)
-    found = breaches([path for path in python_files(*PURE) if path not in shells], impurities)
+def test_pure_packages_use_no_await_clock_randomness_environment_or_driver() -> None:
+    impure = python_files(*IMPURE_IN_FEEDS)
+    found = breaches([path for path in python_files(*PURE) if path not in impure], impurities)
     assert not found, "\n".join(found)
 
 
@@ -116,18 +116,18 @@ def test_pure_rooms_hold_no_await_clock_randomness_environment_or_driver() -> No
         "today = date.today()",
     ],
 )
-def test_a_line_that_makes_a_room_impure_is_noticed(line: str) -> None:
+def test_an_impure_line_is_noticed(line: str) -> None:
     assert len(list(impurities(ast.parse(line)))) == 1
 
 
 @pytest.mark.parametrize(
     "line", ["import timeit", "when: time.struct_time", "from service.model import Delta", "def at(now_s: float): ..."]
 )
-def test_a_line_that_leaves_a_room_pure_is_left_alone(line: str) -> None:
+def test_a_pure_line_is_accepted(line: str) -> None:
     assert list(impurities(ast.parse(line))) == []
 
 
-def test_only_the_settings_read_the_environment() -> None:
+def test_only_settings_read_the_environment() -> None:
     found = breaches(everything_but(*READS_ENVIRONMENT), environment_reads)
     assert not found, "\n".join(found)
 
@@ -137,8 +137,8 @@ def test_reading_the_environment_is_noticed(line: str) -> None:
     assert len(list(environment_reads(ast.parse(line)))) == 1
 
 
-def test_only_the_net_room_makes_http_clients() -> None:
-    """Publishers are reached through the socket guard or not at all."""
+def test_only_service_net_creates_http_clients() -> None:
+    """Every request to a publisher passes the address guard."""
     found = breaches(everything_but("service/net"), http_clients)
     assert not found, "\n".join(found)
 
@@ -148,8 +148,8 @@ def test_an_http_client_is_noticed(line: str) -> None:
     assert len(list(http_clients(ast.parse(line)))) == 1
 
 
-def test_only_one_module_makes_http_servers() -> None:
-    """Every server has the deadlines and limits of that one; the sample publisher is for this machine alone."""
+def test_only_one_module_creates_http_servers() -> None:
+    """Every server has the time-outs and limits of that module; the sample publisher listens on loopback only."""
     found = breaches(everything_but("service/net/http_server", "service/embedded/sample_publisher"), http_servers)
     assert not found, "\n".join(found)
 
@@ -159,25 +159,25 @@ def test_an_http_server_is_noticed(line: str) -> None:
     assert len(list(http_servers(ast.parse(line)))) == 1
 
 
-def test_only_the_modules_of_keys_name_redis_keys() -> None:
+def test_only_the_keys_module_contains_redis_key_names() -> None:
     found = breaches(everything_but("service/store/client/keys"), key_names)
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("line", ["key = 'cn:{r}:nodes'", "key = f'cn:{{u:{uid}}}:out'"])
-def test_a_key_named_elsewhere_is_noticed(line: str) -> None:
+def test_a_redis_key_name_is_noticed(line: str) -> None:
     assert len(list(key_names(ast.parse(line)))) == 1
 
 
-def test_scripts_get_every_key_in_keys() -> None:
-    """A Redis Cluster must know from KEYS alone where a script may run."""
-    made = re.compile(r"""["']cn:|KEYS\[\d+\]\s*\.\.""")
+def test_scripts_use_only_keys_from_keys() -> None:
+    """A Redis Cluster determines from KEYS alone on which node a script runs."""
+    built_key = re.compile(r"""["']cn:|KEYS\[\d+\]\s*\.\.""")
     scripts = sorted((ROOT / "service/store/scripts").glob("*.lua"))
     assert scripts
-    assert [path.name for path in scripts if made.search(path.read_text(encoding="utf-8"))] == []
+    assert [path.name for path in scripts if built_key.search(path.read_text(encoding="utf-8"))] == []
 
 
-def test_every_interpreter_is_started_without_the_current_directory() -> None:
+def test_python_is_started_without_the_current_directory_on_the_import_path() -> None:
     found = breaches(python_files(*PROGRAMS), unsafe_interpreters)
     assert not found, "\n".join(found)
 
@@ -185,5 +185,5 @@ def test_every_interpreter_is_started_without_the_current_directory() -> None:
 @pytest.mark.parametrize(
     "line", ["run((sys.executable, '-m', 'x'))", "run(sys.executable, 'x.py')", "[sys.executable]"]
 )
-def test_an_interpreter_with_the_current_directory_is_noticed(line: str) -> None:
+def test_python_with_the_current_directory_on_the_import_path_is_noticed(line: str) -> None:
     assert len(list(unsafe_interpreters(ast.parse(line)))) == 1

@@ -1,0 +1,126 @@
+"""Sizes and names of the production code: modules per folder, unique class names, plain module names."""
+
+import ast
+from collections import Counter, defaultdict
+
+import pytest
+
+from tests.architecture.sources import PROGRAMS, ROOT, parsed, python_files
+
+MAX_MODULES_PER_FOLDER = 20
+"""The aim is 15; beyond that, a folder needs sub-packages."""
+
+# Class names that are defined more than once, each with the reason.
+SHARED_CLASS_NAMES = {
+    "Account": "of the console, and an XMPP account of bots",
+    "Batch": "of messages between neighbours, and of outbox items",
+    "Channels": "the store's channels, and the channels of a simulated workload",
+    "Check": "a check of an experiment, and one of a room",
+    "Curve": "a simulation's result, and a line of a chart",
+    "Entry": "of a channel, and of a CLASH server table",
+    "FetchResult": "of an HTTP request, and of a step of a key group's move",
+    "Figures": "results of two experiments",
+    "Filters": "simulated attenuated filters, and a reply that lists filter rules",
+    "Fixed": "a placement strategy, and a reader's schedule",
+    "Fleet": "of two experiments, and of the console's preview",
+    "Found": "of two experiments, and a reply to a search",
+    "Imported": "an OPML import in the console, and in the chat",
+    "Item": "of an inspected feed, and of an Atom feed",
+    "Limits": "of filters, and of a user",
+    "Matrices": "of a simulation, of a page, and of workers' directories",
+    "Matrix": "of the discovery paper, and its row on a page",
+    "MessageReceived": "an event of Corona nodes, and one of an XMPP session",
+    "Move": "of a key group, and of a channel between polling levels",
+    "Node": "of the content overlay, and of a worker",
+    "Ours": "an experiment's scheduler, and the nodes of a Redis Cluster",
+    "Outcome": "the result of an experiment",
+    "Peer": "a worker, and a simulated peer",
+    "Queries": "of a simulation, and of the store",
+    "Query": "of a search, and of the content overlay",
+    "Row": "of a table in a report, and of a list in the console",
+    "Send": "an instruction of three sans-IO protocols",
+    "Servers": "of two experiments",
+    "Settle": "an instruction of two state machines",
+    "Setup": "the parameters of an experiment",
+    "State": "of three state machines",
+    "Static": "an experiment's part with fixed placement, in two experiments",
+    "Store": "of partial lookup's servers, and the Redis store",
+    "Trace": "of publications, and of a simulation",
+    "Updates": "of two experiments",
+    "Way": "a route in two experiments",
+}
+
+FORBIDDEN_WORDS = frozenset(
+    {
+        *("house", "desk", "counter", "keeper", "cushion", "mates", "elder", "undertaker", "understudy", "witness"),
+        *("courtesy", "door", "charges", "posts", "lanes", "tracks", "trail", "looks", "hits", "wishes", "mine"),
+        *("told", "heard", "asked", "found", "kept", "held", "meant", "wished", "spoken", "worded", "seen"),
+        *("misc", "util", "utils", "helpers", "common", "stuff", "things"),
+    }
+)
+
+# Words in -ing that are nouns or technical terms rather than gerunds.
+NOUNS_IN_ING = frozenset(
+    {
+        *("batching", "encoding", "formatting", "matching", "parsing", "polling", "rendering", "resizing", "ring"),
+        *(
+            "routing",
+            "sampling",
+            "sharding",
+            "string",
+            "tracing",
+            "escaping",
+            "paging",
+            "warming",
+            "spacing",
+            "setting",
+        ),
+    }
+)
+
+# Participles that qualify a noun: "saved searches" are searches that a user saved.
+PARTICIPLES_IN_NAMES = frozenset({"assigned", "embedded", "feed", "saved", "unchanged"})
+
+
+def misnomers(module: str) -> list[str]:
+    """Return the words of a module's name that are forbidden."""
+    return [
+        word
+        for word in module.split("_")
+        if word in FORBIDDEN_WORDS
+        or (word.endswith("ing") and word not in NOUNS_IN_ING)
+        or (word.endswith("ed") and word not in PARTICIPLES_IN_NAMES)
+    ]
+
+
+def test_no_folder_has_more_than_20_modules() -> None:
+    modules = [path for path in python_files(*PROGRAMS) if path.stem != "__init__"]
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in modules)
+    assert {folder: count for folder, count in counts.items() if count > MAX_MODULES_PER_FOLDER} == {}
+
+
+def test_no_class_name_is_used_twice() -> None:
+    """A reader who searches for a class finds one definition; exceptions are in ``SHARED_CLASS_NAMES``."""
+    places = defaultdict(list)
+    for path in python_files(*PROGRAMS):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    duplicates = {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED_CLASS_NAMES}
+    assert duplicates == {}
+
+
+def test_modules_and_packages_have_plain_names() -> None:
+    paths = python_files(*PROGRAMS)
+    names = {path.parent.name if path.stem == "__init__" else path.stem for path in paths}
+    assert {name: words for name in sorted(names) if (words := misnomers(name))} == {}
+
+
+@pytest.mark.parametrize("name", ["hearing", "told", "poll_desk", "withheld_asked", "utils"])
+def test_an_unclear_module_name_is_noticed(name: str) -> None:
+    assert misnomers(name)
+
+
+@pytest.mark.parametrize("name", ["polling", "rate_limiter", "saved_searches", "unchanged_entries", "ring"])
+def test_a_plain_module_name_is_accepted(name: str) -> None:
+    assert misnomers(name) == []
