@@ -93,10 +93,10 @@ class Access:
         many nicks is stopped by the limit shared in the room. ``occupant_user_id`` is the user id of the sender in a
         room that shows JIDs, else "". Raises StoreUnavailable.
         """
-        if occupant_user_id and await self._users.suspended([occupant_user_id]):
+        if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
             return CommandRefused("", NotAdmitted())
         for name, factor in limits.items():
-            if not await self._users.allow(jid, name, factor * self._per_minute, _WINDOW_S):
+            if not await self._users.count_use(jid, name, factor * self._per_minute, _WINDOW_S):
                 return CommandRefused(name, TooFast(self._per_minute))
         state = await self._users.get(jid)
         return CommandRefused("", NotAdmitted()) if state.suspended else state

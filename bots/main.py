@@ -60,7 +60,7 @@ async def _upkeep(store: Store, every_s: float, metrics_url: str) -> None:
     """Replay the intents to subscribe or unsubscribe that a crash left behind; and tell where our metrics are."""
     while True:
         with contextlib.suppress(StoreUnavailable):
-            await store.subscriptions.heal()
-            await store.erasure.heal()
+            await store.subscriptions.replay_intents()
+            await store.erasure.resume()
             await store.bot_endpoints.announce(metrics_url)
         await asyncio.sleep(every_s)

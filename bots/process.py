@@ -98,7 +98,9 @@ class Process(abc.ABC):
     async def _beat(self) -> None:
         returned, until_s = self._partitions.being(State.DRAINED), self._clock.monotonic_s() + self._ttl_s
         try:
-            spread = await self._store.partition_leases.beat(self._name, self._id, self._count, self._ttl_s, returned)
+            spread = await self._store.partition_leases.heartbeat(
+                self._name, self._id, self._count, self._ttl_s, returned
+            )
         except StoreUnavailable as error:
             if str(error) != self._warned:
                 self._warned = str(error)
@@ -106,12 +108,12 @@ class Process(abc.ABC):
             return
         self._warned = ""
         self._until_s = until_s
-        taken = self._partitions.being(State.SERVED) - spread.mine
+        taken = self._partitions.being(State.SERVED) - spread.partitions
         if taken:
             _log.warning("others took our people over", parts=len(taken))
-        await self._become(self._partitions.renewed(spread.mine, spread.most, returned))
-        if spread.dead and (self._recovering is None or self._recovering.done()):
-            self._recovering = asyncio.create_task(self._bury(spread.dead))
+        await self._become(self._partitions.renewed(spread.partitions, spread.max_partitions, returned))
+        if spread.failed and (self._recovering is None or self._recovering.done()):
+            self._recovering = asyncio.create_task(self._bury(spread.failed))
 
     async def _become(self, partitions: Partitions) -> None:
         before, self._partitions = self._partitions, partitions
@@ -138,11 +140,11 @@ class Process(abc.ABC):
         for each in failed:
             if await self._recover(each):
                 with contextlib.suppress(StoreUnavailable):  # then it is repeated
-                    await self._store.partition_leases.bury(self._name, each.holder)
+                    await self._store.partition_leases.release_failed(self._name, each.holder)
 
     async def _leave(self) -> None:
         with contextlib.suppress(StoreUnavailable):
-            await self._store.partition_leases.leave(self._name, self._id)
+            await self._store.partition_leases.release(self._name, self._id)
 
 
 class Account(Process):

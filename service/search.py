@@ -92,7 +92,7 @@ class Searcher:
 
     async def filter_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
         """Return the public channels among ``cids``, by id."""
-        channels = await self._store.channels.many(cids)
+        channels = await self._store.channels.get_many(cids)
         return public_channels(channels, await self._store.subscriptions.counts(list(cids)), self._min_subscribers)
 
     async def _visible_hits(self, query: Query, names: Sequence[str]) -> list[SearchHit]:
@@ -110,7 +110,7 @@ class Searcher:
                 if delta is not None and position < len(delta.changes)
                 for hit in matching_entry(query, public[cid], delta.changes[position].entry, _domain(public[cid]))
             ]
-        public, current_names = await asyncio.gather(self.filter_public(cids), self._store.channels.names(cids))
+        public, current_names = await asyncio.gather(self.filter_public(cids), self._store.channels.content_names(cids))
         return matching_channels(query, public, dict(zip(cids, current_names, strict=True)))
 
 
@@ -126,7 +126,7 @@ async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> 
     """
     channel = state.channel
     latest, (imprint,) = await asyncio.gather(
-        store.channels.latest(channel.id, _LATEST), store.channels.imprints([channel.id])
+        store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata([channel.id])
     )
     return build_channel_name(channel, latest, imprint, _domain(channel), state.updates.interval_s(now_s))
 

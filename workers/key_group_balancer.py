@@ -109,7 +109,7 @@ class KeyGroupBalancer:
         return {keyspace: step for keyspace, step in due.items() if step is not None}
 
     def _next(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], weighed: LeafLoads) -> Step | None:
-        keyspace, lasting = table.keyspace, weighed.lasting
+        keyspace, lasting = table.keyspace, weighed.peak_loads
         return (
             resume_step(table)
             or choose_split(keyspace, weighed.loads[keyspace], self._limits)

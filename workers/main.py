@@ -121,7 +121,7 @@ async def _lives(worker: NodeInfo, parts: WorkerContext, answers: WorkerRequestH
     said = ""
     while True:
         try:
-            if await store.ring.kept_out(worker.name):
+            if await store.ring.record_if_drained(worker.name):
                 await asyncio.sleep(_RETRY_S)
                 continue
             me = await store.ring.join(worker.name, worker.metrics_url, ttl_s, balanced_id, worker.process)

@@ -232,8 +232,8 @@ class Node:
         async with self._beating:
             asked_s = self._clock.monotonic_s()
             try:
-                beat = await self._store.ring.beat(self.me, self._parts.settings.lease_ttl_s, self.ring.version)
-                await self._store.node_inboxes.discard(beat.expired)
+                beat = await self._store.ring.heartbeat(self.me, self._parts.settings.lease_ttl_s, self.ring.version)
+                await self._store.node_inboxes.delete(beat.expired)
             except StoreIdentityMismatch as error:  # what this node knows is not of the data that is there now
                 self._end(LeaseLost(str(error)))
                 return
@@ -260,7 +260,7 @@ class Node:
         await self._happened(Tick())
         await self.polling.verdicts.record()
         with contextlib.suppress(StoreUnavailable):  # once for many letters; their number is bounded meanwhile
-            await self._store.node_inboxes.drop_read(self.me.id, self._read_to)
+            await self._store.node_inboxes.trim(self.me.id, self._read_to)
         self.owning.retry_fan_outs()
 
     async def _note_paces(self) -> None:
@@ -270,7 +270,7 @@ class Node:
             OWNED_CHANNELS.labels(str(nodes)).set(channels)
         changed = self._protocol.plans.changed_gaps(_PACES_AT_ONCE)
         try:
-            await self._store.poll_rate_history.note(changed)
+            await self._store.poll_rate_history.record(changed)
         except StoreUnavailable as error:
             log.warning("paces were not noted", channels=len(changed), error=str(error))
         else:
@@ -280,8 +280,8 @@ class Node:
         """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""
         for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
             try:
-                await directory.keep_up()
-                grown = await directory.matrices()
+                await directory.maintain()
+                grown = await directory.matrix_sizes()
                 MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in grown.values()))
             except (StoreUnavailable, CellsUnavailable) as error:
                 log.warning("upkeep of the directory was interrupted", error=str(error))
@@ -318,8 +318,8 @@ class Node:
         try:
             aims, rates, self._bounds, blocked = await asyncio.gather(
                 self._store.fleet_policy.get(),
-                self._store.request_budgets.rates(),
-                self._store.poll_bounds.all(self._bounds),
+                self._store.request_budgets.site_rates(),
+                self._store.poll_bounds.load(self._bounds),
                 self._store.blocked_hosts.all(),
             )
         except StoreUnavailable as error:

@@ -107,7 +107,7 @@ class WorkerRequestHandlers:
             answer = ErrorReply(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
         except CoronetError as error:
             answer = ErrorReply(to_fault(error))
-        await self._store.worker_requests.answer(ask, answer)
+        await self._store.worker_requests.reply(ask, answer)
 
     async def _probe(self, node: Node, _: WorkerRequest, probe: ProbeRequest) -> WorkerReply:
         return await UrlResolver(self._store, self._poller, self._lanes, node, self._looks).probe(probe)
@@ -119,7 +119,7 @@ class WorkerRequestHandlers:
 
     async def _poll_now(self, node: Node, ask: WorkerRequest, wanted: PollRequest) -> WorkerReply:
         polling = node.polling.poll_now(wanted.channel)
-        result = await (self._told(ask, polling) if wanted.told else polling)
+        result = await (self._told(ask, polling) if wanted.report_progress else polling)
         if result is None:
             raise NotSubscribed(_NO_CHANNEL)
         return PollReply(result)
@@ -130,7 +130,7 @@ class WorkerRequestHandlers:
 
         async def telling() -> None:
             while (step := await steps.get()) is not None:
-                await self._store.worker_requests.answer(ask, step)
+                await self._store.worker_requests.reply(ask, step)
 
         teller = asyncio.create_task(telling())
         try:
@@ -174,7 +174,7 @@ class WorkerRequestHandlers:
         if located.source == "publisher":
             latest = await self._fetched(state.channel)
         elif not latest:
-            latest = await self._store.channels.newest(wanted.channel)
+            latest = await self._store.channels.content_entries(wanted.channel)
         workers = ((peer_of(info), info.name) for info in node.ring.nodes)
         name = next((name for peer, name in workers if peer and peer.id == located.worker), "")
         return ContentReply(located.version, latest, located.source, located.hops, name)

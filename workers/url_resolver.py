@@ -296,7 +296,7 @@ class UrlResolver:
         while done is None and (present := await channels.get(channel.id)) is not None:
             awake = msgspec.structs.replace(present, kind=channel.kind, dormant=False)
             done = await channels.take_over(channel.id, awake, first, latest, joins_at=0, now_s=now_s)
-        await channels.joined(channel.id, channel.id)
+        await channels.finish_joining(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
         """Have the channel polled again: what it listed while it was dormant is nobody's news."""
@@ -307,7 +307,7 @@ class UrlResolver:
         findings = msgspec.structs.replace(findings, changes=findings.changes + listed)
         find = found(state.channel, (), fetched.validators, findings, time.time())
         if find is not None:
-            after = snapshot(find.candidate, await self._store.channels.newest(channel.id))
+            after = snapshot(find.candidate, await self._store.channels.content_entries(channel.id))
             after = msgspec.structs.replace(after, kind=channel.kind)
             with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
                 await self._store.channels.publish(find.candidate.delta, after, state.epoch, silent=True)

@@ -69,7 +69,7 @@ class AssignedUsers:
         included = [user_id for user_id in user_ids if self.includes(user_id)]
         if len(self._addresses) == 1 or not included:
             return included
-        homes = await self._heard.homes(included)
+        homes = await self._heard.home_addresses(included)
         return [user_id for user_id, home in zip(included, homes, strict=True) if self._is_own(home)]
 
     def _is_own(self, home: str) -> bool:

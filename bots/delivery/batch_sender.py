@@ -100,7 +100,7 @@ class BatchSender:
         accepted = await self._write(messages)
         await self._record(accepted, empty)
         unexamined = (user_id for user_id, selection in selections.items() if selection.is_full)
-        return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.more)}
+        return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
 
     def on_response(self, message_id: MessageId) -> None:
         """Note that a message bounced or has its receipt, in case its burst is still under way."""
@@ -114,7 +114,7 @@ class BatchSender:
         """
         while True:
             try:
-                await self._store.outbox.completed(**pairs)
+                await self._store.outbox.complete(**pairs)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -131,7 +131,7 @@ class BatchSender:
         if not recovering:
             return resends
         wall_s = self._clock.wall_s()
-        in_flight = await self._store.outbox.inflight(recovering)
+        in_flight = await self._store.outbox.in_flight(recovering)
         remaining_s = await self._resends_remaining_s(in_flight, recipients)
         for user_id, batches in in_flight.items():
             is_undeliverable = any(
@@ -146,7 +146,7 @@ class BatchSender:
             elif again := self._scheduler.recover(user_id, batches, self._clock.monotonic_s()):
                 resends[user_id] = again
                 _log.info("messages resent", user=user_id, count=len(again))
-                await self._store.outbox.retried(user_id, [batch.message_id for batch in again])
+                await self._store.outbox.count_retry(user_id, [batch.message_id for batch in again])
         return resends
 
     async def _resends_remaining_s(
@@ -169,13 +169,13 @@ class BatchSender:
 
         Batches in flight become dead letters; their items count as withheld, and are summarized after the suspension.
         """
-        (jid,) = await self._store.outbox.address([user_id])
+        (jid,) = await self._store.outbox.jids([user_id])
         if jid:
             subscriptions = await self._store.subscriptions.of_user(jid)
-            await self._store.pauses.rest(jid, [subscription.channel for subscription in subscriptions])
+            await self._store.pauses.suspend_unreachable(jid, [subscription.channel for subscription in subscriptions])
             _log.info("user suspended", user=user_id, reason="messages bounced for 14 days")
         for batch in batches:
-            await self._store.outbox.dead(user_id, batch.message_id, "bounced for 14 days")
+            await self._store.outbox.move_to_dead_letters(user_id, batch.message_id, "bounced for 14 days")
 
     # New batches.
 
@@ -221,7 +221,7 @@ class BatchSender:
         self, batches: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
     ) -> tuple[list[_Message], list[tuple[UserId, MessageId]]]:
         """Return the messages of these batches, and the ids of batches without content."""
-        jids = dict(zip(batches, await self._store.outbox.address(list(batches)), strict=True))
+        jids = dict(zip(batches, await self._store.outbox.jids(list(batches)), strict=True))
         messages, empty = [], []
         for user_id, own in batches.items():
             user_settings, preferences = recipients[user_id].user_settings, recipients[user_id].preferences

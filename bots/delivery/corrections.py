@@ -39,7 +39,7 @@ class CorrectionFinder:
     async def correct(self, claimed: Mapping[UserId, Batch]) -> dict[UserId, Batch]:
         """Return newly claimed batches; those of edits as corrections where possible. Raises StoreUnavailable."""
         edits = {user_id: batch for user_id, batch in claimed.items() if batch.items[0].edits}
-        earlier = await self._store.outbox.told(list(edits))
+        earlier = await self._store.outbox.sent_messages(list(edits))
         corrections: list[tuple[UserId, MessageId, MessageId]] = []
         for (user_id, batch), messages in zip(edits.items(), earlier, strict=True):
             edited = await self._entries_of(batch.items) or frozenset()

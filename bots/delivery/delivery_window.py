@@ -57,7 +57,7 @@ class DeliveryWindows:
             return remaining
         wall_s = self._clock.wall_s()
         others = [user_id for user_id in user_settings if user_id not in since_s]
-        queued_s = dict(zip(others, await self._store.outbox.oldest_s(others), strict=True)) | dict(since_s)
+        queued_s = dict(zip(others, await self._store.outbox.oldest_queued_s(others), strict=True)) | dict(since_s)
         for user_id, own in user_settings.items():
             own_queued_s = queued_s[user_id]
             if own_queued_s is None:
@@ -81,6 +81,6 @@ class DeliveryWindows:
         now_s = self._clock.monotonic_s()
         if user_id not in self._probed_s:
             self._probed_s[user_id] = now_s
-            (jid,) = await self._store.outbox.address([user_id])
+            (jid,) = await self._store.outbox.jids([user_id])
             self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "probe"))
         return max(0.0, self._probed_s.get(user_id, now_s) + PRESENCE_TIMEOUT_S - now_s)

@@ -42,7 +42,7 @@ class ItemVersions(msgspec.Struct, frozen=True):
 
 async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
     """Return the versions of an item: one, or after a pause all that were withheld. Raises StoreUnavailable."""
-    after = item.version - 1 if item.after is None else item.after
+    after = item.version - 1 if item.after_version is None else item.after_version
     first = max(after + 1, item.version - MAX_VERSIONS + 1)
     deltas = await channels.deltas(item.channel, first, item.version)
     return ItemVersions(tuple(delta for delta in deltas if not delta.initial), item.version - after - len(deltas))
@@ -56,7 +56,7 @@ def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
     """
     selected, first = [], 0
     for delta in deltas:
-        left_out = [position - first for position in item.left_out or ()]
+        left_out = [position - first for position in item.omitted or ()]
         selected.append(select_part(delta, edits=item.edits, left_out=left_out))
         first += len(delta.changes)
     return selected
@@ -126,7 +126,7 @@ class BodyRenderer:
         return body
 
     async def _render(self, items: _Items, translator: Voice, presentations: Presentations) -> Body:
-        rows = await self._store.channels.many(list(dict.fromkeys(item.channel for item in items)))
+        rows = await self._store.channels.get_many(list(dict.fromkeys(item.channel for item in items)))
         channels = {channel.id: _retitle(channel, presentations) for channel in rows if channel is not None}
         templates = {
             channel_id: each.template for channel_id, each in presentations.items() if each.template is not None
@@ -142,10 +142,10 @@ class BodyRenderer:
         for item, versions in loaded:
             changes = [change for delta in versions.deltas for change in delta.changes]
             if changes:
-                left_out += [(item.channel, changes[position]) for position in item.left_out or ()]
-                for match in item.met or ():
+                left_out += [(item.channel, changes[position]) for position in item.omitted or ()]
+                for match in item.matches or ():
                     for position in match.positions:
-                        matches[item.channel, changes[position].entry.key].append((match.number, match.words))
+                        matches[item.channel, changes[position].entry.key].append((match.number, match.query))
         also_in = {
             entry: [channels[channel_id] for channel_id in others if channel_id in channels]
             for entry, others in find_duplicates(deltas, left_out).items()

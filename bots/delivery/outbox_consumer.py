@@ -210,10 +210,10 @@ class OutboxConsumer:
         after, swept_s = "", -math.inf
         while True:
             try:
-                user_ids, after = await self._store.outbox.wake(after, 5.0)
+                user_ids, after = await self._store.outbox.wait_for_wakeups(after, 5.0)
                 is_sweep = self._clock.monotonic_s() - swept_s > _SWEEP_INTERVAL_S
                 if is_sweep:
-                    user_ids, swept_s = await self._store.outbox.waiting(), self._clock.monotonic_s()
+                    user_ids, swept_s = await self._store.outbox.waiting_users(), self._clock.monotonic_s()
                 user_ids = await self._assigned_users.select(user_ids)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
@@ -230,10 +230,10 @@ class OutboxConsumer:
             is_new, partitions = self._is_new_session, self._gained_partitions
             self._is_new_session, self._gained_partitions = False, set()
             try:
-                waiting = await self._assigned_users.select(await self._store.outbox.waiting())
+                waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
                 gained = [] if is_new else [user_id for user_id in waiting if partition_of(user_id) in partitions]
                 lost = waiting if is_new else await self._with_batches_of_earlier_sessions(gained)
-                jids = await self._store.outbox.address(waiting if is_new else ())
+                jids = await self._store.outbox.jids(waiting if is_new else ())
             except StoreUnavailable:
                 self._is_new_session = self._is_new_session or is_new
                 self._gained_partitions |= partitions
@@ -252,7 +252,7 @@ class OutboxConsumer:
     async def _with_batches_of_earlier_sessions(self, user_ids: Sequence[UserId]) -> list[UserId]:
         """Return the users for whom the server acknowledged a batch before this session: it may have been lost."""
         since_s = self._session_since_s
-        in_flight = await self._store.outbox.inflight(user_ids)
+        in_flight = await self._store.outbox.in_flight(user_ids)
         return [
             user_id
             for user_id in user_ids
@@ -353,5 +353,5 @@ class OutboxConsumer:
         """Update the gauge of users with queued items or batches in flight."""
         while True:
             with contextlib.suppress(StoreUnavailable):
-                OUTBOX_USERS.set(await self._store.outbox.depth())
+                OUTBOX_USERS.set(await self._store.outbox.count_waiting())
             await asyncio.sleep(_DEPTH_INTERVAL_S)

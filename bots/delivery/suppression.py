@@ -69,7 +69,7 @@ class Selection(msgspec.Struct):
     def take(self, queued: QueuedItem, now_s: float) -> bool:
         """Count an item if its channel's interval has passed; return whether it has."""
         channel_id = queued.item.channel
-        spacing_s = 0.0 if queued.item.met else _spacing_s(self.recipient, self.numbers[channel_id])
+        spacing_s = 0.0 if queued.item.matches else _spacing_s(self.recipient, self.numbers[channel_id])
         due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), spacing_s)
         if spacing_s > 0:
             self.spaced.add(channel_id)
@@ -101,7 +101,7 @@ class ItemSelector:
         }
         if not recipients:
             return {}
-        last_sent_s = await self._store.outbox.told_at_s(list(recipients))
+        last_sent_s = await self._store.outbox.last_sent_s(list(recipients))
         selections = {
             user_id: Selection(recipients[user_id], own_s)
             for user_id, own_s in zip(recipients, last_sent_s, strict=True)
@@ -110,14 +110,14 @@ class ItemSelector:
         for _ in range(MAX_PAGES):
             if not cursors:
                 break
-            queues = dict(zip(cursors, await self._store.outbox.queued(cursors, MAX_DUE_ITEMS), strict=True))
+            queues = dict(zip(cursors, await self._store.outbox.queued_items(cursors, MAX_DUE_ITEMS), strict=True))
             await self._load_numbers({user_id: (selections[user_id], queue) for user_id, queue in queues.items()})
             for user_id, queue in queues.items():
                 await self._examine(selections[user_id], queue, now_s)
                 if len(queue) < MAX_DUE_ITEMS or selections[user_id].is_full:
                     del cursors[user_id]
                 else:
-                    cursors[user_id] = queue[-1].place
+                    cursors[user_id] = queue[-1].id
                 await asyncio.sleep(0)  # filters of many users do not block the event loop
         return selections
 
@@ -140,14 +140,14 @@ class ItemSelector:
             if selection.take(queued, now_s):
                 preferences, changes = selection.recipient.preferences, await self._load_changes(queued.item)
                 number = selection.numbers[queued.item.channel]
-                selection.suppressions[queued.place] = suppressed_positions(
+                selection.suppressions[queued.id] = suppressed_positions(
                     preferences, number, changes, edits=queued.item.edits
                 )
             else:
-                selection.suppressions[queued.place] = "later"
+                selection.suppressions[queued.id] = "later"
 
     async def _load_changes(self, item: OutboxItem) -> _Changes:
-        key = (item.channel, item.version, item.after)
+        key = (item.channel, item.version, item.after_version)
         changes = self._changes.get(key)
         if changes is None:
             versions = await load_versions(self._store.channels, item)

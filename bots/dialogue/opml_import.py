@@ -38,10 +38,10 @@ async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[Sub
     """
     followed = await store.channels.get(cid)
     if followed is not None:
-        await store.blocked_hosts.refuse(host_of(followed.url))
+        await store.blocked_hosts.check(host_of(followed.url))
     subscription, new = await store.subscriptions.subscribe(jid, cid, most)
     if new:
-        await store.worker_requests.wanted(subscription.channel)
+        await store.worker_requests.announce_channel(subscription.channel)
         channel = await store.channels.get(subscription.channel)
         if channel is not None and channel.dormant:  # it fell asleep since we looked it up
             with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
@@ -97,7 +97,7 @@ class Importing:
 
     async def _begin(self) -> None:
         try:
-            waiting = await self._assigned_users.select(await self._store.import_queue.waiting(self._link.address))
+            waiting = await self._assigned_users.select(await self._store.import_queue.users(self._link.address))
         except StoreUnavailable:
             return
         for uid in waiting:
@@ -112,13 +112,13 @@ class Importing:
     async def _import(self, uid: UserId) -> None:
         came = Imported()
         try:
-            (jid,) = await self._store.outbox.address([uid])
-            while feeds := await self._store.import_queue.next(uid, AT_ONCE):
+            (jid,) = await self._store.outbox.jids([uid])
+            while feeds := await self._store.import_queue.peek(uid, AT_ONCE):
                 known = await self._store.users.get(jid)
                 if not known.suspended:  # else the rest of the list is dropped
                     came = came.and_also(await self._some(jid, feeds, self._limits.of(known.most_subscriptions)))
-                await self._store.import_queue.done(uid, len(feeds))
-            await self._store.import_queue.finished(uid, self._link.address)
+                await self._store.import_queue.remove(uid, len(feeds))
+            await self._store.import_queue.remove_user(uid, self._link.address)
             if (await self._store.users.get(jid)).suspended:
                 return
         except StoreUnavailable as error:
@@ -159,7 +159,7 @@ class Importing:
         known = await self._store.channels.resolve(channel_id(feed.url))
         if known is not None and not known.dormant:
             return known.id
-        if not await self._store.users.allow(jid, "import", self._limits.subscriptions, _DAY_S):
+        if not await self._store.users.count_use(jid, "import", self._limits.subscriptions, _DAY_S):
             raise LimitReached("You have imported {count} new addresses today.", count=self._limits.subscriptions)
         probed = await self._store.worker_requests.probe(feed.url, as_page=feed.page)
         if probed.channel is None:

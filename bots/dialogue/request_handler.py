@@ -64,11 +64,11 @@ class House:
         if not await self.door.has_access(jid):
             return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
         if not known.welcomed:
-            await self.store.users.mark(jid, welcomed=True)
-            await self.store.inbound_log.settle(jid)
+            await self.store.users.update(jid, welcomed=True)
+            await self.store.inbound_log.keep_home_address(jid)
         if known.unreachable:
             mine = await self.store.subscriptions.of_user(jid)
-            await self.store.pauses.reinstate(jid, [held.channel for held in mine])
+            await self.store.pauses.resume_reachable(jid, [held.channel for held in mine])
         client_language = spoken(tag)
         if client_language in ("", known.user_settings.client_language):
             return known
@@ -109,25 +109,25 @@ class Queries:
         subscriptions, preferences = await asyncio.gather(
             self._store.subscriptions.of_user(self._jid), self.preferences()
         )
-        channels = await self._store.channels.many([subscription.channel for subscription in subscriptions])
+        channels = await self._store.channels.get_many([subscription.channel for subscription in subscriptions])
         pairs = zip(subscriptions, channels, strict=True)
         return tuple(followed(subscription, channel, preferences) for subscription, channel in pairs if channel)
 
     async def why(self, cid: ChannelId) -> PollExplanation:
         """Return why a channel is polled as it is."""
         channel = await self._store.channels.get(cid)
-        await self._store.blocked_hosts.refuse(host_of(channel.url) if channel else "")
-        return await self._store.worker_requests.why(cid)
+        await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
+        return await self._store.worker_requests.explain(cid)
 
     async def node_of(self, cid: ChannelId) -> str:
         """Return the xmpp: URI of the pubsub node on which a channel is published; "" if there is none."""
         service = self._house.pubsub_service
-        position = (await self._store.pubsub_nodes.of(service, [cid])).get(cid) if service else None
+        position = (await self._store.pubsub_nodes.positions(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
 
     async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
         """Return how many workers there are, and which of these channels fail: outcome, since when (Unix s)."""
-        workers, states = await asyncio.gather(self._store.ring.view(), self._store.channels.states(cids))
+        workers, states = await asyncio.gather(self._store.ring.nodes(), self._store.channels.states(cids))
         failing = {}
         for state in states:
             if state is not None and state.failing_since_s is not None:
@@ -168,13 +168,13 @@ class Queries:
     async def told_by(self, message_id: MessageId) -> WhatItTold | None:
         """Return what a message of ours told the person; None if it told nothing, or we forgot."""
         (told,), flying = await asyncio.gather(
-            self._store.outbox.told([self._uid]), self._store.outbox.inflight([self._uid])
+            self._store.outbox.sent_messages([self._uid]), self._store.outbox.in_flight([self._uid])
         )
         messages: list[SentMessage | Batch] = [*told, *flying[self._uid]]
         items = [item for one in messages if one.message_id == message_id for item in one.items]
         if not items:
             return None
-        watches = {watch.number for item in items for watch in item.met or ()}
+        watches = {watch.number for item in items for watch in item.matches or ()}
         return WhatItTold(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
 
 
@@ -183,7 +183,7 @@ class RequestHandler(Queries):
 
     async def take_new_url(self) -> bool:
         """Return whether the person may have one more new URL looked at this hour."""
-        return await self._store.users.allow(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
+        return await self._store.users.count_use(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
         """Have a worker look at this canonical URL and make the channel; ``as_page``: of the page itself."""
@@ -194,12 +194,12 @@ class RequestHandler(Queries):
         """Return a channel's latest entries from the nearest copy, newest first; many only the log has."""
         if count <= LATEST:
             with contextlib.suppress(NoWorker, NotSubscribed):
-                return (await self._store.worker_requests.show(cid)).latest[:count]
+                return (await self._store.worker_requests.content(cid)).latest[:count]
         return await self._store.channels.latest(cid, count)
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Return the subscription's number, and whether it is new."""
-        await self._store.inbound_log.settle(self._jid)
+        await self._store.inbound_log.keep_home_address(self._jid)
         subscription, new = await follow(self._store, self._jid, cid, self._house.limits.subscriptions)
         return subscription.number, new
 
@@ -232,11 +232,11 @@ class RequestHandler(Queries):
 
     async def watch(self, standing: SearchCondition) -> SavedSearch:
         """Watch for what this describes."""
-        return await self._store.saved_searches.watch(self._jid, standing, self.limits.watches)
+        return await self._store.saved_searches.add(self._jid, standing, self.limits.watches)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
         """Return what was watched for under this number, which has ended; None if nothing was."""
-        return await self._store.saved_searches.unwatch(self._jid, number)
+        return await self._store.saved_searches.remove(self._jid, number)
 
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
         """Return the URL of the file, which lies on the XMPP server then; None if that takes none. UploadRefused."""
@@ -256,7 +256,7 @@ class RequestHandler(Queries):
         await self._house.importing.stop(self._jid)
         async with self._house.delivery.pause_user(self._jid):
             await self._house.delivery.remove_contact(self._jid)
-            is_restricted = await self._store.erasure.forget(self._jid)
+            is_restricted = await self._store.erasure.erase(self._jid)
             self._house.delivery.forget_user(self._jid)
         return RESTRICTIONS_KEPT_DAYS if is_restricted else 0
 
@@ -290,7 +290,7 @@ class DryRun(Queries):
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Return the number that the subscription has or would have, and whether it would be new."""
         channel = await self._known(cid)
-        await self._store.blocked_hosts.refuse(host_of(channel.url) if channel else "")
+        await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
         for held in await self._store.subscriptions.of_user(self._jid):
             if held.channel == cid:
                 return held.number, False
@@ -315,7 +315,7 @@ class DryRun(Queries):
         """Return which of these channels are paused, and how many versions came meanwhile."""
         mine = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
         paused = {each.channel: each.paused_version for each in mine if each.paused_version is not None}
-        channels = await self._store.channels.many(list(paused))
+        channels = await self._store.channels.get_many(list(paused))
         withheld = {each.id: max(0, each.version - paused[each.id]) for each in channels if each is not None}
         self.would.append(f"Resume {len(paused):,} subscriptions{_AND_WATCHES if watches else ''}.")
         return ResumeResult(withheld)
@@ -360,7 +360,7 @@ class DryRun(Queries):
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the person may use the bot, or could with this code."""
         self.would.append("Use the invitation up, if it is good.")
-        return await self.is_admitted() or await self._store.invitations.is_good(code)
+        return await self.is_admitted() or await self._store.invitations.is_valid(code)
 
     async def forget_everything(self) -> int:
         """Return 0."""

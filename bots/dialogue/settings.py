@@ -45,7 +45,7 @@ async def resume(requests: Requests, target: Target) -> Reply:
     cids = tuple(followed.channel.id for followed in found)
     withheld = await requests.resume(cids, watches=target.everything)
     again = tuple(each for each in found if each.channel.id in withheld.withheld)
-    return Resumed(again, sum(withheld.withheld.values()), withheld.unheard, everything=target.everything)
+    return Resumed(again, sum(withheld.withheld.values()), withheld.missed_matches, everything=target.everything)
 
 
 async def prefer(requests: Requests, target: Target, words: str) -> Reply:

@@ -195,10 +195,10 @@ class Intake:
         now_s = self._clock.wall_s()
         while True:
             try:
-                until_s = await self._heard.listened(self._link.address)
+                until_s = await self._heard.caught_up_until_s(self._link.address)
                 since_s = max(until_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if until_s else now_s
                 count = await self.store_earlier(page.messages async for page in read_archive(self._link, since_s))
-                await self._heard.listening(self._link.address, now_s)
+                await self._heard.record_caught_up(self._link.address, now_s)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -208,7 +208,7 @@ class Intake:
     async def _put(self, said: Sequence[MessageReceived]) -> int:
         """Store messages, have their people answered by whoever serves them, and return how many were new."""
         address, now_s, encode = self._link.address, self._clock.wall_s(), msgspec.msgpack.encode
-        stored = await self._heard.put(
+        stored = await self._heard.add(
             [
                 InboundMessage(
                     one.jid, one.dedup_key, encode(one), address, message_parser.duplicates_since_s(one, now_s)
@@ -223,7 +223,7 @@ class Intake:
             if each.wants_marker:
                 self._link.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
         ours = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in said))
-        self._desk.read(await self._heard.read(ours))
+        self._desk.read(await self._heard.read_unanswered(ours))
         await self._heard.notify([BotNotice(uid) for uid in {user_id(each.jid) for each in new}.difference(ours)])
         return len(new)
 
@@ -235,7 +235,7 @@ class Intake:
             self._noted_s = now_s
             until_s = self._clock.wall_s() - self._link.idle_s()
             with contextlib.suppress(StoreUnavailable):  # then more of the archive is read again
-                await self._heard.listening(self._link.address, until_s)
+                await self._heard.record_caught_up(self._link.address, until_s)
 
     # What waits for us in the store.
 
@@ -244,17 +244,19 @@ class Intake:
         after = ""
         while True:
             try:
-                after = after or await self._heard.newest_notice()
-                notices = await self._heard.notices(after)
+                after = after or await self._heard.newest_notice_id()
+                notices = await self._heard.read_notices(after)
                 ours = set(await self._assigned_users.select({each.uid for each in notices.values()}))
                 mine = {ident: each for ident, each in notices.items() if each.uid in ours}
-                self._desk.read(await self._heard.read({each.uid for each in mine.values() if not each.ordered}))
+                self._desk.read(
+                    await self._heard.read_unanswered({each.uid for each in mine.values() if not each.adhoc_command})
+                )
                 after = next(reversed(notices), after)
                 for each in mine.values():
-                    if each.ordered:
-                        ordered = msgspec.msgpack.decode(each.ordered, type=AdhocCommandReceived)
+                    if each.adhoc_command:
+                        ordered = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
                         self._orders.hear(msgspec.structs.replace(ordered, receiver=each.voice))
-                await self._heard.taken(list(mine))
+                await self._heard.remove_notices(list(mine))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
 
@@ -266,8 +268,8 @@ class Intake:
                     await self._gained.wait()
             self._gained.clear()
             try:
-                ours = await self._assigned_users.select(await self._heard.unread())
-                self._desk.read(await self._heard.read(ours))
+                ours = await self._assigned_users.select(await self._heard.unanswered_users())
+                self._desk.read(await self._heard.read_unanswered(ours))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 self._gained.set()
@@ -278,9 +280,9 @@ class Intake:
             try:
                 await self._link.connected.wait()
                 voice = self._link.session_jid
-                found = await self._heard.to_say(voice)
+                found = await self._heard.read_stanzas(voice)
                 if found:
                     await self._link.send(list(found.values()))
-                    await self._heard.wrote(voice, list(found))
+                    await self._heard.remove_stanzas(voice, list(found))
             except (StoreUnavailable, XmppSessionLost):
                 await asyncio.sleep(_RETRY_S)

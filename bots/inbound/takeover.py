@@ -40,7 +40,7 @@ class Takeover:
         """Recover what a process began whose lease of ``ttl_s`` has ended; return False if that has to be repeated."""
         try:
             await self._end_session(failed.holder)
-            await self._intake.store_earlier(self._read(failed.ended_s - ttl_s - MAX_CLOCK_SKEW_S))
+            await self._intake.store_earlier(self._read(failed.lease_ended_s - ttl_s - MAX_CLOCK_SKEW_S))
         except (StoreUnavailable, XmppSessionLost, TimeoutError) as error:
             _log.warning("a dead bot's work waits", session=failed.holder, reason=str(error))
             return False
@@ -65,18 +65,18 @@ class Takeover:
         received = {pair for pair in receipts if is_batch_id(*pair)}
         sent = {(mid[:_UID_LENGTH], mid) for mid in page.sent_ids if is_batch_id(mid[:_UID_LENGTH], mid)} - received
         outbox = self._store.outbox
-        await outbox.completed(received=sorted(received))
+        await outbox.complete(received=sorted(received))
         uids = sorted({uid for uid, _ in sent})
         recipients = await self._store.users.recipients(uids)
         awaits = {uid: sends_receipts for uid, (_, sends_receipts) in zip(uids, recipients, strict=True)}
-        flying = await outbox.inflight(uids)
+        flying = await outbox.in_flight(uids)
         unconfirmed = sorted(sent & {(uid, each.message_id) for uid in uids for each in flying[uid] if not each.acked})
         acked = [pair for pair in unconfirmed if awaits[pair[0]]]
-        await outbox.completed(acked=acked, done=[pair for pair in unconfirmed if not awaits[pair[0]]])
+        await outbox.complete(acked=acked, done=[pair for pair in unconfirmed if not awaits[pair[0]]])
 
     async def _complete_replies(self, page: ArchivePage) -> None:
         """Complete the replies whose last part has reached the server, so that they are not sent again."""
         uids = sorted({mid[:_UID_LENGTH] for mid in page.sent_ids if mid[_UID_LENGTH : _UID_LENGTH + 1] == "."})
-        noted = [each for each in await self._store.inbound_log.read(uids) if each.answers]
-        last = {(each.uid, each.place): reply_id(each.uid, each.place, len(each.answers) - 1) for each in noted}
-        await self._store.inbound_log.done([pair for pair, mid in last.items() if mid in page.sent_ids])
+        noted = [each for each in await self._store.inbound_log.read_unanswered(uids) if each.reply]
+        last = {(each.uid, each.entry_id): reply_id(each.uid, each.entry_id, len(each.reply) - 1) for each in noted}
+        await self._store.inbound_log.remove_answered([pair for pair, mid in last.items() if mid in page.sent_ids])

@@ -106,7 +106,7 @@ class Publishing:
         after = ""
         while True:
             try:
-                cids, after = await self._store.pubsub_nodes.news(after, 5.0)
+                cids, after = await self._store.pubsub_nodes.wait_for_changes(after, 5.0)
                 if self._assigned_users.is_publisher:
                     await self._look(cids)
             except StoreUnavailable:
@@ -119,8 +119,8 @@ class Publishing:
             try:
                 for first in range(0, len(REGISTRY_BUCKETS), _BUCKETS_AT_ONCE):
                     buckets = REGISTRY_BUCKETS[first : first + _BUCKETS_AT_ONCE]
-                    await self._look_over(await self._store.channels.registered(buckets))
-                await self._look_over(await self._store.pubsub_nodes.all(self._service))
+                    await self._look_over(await self._store.channels.ids_in_buckets(buckets))
+                await self._look_over(await self._store.pubsub_nodes.channel_ids(self._service))
             except StoreUnavailable as error:
                 _log.warning("nodes are not looked after", reason=str(error))
             await asyncio.sleep(self._every_s)
@@ -142,7 +142,7 @@ class Publishing:
     async def unfinished(self, cids: Sequence[ChannelId]) -> list[ChannelId]:
         """Return those of these channels whose nodes are not up to date. Raises StoreUnavailable."""
         public = await self._search.filter_public(cids)
-        positions = await self._store.pubsub_nodes.of(self._service, cids)
+        positions = await self._store.pubsub_nodes.positions(self._service, cids)
         finished = {cid: PublishedPosition(channel.version, _title(channel)) for cid, channel in public.items()}
         return [cid for cid in cids if positions.get(cid) != finished.get(cid)]
 
@@ -190,7 +190,7 @@ class Publishing:
         Raises :class:`PubsubRefused`, XmppSessionLost, TimeoutError, or StoreUnavailable.
         """
         public = await self._search.filter_public([cid])
-        position = (await self._store.pubsub_nodes.of(self._service, [cid])).get(cid)
+        position = (await self._store.pubsub_nodes.positions(self._service, [cid])).get(cid)
         if cid in public:
             await self._go_on(public[cid], position or PublishedPosition())
         elif position is not None:

@@ -122,9 +122,9 @@ class Rooms:
         """Remember the rooms that are ours, before anything is sent to them; leave those that are not any more."""
         while True:
             try:
-                found = await self._store.rooms.of(self._link.address)
-                told = await self._store.rooms.told(list(found))
-                await self._store.inbound_log.at_home(list(found), self._link.address)
+                found = await self._store.rooms.get(self._link.address)
+                told = await self._store.rooms.message_ids(list(found))
+                await self._store.inbound_log.set_home_address(list(found), self._link.address)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
@@ -211,7 +211,7 @@ class Rooms:
         if self._visits.is_echo(event):
             self._delivery.on_receipt(Receipt(event.room, event.id))
             if event.room_id and is_batch_id(user_id(event.room), event.id) and self._jobs.qsize() < _MOST_WAITING:
-                self._jobs.put_nowait(partial(self._store.rooms.keep_told, event.room, event.room_id, event.id))
+                self._jobs.put_nowait(partial(self._store.rooms.record_message_id, event.room, event.room_id, event.id))
             return
         spoken = self._visits.to_us(event)
         if spoken is None:
@@ -301,7 +301,7 @@ class Rooms:
 
     async def _done(self, said: MessageReceived, place: EntryId) -> None:
         if place:
-            await self._store.inbound_log.done([(user_id(said.jid), place)])
+            await self._store.inbound_log.remove_answered([(user_id(said.jid), place)])
 
     async def _is_too_much(self, sender: str, to: RoomInvitation) -> bool:
         """Return whether an invitation is ignored; the real sender is counted, whomever it names."""
@@ -314,7 +314,7 @@ class Rooms:
 
     async def _may_invite(self, jid: str, per_hour: int) -> bool:
         """Return whether these are not too many invitations from one address, and count one."""
-        return await self._store.users.allow(jid, "invitation", per_hour, 3600.0)
+        return await self._store.users.count_use(jid, "invitation", per_hour, 3600.0)
 
     async def _ask_service(self, said: MessageReceived, to: RoomInvitation, place: EntryId) -> None:
         """Go on with an invitation once a service below the inviter's domain has said whether it has rooms."""
@@ -346,7 +346,7 @@ class Rooms:
             return
         accepted = msgspec.structs.replace(event, is_accepted=True)
         said = MessageReceived(room, event.inviter, "", "", "", wants_receipt=False, invitation=accepted)
-        await self._store.inbound_log.put([InboundMessage(room, "", msgspec.msgpack.encode(said), address)])
+        await self._store.inbound_log.add([InboundMessage(room, "", msgspec.msgpack.encode(said), address)])
         await self._store.inbound_log.notify([BotNotice(user_id(room))])
 
     def _decline(self, event: RoomInvitation, words: str) -> None:
@@ -393,13 +393,13 @@ class Rooms:
 
     async def _are_suspended(self, people: Iterable[UserId]) -> bool:
         """Return whether any of these is suspended; "" is nobody."""
-        return bool(await self._store.users.suspended(set(people) - {""}))
+        return bool(await self._store.users.suspended_users(set(people) - {""}))
 
     async def _leave_suspended(self) -> None:
         """Leave the rooms behind which somebody is who was suspended meanwhile; they are looked at again later."""
         rooms = self._visits.people()
         with contextlib.suppress(StoreUnavailable):
-            suspended = await self._store.users.suspended(frozenset[UserId]().union(*rooms.values()))
+            suspended = await self._store.users.suspended_users(frozenset[UserId]().union(*rooms.values()))
             for room, people in rooms.items():
                 if people & suspended:
                     self._plan(self._visits.suspended(room, self._clock.monotonic_s(), is_new=False))
@@ -411,10 +411,10 @@ class Rooms:
             self._plan(self._visits.suspended(room, self._clock.monotonic_s(), is_new=deed.is_new))
             return
         await self._store.rooms.put(self._link.address, room, kept)
-        await self._store.inbound_log.at_home([room], self._link.address)
+        await self._store.inbound_log.set_home_address([room], self._link.address)
         known = await self._store.users.get(room)
         if not known.welcomed:
-            await self._store.users.mark(room, welcomed=True)
+            await self._store.users.update(room, welcomed=True)
             self._write(room, in_a_room(kept.nick, voice(known.user_settings.effective_language)), "groupchat")
         if self._visits.settled(room):
             self._delivery.on_presence(UserAvailable(room))

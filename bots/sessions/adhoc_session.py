@@ -118,7 +118,7 @@ class Counter:
         """Whether another bot serves this person, and has the step now; without Redis we do."""
         uid = user_id(ordered.jid)
         try:
-            await self._store.inbound_log.arrive(ordered.jid, self._link.address)
+            await self._store.inbound_log.record_arrival(ordered.jid, self._link.address)
             if await self._assigned_users.select([uid]):
                 return False
             await self._store.inbound_log.notify(
@@ -225,7 +225,7 @@ class Counter:
 
     async def _pass_back(self, voice: str, stanza: str) -> None:
         with contextlib.suppress(StoreUnavailable):  # their software asks again
-            await self._store.inbound_log.say(voice, [stanza])
+            await self._store.inbound_log.queue_stanzas(voice, [stanza])
 
 
 def _key(ordered: AdhocCommandReceived, session: str) -> tuple[str, str, str]:

@@ -136,14 +136,14 @@ class Desk:
     def read(self, unanswered: Sequence[UnansweredMessage]) -> None:
         """Queue stored messages, in order; not again what was queued: it may have been read before it went."""
         for each in unanswered:
-            said = msgspec.msgpack.decode(each.said, type=MessageReceived)
-            latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.place)
+            said = msgspec.msgpack.decode(each.payload, type=MessageReceived)
+            latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.entry_id)
             if place > latest:
                 self._latest[said.jid] = place
                 if said.invitation is not None:
-                    self._invited(said, each.place)
+                    self._invited(said, each.entry_id)
                 else:
-                    self._queue(said.jid, _Task(said, each.place, each.address, each.answers))
+                    self._queue(said.jid, _Task(said, each.entry_id, each.address, each.reply))
 
     async def finished(self) -> None:
         """Return when what was begun is answered, of those whom we have served but do not serve any more."""

@@ -46,9 +46,9 @@ class Rehearsing:
     async def _serve(self) -> None:
         while True:
             try:
-                question = await self._store.dry_runs.asked()
+                question = await self._store.dry_runs.next_request()
                 if question is not None:
-                    await self._store.dry_runs.answer(question, await self._answer(question))
+                    await self._store.dry_runs.reply(question, await self._answer(question))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
 

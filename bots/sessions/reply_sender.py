@@ -64,14 +64,14 @@ class ReplySender:
         """Note, write and complete a reply. Raises XmppSessionLost."""
         if place:
             with contextlib.suppress(StoreUnavailable):  # whoever takes over now executes the command once more
-                await self._heard.answered(uid, place, stanzas)
+                await self._heard.record_reply(uid, place, stanzas)
         if address == self._link.address:
             async with self._slots:
                 await self._link.send(stanzas)
         else:
-            await self._surely(lambda: self._heard.say(address, stanzas))
+            await self._surely(lambda: self._heard.queue_stanzas(address, stanzas))
         if place:
-            await self._surely(lambda: self._heard.done([(uid, place)]))
+            await self._surely(lambda: self._heard.remove_answered([(uid, place)]))
 
     async def _surely(self, write: Callable[[], Awaitable[None]]) -> None:
         """Repeat a write until the store takes it: the reply would be lost, or sent twice, otherwise."""

@@ -188,7 +188,7 @@ class Roster:
         before = self._sizes or [0] * len(sizes)
         changed = [bucket for bucket, was, size in zip(REGISTRY_BUCKETS, before, sizes, strict=True) if was != size]
         gone, new = set[ChannelId](), list[ChannelId]()
-        found = await self._store.channels.registered(changed) if changed else []
+        found = await self._store.channels.ids_in_buckets(changed) if changed else []
         held: dict[str, list[ChannelId]] = {bucket: [] for bucket in changed}
         for cid in found:
             held[cid[:2]].append(cid)
@@ -212,7 +212,7 @@ class Roster:
 
     async def _find_unpolled(self) -> None:
         late: list[ChannelId] = []
-        if self._late and (nodes := await self._store.ring.view()):
+        if self._late and (nodes := await self._store.ring.nodes()):
             # A fleet that has just begun has missed nothing yet.
             began_s = min(node.joined_s for node in nodes)
             late = [cid for cid, each in self._late.items() if each.read_s - began_s > each.allowed_s]
@@ -271,7 +271,7 @@ def late_after_s(found: AdministeredChannel, usual_interval_s: float) -> float:
     channel = found.channel
     if channel.dormant or channel.moved_to or channel.condition:
         return inf
-    interval_s = found.pace.interval_s if found.pace else usual_interval_s
+    interval_s = found.poll_rate.interval_s if found.poll_rate else usual_interval_s
     return max(_INTERVALS_MISSED * interval_s, _SHORTEST_S) if interval_s > 0 else inf
 
 
@@ -281,7 +281,7 @@ def may_be_polled_since_s(found: AdministeredChannel) -> float:
     That is since the last poll; but not while its publisher or admins want it left alone, and anew from when its owner
     changed how often it is polled. Its owner need not live for that to be known.
     """
-    noted_s = found.pace.since_s if found.pace else 0.0
+    noted_s = found.poll_rate.since_s if found.poll_rate else 0.0
     return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, noted_s)
 
 

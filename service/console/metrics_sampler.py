@@ -260,7 +260,7 @@ class Pulse:
 
     async def _sample(self, processes: ProcessClient) -> None:
         nodes, bots, waiting = await asyncio.gather(
-            self._store.ring.view(), self._store.bot_endpoints.metrics_urls(), self._store.outbox.depth()
+            self._store.ring.nodes(), self._store.bot_endpoints.metrics_urls(), self._store.outbox.count_waiting()
         )
         urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))
         urls = urls[:_MOST_PROCESSES]

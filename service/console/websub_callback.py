@@ -85,7 +85,7 @@ async def verify(request: web.Request) -> web.Response:
     agreed, after = verify_intent(state, intent, request.app[CLOCK].wall_s(), new_hub_secrets())
     if not agreed:
         return web.Response(status=404)
-    if not await request.app[STORE].websub.swap(request.match_info["cid"], state, after):
+    if not await request.app[STORE].websub.compare_and_set(request.match_info["cid"], state, after):
         return _later(503)
     return web.Response(text=query.get("hub.challenge", ""))
 
@@ -96,10 +96,10 @@ async def receive(request: web.Request) -> web.Response:
     state = await _subscription(request)
     if state is None:
         return web.Response(status=404)
-    if not await store.websub.may_push(cid):
-        if await store.websub.may_want_poll(cid):
-            await store.websub.keep(cid, Push())
-            await store.worker_requests.pushed(cid)
+    if not await store.websub.take_push(cid):
+        if await store.websub.take_excess_poll(cid):
+            await store.websub.queue_push(cid, Push())
+            await store.worker_requests.announce_push(cid)
         return _later(429)
     channel = await store.channels.get(cid)
     if channel is None or channel.dormant:
@@ -115,8 +115,8 @@ async def receive(request: web.Request) -> web.Response:
             push = Push(body, request.headers.get(hdrs.CONTENT_TYPE, "")[:_LONGEST_TYPE_CHARS])
         else:
             return web.Response(status=202)
-        await store.websub.keep(cid, push)
-    await store.worker_requests.pushed(cid)
+        await store.websub.queue_push(cid, push)
+    await store.worker_requests.announce_push(cid)
     return web.Response(status=202)
 
 

@@ -134,7 +134,7 @@ async def bot_silences_s(settings: Settings, clock: Clock) -> dict[str, float] |
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
 
     async def read(store: Store) -> dict[str, float]:
-        return {each: clock.wall_s() - await store.inbound_log.listened(each) for each in addresses}
+        return {each: clock.wall_s() - await store.inbound_log.caught_up_until_s(each) for each in addresses}
 
     return await _read_store(settings, read)
 
@@ -259,7 +259,7 @@ async def _check_clocks(store: Store, clock: Clock) -> CheckResult:
 
 
 async def _check_workers(store: Store) -> CheckResult:
-    workers = len(await store.ring.view())
+    workers = len(await store.ring.nodes())
     advice = "Start at least one: `coronet worker`. Without it, nothing is polled."
     return CheckResult("Workers", ok=workers > 0, details=f"{workers} in the ring", advice=advice)
 

@@ -55,7 +55,7 @@ class Shards(msgspec.Struct, frozen=True):
 async def read_shards(store: Store, settings: Settings) -> Shards:
     """Read all server tables and their loads. Raises StoreUnavailable, or BadKey for an invalid table."""
     tables = [table for table in await _tables(store) if table.entries]
-    now_s, _ = await store.ring.glance()
+    now_s, _ = await store.ring.time_and_view()
     leaf_loads = await store.key_group_loads.weigh(
         tables, now_s, HalfLives.for_interval(settings.maintenance_interval_s)
     )

@@ -100,11 +100,11 @@ class Store:
 
     async def remove_channel(self, cid: ChannelId) -> None:
         """End all subscriptions to a channel and delete it; can be repeated after a crash."""
-        await self.subscriptions.end_all(cid)
-        await self.channels.forget(cid)
-        await self.poll_bounds.forget(cid)
-        await self.subscriptions.end_all(cid)
-        await self.channels.forgotten(cid)
+        await self.subscriptions.end_all_of_channel(cid)
+        await self.channels.delete(cid)
+        await self.poll_bounds.delete(cid)
+        await self.subscriptions.end_all_of_channel(cid)
+        await self.channels.finish_deletion(cid)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -79,7 +79,7 @@ async def bare(store: Store, pairs: Sequence[tuple[str, ChannelId]], hottest: Ch
     before, began = await memory(store), time.perf_counter()
     for first in range(0, len(entries), AT_ONCE):
         some = entries[first : first + AT_ONCE]
-        await store.redis.many([("ZADD", "bare", 0, bytes.fromhex(cid) + uid.encode()) for uid, cid in some])
+        await store.redis.call_many([("ZADD", "bare", 0, bytes.fromhex(cid) + uid.encode()) for uid, cid in some])
     written_s, grown = time.perf_counter() - began, await memory(store) - before
     own = [value for uid, cid in entries if cid == hottest for value in (uid, 1)]
     await store.redis.call("HSET", "hash", *own)
@@ -115,9 +115,11 @@ async def _measure(store: Store, subscriptions: int, channels: int) -> dict[str,
     before = await memory(store)
     rate = await subscribing(store, wanted)
     grown = await memory(store) - before
-    index = sum(await store.redis.many([("MEMORY", "USAGE", name, "SAMPLES", 0) for name in await _of_index(store)]))
+    index = sum(
+        await store.redis.call_many([("MEMORY", "USAGE", name, "SAMPLES", 0) for name in await _of_index(store)])
+    )
     people = sorted({jid for jid, _ in pairs})
-    held = await store.redis.many(
+    held = await store.redis.call_many(
         [("MEMORY", "USAGE", keys.user_index(keys.user_id(jid)), "SAMPLES", 0) for jid in people]
     )
     hottest = channel_id("https://site0.example/0")
@@ -142,7 +144,7 @@ async def _measure(store: Store, subscriptions: int, channels: int) -> dict[str,
 
 async def _of_index(store: Store) -> list[str]:
     names = [name for number in range(store.keyspaces.map.count) for name in keys.keyspace(number)]
-    there = await store.redis.many([("EXISTS", name) for name in names])
+    there = await store.redis.call_many([("EXISTS", name) for name in names])
     return [name for name, exists in zip(names, there, strict=True) if exists]
 
 

@@ -51,7 +51,7 @@ async def fill(store: Store, channels: int) -> None:
                 ("SADD", keys.registry(cid[:2]), cid),
                 ("HSET", keys.channel(cid), *fields, "kind", "feed", "listed", "1", *failing),
             ]
-        await store.redis.many(commands)
+        await store.redis.call_many(commands)
     for start in range(0, SUBSCRIPTIONS, AT_ONCE):
         chosen = [(f"{n}@example.org", ids[int(len(ids) * draw.random() ** 3)]) for n in range(start, start + AT_ONCE)]
         await asyncio.gather(*(store.subscriptions.subscribe(jid, cid) for jid, cid in chosen))

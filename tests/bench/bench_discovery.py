@@ -110,7 +110,7 @@ async def upkeep(store: Store) -> None:
     """Do what the cells ask for, as workers do."""
     while True:
         await asyncio.sleep(UPKEEP_EVERY_S)
-        await store.channel_directory.keep_up()
+        await store.channel_directory.maintain()
 
 
 async def exact(store: Store, names: Sequence[frozenset[str]], queries: Sequence[frozenset[str]]) -> bool:
@@ -193,7 +193,7 @@ async def bench(names: int, queries: int) -> dict[str, object]:
             is_exact = await exact(store, made, asked[:CHECKED])
             used = int((await store.redis.call("INFO", "memory"))["used_memory"]) - before
             largest = max(
-                (size.partitions * size.replicas for size in (await store.channel_directory.matrices()).values()),
+                (size.partitions * size.replicas for size in (await store.channel_directory.matrix_sizes()).values()),
                 default=1,
             )
             await store.close()

@@ -31,20 +31,20 @@ async def test_a_domain_is_blocked_with_all_its_hosts_and_a_host_alone(store: St
         "x.news.example.net",
         "notexample.org",
     ]
-    over = await store.blocked_hosts.over([*hosts, ""])
+    over = await store.blocked_hosts.matching([*hosts, ""])
     assert over == ["example.org", "example.org", "", "news.example.net", "news.example.net", "", ""]
     with pytest.raises(HostBlocked, match=r"example\.org is blocked"):
-        await store.blocked_hosts.refuse("www.example.org")
-    await store.blocked_hosts.refuse("example.net")
+        await store.blocked_hosts.check("www.example.org")
+    await store.blocked_hosts.check("example.net")
 
 
 async def test_a_block_is_lifted_once(store: Store) -> None:
     await store.blocked_hosts.add("example.org", BLOCK)
     assert await store.blocked_hosts.all() == {"example.org": BLOCK}
-    assert await store.blocked_hosts.lift("example.org")
-    assert not await store.blocked_hosts.lift("example.org")
+    assert await store.blocked_hosts.remove("example.org")
+    assert not await store.blocked_hosts.remove("example.org")
     assert await store.blocked_hosts.all() == {}
-    await store.blocked_hosts.refuse("example.org")
+    await store.blocked_hosts.check("example.org")
 
 
 async def test_so_many_are_blocked_and_no_more(store: Store) -> None:

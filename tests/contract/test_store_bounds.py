@@ -25,22 +25,22 @@ async def test_bounds_are_what_was_set_last_and_know_what_was_before(store: Stor
 
 
 async def test_all_bounds_are_read_only_when_they_have_changed(store: Store) -> None:
-    nothing = await store.poll_bounds.all(BoundsSnapshot())
+    nothing = await store.poll_bounds.load(BoundsSnapshot())
     assert nothing.of == {}
     await store.poll_bounds.set(CHANNEL, HOURLY)
-    known = await store.poll_bounds.all(nothing)
+    known = await store.poll_bounds.load(nothing)
     assert known.of == {CHANNEL: HOURLY}
-    assert await store.poll_bounds.all(known) is known
+    assert await store.poll_bounds.load(known) is known
     await store.poll_bounds.set(CHANNEL, NO_BOUNDS)
-    assert (await store.poll_bounds.all(known)).of == {}
+    assert (await store.poll_bounds.load(known)).of == {}
 
 
 async def test_a_channel_that_is_removed_takes_its_bounds_along(store: Store) -> None:
     channel = await make_channel(store)
     await store.poll_bounds.set(channel.id, HOURLY)
-    known = await store.poll_bounds.all(BoundsSnapshot())
+    known = await store.poll_bounds.load(BoundsSnapshot())
     await store.remove_channel(channel.id)
-    assert (await store.poll_bounds.all(known)).of == {}
+    assert (await store.poll_bounds.load(known)).of == {}
     assert await store.poll_bounds.get(channel.id) is None
 
 

@@ -32,7 +32,7 @@ async def test_only_the_last_adopter_publishes(store: Store) -> None:
     with pytest.raises(LeaseLost):
         await store.channels.publish(delta, SNAPSHOT, old.epoch, silent=False)
     assert (await store.channels.publish(delta, SNAPSHOT, new.epoch, silent=False)).version == 2
-    assert await store.channels.fanned(channel.id, old.epoch, 2, "") is False
+    assert await store.channels.record_fanout(channel.id, old.epoch, 2, "") is False
 
 
 async def test_who_owned_a_channel_that_was_removed_does_not_own_the_one_in_its_place(
@@ -67,7 +67,7 @@ async def test_of_many_deltas_on_one_base_exactly_one_is_versioned(store: Store)
 
 async def test_a_silent_delta_needs_no_fan_out_and_ends_dormancy(store: Store) -> None:
     channel = await make_channel(store)
-    await store.channels.doze(channel.id)
+    await store.channels.mark_dormant(channel.id)
     (state,) = await store.channels.adopt([channel.id], "a" * 40)
     assert state is not None
     assert state.channel.dormant
@@ -81,7 +81,7 @@ async def test_a_silent_delta_needs_no_fan_out_and_ends_dormancy(store: Store) -
 async def test_a_channel_with_a_subscriber_does_not_doze(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("alice@localhost", channel.id)
-    await store.channels.doze(channel.id)
+    await store.channels.mark_dormant(channel.id)
     now = await store.channels.get(channel.id)
     assert now is not None
     assert not now.dormant
@@ -139,14 +139,14 @@ async def test_a_version_has_its_content_under_its_name(store: Store) -> None:
     assert (version, digest_of(content)) == (1, digest)
     assert (
         unpacked(content.latest)
-        == await store.channels.newest(channel.id)
+        == await store.channels.content_entries(channel.id)
         == await store.channels.latest(channel.id, 10)
     )
     (state,) = await store.channels.adopt([channel.id], "a" * 40)
     assert state is not None
     assert state.digest == digest
     changes = (Change("addition", Entry("second", "Second")),)
-    latest = newest(changes, await store.channels.newest(channel.id))
+    latest = newest(changes, await store.channels.content_entries(channel.id))
     snapshot = msgspec.structs.replace(SNAPSHOT, memory=b"remembered", latest=latest)
     await store.channels.publish(Delta(channel.id, 1, 0, 2_000.0, changes), snapshot, state.epoch, silent=False)
     version, digest, content = await store.channels.content(channel.id)
@@ -156,4 +156,4 @@ async def test_a_version_has_its_content_under_its_name(store: Store) -> None:
 
 async def test_without_a_channel_its_content_is_empty(store: Store) -> None:
     assert await store.channels.content("f" * 40) == (0, b"", Content(b"", b""))
-    assert await store.channels.newest("f" * 40) == ()
+    assert await store.channels.content_entries("f" * 40) == ()

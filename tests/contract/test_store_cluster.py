@@ -34,16 +34,16 @@ def settings(clean_cluster: RedisCluster) -> Settings:
 async def test_the_url_of_one_node_is_enough_and_commands_find_their_nodes(store: Store) -> None:
     """In whatever order, and whether alone or together, replies are those of the commands."""
     assert [await store.redis.call("SET", name, name) for name in NAMES[:20]] == [True] * 20
-    assert await store.redis.many([("SET", name, name) for name in NAMES]) == [True] * len(NAMES)
-    held = await store.redis.many([("GET", name) for name in reversed(NAMES)])
+    assert await store.redis.call_many([("SET", name, name) for name in NAMES]) == [True] * len(NAMES)
+    held = await store.redis.call_many([("GET", name) for name in reversed(NAMES)])
     assert held == [name.encode() for name in reversed(NAMES)]
     assert all(size > len(NAMES) / 6 for size in await everywhere(store, "DBSIZE"))
 
 
 async def test_a_pipeline_may_be_the_first_that_meets_the_cluster(clean_cluster: RedisCluster) -> None:
     link = RedisClient(Settings(redis_url=clean_cluster.url))
-    assert await link.many_once([("INCR", name) for name in NAMES]) == [1] * len(NAMES)
-    assert await link.many([("GET", name) for name in NAMES]) == [b"1"] * len(NAMES)
+    assert await link.call_many_once([("INCR", name) for name in NAMES]) == [1] * len(NAMES)
+    assert await link.call_many([("GET", name) for name in NAMES]) == [b"1"] * len(NAMES)
     await link.close()
 
 
@@ -68,7 +68,7 @@ async def test_a_reader_that_blocks_is_woken(store: Store) -> None:
 async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster: RedisCluster) -> None:
     """Half of its keys are there already (ASK), then all of them (MOVED), and the others are not disturbed."""
     here, there = (f"{name}{{moving}}" for name in ("here", "there"))
-    await store.redis.many([("SET", here, "1"), ("SET", there, "1")])
+    await store.redis.call_many([("SET", here, "1"), ("SET", there, "1")])
     slot = slot_of(("GET", here))
     assert slot is not None
     known = store.redis._prompt._slots.map
@@ -79,13 +79,13 @@ async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster
     await clean_cluster.ask(taker, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[donor])
     await clean_cluster.ask(donor, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[taker])
     await clean_cluster.ask(donor, "MIGRATE", "127.0.0.1", taker, there, 0, 5000)
-    assert await store.redis.many([("INCR", here), ("INCR", there), ("INCR", "elsewhere")]) == [2, 2, 1]
+    assert await store.redis.call_many([("INCR", here), ("INCR", there), ("INCR", "elsewhere")]) == [2, 2, 1]
     assert await store.redis.call("INCR", there) == 3
     await clean_cluster.ask(donor, "MIGRATE", "127.0.0.1", taker, here, 0, 5000)
     for port in (taker, donor):
         await clean_cluster.ask(port, "CLUSTER", "SETSLOT", slot, "NODE", ids[taker])
     assert await store.redis.call("INCR", here) == 3
-    assert await store.redis.many_once([("INCR", here), ("INCR", there)]) == [4, 4]
+    assert await store.redis.call_many_once([("INCR", here), ("INCR", there)]) == [4, 4]
 
 
 async def _has_identity(store: Store) -> bool:
@@ -120,12 +120,12 @@ async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_pa
             writer.cancel()
         await asyncio.wait(writers)
         late = await connect(Settings(redis_url=cluster.urls))
-        held = await late.redis.many([("GET", name) for name in acknowledged])
+        held = await late.redis.call_many([("GET", name) for name in acknowledged])
         assert all(int(value) >= number for value, number in zip(held, acknowledged.values(), strict=True))
         assert lost not in await cluster.masters()
-        await late.identity.look()
+        await late.identity.refresh()
         await late.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", 100)
-        await late.identity.look()
+        await late.identity.refresh()
         owner = late.redis.node_of(READ_IDENTITY)
         assert owner is not None
         await cluster.kill(owner[1])
@@ -138,7 +138,7 @@ async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_pa
 
 async def test_a_cluster_that_does_not_answer_is_unavailable(unused_tcp_port: int) -> None:
     link = RedisClient(Settings(redis_url=f"redis://127.0.0.1:{unused_tcp_port}, redis://127.0.0.1:{unused_tcp_port}"))
-    for asked in (link.call("GET", "a"), link.many([("GET", "a")]), link.many_once([("SET", "a", "b")])):
+    for asked in (link.call("GET", "a"), link.call_many([("GET", "a")]), link.call_many_once([("SET", "a", "b")])):
         with pytest.raises(StoreUnavailable):
             await asked
     await link.close()

@@ -39,19 +39,19 @@ _READ = {
 async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     """Do everything that leaves something of a person; return the id of a message in flight."""
     uid = keys.user_id(jid)
-    await store.users.mark(jid, welcomed=True, receipts=True)
+    await store.users.update(jid, welcomed=True, receipts=True)
     await store.users.set_user_settings(jid, UserSettings("Europe/Berlin"))
     for what in keys.RATES:
-        await store.users.allow(jid, what, 5, 3600.0)
+        await store.users.count_use(jid, what, 5, 3600.0)
     for channel in channels:
         await store.subscriptions.subscribe(jid, channel.id)
     for expression in ("tag=python", '"brown fox"', "/v[0-9]/"):
-        await store.saved_searches.watch(jid, parse_watch(expression), 9)
-    await store.rooms.keep_told(jid, "theirs", "ours")
+        await store.saved_searches.add(jid, parse_watch(expression), 9)
+    await store.rooms.record_message_id(jid, "theirs", "ours")
     await store.preferences.put(jid, FOR_ALL, Preferences(muted=True))
     dead, flying = [await tell(store, uid, channels[0], version) for version in (2, 3)]
-    await store.outbox.dead(uid, dead, "nobody is there")
-    await store.outbox.completed(acked=[(uid, flying)])
+    await store.outbox.move_to_dead_letters(uid, dead, "nobody is there")
+    await store.outbox.complete(acked=[(uid, flying)])
     await store.outbox.enqueue([uid], channels[0].id, 4, 5.0, VersionParts())
     await store.pauses.pause(jid, [channels[1].id], watches=True)
     return flying
@@ -84,12 +84,12 @@ async def test_nothing_of_who_is_forgotten_is_left_in_any_key_and_others_keep_al
     await live(store, ALICE, channels)
     flying = await live(store, BOB, channels)
     assert len(await traces(store, ALICE)) > 10, "what is looked for is found while it is there"
-    await store.erasure.forget(ALICE)
+    await store.erasure.erase(ALICE)
     assert await traces(store, ALICE) == []
     assert len(await store.subscriptions.of_user(BOB)) == 3
     assert len(await store.saved_searches.of_user(BOB)) == 3
-    assert [batch.message_id for batch in (await store.outbox.inflight([OTHER]))[OTHER]] == [flying]
-    assert await store.outbox.waiting() == [OTHER]
+    assert [batch.message_id for batch in (await store.outbox.in_flight([OTHER]))[OTHER]] == [flying]
+    assert await store.outbox.waiting_users() == [OTHER]
     assert await store.subscriptions.counts([channel.id for channel in channels]) == [1, 1, 1]
 
 
@@ -99,10 +99,10 @@ async def test_whatever_step_a_process_dies_at_the_rest_is_forgotten_by_healing(
         await live(store, ALICE, channels)
         died = False
         try:
-            await Store(DyingLink(store.redis, survives)).erasure.forget(ALICE)
+            await Store(DyingLink(store.redis, survives)).erasure.erase(ALICE)
         except StoreUnavailable:
             died = True
-        assert await store.erasure.heal() == died
+        assert await store.erasure.resume() == died
         assert await traces(store, ALICE) == []
         if not died:
             return
@@ -113,7 +113,7 @@ async def test_who_comes_back_begins_anew_and_is_not_undone_by_what_they_ended_b
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
     await live(store, ALICE, channels)
     (late,) = [held.seq for held in await store.subscriptions.of_user(ALICE) if held.channel == channels[1].id]
-    await store.erasure.forget(ALICE)
+    await store.erasure.erase(ALICE)
     again, new = await store.subscriptions.subscribe(ALICE, channels[1].id)
     assert (new, again.number) == (True, 1)
     await store.channel_index.remove(channels[1].id, [(UID, late + 1)])
@@ -129,24 +129,24 @@ async def test_a_receipt_that_comes_late_makes_nobody_known_again(store: Store) 
 
 async def test_workers_match_no_more_for_who_is_forgotten(store: Store) -> None:
     matcher = SavedSearchMatcher(store.saved_searches)
-    await store.saved_searches.watch(ALICE, parse_watch("tag=python"), 9)
-    kept = await store.saved_searches.watch(BOB, parse_watch("tag=python"), 9)
+    await store.saved_searches.add(ALICE, parse_watch("tag=python"), 9)
+    kept = await store.saved_searches.add(BOB, parse_watch("tag=python"), 9)
     subject = SearchableEntry(Entry("1", "A title"), ("tag=python",))
     assert len((await matcher.match([subject]))[0]) == 2
-    await store.erasure.forget(ALICE)
+    await store.erasure.erase(ALICE)
     assert await matcher.match([subject]) == [{kept.id}]
 
 
 async def test_what_admins_set_and_counters_outlive_who_is_forgotten(store: Store) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
     await live(store, ALICE, channels)
-    assert await store.people.suspend(UID, suspended=True)
-    assert await store.people.set_most_subscriptions(UID, 3)
-    assert await store.users.allow(ALICE, "url", 2, 3600.0)
-    await store.erasure.forget(ALICE)
+    assert await store.people.set_suspended(UID, suspended=True)
+    assert await store.people.set_max_subscriptions(UID, 3)
+    assert await store.users.count_use(ALICE, "url", 2, 3600.0)
+    await store.erasure.erase(ALICE)
     known = await store.users.get(ALICE)
     assert (known.suspended, known.most_subscriptions, known.welcomed) == (True, 3, False)
-    assert not await store.users.allow(ALICE, "url", 2, 3600.0), "the counter goes on"
+    assert not await store.users.count_use(ALICE, "url", 2, 3600.0), "the counter goes on"
     assert {*await traces(store, ALICE)} <= {keys.RESTRICTED, keys.restrictions(UID)}
     assert await store.people.ids() == [UID]
     held = await store.redis.call("HGETALL", keys.restrictions(UID))
@@ -155,54 +155,54 @@ async def test_what_admins_set_and_counters_outlive_who_is_forgotten(store: Stor
 
 
 async def test_an_admin_sees_and_lifts_what_is_kept_of_who_is_forgotten(store: Store) -> None:
-    await store.users.mark(ALICE)
-    await store.people.suspend(UID, suspended=True)
-    await store.erasure.forget(ALICE)
+    await store.users.update(ALICE)
+    await store.people.set_suspended(UID, suspended=True)
+    await store.erasure.erase(ALICE)
     assert await store.people.ids() == [UID]
     person = await store.people.get(UID)
     assert person is not None
     assert (person.jid, person.suspended, person.subscriptions) == (ALICE, True, 0)
-    assert await store.people.suspend(UID, suspended=False)
+    assert await store.people.set_suspended(UID, suspended=False)
     assert not (await store.users.get(ALICE)).suspended
     assert await store.people.get(UID) is None
 
 
 async def test_an_admin_forgets_completely(store: Store) -> None:
     for known in (True, False):
-        await store.users.mark(ALICE)
-        await store.people.suspend(UID, suspended=True)
-        await store.users.allow(ALICE, "url", 2, 3600.0)
+        await store.users.update(ALICE)
+        await store.people.set_suspended(UID, suspended=True)
+        await store.users.count_use(ALICE, "url", 2, 3600.0)
         if not known:
-            await store.erasure.forget(ALICE)
-        assert await store.people.forget(UID)
+            await store.erasure.erase(ALICE)
+        assert await store.people.erase(UID)
         assert await traces(store, ALICE) == []
         assert await store.redis.call("EXISTS", keys.rate(UID, "url")) == 0
 
 
 async def test_restrictions_of_who_comes_back_do_not_expire(store: Store) -> None:
-    await store.users.mark(ALICE)
-    await store.people.set_most_subscriptions(UID, 3)
-    await store.erasure.forget(ALICE)
+    await store.users.update(ALICE)
+    await store.people.set_max_subscriptions(UID, 3)
+    await store.erasure.erase(ALICE)
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     assert await store.redis.call("TTL", keys.restrictions(UID)) == -1
-    await store.erasure.forget(ALICE)
+    await store.erasure.erase(ALICE)
     assert await store.redis.call("TTL", keys.restrictions(UID)) > 0
-    await store.users.mark(ALICE, welcomed=True)
+    await store.users.update(ALICE, welcomed=True)
     assert await store.redis.call("TTL", keys.restrictions(UID)) == -1
     assert await store.redis.call("ZCARD", keys.RESTRICTED) == 0
     assert (await store.users.get(ALICE)).most_subscriptions == 3
 
 
 async def test_expired_restrictions_are_listed_no_more(store: Store) -> None:
-    await store.users.mark(ALICE)
-    await store.people.suspend(UID, suspended=True)
-    await store.erasure.forget(ALICE)
+    await store.users.update(ALICE)
+    await store.people.set_suspended(UID, suspended=True)
+    await store.erasure.erase(ALICE)
     await store.redis.call("DEL", keys.restrictions(UID))
     await store.redis.call("ZADD", keys.RESTRICTED, 1, UID)
     assert await store.people.ids() == []
-    await store.users.mark(BOB)
-    await store.erasure.forget(BOB)
+    await store.users.update(BOB)
+    await store.erasure.erase(BOB)
     assert await store.redis.call("ZCARD", keys.RESTRICTED) == 0
 
 
@@ -212,7 +212,7 @@ async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) ->
     ended = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(each) for each in ended].count(LimitReached) == 3
     assert len(await store.subscriptions.of_user(ALICE)) == 5
-    await store.people.set_most_subscriptions(UID, 6)
+    await store.people.set_max_subscriptions(UID, 6)
     (left, *_) = [channel for channel, how in zip(channels, ended, strict=True) if isinstance(how, LimitReached)]
     assert (await store.subscriptions.subscribe(ALICE, left.id, 5))[1], "what an admin set counts"
     assert not (await store.subscriptions.subscribe(ALICE, left.id, 5))[1], "who has it may ask again"
@@ -224,4 +224,4 @@ async def test_no_more_feeds_wait_than_one_list_has(store: Store) -> None:
     with pytest.raises(LimitReached):
         await store.import_queue.add(ALICE, feeds[:2], "bot@localhost")
     await store.import_queue.add(ALICE, feeds[:1], "bot@localhost")
-    assert len(await store.import_queue.next(UID, MAX_QUEUED_FEEDS + 1)) == MAX_QUEUED_FEEDS
+    assert len(await store.import_queue.peek(UID, MAX_QUEUED_FEEDS + 1)) == MAX_QUEUED_FEEDS

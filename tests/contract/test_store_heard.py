@@ -15,31 +15,31 @@ HERE, THERE = "one@feeds.localhost", "two@feeds.localhost"
 
 
 async def say(store: Store, *texts: str, jid: str = ALICE, token: str = "", address: str = HERE) -> list[bool]:
-    return await store.inbound_log.put([InboundMessage(jid, token, text.encode(), address) for text in texts])
+    return await store.inbound_log.add([InboundMessage(jid, token, text.encode(), address) for text in texts])
 
 
 async def unanswered(store: Store, *uids: str) -> Sequence[bytes]:
-    return [each.said for each in await store.inbound_log.read(uids or (UID,))]
+    return [each.payload for each in await store.inbound_log.read_unanswered(uids or (UID,))]
 
 
 async def test_what_was_said_stands_in_order_until_it_is_answered(store: Store) -> None:
     assert await say(store, "one", "two", "three") == [True, True, True]
     await say(store, "other", jid=BOB)
     assert await unanswered(store) == [b"one", b"two", b"three"]
-    assert set(await store.inbound_log.unread()) == {UID, keys.user_id(BOB)}
-    first, second, third = await store.inbound_log.read([UID])
-    await store.inbound_log.done([(UID, first.place), (UID, third.place)])
+    assert set(await store.inbound_log.unanswered_users()) == {UID, keys.user_id(BOB)}
+    first, second, third = await store.inbound_log.read_unanswered([UID])
+    await store.inbound_log.remove_answered([(UID, first.entry_id), (UID, third.entry_id)])
     assert await unanswered(store) == [b"two"]
-    await store.inbound_log.done([(UID, second.place), (UID, second.place)])
-    assert await store.inbound_log.unread() == [keys.user_id(BOB)]
+    await store.inbound_log.remove_answered([(UID, second.entry_id), (UID, second.entry_id)])
+    assert await store.inbound_log.unanswered_users() == [keys.user_id(BOB)]
 
 
 async def test_what_two_bots_were_brought_is_kept_once(store: Store) -> None:
     assert await say(store, "list", token="m1") == [True]
     assert await say(store, "list", token="m1") == [False]
     assert await say(store, "list", token="m2") == [True], "somebody may say the same again"
-    (first, _) = await store.inbound_log.read([UID])
-    await store.inbound_log.done([(UID, first.place)])
+    (first, _) = await store.inbound_log.read_unanswered([UID])
+    await store.inbound_log.remove_answered([(UID, first.entry_id)])
     assert await say(store, "list", token="m1") == [False], "also when it is answered"
 
 
@@ -58,13 +58,16 @@ async def test_a_name_that_was_heard_too_early_is_another_messages(store: Store)
     await say(store, "list", token="m1")
     heard_s = float(await store.redis.call("ZSCORE", keys.said(UID)[2], "m1"))
     same, other = (InboundMessage(ALICE, "m1", b"list", HERE, since_s) for since_s in (heard_s, heard_s + 1))
-    assert await store.inbound_log.put([same, other]) == [False, True]
+    assert await store.inbound_log.add([same, other]) == [False, True]
 
 
 async def test_until_when_an_account_has_listened_is_known(store: Store) -> None:
-    assert await store.inbound_log.listened(HERE) == 0.0
-    await store.inbound_log.listening(HERE, 1_767_225_600.5)
-    assert (await store.inbound_log.listened(HERE), await store.inbound_log.listened(THERE)) == (1_767_225_600.5, 0.0)
+    assert await store.inbound_log.caught_up_until_s(HERE) == 0.0
+    await store.inbound_log.record_caught_up(HERE, 1_767_225_600.5)
+    assert (await store.inbound_log.caught_up_until_s(HERE), await store.inbound_log.caught_up_until_s(THERE)) == (
+        1_767_225_600.5,
+        0.0,
+    )
 
 
 async def test_of_too_much_the_oldest_is_dropped(store: Store) -> None:
@@ -75,52 +78,52 @@ async def test_of_too_much_the_oldest_is_dropped(store: Store) -> None:
 
 async def test_answers_that_are_on_their_way_are_known_to_whoever_takes_over(store: Store) -> None:
     await say(store, "list", "help")
-    first, second = await store.inbound_log.read([UID])
-    await store.inbound_log.answered(UID, first.place, ("<message/>", "<message/>"))
-    again = await store.inbound_log.read([UID])
-    assert [each.answers for each in again] == [("<message/>", "<message/>"), ()]
-    await store.inbound_log.done([(UID, first.place), (UID, second.place)])
+    first, second = await store.inbound_log.read_unanswered([UID])
+    await store.inbound_log.record_reply(UID, first.entry_id, ("<message/>", "<message/>"))
+    again = await store.inbound_log.read_unanswered([UID])
+    assert [each.reply for each in again] == [("<message/>", "<message/>"), ()]
+    await store.inbound_log.remove_answered([(UID, first.entry_id), (UID, second.entry_id)])
     assert await store.redis.call("EXISTS", keys.said(UID)[1]) == 0
 
 
 async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in(store: Store) -> None:
     await say(store, "hello", address=THERE)
     await say(store, "hello", address=HERE)
-    assert await store.inbound_log.homes([UID, "nobody"]) == [THERE, ""]
+    assert await store.inbound_log.home_addresses([UID, "nobody"]) == [THERE, ""]
     assert await store.redis.call("TTL", keys.said(UID)[3]) > 0
-    await store.inbound_log.settle(ALICE)
+    await store.inbound_log.keep_home_address(ALICE)
     assert await store.redis.call("TTL", keys.said(UID)[3]) == -1
 
 
 async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.delivery.inbound_log.MAX_BLOCK_S", 0.05)
-    after = await store.inbound_log.newest_notice()
+    after = await store.inbound_log.newest_notice_id()
     sent = [BotNotice(UID), BotNotice(UID, b"subscribe", "bot/a")]
     await store.inbound_log.notify(sent)
-    notices = await store.inbound_log.notices(after)
+    notices = await store.inbound_log.read_notices(after)
     assert list(notices.values()) == sent
-    assert await store.inbound_log.newest_notice() == list(notices)[-1]
-    await store.inbound_log.taken(list(notices))
+    assert await store.inbound_log.newest_notice_id() == list(notices)[-1]
+    await store.inbound_log.remove_notices(list(notices))
     assert await store.redis.call("XLEN", keys.HEARD) == 0
 
 
 async def test_what_others_have_a_bot_write_waits_until_it_is_written(store: Store) -> None:
-    await store.inbound_log.say("bot/a", ["<iq id='1'/>", "<iq id='2'/>"])
+    await store.inbound_log.queue_stanzas("bot/a", ["<iq id='1'/>", "<iq id='2'/>"])
 
     async def found() -> dict[str, str]:
-        return await store.inbound_log.to_say("bot/a")
+        return await store.inbound_log.read_stanzas("bot/a")
 
     await until(found, "it is there")
     written = await found()
     assert list(written.values()) == ["<iq id='1'/>", "<iq id='2'/>"]
-    await store.inbound_log.wrote("bot/a", list(written)[:1])
+    await store.inbound_log.remove_stanzas("bot/a", list(written)[:1])
     assert list((await found()).values()) == ["<iq id='2'/>"]
 
 
 async def test_nothing_that_a_forgotten_person_said_is_left(store: Store) -> None:
     await say(store, "forget me", token="m1")
     await store.inbound_log.notify([BotNotice(UID)])
-    await store.erasure.forget(ALICE)
+    await store.erasure.erase(ALICE)
     assert [key for key in await store.redis.call("KEYS", "*") if UID.encode() in key] == []
-    assert await store.inbound_log.unread() == []
+    assert await store.inbound_log.unanswered_users() == []
     assert await store.redis.call("XLEN", keys.HEARD) == 0

@@ -11,47 +11,47 @@ CHANNEL = "c" * 40
 
 
 async def test_a_site_gives_out_its_burst_and_then_says_how_long_to_wait(store: Store) -> None:
-    waits = [await store.request_budgets.take(SLOW) for _ in range(4)]
+    waits = [await store.request_budgets.take_site(SLOW) for _ in range(4)]
     assert waits[:3] == [0.0, 0.0, 0.0]
     assert 900 < waits[3] <= 1000
-    assert await store.request_budgets.take(SLOW._replace(name="example.net")) == 0.0
+    assert await store.request_budgets.take_site(SLOW._replace(name="example.net")) == 0.0
 
 
 async def test_of_many_who_ask_at_once_only_a_burst_is_granted(store: Store) -> None:
-    waits = await asyncio.gather(*(store.request_budgets.take(SLOW) for _ in range(50)))
+    waits = await asyncio.gather(*(store.request_budgets.take_site(SLOW) for _ in range(50)))
     assert waits.count(0.0) == 3
 
 
 async def test_those_behind_one_address_get_no_more_than_theirs_and_all_no_more_than_the_sites(store: Store) -> None:
     one, other = RateLimit("one", 0.001, 2), RateLimit("other", 0.001, 2)
-    assert [await store.request_budgets.take(SLOW, one) > 0 for _ in range(3)] == [False, False, True]
-    assert [await store.request_budgets.take(SLOW, other) > 0 for _ in range(2)] == [False, True]
+    assert [await store.request_budgets.take_site(SLOW, one) > 0 for _ in range(3)] == [False, False, True]
+    assert [await store.request_budgets.take_site(SLOW, other) > 0 for _ in range(2)] == [False, True]
     # What the site refused cost the group nothing.
-    assert await store.request_budgets.take(SLOW._replace(burst=4, requests_per_s=1000), other) == 0.0
+    assert await store.request_budgets.take_site(SLOW._replace(burst=4, requests_per_s=1000), other) == 0.0
 
 
 async def test_an_admins_rate_holds_for_the_next_request_until_it_is_taken_back(store: Store) -> None:
     for _ in range(3):
-        await store.request_budgets.take(SLOW)
-    await store.request_budgets.set_rate("example.org", 0.01)
-    assert 90 < await store.request_budgets.take(SLOW) <= 100
-    assert await store.request_budgets.rate("example.org") == 0.01
-    await store.request_budgets.forget_rate("example.org")
-    assert 900 < await store.request_budgets.take(SLOW) <= 1000
-    assert await store.request_budgets.rate("example.org") is None
+        await store.request_budgets.take_site(SLOW)
+    await store.request_budgets.set_site_rate("example.org", 0.01)
+    assert 90 < await store.request_budgets.take_site(SLOW) <= 100
+    assert await store.request_budgets.site_rate("example.org") == 0.01
+    await store.request_budgets.clear_site_rate("example.org")
+    assert 900 < await store.request_budgets.take_site(SLOW) <= 1000
+    assert await store.request_budgets.site_rate("example.org") is None
 
 
 async def test_an_admins_rate_is_that_of_each_address_of_ours_too(store: Store) -> None:
-    await store.request_budgets.set_rate("example.org", 0.01)
+    await store.request_budgets.set_site_rate("example.org", 0.01)
     egress = RateLimit("one", 0.001, 1)
-    assert await store.request_budgets.take(SLOW, egress) == 0.0
-    assert 90 < await store.request_budgets.take(SLOW, egress) <= 100
+    assert await store.request_budgets.take_site(SLOW, egress) == 0.0
+    assert 90 < await store.request_budgets.take_site(SLOW, egress) <= 100
 
 
 async def test_a_network_is_charged_for_what_it_answered_unasked_but_not_for_ever(store: Store) -> None:
     network = RateLimit("192.0.2.0/24", 0.001, 2)
     for _ in range(10):
-        await store.request_budgets.charge(network)
+        await store.request_budgets.charge_network(network)
     assert 2900 < await store.request_budgets.take_network(network) <= 3000
 
 
@@ -80,13 +80,13 @@ async def test_a_poll_and_its_network_are_asked_for_together(store: Store) -> No
 
 
 async def test_a_bucket_that_is_full_again_is_not_kept(store: Store) -> None:
-    await store.request_budgets.take(SLOW._replace(requests_per_s=1.0))
+    await store.request_budgets.take_site(SLOW._replace(requests_per_s=1.0))
     assert 60 <= await store.redis.call("TTL", keys.host("example.org")) <= 61
 
 
 async def test_all_rates_that_admins_set_are_known_together(store: Store) -> None:
-    assert await store.request_budgets.rates() == {}
-    await store.request_budgets.set_rate("example.org", 0.25)
-    await store.request_budgets.set_rate("example.net", 2.0)
-    await store.request_budgets.forget_rate("example.net")
-    assert await store.request_budgets.rates() == {"example.org": 0.25}
+    assert await store.request_budgets.site_rates() == {}
+    await store.request_budgets.set_site_rate("example.org", 0.25)
+    await store.request_budgets.set_site_rate("example.net", 2.0)
+    await store.request_budgets.clear_site_rate("example.net")
+    assert await store.request_budgets.site_rates() == {"example.org": 0.25}

@@ -73,9 +73,9 @@ async def start_with_file(redis: PrivateRedis, tmp_path: Path) -> AsyncIterator[
 
 async def _use(store: Store, steps: int = 100) -> None:
     """Have the store's counter grow as it does in so many steps of time, and the program see it."""
-    await store.identity.look()
+    await store.identity.refresh()
     await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", steps)
-    await store.identity.look()
+    await store.identity.refresh()
 
 
 async def _run_for_a_moment(store: Store) -> None:
@@ -100,7 +100,7 @@ async def _restart(redis: PrivateRedis, number: int = signal.SIGKILL, *, copy: P
     data = redis.directory / "appendonlydir"
     os.kill(redis.pid, number)
     if redis._child is not None:
-        await redis._child.exited()
+        await redis._child.wait_for_exit()
     if copy is not None:
         shutil.rmtree(data)
         if copy.exists():
@@ -120,7 +120,7 @@ async def test_a_program_goes_on_when_redis_restarts_over_its_data(
     await store.redis.call("SET", "cn:{d}:waiting", "kept")
     await _restart(redis, number)
     assert await store.redis.call("GET", "cn:{d}:waiting") == b"kept"
-    await store.identity.look()
+    await store.identity.refresh()
     assert not await _is_refused(store)
 
 
@@ -130,11 +130,11 @@ async def test_no_command_reaches_a_redis_that_came_back_empty(redis: PrivateRed
     await _restart(redis, copy=NOTHING)
     commands = (
         store.redis.call("SET", "cn:{d}:waiting", "1"),
-        store.redis.many([("SET", "cn:{d}:waiting", "1")]),
-        store.redis.many_once([("SET", "cn:{d}:waiting", "1")]),
-        store.redis.wait("BLPOP", "cn:{d}:waiting", "0.1"),
-        store.redis.vital("string_raise", ["cn:{d}:waiting"], 1, 60),
-        store.outbox.depth(),
+        store.redis.call_many([("SET", "cn:{d}:waiting", "1")]),
+        store.redis.call_many_once([("SET", "cn:{d}:waiting", "1")]),
+        store.redis.call_blocking("BLPOP", "cn:{d}:waiting", "0.1"),
+        store.redis.run_urgent_script("string_raise", ["cn:{d}:waiting"], 1, 60),
+        store.outbox.count_waiting(),
     )
     for result in await asyncio.gather(*commands, return_exceptions=True):
         assert isinstance(result, StoreIdentityMismatch)
@@ -147,7 +147,7 @@ async def test_a_program_that_starts_refuses_an_emptied_store_by_the_file(
     redis: PrivateRedis, start_with_file: Program
 ) -> None:
     early, store = start_with_file(), start_with_file()
-    await early.identity.look()
+    await early.identity.refresh()
     await _use(store)
     await _run_for_a_moment(store)
     await _restart(redis, copy=NOTHING)
@@ -190,7 +190,7 @@ async def test_a_program_goes_on_when_the_right_data_is_back(
     await _restart(redis, copy=NOTHING)
     assert await _is_refused(store)
     await _restart(redis, copy=Path(copy))
-    await store.identity.look()
+    await store.identity.refresh()
     assert not await _is_refused(store)
 
 
@@ -210,9 +210,9 @@ async def test_what_one_program_refuses_no_other_one_uses(redis: PrivateRedis, s
     store = start()
     await _use(store)
     await _restart(redis, copy=NOTHING)
-    await store.identity.look()
+    await store.identity.refresh()
     newcomer = start()
-    await newcomer.identity.look()
+    await newcomer.identity.refresh()
     assert await _is_refused(newcomer)
     assert newcomer.redis.guard.found.fleet == "", "it gives the store no identity of its own"
 
@@ -222,7 +222,7 @@ async def test_a_program_does_not_help_an_older_store_to_catch_up(start: Program
     await _use(store)
     await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", -MAX_COUNTER_LAG - 1)
     await store.redis.call("HSET", keys.STORE_IDENTITY, "grown_ms", 0)
-    await store.identity.look()
+    await store.identity.refresh()
     assert await _is_refused(store)
 
 
@@ -232,13 +232,13 @@ async def test_every_program_goes_on_when_the_operator_accepts_the_store(
     running, stopped, console = start_with_file(), start_with_file(), start_with_file()
     await _use(stopped)
     await _use(running)
-    await console.identity.look()
+    await console.identity.refresh()
     seen = running.redis.guard.seen
     await _restart(redis, copy=NOTHING)
     assert await _is_refused(running)
-    await console.identity.look()
+    await console.identity.refresh()
     await console.identity.accept()
-    await running.identity.look()
+    await running.identity.refresh()
     assert [await _is_refused(store) for store in (running, stopped, console, start_with_file())] == [False] * 4
     found = running.redis.guard.found
     assert seen is not None
@@ -256,17 +256,17 @@ async def test_programs_that_share_no_file_go_on_when_the_operator_accepts_a_new
     await _use(bot)
     await _restart(redis, copy=NOTHING)
     console = start()
-    await console.identity.look()
-    await bot.identity.look()
+    await console.identity.refresh()
+    await bot.identity.refresh()
     assert await _is_refused(bot)
     await console.identity.accept()
-    await bot.identity.look()
+    await bot.identity.refresh()
     assert not await _is_refused(bot)
 
 
 async def test_two_programs_that_begin_at_once_agree(start: Program) -> None:
     one, other = start(), start()
-    await asyncio.gather(one.identity.look(), other.identity.look())
+    await asyncio.gather(one.identity.refresh(), other.identity.refresh())
     await asyncio.gather(one.ping(), other.ping())
     assert one.redis.guard.seen == other.redis.guard.seen
 
@@ -274,7 +274,7 @@ async def test_two_programs_that_begin_at_once_agree(start: Program) -> None:
 async def test_the_counter_grows_as_slowly_for_many_programs(start: Program) -> None:
     many = [start() for _ in range(5)]
     for store in many:
-        await store.identity.look()
+        await store.identity.refresh()
     assert many[-1].redis.guard.found.counter <= 2
 
 
@@ -282,13 +282,13 @@ async def test_a_cluster_is_refused_when_the_node_that_has_the_identity_lost_it(
     async with programs(clean_cluster.urls) as begin:
         store = begin()
         await _use(store)
-        await store.redis.many([("SET", f"name:{number}", 1) for number in range(100)])
+        await store.redis.call_many([("SET", f"name:{number}", 1) for number in range(100)])
         assert not await _is_refused(store)
         await clean_cluster.clear()
-        await store.identity.look()
+        await store.identity.refresh()
         assert await _is_refused(store)
         with pytest.raises(StoreIdentityMismatch):
-            await begin().redis.many([("SET", f"name:{number}", 1) for number in range(100)])
+            await begin().redis.call_many([("SET", f"name:{number}", 1) for number in range(100)])
 
 
 async def test_a_redis_that_is_away_is_not_a_refused_one(redis: PrivateRedis, start: Program) -> None:
@@ -326,10 +326,10 @@ def test_a_fleet_that_has_not_used_its_store_yet_takes_an_empty_one() -> None:
 def test_a_reply_that_is_read_late_is_no_loss() -> None:
     """A process that stood still reads it after others made the counter grow, and after it has seen that."""
     guard = IdentityGuard("")
-    guard.judge(StoreIdentity("f", 100, 1_000), None)
+    guard.evaluate(StoreIdentity("f", 100, 1_000), None)
     asked_with = guard.seen
-    guard.judge(StoreIdentity("f", 200, 2_000), asked_with)
-    guard.judge(StoreIdentity("f", 101, 1_100), asked_with)
+    guard.evaluate(StoreIdentity("f", 200, 2_000), asked_with)
+    guard.evaluate(StoreIdentity("f", 101, 1_100), asked_with)
     guard.check()
     assert guard.seen == TrustedIdentity("f", 200, 2_000)
 

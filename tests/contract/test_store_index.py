@@ -137,8 +137,8 @@ async def test_a_channel_does_not_doze_if_somebody_joined_after_it_was_counted(
         return found
 
     monkeypatch.setattr(store.channel_index, "count", count_and_be_late)
-    await store.channels.doze(channel.id)
-    (dozing,) = await store.channels.many([channel.id])
+    await store.channels.mark_dormant(channel.id)
+    (dozing,) = await store.channels.get_many([channel.id])
     assert dozing is not None
     assert not dozing.dormant
 
@@ -147,7 +147,7 @@ async def test_who_joins_a_channel_that_is_removed_meanwhile_is_told_so_and_not_
     channel = await _subscribed(store, PEOPLE[:1])
     late = Store(store.redis).channel_index
     assert await late.add(channel.id, PEOPLE[1], 1)
-    await store.channels.forget(channel.id)
+    await store.channels.delete(channel.id)
     assert not await late.add(channel.id, PEOPLE[2], 1)
     assert sorted(await _everybody(store, channel.id)) == sorted(PEOPLE[:2])
     await store.remove_channel(channel.id)

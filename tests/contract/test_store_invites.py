@@ -33,5 +33,5 @@ async def test_neither_an_old_nor_a_made_up_code_lets_anybody_in(store: Store) -
 
 async def test_who_is_forgotten_is_no_guest_any_more(store: Store) -> None:
     await store.invitations.accept("alice@localhost", await store.invitations.create(1, 60.0))
-    await store.erasure.forget("alice@localhost")
+    await store.erasure.erase("alice@localhost")
     assert not await store.invitations.is_guest("alice@localhost")

@@ -92,7 +92,7 @@ class BothKeyspaces(MemoryKeyspaces):
             expected = self._sorted(keyspace)
             _, pages, records, channels, ends = keys.keyspace(keyspace)
             asked = [("ZRANGE", pages, 0, -1), ("HGETALL", records), ("HGETALL", channels), ("ZRANGE", ends, 0, -1)]
-            order, found, counts, ended = self._redis(self._redis.link.many(asked))
+            order, found, counts, ended = self._redis(self._redis.link.call_many(asked))
             assert [record for start in order for record in unpack_page(found[start])] == expected
             assert len(order) == len(found)
             assert sum(map(int, counts.values())) == sum(record.present for record in expected)
@@ -151,7 +151,7 @@ def _root(keyspaces: KeyspaceStore) -> Keyspace:
 
 
 async def _contents(store: Store) -> list[bytes]:
-    found: list[bytes] = await store.redis.many([("DUMP", name) for name in keys.keyspace(_root(store.keyspaces))])
+    found: list[bytes] = await store.redis.call_many([("DUMP", name) for name in keys.keyspace(_root(store.keyspaces))])
     return found
 
 
@@ -223,9 +223,9 @@ async def test_a_table_that_is_not_ours_is_refused_and_left_alone(
 
 async def test_what_fan_outs_noted_is_taken_once(store: Store) -> None:
     keyspaces, leaf = store.keyspaces, KeyGroup.from_label("0110*", 32)
-    assert await keyspaces.take_told(7) == {}
-    await keyspaces.told(7, leaf, 40)
-    await keyspaces.told(7, leaf, 2)
-    await keyspaces.told(8, EVERYTHING, 1)
-    assert await keyspaces.take_told(7) == {leaf: 42}
-    assert await keyspaces.take_told(7) == {}
+    assert await keyspaces.take_deliveries(7) == {}
+    await keyspaces.record_deliveries(7, leaf, 40)
+    await keyspaces.record_deliveries(7, leaf, 2)
+    await keyspaces.record_deliveries(8, EVERYTHING, 1)
+    assert await keyspaces.take_deliveries(7) == {leaf: 42}
+    assert await keyspaces.take_deliveries(7) == {}

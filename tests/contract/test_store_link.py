@@ -39,7 +39,7 @@ async def test_a_command_that_is_cancelled_ends_cancelled_at_whatever_step_it_wa
 @pytest.mark.parametrize("steps", range(24))
 async def test_who_is_cancelled_waits_no_longer_at_whatever_step_it_was(redis_url: str, steps: int) -> None:
     link = RedisClient(Settings(redis_url=redis_url))
-    waiting = asyncio.create_task(link.wait("BLPOP", "nothing", 0))
+    waiting = asyncio.create_task(link.call_blocking("BLPOP", "nothing", 0))
     for _ in repeat(None, steps):
         await asyncio.sleep(0)
     waiting.cancel()
@@ -71,7 +71,12 @@ async def test_a_redis_that_refuses_writes_for_now_is_unavailable_however_it_is_
     """Full, or without the replicas it should have: plain commands, scripts, and both within a pipeline."""
     take = script_command("rate_take", [keys.host("example.org")], 5, 60_000)
     async with configured(link, name, value, "0"):
-        for asked in (link.call("SET", "a", "b"), link.call(*take), link.many([("SET", "a", "b")]), link.many([take])):
+        for asked in (
+            link.call("SET", "a", "b"),
+            link.call(*take),
+            link.call_many([("SET", "a", "b")]),
+            link.call_many([take]),
+        ):
             with pytest.raises(StoreUnavailable):
                 await asked
 
@@ -116,7 +121,7 @@ async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, 
             await store.outbox.enqueue([UID], channel.id, version, 5.0, VersionParts())
         with pytest.raises(StoreUnavailable):
             await store.outbox.claim([UID], 1, 6.0)
-        ((batch,),) = (await store.outbox.inflight([UID])).values()
+        ((batch,),) = (await store.outbox.in_flight([UID])).values()
         assert [item.version for item in batch.items] == [2]
 
 
@@ -138,7 +143,7 @@ async def test_a_heartbeat_does_not_wait_for_what_keeps_all_other_connections_bu
         await until(all_wait, "no connection is left")
     ring = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
     async with asyncio.timeout(1):
-        assert (await link.vital("ring_beat", ring, "", 0, 0, -1))[2] > 0
+        assert (await link.run_urgent_script("ring_beat", ring, "", 0, 0, -1))[2] > 0
     assert not any(task.done() for task in busy)
     for task in busy:
         task.cancel()

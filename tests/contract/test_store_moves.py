@@ -62,7 +62,7 @@ async def told_to(store: Store, jid: str) -> list[str]:
             delta = await store.channels.delta(item.channel, item.version)
             assert delta is not None
             told += [delta.notice.kind] if delta.notice else [change.entry.key for change in delta.changes]
-        await store.outbox.completed(done=[(uid, batch.message_id)])
+        await store.outbox.complete(done=[(uid, batch.message_id)])
     return told
 
 
@@ -98,7 +98,7 @@ async def test_the_successor_goes_on_from_what_the_channel_knew(store: Store) ->
     assert (new.channel.url, new.channel.title, new.validators) == (NEW, SNAPSHOT.title, SNAPSHOT.validators)
     assert (new.channel.version, new.fanned, new.channel.listed, new.channel.dormant) == (1, 1, True, False)
     assert [entry.key for entry in await store.channels.latest(NEW_ID, 9)] == ["second", "first"]
-    assert NEW_ID in await store.channels.registered([NEW_ID[:2]])
+    assert NEW_ID in await store.channels.ids_in_buckets([NEW_ID[:2]])
 
 
 async def test_the_old_url_leads_to_the_new_channel(store: Store) -> None:
@@ -190,7 +190,7 @@ async def test_a_channel_whose_subscribers_are_on_their_way_does_not_doze(store:
             await carry_out(dying)
         if await store.channels.get(NEW_ID):
             break
-    await store.channels.doze(NEW_ID)
+    await store.channels.mark_dormant(NEW_ID)
     successor = await store.channels.get(NEW_ID)
     assert successor is not None
     assert not successor.dormant
@@ -229,7 +229,7 @@ async def test_in_a_merge_what_only_the_other_channel_told_is_made_up_for(store:
 async def test_a_successor_that_dozes_wakes_up_with_what_the_channel_knew(store: Store) -> None:
     for url in (URL, NEW):
         await make_channel(store, url)
-    await store.channels.doze(NEW_ID)
+    await store.channels.mark_dormant(NEW_ID)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
     await tell_everybody(store, OLD_ID, "second")
     await say_moved(store)
@@ -251,7 +251,7 @@ async def test_after_an_unsubscribe_nothing_of_the_former_channel_arrives_either
     await carry_out(store)
     assert await store.subscriptions.unsubscribe(ALICE, NEW_ID)
     assert await told_to(store, ALICE) == []
-    assert await store.outbox.inflight([keys.user_id(ALICE)]) == {keys.user_id(ALICE): []}
+    assert await store.outbox.in_flight([keys.user_id(ALICE)]) == {keys.user_id(ALICE): []}
 
 
 async def test_who_subscribed_to_the_old_channel_at_the_last_moment_follows_without_a_backlog(store: Store) -> None:
@@ -262,7 +262,7 @@ async def test_who_subscribed_to_the_old_channel_at_the_last_moment_follows_with
     # What a bot does that had looked the channel up before it moved.
     uid = keys.user_id(BOB)
     own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
-    await store.redis.script("user_subscribe", own, BOB, OLD_ID, 2, "AAAABQ", 0, "")
+    await store.redis.run_script("user_subscribe", own, BOB, OLD_ID, 2, "AAAABQ", 0, "")
     await store.subscriptions._replay(uid, 0.0)
     await carry_out(store)
     await tell_everybody(store, NEW_ID, "after")

@@ -12,28 +12,28 @@ async def test_each_service_has_its_own_positions(store: Store) -> None:
     await store.pubsub_nodes.put(SERVICE, ONE, PublishedPosition(3, "One"))
     await store.pubsub_nodes.put(SERVICE, TWO, PublishedPosition())
     await store.pubsub_nodes.put(OTHER, ONE, PublishedPosition(1, "One"))
-    assert await store.pubsub_nodes.of(SERVICE, [TWO, ONE, "3" * 40]) == {
+    assert await store.pubsub_nodes.positions(SERVICE, [TWO, ONE, "3" * 40]) == {
         ONE: PublishedPosition(3, "One"),
         TWO: PublishedPosition(),
     }
-    assert sorted(await store.pubsub_nodes.all(SERVICE)) == [ONE, TWO]
+    assert sorted(await store.pubsub_nodes.channel_ids(SERVICE)) == [ONE, TWO]
     await store.pubsub_nodes.drop(SERVICE, ONE)
-    assert await store.pubsub_nodes.all(SERVICE) == [TWO]
-    assert await store.pubsub_nodes.of(OTHER, [ONE]) == {ONE: PublishedPosition(1, "One")}
-    assert await store.pubsub_nodes.of(SERVICE, []) == {}
+    assert await store.pubsub_nodes.channel_ids(SERVICE) == [TWO]
+    assert await store.pubsub_nodes.positions(OTHER, [ONE]) == {ONE: PublishedPosition(1, "One")}
+    assert await store.pubsub_nodes.positions(SERVICE, []) == {}
 
 
 async def test_nothing_is_kept_while_nobody_listens(store: Store) -> None:
-    await store.pubsub_nodes.changed(ONE)
+    await store.pubsub_nodes.notify_changed(ONE)
     assert await store.redis.call("EXISTS", keys.NEWS) == 0
 
 
 async def test_who_listens_hears_of_each_channel_that_changes_from_then_on(store: Store) -> None:
-    none, after = await store.pubsub_nodes.news("", 0.01)
+    none, after = await store.pubsub_nodes.wait_for_changes("", 0.01)
     assert none == []
     for cid in (ONE, TWO, ONE):
-        await store.pubsub_nodes.changed(cid)
-    changed, after = await store.pubsub_nodes.news(after, 5.0)
+        await store.pubsub_nodes.notify_changed(cid)
+    changed, after = await store.pubsub_nodes.wait_for_changes(after, 5.0)
     assert changed == [ONE, TWO]
-    assert await store.pubsub_nodes.news(after, 0.01) == ([], after)
+    assert await store.pubsub_nodes.wait_for_changes(after, 0.01) == ([], after)
     assert 0 < await store.redis.call("TTL", keys.NEWS) <= 86_400

@@ -46,12 +46,12 @@ async def tell(store: Store, channel: Channel, version: int, parts: VersionParts
     await give(store, channel, version, parts)
     batch = await claim(store)
     assert batch is not None
-    await store.outbox.completed(done=[(UID, batch.message_id)])
+    await store.outbox.complete(done=[(UID, batch.message_id)])
     return batch
 
 
 def shown(batch: Batch | None) -> list[tuple[ChannelId, int, bool, tuple[int, ...]]]:
-    return [(item.channel, item.version, item.edits, item.left_out or ()) for item in (batch.items if batch else ())]
+    return [(item.channel, item.version, item.edits, item.omitted or ()) for item in (batch.items if batch else ())]
 
 
 async def test_news_and_edits_go_apart_and_in_order(store: Store) -> None:
@@ -77,14 +77,14 @@ async def test_a_claim_says_whether_more_is_queued(store: Store) -> None:
     for version in (2, 3, 4):
         await give(store, channel, version, VersionParts())
     batches = [await claim(store, most=2) for _ in range(2)]
-    assert [batch and batch.more for batch in batches] == [True, False]
+    assert [batch and batch.has_more for batch in batches] == [True, False]
 
 
 async def test_a_version_that_has_nothing_to_tell_counts_as_given(store: Store) -> None:
     (channel,) = await followed(store, "a")
     await give(store, channel, 2, VersionParts(None, None))
     assert await claim(store) is None
-    assert await store.outbox.waiting() == []
+    assert await store.outbox.waiting_users() == []
     await give(store, channel, 2, VersionParts())
     assert await claim(store) is None
 
@@ -125,7 +125,7 @@ async def test_nobody_waits_for_what_is_left_out_whole_and_what_follows_is_found
     await tell(store, one, 2, VersionParts(articles("x")))
     await give(store, two, 2, VersionParts(articles("x")))
     assert await claim(store) is None
-    assert await store.outbox.waiting() == []
+    assert await store.outbox.waiting_users() == []
     for version in range(3, 8):
         await give(store, two, version, VersionParts(articles("x")))
     await give(store, two, 8, VersionParts(articles("y")))
@@ -202,14 +202,14 @@ async def test_what_the_server_took_is_remembered_once_and_what_is_lost_is_not(s
     batch = await claim(store)
     assert batch is not None
     for _ in range(2):
-        await store.outbox.completed(acked=[(UID, batch.message_id)])
+        await store.outbox.complete(acked=[(UID, batch.message_id)])
     for _ in range(2):
-        await store.outbox.completed(done=[(UID, batch.message_id)])
+        await store.outbox.complete(done=[(UID, batch.message_id)])
     await give(store, channel, 3, VersionParts())
     lost = await claim(store)
     assert lost is not None
-    await store.outbox.dead(UID, lost.message_id, "gone")
-    ((told,),) = await store.outbox.told([UID])
+    await store.outbox.move_to_dead_letters(UID, lost.message_id, "gone")
+    ((told,),) = await store.outbox.sent_messages([UID])
     assert (told.message_id, told.items) == (batch.message_id, batch.items)
 
 
@@ -222,27 +222,27 @@ async def test_how_each_message_went_is_noted(store: Store) -> None:
         assert batch is not None
         made.append((UID, batch.message_id))
     received, sent, lost, flying = made
-    await store.outbox.completed(acked=[received, lost])
-    await store.outbox.retried(UID, [lost[1], flying[1]])
-    await store.outbox.completed(done=[sent])
+    await store.outbox.complete(acked=[received, lost])
+    await store.outbox.count_retry(UID, [lost[1], flying[1]])
+    await store.outbox.complete(done=[sent])
     for _ in range(2):
-        await store.outbox.completed(received=[received])
-    await store.outbox.dead(*lost, "came back")
-    log = {message.message_id: message for message in await store.outbox.log(UID)}
+        await store.outbox.complete(received=[received])
+    await store.outbox.move_to_dead_letters(*lost, "came back")
+    log = {message.message_id: message for message in await store.outbox.history(UID)}
     assert list(log) == [sent[1], lost[1], received[1]], "in the order in which the server took them"
     assert log[received[1]].sent_s is not None
     assert log[received[1]].received_s is not None
     assert log[received[1]].claimed_s > 0
     assert (log[sent[1]].received_s, log[sent[1]].why, log[sent[1]].tries) == (None, "", 1)
     assert (log[lost[1]].why, log[lost[1]].tries) == ("came back", 2)
-    assert [batch.tries for batch in (await store.outbox.inflight([UID]))[UID]] == [2]
-    assert [told.message_id for told in (await store.outbox.told([UID]))[0]] == [sent[1], received[1]]
+    assert [batch.tries for batch in (await store.outbox.in_flight([UID]))[UID]] == [2]
+    assert [told.message_id for told in (await store.outbox.sent_messages([UID]))[0]] == [sent[1], received[1]]
 
 
 async def test_the_last_twenty_messages_are_remembered(store: Store) -> None:
     (channel,) = await followed(store, "a")
     batches = [await tell(store, channel, version, VersionParts()) for version in range(2, 27)]
-    (told,) = await store.outbox.told([UID])
+    (told,) = await store.outbox.sent_messages([UID])
     assert [message.message_id for message in told] == [batch.message_id for batch in reversed(batches)][:20]
     assert 0 < await store.redis.call("TTL", keys.told(UID)) <= 30 * 86_400
 
@@ -269,9 +269,9 @@ async def test_a_correction_tells_the_earlier_items_and_its_own_and_takes_their_
         assert correction.replaces == original.message_id, "of the original, also the second time"
         assert correction.message_id == edits.message_id
         assert [item.version for item in correction.items] == [2, *range(4, version + 1)]
-        assert (await store.outbox.inflight([UID]))[UID] == [correction]
-        await store.outbox.completed(done=[(UID, correction.message_id)])
-    (told,) = await store.outbox.told([UID])
+        assert (await store.outbox.in_flight([UID]))[UID] == [correction]
+        await store.outbox.complete(done=[(UID, correction.message_id)])
+    (told,) = await store.outbox.sent_messages([UID])
     assert [message.message_id for message in told] == [original.message_id, later.message_id]
 
 
@@ -282,7 +282,7 @@ async def test_what_cannot_be_corrected_leaves_the_batch_as_it_is(store: Store, 
         await give(store, channel, 2, VersionParts())
     original = await claim(store)
     assert original is not None
-    await store.outbox.completed(done=[(UID, original.message_id)])
+    await store.outbox.complete(done=[(UID, original.message_id)])
     if why == "forgotten":
         await store.redis.call("DEL", keys.told(UID))
     if why == "of a channel that was left":

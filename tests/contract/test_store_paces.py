@@ -8,26 +8,26 @@ from tests.support.channels import make_channel
 async def test_only_what_differs_notably_from_what_was_noted_last_is_noted(store: Store) -> None:
     one = (await make_channel(store, "https://example.org/1")).id
     other = (await make_channel(store, "https://example.org/2")).id
-    assert await store.poll_rate_history.of(one) == ()
+    assert await store.poll_rate_history.get(one) == ()
     for interval_s in (60.0, 60.0, 65.0, 30.0, 0.0, 0.0, 30.0):
-        await store.poll_rate_history.note([(one, interval_s), (other, 5.0)])
-    noted = await store.poll_rate_history.of(one)
+        await store.poll_rate_history.record([(one, interval_s), (other, 5.0)])
+    noted = await store.poll_rate_history.get(one)
     assert [each.interval_s for each in noted] == [60.0, 30.0, 0.0, 30.0]
     assert sorted(each.since_s for each in noted) == [each.since_s for each in noted]
-    assert [each.interval_s for each in await store.poll_rate_history.of(other)] == [5.0]
+    assert [each.interval_s for each in await store.poll_rate_history.get(other)] == [5.0]
 
 
 async def test_no_more_than_the_last_few_are_kept(store: Store) -> None:
     cid = (await make_channel(store)).id
     wanted = [float(2 + number % 2) * (number + 1) for number in range(2 * MAX_POLL_RATES)]
     for interval_s in wanted:
-        await store.poll_rate_history.note([(cid, interval_s)])
-    assert [each.interval_s for each in await store.poll_rate_history.of(cid)] == wanted[-MAX_POLL_RATES:]
+        await store.poll_rate_history.record([(cid, interval_s)])
+    assert [each.interval_s for each in await store.poll_rate_history.get(cid)] == wanted[-MAX_POLL_RATES:]
 
 
 async def test_a_channel_that_is_gone_does_not_come_back_by_what_is_noted_of_it(store: Store) -> None:
     cid = (await make_channel(store)).id
     await store.remove_channel(cid)
-    await store.poll_rate_history.note([(cid, 60.0)])
+    await store.poll_rate_history.record([(cid, 60.0)])
     assert await store.channels.get(cid) is None
-    assert await store.poll_rate_history.of(cid) == ()
+    assert await store.poll_rate_history.get(cid) == ()

@@ -88,7 +88,7 @@ async def test_what_admins_said_of_a_channel_goes_along_and_replaces_nothing(sto
 async def test_a_channel_that_dozes_and_is_to_move_is_awake_until_it_has(store: Store) -> None:
     """So that its owner's next walk finds it, whoever dies."""
     await make_channel(store, PAGE, kind="page")
-    await store.channels.doze(PAGE_ID)
+    await store.channels.mark_dormant(PAGE_ID)
     await say_moved(store, PAGE, PART)
     moving = await store.channels.get(PAGE_ID)
     await carry_out(store, PAGE_ID)

@@ -32,7 +32,7 @@ async def claim(store: Store) -> Batch | None:
 
 
 def told(batch: Batch | None) -> list[tuple[int, int | None]]:
-    return [(item.version, item.after) for item in (batch.items if batch else ())]
+    return [(item.version, item.after_version) for item in (batch.items if batch else ())]
 
 
 async def test_while_paused_nothing_is_queued_and_afterwards_all_of_it_is_one_item(store: Store) -> None:
@@ -40,12 +40,12 @@ async def test_while_paused_nothing_is_queued_and_afterwards_all_of_it_is_one_it
     assert await store.pauses.pause(ALICE, [channel.id]) == [channel.id]
     assert await store.pauses.pause(ALICE, [channel.id]) == []
     await give(store, channel, 2, 3, 4)
-    assert await store.outbox.waiting() == []
+    assert await store.outbox.waiting_users() == []
     (held,) = await store.subscriptions.of_user(ALICE)
     assert (held.paused_version, held.seen_version) == (1, 4)
     resumed = await store.pauses.resume(ALICE, [channel.id])
     assert resumed.withheld == {channel.id: 3}
-    assert await store.outbox.waiting() == [UID]
+    assert await store.outbox.waiting_users() == [UID]
     await give(store, channel, 4, 5)
     assert told(await claim(store)) == [(4, 1), (5, None)]
     assert (await store.pauses.resume(ALICE, [channel.id])).withheld == {}
@@ -58,7 +58,7 @@ async def test_what_was_queued_before_a_pause_is_withheld_with_it_and_what_is_in
     await give(store, one, 3, 4)
     await give(store, other, 2)
     await store.pauses.pause(ALICE, [one.id])
-    assert (await store.outbox.inflight([UID]))[UID] == [flying]
+    assert (await store.outbox.in_flight([UID]))[UID] == [flying]
     batch = await claim(store)
     assert batch is not None
     assert [item.channel for item in batch.items] == [other.id]
@@ -115,8 +115,8 @@ async def test_while_everything_is_paused_what_standing_queries_meet_is_counted(
     await store.pauses.pause(ALICE, [], watches=True)
     for _ in range(2):
         await store.outbox.enqueue_hits(channel.id, 2, 5.0, hits, news=(), changes=3)
-    assert await store.outbox.waiting() == []
-    assert (await store.pauses.resume(ALICE, [], watches=True)).unheard == 2
+    assert await store.outbox.waiting_users() == []
+    assert (await store.pauses.resume(ALICE, [], watches=True)).missed_matches == 2
     await store.outbox.enqueue_hits(channel.id, 3, 5.0, hits, news=(), changes=3)
     assert told(await claim(store)) == [(3, None)]
 
@@ -141,24 +141,24 @@ def articles(*names: str) -> ArticleHashes:
 async def test_what_is_withheld_counts_as_told_by_nobody(store: Store) -> None:
     one, other = await followed(store, 2)
     await give(store, one, 2, parts=VersionParts(articles("x", "y")))
-    ((queued,),) = await store.outbox.queued({UID: ""}, 10)
+    ((queued,),) = await store.outbox.queued_items({UID: ""}, 10)
     assert (queued.item.channel, queued.item.version) == (one.id, 2)
-    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules({queued.place: (0,)})}))[UID]
-    assert [item.left_out for item in batch.items] == [(0,)]
+    batch = (await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules({queued.id: (0,)})}))[UID]
+    assert [item.omitted for item in batch.items] == [(0,)]
     await give(store, other, 2, parts=VersionParts(articles("x", "y")))
     batch = (await store.outbox.claim([UID], 20, 6.0))[UID]
-    assert [(item.channel, item.left_out) for item in batch.items] == [(other.id, (1,))]
+    assert [(item.channel, item.omitted) for item in batch.items] == [(other.id, (1,))]
 
 
 @pytest.mark.parametrize("behind", [0, 1])
 async def test_an_item_that_nobody_has_looked_at_is_not_claimed_with_those_that_were(store: Store, behind: int) -> None:
     (channel,) = await followed(store)
     await give(store, channel, *range(2, 2 + behind))
-    (looked_at,) = await store.outbox.queued({UID: ""}, 10)
+    (looked_at,) = await store.outbox.queued_items({UID: ""}, 10)
     await give(store, channel, 2 + behind)
-    withheld = {each.place: None for each in looked_at}
+    withheld = {each.id: None for each in looked_at}
     assert await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules(dict(withheld))}) == {}
-    assert await store.outbox.waiting() == [UID], "there is more to look at"
+    assert await store.outbox.waiting_users() == [UID], "there is more to look at"
     assert told(await claim(store)) == [(2 + behind, None)]
 
 
@@ -168,21 +168,21 @@ async def test_what_is_to_be_told_later_stays_and_lets_others_by_and_it_is_noted
     one, other = await followed(store, 2)
     await give(store, one, *range(2, 27))
     await give(store, other, 2, 3)
-    (queue,) = await store.outbox.queued({UID: ""}, 30)
-    (after,) = await store.outbox.queued({UID: queue[24].place}, 30)
+    (queue,) = await store.outbox.queued_items({UID: ""}, 30)
+    (after,) = await store.outbox.queued_items({UID: queue[24].id}, 30)
     assert [each.item.channel for each in after] == [other.id, other.id]
-    later: Suppressions = {each.place: "later" if each.item.channel == one.id else () for each in queue}
+    later: Suppressions = {each.id: "later" if each.item.channel == one.id else () for each in queue}
     batch = (await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules(later, frozenset({other.id}))}))[UID]
     assert [(item.channel, item.version) for item in batch.items] == [(other.id, 2), (other.id, 3)]
-    (told_at_s,) = await store.outbox.told_at_s([UID])
+    (told_at_s,) = await store.outbox.last_sent_s([UID])
     assert list(told_at_s) == [other.id]
     assert told_at_s[other.id] >= queue[-1].queued_s, "by the clock that queues"
-    await store.outbox.completed(done=[(UID, batch.message_id)])
+    await store.outbox.complete(done=[(UID, batch.message_id)])
     assert await store.outbox.claim([UID], 20, 6.0, {UID: ClaimRules(later)}) == {}
-    assert await store.outbox.waiting() == [UID]
+    assert await store.outbox.waiting_users() == [UID]
     assert told(await claim(store)) == [(version, None) for version in range(2, 22)]
     await store.subscriptions.unsubscribe(ALICE, other.id)
-    assert await store.outbox.told_at_s([UID]) == [{}]
+    assert await store.outbox.last_sent_s([UID]) == [{}]
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -192,13 +192,13 @@ async def test_who_was_unreachable_and_comes_back_has_their_own_pauses_as_before
     if own:
         await store.pauses.pause(ALICE, [one.id], watches=True)
     for _ in range(2):
-        await store.pauses.rest(ALICE, both)
+        await store.pauses.suspend_unreachable(ALICE, both)
     assert (await store.users.get(ALICE)).unreachable
     await give(store, one, 2)
     await give(store, other, 2)
-    assert await store.outbox.waiting() == []
-    assert await store.pauses.reinstate(ALICE, both)
-    assert not await store.pauses.reinstate(ALICE, both)
+    assert await store.outbox.waiting_users() == []
+    assert await store.pauses.resume_reachable(ALICE, both)
+    assert not await store.pauses.resume_reachable(ALICE, both)
     batch = await claim(store)
     assert batch is not None
     assert [item.channel for item in batch.items] == ([other.id] if own else both)
@@ -212,9 +212,9 @@ async def test_what_never_reached_somebody_unreachable_is_told_after_all_when_th
     assert flying is not None
     await give(store, one, 4)
     await give(store, other, 2)
-    await store.pauses.rest(ALICE, [one.id, other.id])
-    await store.outbox.dead(UID, flying.message_id, "nobody there")
+    await store.pauses.suspend_unreachable(ALICE, [one.id, other.id])
+    await store.outbox.move_to_dead_letters(UID, flying.message_id, "nobody there")
     await give(store, one, 5)
     assert await claim(store) is None
-    await store.pauses.reinstate(ALICE, [one.id, other.id])
+    await store.pauses.resume_reachable(ALICE, [one.id, other.id])
     assert sorted(told(await claim(store))) == [(2, 1), (5, 1)]

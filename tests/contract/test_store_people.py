@@ -22,8 +22,8 @@ async def _claimed(store: Store, uid: str) -> Batch | None:
 async def test_a_person_is_shown_with_all_they_have(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
-    await store.saved_searches.watch(ADA, PhraseCondition(("tea", "time")), 5)
-    await store.users.mark(ADA, receipts=True)
+    await store.saved_searches.add(ADA, PhraseCondition(("tea", "time")), 5)
+    await store.users.update(ADA, receipts=True)
     uid = keys.user_id(ADA)
     await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
     assert await store.people.ids() == [uid]
@@ -39,12 +39,12 @@ async def test_who_is_suspended_is_told_nothing_and_nothing_is_kept_for_later(st
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
     uid = keys.user_id(ADA)
-    assert await store.people.suspend(uid, suspended=True)
+    assert await store.people.set_suspended(uid, suspended=True)
     assert (await store.users.get(ADA)).suspended
     await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
     assert await _claimed(store, uid) is None
-    assert await store.outbox.waiting() == []
-    assert await store.people.suspend(uid, suspended=False)
+    assert await store.outbox.waiting_users() == []
+    assert await store.people.set_suspended(uid, suspended=False)
     assert await _claimed(store, uid) is None
     await store.outbox.enqueue([uid], channel.id, 3, 1.0, VersionParts(news=()))
     batch = await _claimed(store, uid)
@@ -53,14 +53,14 @@ async def test_who_is_suspended_is_told_nothing_and_nothing_is_kept_for_later(st
 
 
 async def test_bounds_are_set_and_taken_back_and_strangers_have_none(store: Store) -> None:
-    await store.users.mark(ADA)
+    await store.users.update(ADA)
     uid = keys.user_id(ADA)
-    assert await store.people.set_most_subscriptions(uid, 0)
+    assert await store.people.set_max_subscriptions(uid, 0)
     assert (await store.users.get(ADA)).most_subscriptions == 0
-    assert await store.people.set_most_subscriptions(uid, None)
+    assert await store.people.set_max_subscriptions(uid, None)
     assert (await store.users.get(ADA)).most_subscriptions is None
-    assert not await store.people.set_most_subscriptions(keys.user_id(BOB), 3)
-    assert not await store.people.suspend(keys.user_id(BOB), suspended=True)
+    assert not await store.people.set_max_subscriptions(keys.user_id(BOB), 3)
+    assert not await store.people.set_suspended(keys.user_id(BOB), suspended=True)
     assert (await store.users.get(BOB)).suspended is False
 
 
@@ -68,26 +68,26 @@ async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ADA, BOB):
         await store.subscriptions.subscribe(jid, channel.id)
-        await store.saved_searches.watch(jid, PhraseCondition(("tea", "time")), 5)
-        await store.users.allow(jid, "command", 5, 60.0)
+        await store.saved_searches.add(jid, PhraseCondition(("tea", "time")), 5)
+        await store.users.count_use(jid, "command", 5, 60.0)
         uid = keys.user_id(jid)
         for version in (2, 3):
             await store.outbox.enqueue([uid], channel.id, version, 1.0, VersionParts(news=((0, (b"x",)),)))
             batch = await _claimed(store, uid)
             assert batch is not None
             await (
-                store.outbox.dead(uid, batch.message_id, "gone")
+                store.outbox.move_to_dead_letters(uid, batch.message_id, "gone")
                 if version == 2
-                else store.outbox.completed(acked=[(uid, batch.message_id)])
+                else store.outbox.complete(acked=[(uid, batch.message_id)])
             )
     uid = keys.user_id(ADA)
-    assert await store.people.forget(uid)
-    assert not await store.people.forget(uid)
+    assert await store.people.erase(uid)
+    assert not await store.people.erase(uid)
     assert await store.people.ids() == [keys.user_id(BOB)]
     assert await store.subscriptions.count(channel.id) == 1
     assert [letter.user for letter in (await store.dead_letters.page())[0]] == [keys.user_id(BOB)]
     assert len((await store.saved_searches.load())[1]) == 1
-    assert await store.outbox.address([uid]) == [""]
+    assert await store.outbox.jids([uid]) == [""]
     assert await store.users.get(ADA) == type(await store.users.get(ADA))(ADA)
 
 
@@ -99,7 +99,7 @@ async def test_a_dead_letter_is_told_after_all_once_but_for_what_has_ended(store
         await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
     batch = await _claimed(store, uid)
     assert batch is not None
-    await store.outbox.dead(uid, batch.message_id, "bounced for 14 days")
+    await store.outbox.move_to_dead_letters(uid, batch.message_id, "bounced for 14 days")
     ((letter,), following) = await store.dead_letters.page()
     assert (letter.user, letter.message_id, letter.why, following) == (
         uid,
@@ -116,7 +116,7 @@ async def test_a_dead_letter_is_told_after_all_once_but_for_what_has_ended(store
     await store.redis.call("DEL", keys.DEAD_LETTERS)
     await store.redis.call("XADD", keys.DEAD_LETTERS, letter.id, *fields)
     assert await store.dead_letters.requeue(letter.id)
-    assert await store.outbox.waiting() == [uid]
+    assert await store.outbox.waiting_users() == [uid]
     again = await _claimed(store, uid)
     assert again is not None
     assert again.items == (OutboxItem(kept.id, 2, 1.0),)
@@ -132,7 +132,7 @@ async def test_dead_letters_come_newest_first_a_page_at_a_time_and_can_be_droppe
         await store.outbox.enqueue([uid], channel.id, version, 1.0, VersionParts(news=()))
         batch = await _claimed(store, uid)
         assert batch is not None
-        await store.outbox.dead(uid, batch.message_id, str(version))
+        await store.outbox.move_to_dead_letters(uid, batch.message_id, str(version))
     newest, following = await store.dead_letters.page("", 2)
     assert [letter.why for letter in newest] == ["4", "3"]
     rest, end = await store.dead_letters.page(following, 2)
@@ -145,15 +145,15 @@ async def test_dead_letters_come_newest_first_a_page_at_a_time_and_can_be_droppe
 async def test_a_drained_worker_stays_out_until_it_is_restored(store: Store) -> None:
     node = await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
     other = await store.ring.join("w2", "", 60.0, lambda _: "b" * 40)
-    assert not await store.ring.kept_out("w1")
+    assert not await store.ring.record_if_drained("w1")
     await store.ring.drain(node)
-    assert [each.id for each in await store.ring.view()] == [other.id]
-    assert await store.ring.kept_out("w1")
-    assert not await store.ring.kept_out("w2")
+    assert [each.id for each in await store.ring.nodes()] == [other.id]
+    assert await store.ring.record_if_drained("w1")
+    assert not await store.ring.record_if_drained("w2")
     assert await store.ring.drained() == ["w1"]
     assert await store.ring.restore("w1")
     assert not await store.ring.restore("w1")
-    assert not await store.ring.kept_out("w1")
+    assert not await store.ring.record_if_drained("w1")
 
 
 MALFORMED: tuple[dict[str, bytes], ...] = (
@@ -173,7 +173,7 @@ async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_al
         await store.outbox.enqueue([uid], channel.id, number + 2, 1.0, VersionParts(news=()))
         batch = await _claimed(store, uid)
         assert batch is not None
-        await store.outbox.dead(uid, batch.message_id, "gone")
+        await store.outbox.move_to_dead_letters(uid, batch.message_id, "gone")
     letters, _ = await store.dead_letters.page()
     assert [letter.readable for letter in letters] == [True, False] * len(MALFORMED)
     assert [letter.items[0].version for letter in letters if letter.readable] == [6, 5, 4, 3, 2]
@@ -183,15 +183,15 @@ async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_al
                 await store.dead_letters.requeue(letter.id)
             assert await store.dead_letters.drop(letter.id)
     assert await store.dead_letters.count() == len(MALFORMED)
-    assert await store.people.forget(uid), "who is forgotten takes theirs along, whatever else is there"
+    assert await store.people.erase(uid), "who is forgotten takes theirs along, whatever else is there"
 
 
 async def test_how_a_room_calls_the_last_messages_is_remembered_for_a_while(store: Store) -> None:
     room, other = "lounge@rooms.localhost", "library@rooms.localhost"
     for number in range(MAX_MESSAGE_IDS + 2):
         for _ in range(2):
-            await store.rooms.keep_told(room, f"theirs {number}", f"ours {number}")
-    told = await store.rooms.told([other, room])
+            await store.rooms.record_message_id(room, f"theirs {number}", f"ours {number}")
+    told = await store.rooms.message_ids([other, room])
     assert told[other] == {}
     assert list(told[room].items()) == [(f"theirs {n}", f"ours {n}") for n in range(2, MAX_MESSAGE_IDS + 2)]
     assert 0 < await store.redis.call("TTL", keys.echoes(keys.user_id(room))) <= 30 * 86_400

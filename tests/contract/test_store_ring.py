@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 async def test_nodes_that_join_all_at_once_take_different_even_ids(store: Store) -> None:
     joined = await asyncio.gather(*(store.ring.join(f"w{i}", "", 60, balanced_id) for i in range(8)))
-    view = await store.ring.view()
+    view = await store.ring.nodes()
     assert [node.id[0] for node in view] == list("02468ace")
     assert sorted(node.epoch for node in joined) == list(range(1, 9))
     assert {node.name for node in view} == {f"w{i}" for i in range(8)}
@@ -24,13 +24,13 @@ async def test_nodes_that_join_all_at_once_take_different_even_ids(store: Store)
 
 async def test_a_beat_brings_the_ring_only_when_it_changed(store: Store) -> None:
     me = await store.ring.join("w", "", 60, balanced_id)
-    first = await store.ring.beat(me, 60, -1)
+    first = await store.ring.heartbeat(me, 60, -1)
     assert first.ring is not None
     assert first.ring.nodes == (me,)
-    again = await store.ring.beat(me, 60, first.ring.version)
+    again = await store.ring.heartbeat(me, 60, first.ring.version)
     assert again.ring is None
     await store.ring.join("other", "", 60, balanced_id)
-    news = await store.ring.beat(me, 60, first.ring.version)
+    news = await store.ring.heartbeat(me, 60, first.ring.version)
     assert news.ring is not None
     assert len(news.ring.nodes) == 2
 
@@ -41,34 +41,34 @@ async def test_a_node_that_does_not_beat_is_expired_by_the_others_and_cannot_com
     expired: Sequence[str] = ()
     async with asyncio.timeout(5):
         while not expired:
-            beat = await store.ring.beat(alive, 60, -1)
+            beat = await store.ring.heartbeat(alive, 60, -1)
             expired = beat.expired
     assert expired == (dead.id,)
     assert beat.ring is not None
     assert beat.ring.nodes == (alive,)
     with pytest.raises(LeaseLost):
-        await store.ring.beat(dead, 60, -1)
+        await store.ring.heartbeat(dead, 60, -1)
 
 
 async def test_a_node_without_a_lease_is_removed(store: Store) -> None:
     alive = await store.ring.join("alive", "", 60, balanced_id)
     ghosts = [await store.ring.join(f"ghost {number}", "", 60, balanced_id) for number in range(2)]
-    before = await store.ring.beat(alive, 60, -1)
+    before = await store.ring.heartbeat(alive, 60, -1)
     assert before.ring is not None
     await store.redis.call("ZREM", keys.RING_LEASES, *(ghost.id for ghost in ghosts))
-    beat = await store.ring.beat(alive, 60, before.ring.version)
+    beat = await store.ring.heartbeat(alive, 60, before.ring.version)
     assert beat.ring is not None
     assert (beat.ring.nodes, set(beat.expired)) == ((alive,), {ghost.id for ghost in ghosts})
     for ghost in ghosts:
         with pytest.raises(LeaseLost):
-            await store.ring.beat(ghost, 60, -1)
+            await store.ring.heartbeat(ghost, 60, -1)
 
 
 async def test_a_lease_without_a_node_is_removed(store: Store) -> None:
     alive = await store.ring.join("alive", "", 60, balanced_id)
     lost = await store.ring.join("lost", "", 60, balanced_id)
     await store.redis.call("HDEL", keys.RING_NODES, lost.id)
-    beat = await store.ring.beat(alive, 60, -1)
+    beat = await store.ring.heartbeat(alive, 60, -1)
     assert beat.ring is not None
     assert (beat.ring.nodes, beat.expired) == ((alive,), (lost.id,))
     assert await store.redis.call("ZCARD", keys.RING_LEASES) == 1
@@ -80,9 +80,9 @@ async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the
     successor = await store.ring.join("successor", "", 60, balanced_id)
     assert successor.id == zombie.id
     with pytest.raises(LeaseLost):
-        await store.ring.beat(zombie, 60, -1)
+        await store.ring.heartbeat(zombie, 60, -1)
     await store.ring.leave(zombie)
-    assert await store.ring.view() == [successor]
+    assert await store.ring.nodes() == [successor]
 
 
 async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever(store: Store) -> None:
@@ -92,7 +92,7 @@ async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever
     read, place = await store.node_inboxes.read(node, "0")
     assert read == letters
     await store.node_inboxes.send([(node, InboxMessage("peer", "", b"three"))])
-    await store.node_inboxes.drop_read(node, place)
+    await store.node_inboxes.trim(node, place)
     assert await store.redis.call("XLEN", keys.inbox(node)) <= 2
     assert [letter.payload for letter in (await store.node_inboxes.read(node, place))[0]] == [b"three"]
 
@@ -103,7 +103,7 @@ async def test_a_closed_store_opens_no_connection_for_whoever_comes_too_late(sto
     with pytest.raises(StoreUnavailable):
         await store.ping()
     with pytest.raises(StoreUnavailable):
-        await store.redis.many([("GET", "a"), ("GET", "b")])
+        await store.redis.call_many([("GET", "a"), ("GET", "b")])
 
 
 async def test_what_is_under_way_when_a_store_is_closed_opens_no_connection_again(store: Store, store_url: str) -> None:

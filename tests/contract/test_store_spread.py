@@ -12,14 +12,14 @@ SOON_S = 0.05
 
 
 async def beat(store: Store, who: str, *back: int, ttl_s: float = LONG_S) -> frozenset[int]:
-    return (await store.partition_leases.beat("bots", who, PARTS, ttl_s, frozenset(back))).mine
+    return (await store.partition_leases.heartbeat("bots", who, PARTS, ttl_s, frozenset(back))).partitions
 
 
 async def test_the_first_has_all_and_the_second_gets_what_the_first_gives_back(store: Store) -> None:
     assert await beat(store, "a") == frozenset(range(PARTS))
     assert await beat(store, "b") == frozenset(), "nothing is taken away from who lives"
-    spread = await store.partition_leases.beat("bots", "a", PARTS, LONG_S, frozenset())
-    assert (len(spread.mine), spread.most) == (PARTS, PARTS // 2)
+    spread = await store.partition_leases.heartbeat("bots", "a", PARTS, LONG_S, frozenset())
+    assert (len(spread.partitions), spread.max_partitions) == (PARTS, PARTS // 2)
     kept = await beat(store, "a", 4, 5, 6, 7)
     assert kept == {0, 1, 2, 3}
     assert await beat(store, "b") == {4, 5, 6, 7}
@@ -33,24 +33,26 @@ async def test_nobody_gives_back_what_another_holds(store: Store) -> None:
 
 
 async def test_of_fewer_parts_than_processes_each_has_one_holder_and_nobody_has_too_many(store: Store) -> None:
-    found = [(await store.partition_leases.beat("one", who, 1, LONG_S, frozenset())) for who in ("c", "a", "b", "c")]
-    assert [len(spread.mine) for spread in found] == [1, 0, 0, 1]
-    assert found[-1].most == 1, "who has it keeps it"
+    found = [
+        (await store.partition_leases.heartbeat("one", who, 1, LONG_S, frozenset())) for who in ("c", "a", "b", "c")
+    ]
+    assert [len(spread.partitions) for spread in found] == [1, 0, 0, 1]
+    assert found[-1].max_partitions == 1, "who has it keeps it"
 
 
 async def test_what_the_dead_held_is_free_when_they_are_buried_and_not_before(store: Store) -> None:
     await beat(store, "b", ttl_s=SOON_S)
 
     async def dead() -> bool:
-        return bool((await store.partition_leases.beat("bots", "a", PARTS, LONG_S, frozenset())).dead)
+        return bool((await store.partition_leases.heartbeat("bots", "a", PARTS, LONG_S, frozenset())).failed)
 
     await until(dead, "b's lease has ended")
     assert await beat(store, "a") == frozenset()
     assert await beat(store, "c") == frozenset()
-    spread = await store.partition_leases.beat("bots", "c", PARTS, LONG_S, frozenset())
-    assert spread.dead == (), "one of the living buries them"
-    assert await store.partition_leases.bury("bots", "b")
-    assert await store.partition_leases.bury("bots", "b"), "twice is no harm"
+    spread = await store.partition_leases.heartbeat("bots", "c", PARTS, LONG_S, frozenset())
+    assert spread.failed == (), "one of the living buries them"
+    assert await store.partition_leases.release_failed("bots", "b")
+    assert await store.partition_leases.release_failed("bots", "b"), "twice is no harm"
     assert len(await beat(store, "a")) == PARTS // 2
     assert len(await beat(store, "c")) == PARTS // 2
 
@@ -60,11 +62,11 @@ async def test_what_a_holder_without_a_lease_held_becomes_free(store: Store) -> 
     await store.redis.call("ZREM", keys.spread("bots")[0], "ghost")
 
     async def dead() -> tuple[str, ...]:
-        spread = await store.partition_leases.beat("bots", "a", PARTS, LONG_S, frozenset())
-        return tuple(each.holder for each in spread.dead)
+        spread = await store.partition_leases.heartbeat("bots", "a", PARTS, LONG_S, frozenset())
+        return tuple(each.holder for each in spread.failed)
 
     assert await until(dead, "the ghost is dead") == ("ghost",)
-    assert await store.partition_leases.bury("bots", "ghost")
+    assert await store.partition_leases.release_failed("bots", "ghost")
     assert await beat(store, "a") == frozenset(range(PARTS))
 
 
@@ -72,16 +74,16 @@ async def test_who_lives_after_all_is_not_buried_and_keeps_what_it_held(store: S
     held = await beat(store, "b", ttl_s=SOON_S)
 
     async def dead() -> bool:
-        return bool((await store.partition_leases.beat("bots", "a", PARTS, LONG_S, frozenset())).dead)
+        return bool((await store.partition_leases.heartbeat("bots", "a", PARTS, LONG_S, frozenset())).failed)
 
     await until(dead, "b's lease has ended")
     assert await beat(store, "b") == held
-    assert not await store.partition_leases.bury("bots", "b")
+    assert not await store.partition_leases.release_failed("bots", "b")
 
 
 async def test_who_was_buried_begins_anew_and_who_leaves_leaves_nothing(store: Store) -> None:
     await beat(store, "b")
-    await store.partition_leases.leave("bots", "b")
+    await store.partition_leases.release("bots", "b")
     assert await store.partition_leases.holders("bots") == {}
     assert await beat(store, "a") == frozenset(range(PARTS))
     assert await beat(store, "b") == frozenset()

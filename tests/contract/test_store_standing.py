@@ -27,33 +27,33 @@ def subject(*pairs: str) -> SearchableEntry:
 async def test_who_watches_is_found_by_every_worker_until_they_do_not(store: Store) -> None:
     early, late = SavedSearchMatcher(store.saved_searches), SavedSearchMatcher(store.saved_searches)
     assert await early.match([subject("tag=python")]) == [set()]
-    watch = await store.saved_searches.watch(ALICE, PYTHON, 3)
-    phrase = await store.saved_searches.watch(BOB, parse_watch('"brown fox"'), 3)
+    watch = await store.saved_searches.add(ALICE, PYTHON, 3)
+    phrase = await store.saved_searches.add(BOB, parse_watch('"brown fox"'), 3)
     for matcher in (early, late):
         assert await matcher.match([subject("tag=python"), subject()]) == [{watch.id, phrase.id}, {phrase.id}]
-    ended = await store.saved_searches.unwatch(ALICE, watch.number)
+    ended = await store.saved_searches.remove(ALICE, watch.number)
     assert ended == watch
-    assert await store.saved_searches.unwatch(ALICE, watch.number) is None
+    assert await store.saved_searches.remove(ALICE, watch.number) is None
     for matcher in (early, late):
         assert await matcher.match([subject("tag=python")]) == [{phrase.id}]
 
 
 async def test_a_worker_that_slept_through_a_forgotten_log_reads_all_anew(store: Store) -> None:
     matcher = SavedSearchMatcher(store.saved_searches)
-    first = await store.saved_searches.watch(ALICE, PYTHON, 9)
+    first = await store.saved_searches.add(ALICE, PYTHON, 9)
     assert await matcher.match([subject("tag=python")]) == [{first.id}]
-    await store.saved_searches.unwatch(ALICE, first.number)
-    second = await store.saved_searches.watch(BOB, PYTHON, 9)
+    await store.saved_searches.remove(ALICE, first.number)
+    second = await store.saved_searches.add(BOB, PYTHON, 9)
     await store.redis.call("XTRIM", keys.STANDING_LOG, "MAXLEN", 0)
     assert await matcher.match([subject("tag=python")]) == [{second.id}]
 
 
 async def test_the_same_query_is_kept_once_and_no_more_than_may_be(store: Store) -> None:
-    first = await store.saved_searches.watch(ALICE, PYTHON, 2)
-    assert await store.saved_searches.watch(ALICE, PYTHON, 2) == first
-    await store.saved_searches.watch(ALICE, parse_watch("tag=rust"), 2)
+    first = await store.saved_searches.add(ALICE, PYTHON, 2)
+    assert await store.saved_searches.add(ALICE, PYTHON, 2) == first
+    await store.saved_searches.add(ALICE, parse_watch("tag=rust"), 2)
     with pytest.raises(LimitReached):
-        await store.saved_searches.watch(ALICE, parse_watch("tag=go"), 2)
+        await store.saved_searches.add(ALICE, parse_watch("tag=go"), 2)
     assert [watch.number for watch in await store.saved_searches.of_user(ALICE)] == [1, 2]
     assert await SavedSearchMatcher(store.saved_searches).match([subject("tag=go")]) == [set()]
 
@@ -76,41 +76,41 @@ async def published(store: Store, channel: Channel, *entries: Entry, base: int =
     assert state is not None
     for _ in range(2):  # and once more, as after a crash
         assert await FanOut(store, 3).run(channel.id, state.epoch)
-        await store.channels.fanned(channel.id, state.epoch, base, "")
+        await store.channels.record_fanout(channel.id, state.epoch, base, "")
     return delta
 
 
 async def test_who_watches_is_told_of_what_they_watch_for_once_and_of_nothing_else(store: Store) -> None:
     channel = await public(store)
-    await store.saved_searches.watch(BOB, PYTHON, 9)
-    await store.saved_searches.watch(BOB, parse_watch('"snakes"'), 9)
+    await store.saved_searches.add(BOB, PYTHON, 9)
+    await store.saved_searches.add(BOB, parse_watch('"snakes"'), 9)
     await published(store, channel, Entry("a", "Other"), Entry("b", "On snakes", tags=("Python",)), Entry("c", "Last"))
     (item,) = await told(store, BOB)
-    assert (item.channel, item.version, item.left_out) == (channel.id, 2, (0, 2))
-    assert item.met == (MatchedSearch(1, "tag=python", (1,)), MatchedSearch(2, '"snakes"', (1,)))
+    assert (item.channel, item.version, item.omitted) == (channel.id, 2, (0, 2))
+    assert item.matches == (MatchedSearch(1, "tag=python", (1,)), MatchedSearch(2, '"snakes"', (1,)))
     await published(store, channel, Entry("d", "Nothing of that"), base=2)
     assert await told(store, BOB) == []
 
 
 async def test_who_is_subscribed_as_well_is_told_once(store: Store) -> None:
     channel = await public(store)
-    await store.saved_searches.watch("reader1@localhost", PYTHON, 9)
+    await store.saved_searches.add("reader1@localhost", PYTHON, 9)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
-    assert [(item.version, item.left_out) for item in await told(store, "reader1@localhost")] == [(2, None)]
+    assert [(item.version, item.omitted) for item in await told(store, "reader1@localhost")] == [(2, None)]
 
 
 async def test_an_article_that_two_channels_have_is_told_once_to_who_watches(store: Store) -> None:
-    await store.saved_searches.watch(BOB, PYTHON, 9)
+    await store.saved_searches.add(BOB, PYTHON, 9)
     entry = Entry("b", "On snakes", "https://example.org/articles/snakes", tags=("Python",))
     for name in ("one", "two"):
         await published(store, await public(store, f"https://example.org/{name}"), entry)
-    assert [item.left_out for item in await told(store, BOB)] == [None, (0,)]
+    assert [item.omitted for item in await told(store, BOB)] == [None, (0,)]
 
 
 @pytest.mark.parametrize(("url", "subscribers"), [("https://example.org/feed", 2), (SECRET_URL, 5)])
 async def test_what_is_not_public_never_reaches_who_watches(store: Store, url: str, subscribers: int) -> None:
     channel = await public(store, url, subscribers)
-    await store.saved_searches.watch(BOB, PYTHON, 9)
+    await store.saved_searches.add(BOB, PYTHON, 9)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert await told(store, BOB) == []
     assert (await store.entry_directory.find(["tag=python"], 10)).matches == ()
@@ -118,7 +118,7 @@ async def test_what_is_not_public_never_reaches_who_watches(store: Store, url: s
 
 async def test_who_has_ended_a_watch_is_told_nothing_whatever_workers_still_believe(store: Store) -> None:
     channel = await public(store)
-    watch = await store.saved_searches.watch(BOB, PYTHON, 9)
+    watch = await store.saved_searches.add(BOB, PYTHON, 9)
     await store.redis.call("HDEL", keys.watches(keys.user_id(BOB)), watch.number)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert await told(store, BOB) == []
@@ -126,28 +126,28 @@ async def test_who_has_ended_a_watch_is_told_nothing_whatever_workers_still_beli
 
 async def test_what_only_an_ended_watch_met_is_left_out_of_what_the_others_met(store: Store) -> None:
     channel = await public(store)
-    await store.saved_searches.watch(BOB, PYTHON, 9)
-    ended = await store.saved_searches.watch(BOB, parse_watch("tag=rust"), 9)
+    await store.saved_searches.add(BOB, PYTHON, 9)
+    ended = await store.saved_searches.add(BOB, parse_watch("tag=rust"), 9)
     await store.redis.call("HDEL", keys.watches(keys.user_id(BOB)), ended.number)
     both = (Entry("a", "On crabs", tags=("Rust",)), Entry("b", "On both", tags=("Python", "Rust")))
     await published(store, channel, *both)
     (item,) = await told(store, BOB)
-    assert (item.left_out, item.met) == ((0,), (MatchedSearch(1, "tag=python", (1,)),))
+    assert (item.omitted, item.matches) == ((0,), (MatchedSearch(1, "tag=python", (1,)),))
 
 
 async def test_a_message_still_says_which_watch_was_met_when_it_is_sent_again_and_when_it_is_remembered(
     store: Store,
 ) -> None:
-    await store.saved_searches.watch(BOB, PYTHON, 9)
+    await store.saved_searches.add(BOB, PYTHON, 9)
     await published(store, await public(store), Entry("b", "On snakes", tags=("Python",)))
     uid = keys.user_id(BOB)
     (batch,) = (await store.outbox.claim([uid], 20, 5.0)).values()
-    assert batch.items[0].met == (MatchedSearch(1, "tag=python", (0,)),)
-    await store.outbox.completed(acked=[(uid, batch.message_id)])
-    assert [flying.items for flying in (await store.outbox.inflight([uid]))[uid]] == [batch.items]
-    assert [message.items for message in (await store.outbox.told([uid]))[0]] == [batch.items]
+    assert batch.items[0].matches == (MatchedSearch(1, "tag=python", (0,)),)
+    await store.outbox.complete(acked=[(uid, batch.message_id)])
+    assert [flying.items for flying in (await store.outbox.in_flight([uid]))[uid]] == [batch.items]
+    assert [message.items for message in (await store.outbox.sent_messages([uid]))[0]] == [batch.items]
 
 
 async def test_two_who_watch_at_once_get_numbers_of_their_own(store: Store) -> None:
-    asked = (store.saved_searches.watch(ALICE, parse_watch(f"tag={n}"), 9) for n in range(5))
+    asked = (store.saved_searches.add(ALICE, parse_watch(f"tag={n}"), 9) for n in range(5))
     assert sorted(watch.number for watch in await asyncio.gather(*asked)) == [1, 2, 3, 4, 5]

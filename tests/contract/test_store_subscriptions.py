@@ -36,18 +36,18 @@ class DyingLink(RedisClient):
     def node_of(self, command: Command) -> Address | None:
         return self._link.node_of(command)
 
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
+    async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         self._step()
-        return await self._link.many(commands)
+        return await self._link.call_many(commands)
 
-    async def each(self, commands: Sequence[Command]) -> list[Any]:
+    async def call_each(self, commands: Sequence[Command]) -> list[Any]:
         self._step()
-        return await self._link.each(commands)
+        return await self._link.call_each(commands)
 
 
 async def heal_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.subscriptions.subscriptions._LEFT_BEHIND_AFTER_S", -1.0)
-    await store.subscriptions.heal()
+    await store.subscriptions.replay_intents()
 
 
 async def test_a_subscription_keeps_its_number_and_starts_at_the_present_version(store: Store) -> None:
@@ -108,7 +108,7 @@ async def test_what_was_left_behind_before_the_clock_was_set_back_is_healed(stor
     with pytest.raises(StoreUnavailable):
         await Store(dying).subscriptions.subscribe(ALICE, channel.id)
     await store.redis.call("ZADD", keys.INTENT_USERS, (time.time() + 3600) * 1000, UID)
-    assert await store.subscriptions.heal() == 1
+    assert await store.subscriptions.replay_intents() == 1
     assert await store.subscriptions.count(channel.id) == len(await store.subscriptions.of_user(ALICE)) == 1
 
 
@@ -127,7 +127,7 @@ async def test_a_version_is_queued_once_however_often_fan_out_is_repeated(store:
     stranger = keys.user_id("stranger@localhost")
     for _ in range(3):
         assert await store.outbox.enqueue([UID, stranger], channel.id, 2, 5.0, VersionParts()) == [stranger]
-    assert await store.outbox.waiting() == [UID]
+    assert await store.outbox.waiting_users() == [UID]
     batch = (await store.outbox.claim([UID], 10, 6.0))[UID]
     assert [(item.channel, item.version, item.queued_s) for item in batch.items] == [(channel.id, 2, 5.0)]
     assert await store.outbox.claim([UID], 10, 6.0) == {}
@@ -140,13 +140,13 @@ async def test_a_claimed_batch_keeps_its_id_and_content_until_it_is_done(store: 
     for version in (2, 3):
         await store.outbox.enqueue([UID], channel.id, version, 5.0, VersionParts())
         batches.append((await store.outbox.claim([UID], 10, 6.0))[UID])
-    assert (await store.outbox.inflight([UID]))[UID] == batches
-    await store.outbox.completed(acked=[(UID, batches[0].message_id)])
-    assert [batch.acked for batch in (await store.outbox.inflight([UID]))[UID]] == [True, False]
-    await store.outbox.completed(done=[(UID, batches[0].message_id)])
-    assert await store.outbox.waiting() == [UID]
-    await store.outbox.completed(done=[(UID, batches[1].message_id)])
-    assert await store.outbox.waiting() == []
+    assert (await store.outbox.in_flight([UID]))[UID] == batches
+    await store.outbox.complete(acked=[(UID, batches[0].message_id)])
+    assert [batch.acked for batch in (await store.outbox.in_flight([UID]))[UID]] == [True, False]
+    await store.outbox.complete(done=[(UID, batches[0].message_id)])
+    assert await store.outbox.waiting_users() == [UID]
+    await store.outbox.complete(done=[(UID, batches[1].message_id)])
+    assert await store.outbox.waiting_users() == []
     await store.outbox.enqueue([UID], channel.id, 4, 5.0, VersionParts())
     third = (await store.outbox.claim([UID], 10, 6.0))[UID]
     assert third.message_id not in {batch.message_id for batch in batches}
@@ -161,7 +161,7 @@ async def test_after_an_unsubscribe_nothing_of_that_channel_is_queued_or_in_flig
     for channel in (gone, kept):
         await store.outbox.enqueue([UID], channel.id, 3, 5.0, VersionParts())
     await store.subscriptions.unsubscribe(ALICE, gone.id)
-    (left,) = (await store.outbox.inflight([UID]))[UID]
+    (left,) = (await store.outbox.in_flight([UID]))[UID]
     assert left.message_id == flying.message_id
     assert [item.channel for item in left.items] == [kept.id]
     claimed = (await store.outbox.claim([UID], 10, 6.0))[UID]
@@ -175,7 +175,7 @@ async def test_a_user_with_nothing_left_stops_waiting_when_next_looked_at(store:
     await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
     await store.subscriptions.unsubscribe(ALICE, channel.id)
     assert await store.outbox.claim([UID], 10, 6.0) == {}
-    assert await store.outbox.waiting() == []
+    assert await store.outbox.waiting_users() == []
 
 
 async def test_a_dead_letter_is_parked_and_does_not_hold_up_the_rest(store: Store) -> None:
@@ -183,22 +183,22 @@ async def test_a_dead_letter_is_parked_and_does_not_hold_up_the_rest(store: Stor
     await store.subscriptions.subscribe(ALICE, channel.id)
     await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
     batch = (await store.outbox.claim([UID], 10, 6.0))[UID]
-    await store.outbox.dead(UID, batch.message_id, "gone")
-    assert await store.outbox.waiting() == []
+    await store.outbox.move_to_dead_letters(UID, batch.message_id, "gone")
+    assert await store.outbox.waiting_users() == []
     assert await store.redis.call("XLEN", keys.DEAD_LETTERS) == 1
 
 
 async def test_waking_tells_who_was_queued_since(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    nobody, place = await store.outbox.wake("", 0.01)
+    nobody, place = await store.outbox.wait_for_wakeups("", 0.01)
     assert nobody == []
     await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
-    assert (await store.outbox.wake(place, 5.0))[0] == [UID]
+    assert (await store.outbox.wait_for_wakeups(place, 5.0))[0] == [UID]
 
 
 async def test_a_rate_limit_counts_per_person_and_thing(store: Store) -> None:
-    allowed = [await store.users.allow(ALICE, "command", 2, 60) for _ in range(3)]
+    allowed = [await store.users.count_use(ALICE, "command", 2, 60) for _ in range(3)]
     assert allowed == [True, True, False]
-    assert await store.users.allow(ALICE, "url", 2, 60)
-    assert await store.users.allow("bob@localhost", "command", 2, 60)
+    assert await store.users.count_use(ALICE, "url", 2, 60)
+    assert await store.users.count_use("bob@localhost", "command", 2, 60)

@@ -16,12 +16,12 @@ from service.store.client.connection import BatchingClient, Command, RedisClient
 async def test_each_asker_gets_its_own_answers(store: Store) -> None:
     together = BatchingClient(store.redis)
     asked: list[list[Command]] = [[("ECHO", "a"), ("ECHO", "b")], [], [("ECHO", "c")]]
-    assert await asyncio.gather(*map(together.many, asked)) == [[b"a", b"b"], [], [b"c"]]
+    assert await asyncio.gather(*map(together.call_many, asked)) == [[b"a", b"b"], [], [b"c"]]
 
 
 async def test_who_gives_up_takes_nothing_from_the_others(store: Store) -> None:
     together = BatchingClient(store.redis)
-    gone, stays = (asyncio.ensure_future(together.many([("ECHO", name)])) for name in ("a", "b"))
+    gone, stays = (asyncio.ensure_future(together.call_many([("ECHO", name)])) for name in ("a", "b"))
     await asyncio.sleep(0)
     gone.cancel()
     assert await stays == [b"b"]
@@ -36,19 +36,19 @@ async def test_what_goes_wrong_with_one_askers_commands_is_that_askers_alone(sto
         [("LLEN", "cn:{x}:text")],
     ]
     async with asyncio.timeout(5):
-        first, second, third = await asyncio.gather(*map(together.many, asked), return_exceptions=True)
+        first, second, third = await asyncio.gather(*map(together.call_many, asked), return_exceptions=True)
     assert isinstance(first, RedisError)
     assert second == [b"c"]
     assert isinstance(third, RedisError)
     with pytest.raises(RedisError, match="WRONGTYPE"):
-        await together.many(asked[0])
+        await together.call_many(asked[0])
 
 
 async def test_what_redis_refuses_one_asker_it_does_not_refuse_the_others(store: Store) -> None:
     together = BatchingClient(store.redis)
     refuses: Command = ("EVAL", "return redis.error_reply('MISCONF cannot write')", 0)
     asked: list[list[Command]] = [[refuses], [("ECHO", "c")]]
-    refused, answered = await asyncio.gather(*map(together.many, asked), return_exceptions=True)
+    refused, answered = await asyncio.gather(*map(together.call_many, asked), return_exceptions=True)
     assert isinstance(refused, StoreUnavailable)
     assert answered == [b"c"]
 
@@ -62,7 +62,7 @@ class _OneNodeIsDown(RedisClient):
     def node_of(self, command: Command) -> Address | None:
         return str(command[1]), 1
 
-    async def each(self, commands: Sequence[Command]) -> list[Any]:
+    async def call_each(self, commands: Sequence[Command]) -> list[Any]:
         self.sent.append(commands)
         if any(self.node_of(command) == ("down", 1) for command in commands):
             await asyncio.Event().wait()
@@ -72,10 +72,10 @@ class _OneNodeIsDown(RedisClient):
 async def test_who_asks_a_node_that_is_down_holds_up_nobody_who_asks_another() -> None:
     link = _OneNodeIsDown()
     together = BatchingClient(link)
-    waits = asyncio.ensure_future(together.many([("a", "down"), ("b", "up")]))
+    waits = asyncio.ensure_future(together.call_many([("a", "down"), ("b", "up")]))
     try:
         async with asyncio.timeout(5):
-            replies = await asyncio.gather(together.many([("c", "up")]), together.many([("d", "up")]))
+            replies = await asyncio.gather(together.call_many([("c", "up")]), together.call_many([("d", "up")]))
         assert [*replies] == [["c"], ["d"]]
         assert len(link.sent) == 2
         assert not waits.done()

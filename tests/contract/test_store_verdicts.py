@@ -83,9 +83,9 @@ async def test_a_busy_publisher_counts_its_refusals_and_neither_adds_to_evidence
 async def test_what_may_be_our_own_fault_is_only_shown_until_it_is_charged(store: Store) -> None:
     channel = await make_channel(store)
     result = PollResult(A, 10.0, "unreachable")
-    assert await store.channels.polled([(channel.id, PollReport(result, None))]) == [None]
+    assert await store.channels.record_polls([(channel.id, PollReport(result, None))]) == [None]
     assert await _failing_since_s(store, channel) is None
-    (case,) = await store.channels.polled([(channel.id, PollReport(result, "failing", again=True))])
+    (case,) = await store.channels.record_polls([(channel.id, PollReport(result, "failing", again=True))])
     assert case is not None
     assert case.evidence == Evidence("failing", 10.0, 10.0, 1, (A,))
     assert await _failing_since_s(store, channel) == 10.0
@@ -108,7 +108,9 @@ async def test_whatever_polls_come_the_evidence_is_what_they_say_read_plainly(st
         charge = random.choices(["", "gone", "failing", "deadly", "busy", f"moved:{NEW}"], [1, 4, 8, 2, 3, 2])[0]
         node = random.choice((A, B, "c" * 40))
         polls.append((charge, node))
-        (case,) = await store.channels.polled([(channel.id, PollReport(PollResult(node, float(at_s), "any"), charge))])
+        (case,) = await store.channels.record_polls(
+            [(channel.id, PollReport(PollResult(node, float(at_s), "any"), charge))]
+        )
         evidence = case.evidence if case else None
         found = (evidence.charge, evidence.polls, set(evidence.nodes)) if evidence else None
         assert found == (None if charge == "busy" else _read(polls)), at_s
@@ -139,7 +141,7 @@ async def test_a_channel_that_dozes_is_judged_anew_when_it_wakes_up(store: Store
     channel = await make_channel(store)
     await _tell(store, channel, Notice("dead"))
     await _poll(store, channel, 10.0, BadStatus.code, 410)
-    await store.channels.doze(channel.id)
+    await store.channels.mark_dormant(channel.id)
     case = await _poll(store, channel, 9_000_000.0, BadStatus.code, 410)
     assert case == ChannelHealth("gone", "", 0, Evidence("gone", 9_000_000.0, 9_000_000.0, 1, (A,)))
 

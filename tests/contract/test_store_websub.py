@@ -20,7 +20,7 @@ def _failed_once_more(state: HubState | None) -> HubState:
 
 async def test_of_many_who_change_a_subscription_at_once_exactly_one_does(store: Store) -> None:
     changed = [msgspec.structs.replace(STATE, token=str(number)) for number in range(8)]
-    done = await asyncio.gather(*(store.websub.swap(CID, None, state) for state in changed))
+    done = await asyncio.gather(*(store.websub.compare_and_set(CID, None, state) for state in changed))
     assert done.count(True) == 1
     assert await store.websub.get(CID) == changed[done.index(True)]
 
@@ -31,54 +31,54 @@ async def test_no_change_is_lost_when_several_decide_at_once(store: Store) -> No
 
 
 async def test_what_is_subscribed_is_found_by_its_part_of_the_id_space(store: Store) -> None:
-    assert await store.websub.swap(CID, None, STATE)
-    assert await store.websub.registered(["aa", "ab", "ac"]) == [CID]
-    assert await store.websub.swap(CID, STATE, None)
+    assert await store.websub.compare_and_set(CID, None, STATE)
+    assert await store.websub.ids_in_buckets(["aa", "ab", "ac"]) == [CID]
+    assert await store.websub.compare_and_set(CID, STATE, None)
     assert await store.websub.get(CID) is None
     await store.websub.unregister([CID])
-    assert await store.websub.registered(["ab"]) == []
+    assert await store.websub.ids_in_buckets(["ab"]) == []
 
 
 LARGE, FULL = Push(b"x" * 3_000_000), Push(b"x" * 5 * 1024 * 1024)
 
 
 async def test_what_is_pushed_for_a_channel_takes_no_more_than_one_document_may(store: Store) -> None:
-    await store.websub.keep(CID, LARGE)
-    await store.websub.keep(CID, Push(b"<feed/>"))
-    assert len(await store.websub.taken(CID)) == 2
-    await store.websub.keep(CID, FULL)
-    await store.websub.keep(CID, LARGE)
-    assert await store.websub.taken(CID) == [Push()], "they become one poll"
+    await store.websub.queue_push(CID, LARGE)
+    await store.websub.queue_push(CID, Push(b"<feed/>"))
+    assert len(await store.websub.take_pushes(CID)) == 2
+    await store.websub.queue_push(CID, FULL)
+    await store.websub.queue_push(CID, LARGE)
+    assert await store.websub.take_pushes(CID) == [Push()], "they become one poll"
 
 
 async def test_what_asks_for_a_poll_stands_for_all_that_is_pushed_until_it_is_taken(store: Store) -> None:
     for push in (Push(b"<feed/>"), Push(), LARGE, Push(b"<feed/>")):
-        await store.websub.keep(CID, push)
-    assert await store.websub.taken(CID) == [Push()]
+        await store.websub.queue_push(CID, push)
+    assert await store.websub.take_pushes(CID) == [Push()]
 
 
 async def test_pushes_of_all_channels_share_a_bounded_memory_in_which_large_ones_leave_room(store: Store) -> None:
     cids = [f"{number:040x}" for number in range(12)]
     for cid in cids:
-        await store.websub.keep(cid, FULL)
-    waiting = [await store.websub.waiting_bytes(cid) for cid in cids]
+        await store.websub.queue_push(cid, FULL)
+    waiting = [await store.websub.queued_bytes(cid) for cid in cids]
     assert sum(waiting) < 48 * 1024 * 1024
     assert min(waiting) < 100, "the last ones became polls"
-    await store.websub.keep(CID, Push(b"<feed/>"))
-    assert await store.websub.taken(CID) == [Push(b"<feed/>")]
-    await store.websub.drop(cids[0])
-    await store.websub.keep(CID, FULL)
-    assert await store.websub.taken(CID) == [FULL], "what was dropped takes no room"
+    await store.websub.queue_push(CID, Push(b"<feed/>"))
+    assert await store.websub.take_pushes(CID) == [Push(b"<feed/>")]
+    await store.websub.drop_pushes(cids[0])
+    await store.websub.queue_push(CID, FULL)
+    assert await store.websub.take_pushes(CID) == [FULL], "what was dropped takes no room"
 
 
 async def test_what_nobody_took_in_time_takes_no_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.channels.websub._KEPT_MS", 1)
     for number in range(30):
-        await store.websub.keep(f"{number:040x}", FULL)
+        await store.websub.queue_push(f"{number:040x}", FULL)
         await asyncio.sleep(0.01)
     _, sizes, until = keys.pushed(CID)
     monkeypatch.undo()
-    await store.websub.keep(CID, FULL)
-    assert await store.websub.taken(CID) == [FULL]
+    await store.websub.queue_push(CID, FULL)
+    assert await store.websub.take_pushes(CID) == [FULL]
     assert await store.redis.call("ZCARD", until) == 0
     assert await store.redis.call("HGET", sizes, "all") in (b"0", None)

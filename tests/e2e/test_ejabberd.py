@@ -62,14 +62,14 @@ async def publish(store: Store, person: ChatClient, channel: Channel, *versions:
 
     async def is_sent() -> bool:
         uid = user_id(person.jid)
-        (oldest_s,) = await store.outbox.oldest_s([uid])
-        return oldest_s is None and all(batch.acked for batch in (await store.outbox.inflight([uid]))[uid])
+        (oldest_s,) = await store.outbox.oldest_queued_s([uid])
+        return oldest_s is None and all(batch.acked for batch in (await store.outbox.in_flight([uid]))[uid])
 
     await until(is_sent, "the server has it")
 
 
 async def nothing_waits(store: Store) -> bool:
-    return not await store.outbox.depth()
+    return not await store.outbox.count_waiting()
 
 
 def entries(*clients: ChatClient) -> list[str]:

@@ -198,7 +198,7 @@ async def test_workers_hand_each_other_contents_without_anybodys_doing(
     product: Product, publisher: SamplePublisher
 ) -> None:
     async with product.store() as store, aiohttp.ClientSession() as session:
-        nodes = await store.ring.view()
+        nodes = await store.ring.nodes()
 
         async def neighbours() -> list[float]:
             found = []
@@ -216,5 +216,5 @@ async def test_workers_hand_each_other_contents_without_anybodys_doing(
             await publisher.publish("For everybody", 7)
             await dave.say(f"subscribe {publisher.feed_url(7)}")
             assert "For everybody" in await dave.say("show #1")
-        shown = await store.worker_requests.show(channel_id(publisher.feed_url(7)))
+        shown = await store.worker_requests.content(channel_id(publisher.feed_url(7)))
         assert [entry.title for entry in shown.latest] == ["For everybody"]

@@ -57,7 +57,7 @@ async def test_eight_nodes_hammering_keep_a_sites_budget_while_one_is_killed_and
 
         def ring_of(size: int) -> Callable[[], Awaitable[bool]]:
             async def look() -> bool:
-                return len(await store.ring.view()) == size
+                return len(await store.ring.nodes()) == size
 
             return look
 

@@ -54,7 +54,7 @@ async def _all_are_ready(product: Product) -> bool:
 
 async def _a_worker_has_joined(product: Product) -> bool:
     async with product.store() as store:
-        return bool(await store.ring.view())
+        return bool(await store.ring.nodes())
 
 
 async def _store_is_known(product: Product) -> bool:

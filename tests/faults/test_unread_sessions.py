@@ -99,7 +99,7 @@ class Person:
 
     async def unreceipted(self) -> list[Batch]:
         """Return what was sent and has no receipt."""
-        return (await self._store.outbox.inflight([user_id(self.jid)]))[user_id(self.jid)]
+        return (await self._store.outbox.in_flight([user_id(self.jid)]))[user_id(self.jid)]
 
     async def all_is_received(self) -> bool:
         """Whether all that was sent has its receipt."""
@@ -107,7 +107,7 @@ class Person:
 
     async def _all_is_sent(self) -> bool:
         uid = user_id(self.jid)
-        return not (await self._store.outbox.oldest_s([uid]))[0] and all(
+        return not (await self._store.outbox.oldest_queued_s([uid]))[0] and all(
             batch.acked for batch in await self.unreceipted()
         )
 

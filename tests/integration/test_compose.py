@@ -204,7 +204,7 @@ async def write_through_store(settings: Settings) -> None:
     """Write as the product does: by its scripts, and in transactions."""
     async with opened(settings) as store:
         me = await store.ring.join("w", "", 3_600, balanced_id)
-        await store.ring.beat(me, 3_600, -1)
+        await store.ring.heartbeat(me, 3_600, -1)
         for number in range(5):
             channel = await make_channel(store, f"https://example.org/{number}")
             for person in ("alice@localhost", "bob@localhost"):

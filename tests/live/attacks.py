@@ -189,12 +189,12 @@ async def world(tree: Path) -> AsyncIterator[World]:
         made = World(place, scratch, redis.url, store)
         publish = running.enter_context(made.program("honest", str(scratch / "published")))
         running.enter_context(made.product(tree))
-        await until(store.ring.view, "the worker joins the ring", within_s=60)
+        await until(store.ring.nodes, "the worker joins the ring", within_s=60)
         for host in HONEST:
             probed = await store.worker_requests.probe(f"http://{host}/feed")
             assert probed.channel is not None
             await store.subscriptions.subscribe(PERSON, probed.channel.id)
-            await store.worker_requests.wanted(probed.channel.id)
+            await store.worker_requests.announce_channel(probed.channel.id)
         await until(lambda: _verified(store, PUSHED), "the hubs are subscribed", within_s=60)
         running.enter_context(made.program("lag", "http://127.0.0.1:9100", str(scratch / "lag")))
         watching = asyncio.create_task(made.watch_memory())
@@ -204,7 +204,7 @@ async def world(tree: Path) -> AsyncIterator[World]:
 
 
 async def _verified(store: Store, hosts: Iterable[str]) -> bool:
-    states = await store.websub.many([channel_id(f"http://{host}/feed") for host in hosts])
+    states = await store.websub.get_many([channel_id(f"http://{host}/feed") for host in hosts])
     return all(state is not None and state.status == "verified" for state in states)
 
 

@@ -128,14 +128,14 @@ async def keep_up(directory: Directory) -> None:
     """Do what the cells ask for, as workers do."""
     while True:
         with contextlib.suppress(StoreUnavailable, CellsUnavailable):
-            await directory.keep_up()
+            await directory.maintain()
         await asyncio.sleep(UPKEEP_EVERY_S)
 
 
 async def watch(directory: Directory, seen: Seen) -> None:
     """Note, every second, how large matrices are."""
     while True:
-        sizes = [size.partitions * size.replicas for size in (await directory.matrices()).values()]
+        sizes = [size.partitions * size.replicas for size in (await directory.matrix_sizes()).values()]
         seen.sizes.append((time.monotonic(), len(sizes), sum(sizes), max(sizes, default=1)))
         await asyncio.sleep(1)
 

@@ -150,13 +150,13 @@ class Fleet:
 
     async def start(self, workers: Sequence[Worker]) -> None:
         """Start these workers, and wait until they are in the ring."""
-        present = len(await self._store.ring.view())
+        present = len(await self._store.ring.nodes())
         for worker in workers:
             self._stack.push_async_callback(worker.stop)
             await worker.start(self._redis_url, self._proxies[worker.place], fetches=self._fetches)
 
         async def joined() -> bool:
-            return len(await self._store.ring.view()) == present + len(workers)
+            return len(await self._store.ring.nodes()) == present + len(workers)
 
         await until(joined, "all are in the ring", within_s=60)
 
@@ -174,7 +174,7 @@ async def subscribe(store: Store, url: str) -> None:
         with contextlib.suppress(NoWorker):  # sixteen workers start on few processors
             probed = await store.worker_requests.probe(url)
     await store.channels.set_listed(probed.channel.id, listed=True)
-    await store.worker_requests.wanted(probed.channel.id)
+    await store.worker_requests.announce_channel(probed.channel.id)
 
 
 async def publishing(publisher: Publisher, every_s: float) -> None:

@@ -90,7 +90,7 @@ async def keep(redis_url: str, capacity: float, dies: str) -> None:
             tasks, version, looked_s = BackgroundTasks(), -1, 0.0
             keeper = KeyGroupBalancer(me.id, store, LoadLimits(capacity), interval_s=INTERVAL_S, tasks=tasks)
             while True:
-                beat = await store.ring.beat(me, LEASE_S, version)
+                beat = await store.ring.heartbeat(me, LEASE_S, version)
                 if beat.ring is not None:
                     version = beat.ring.version
                     keeper.ring_changed(beat.ring)

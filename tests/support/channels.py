@@ -23,7 +23,7 @@ async def polled(store: Store, cid: ChannelId, result: PollResult, permanent_url
     """Record how a poll ended; return what there is to judge."""
     channel = await store.channels.get(cid)
     report = PollReport(result, symptom_of(channel.url if channel else "", result, permanent_url))
-    return (await store.channels.polled([(cid, report)]))[0]
+    return (await store.channels.record_polls([(cid, report)]))[0]
 
 
 async def publish(store: Store, channel: Channel, *keys: str, base: int = 1, node: str = "a" * 40) -> Delta:

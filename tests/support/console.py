@@ -133,9 +133,9 @@ async def rehearsing(
 
     async def answering() -> None:
         while True:
-            question = await store.dry_runs.asked()
+            question = await store.dry_runs.next_request()
             if question is not None:
-                await store.dry_runs.answer(question, answer(question.body))
+                await store.dry_runs.reply(question, answer(question.body))
 
     async def connected() -> bool:
         return bool(await store.redis.call("EXISTS", keys.BOT_ANSWERS))
@@ -181,8 +181,8 @@ async def worker(
                 ask = msgspec.msgpack.decode(letter.payload, type=WorkerRequest)
                 assert ask.until_s > time.time()
                 for step in steps:
-                    await store.worker_requests.answer(ask, step)
-                await store.worker_requests.answer(
+                    await store.worker_requests.reply(ask, step)
+                await store.worker_requests.reply(
                     ask, explained() if isinstance(ask.body, ExplanationRequest) else answer(ask.body)
                 )
 

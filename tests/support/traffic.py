@@ -69,7 +69,7 @@ class Traffic:
 
     async def _held(self, store: Store, person: ChatClient) -> set[int]:
         subscriptions = await store.subscriptions.of_user(person.jid)
-        channels = await store.channels.many([subscription.channel for subscription in subscriptions])
+        channels = await store.channels.get_many([subscription.channel for subscription in subscriptions])
         feeds = {self.publisher.feed_url(feed): feed for feed in FEEDS}
         return {feeds[channel.url] for channel in channels if channel is not None}
 

@@ -39,7 +39,7 @@ async def _answer(store: Store, me: NodeInfo, script: Script) -> None:
         for letter in letters:
             if letter.kind == "ask":
                 ask = msgspec.msgpack.decode(letter.payload, type=WorkerRequest)
-                await store.worker_requests.answer(ask, await _found(store, ask, script))
+                await store.worker_requests.reply(ask, await _found(store, ask, script))
 
 
 async def _found(store: Store, ask: WorkerRequest, script: Script) -> WorkerReply:

@@ -98,11 +98,11 @@ class DirectoryRegistrar:
         named = await asyncio.gather(*(self._pairs(state, counts[state.channel.id]) for state in states))
         changed: list[ContentName] = []
         alike: list[ContentName] = []
-        for state, pairs, before in zip(states, named, await self._store.channels.names(cids), strict=True):
+        for state, pairs, before in zip(states, named, await self._store.channels.content_names(cids), strict=True):
             cid, version = state.channel.id, int(time.time() * 1000)
             if pairs != before:
                 # First of all: whoever finds it by what it has no more looks here what it has.
-                await self._store.channels.set_name(cid, state.channel.version, pairs)
+                await self._store.channels.set_content_name(cid, state.channel.version, pairs)
             if before - pairs:
                 await self._store.channel_directory.withdraw(cid, version, before - pairs, KEPT_S)
             if pairs:

@@ -62,7 +62,7 @@ class FanOut:
         store, people, began_s = self._store, 0, time.time()
         delta = await store.channels.delta(cid, version)
         if delta is None or delta.initial:
-            return await store.channels.fanned(cid, epoch, version, "")
+            return await store.channels.record_fanout(cid, epoch, version, "")
         given = split_version(delta)
         while True:
             entries, cursor = await store.channel_index.page(cid, cursor, PAGE)
@@ -72,8 +72,8 @@ class FanOut:
                 await store.channel_index.remove(cid, [entry for entry in entries if entry[0] in gone])
             if not cursor:
                 await self._publish(delta)
-                await store.pubsub_nodes.changed(cid)
-            if not await store.channels.fanned(cid, epoch, version, cursor):
+                await store.pubsub_nodes.notify_changed(cid)
+            if not await store.channels.record_fanout(cid, epoch, version, cursor):
                 return False
             if not cursor:
                 TRACING.record_step(delta.trace_id, "fanned out", began_s, channel=cid, version=version, people=people)
@@ -110,7 +110,7 @@ class FanOut:
             for watch in watches:
                 met.setdefault(watch, []).append(position)
         hits = []
-        for uid, own in (await self._store.saved_searches.held(sorted(met))).items():
+        for uid, own in (await self._store.saved_searches.by_owner(sorted(met))).items():
             words = ((watch, one_line(format_condition(watch.condition), _WORDS_CHARS)) for watch in own)
             hits.append(
                 SavedSearchHit(

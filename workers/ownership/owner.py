@@ -163,7 +163,7 @@ class ChannelOwner:
         notice = offered.delta.notice
         began_s = self._clock.wall_s()
         try:
-            before = () if notice else await self._store.channels.newest(offered.channel)
+            before = () if notice else await self._store.channels.content_entries(offered.channel)
             after = None if notice else snapshot(offered, before, effect.updates)
             delta = await self._store.channels.publish(offered.delta, after, effect.epoch, silent=offered.delta.initial)
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
@@ -232,7 +232,7 @@ class ChannelOwner:
     async def _walk(self, asked: ListOwnedChannels) -> None:
         prefixes = self._prefixes
         for start in range(0, len(prefixes), _BUCKETS_AT_ONCE):
-            registered = await self._store.channels.registered(prefixes[start : start + _BUCKETS_AT_ONCE])
+            registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_AT_ONCE])
             mine = [cid for cid in registered if self._view.has_among(cid, self._me, 1)]
             for some in _stretches(mine):
                 listed = await self._listed(some)
@@ -256,14 +256,14 @@ class ChannelOwner:
         now_s = self._clock.monotonic_s()
         self._expected_s = {cid: at_s for cid, at_s in self._expected_s.items() if now_s - at_s < _WANTED_AFTER_PROBE_S}
         wanted = set(self._expected_s)
-        for channel in await self._store.channels.many(lonely):
+        for channel in await self._store.channels.get_many(lonely):
             if channel is None or channel.id in wanted:
                 continue
             if channel.listed or (channel.moved_to and not channel.dormant):
                 wanted.add(channel.id)
             elif not channel.dormant:
-                await self._store.channels.doze(channel.id)
-                await self._store.poll_rate_history.note([(channel.id, 0.0)])
+                await self._store.channels.mark_dormant(channel.id)
+                await self._store.poll_rate_history.record([(channel.id, 0.0)])
         return wanted
 
     def retry_fan_outs(self) -> None:

@@ -97,7 +97,7 @@ class Politeness:
         """
         group = public_address_group(address)
         if group and group != charged_group:
-            await self._budgets.charge(self._network_limit(group))
+            await self._budgets.charge_network(self._network_limit(group))
         return group
 
     async def pause(self, channel: Channel, for_s: float) -> None:
@@ -121,7 +121,7 @@ class Politeness:
         site_limit, egress_limit = RateLimit(site, settings.host_requests_per_s, _GRANTED_BURST), None
         if settings.egress_group:
             egress_limit = RateLimit(settings.egress_group, settings.egress_requests_per_s, _GRANTED_BURST)
-        await self._acquire_in_turn(host, site, lambda: self._budgets.take(site_limit, egress_limit))
+        await self._acquire_in_turn(host, site, lambda: self._budgets.take_site(site_limit, egress_limit))
 
     async def _acquire_in_turn(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
         """Take a token as soon as the budget grants one. Each worker retries for one caller per budget at a time."""

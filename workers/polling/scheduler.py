@@ -93,7 +93,7 @@ class HealthMonitor:
             self._charge(channel, result)
         reports, self._reports = self._reports, []
         try:
-            cases = await self._store.channels.polled(reports)
+            cases = await self._store.channels.record_polls(reports)
         except StoreUnavailable:
             self._reports = (reports + self._reports)[-_REPORTS_KEPT:]
             return
@@ -331,12 +331,12 @@ class PollScheduler:
         held = await self._held(cid)
         # What a dormant channel lists is to be taken in as a whole.
         if held is None or held.channel.dormant:
-            await self._store.websub.drop(cid)
+            await self._store.websub.drop_pushes(cid)
             return
         try:
             self._poller.raise_if_blocked(held.channel)
-            async with self._poller.hold_push_slot(held, await self._store.websub.waiting_bytes(cid)) as lane:
-                pushes = await self._store.websub.taken(cid)
+            async with self._poller.hold_push_slot(held, await self._store.websub.queued_bytes(cid)) as lane:
+                pushes = await self._store.websub.take_pushes(cid)
                 if all(push.body for push in pushes):
                     for push in pushes:
                         headers = {"content-type": push.content_type}
@@ -345,11 +345,11 @@ class PollScheduler:
                             await self._offer(found)
                     return
         except HostBlocked:
-            await self._store.websub.drop(cid)
+            await self._store.websub.drop_pushes(cid)
             raise
         except (LimitReached, ParseKilled) as error:
             log.info("push left to a poll", channel=cid[:8], why=str(error))
-            await self._store.websub.drop(cid)
+            await self._store.websub.drop_pushes(cid)
         await self._poller.acquire_poll(held)
         await self._poll(held)
 

@@ -85,12 +85,12 @@ class HubSubscriber:
 
     async def _due(self, ring: RingView, me: NodeId) -> list[tuple[ChannelId, HubState]]:
         websub, now_s = self._store.websub, self._clock.wall_s()
-        registered = await websub.registered(owned_prefixes(ring, me))
+        registered = await websub.ids_in_buckets(owned_prefixes(ring, me))
         mine = [cid for cid in registered if ring.has_among(cid, me, 1)]
         due: list[tuple[ChannelId, HubState]] = []
         for start in range(0, len(mine), _LOADED_AT_ONCE):
             cids = mine[start : start + _LOADED_AT_ONCE]
-            states = dict(zip(cids, await websub.many(cids), strict=True))
+            states = dict(zip(cids, await websub.get_many(cids), strict=True))
             await websub.unregister([cid for cid, state in states.items() if state is None])
             due += [
                 (cid, state) for cid, state in states.items() if state is not None and next_request_s(state) <= now_s
@@ -121,11 +121,11 @@ class HubSubscriber:
         if now_s < next_request_s(state):
             return
         if is_unresponsive(state):
-            await websub.swap(cid, state, leave_hub(state, new_hub_secrets()))
+            await websub.compare_and_set(cid, state, leave_hub(state, new_hub_secrets()))
             return
         await self._courtesy.acquire_redirect(_host(state))
         after = record_request(state, now_s)
-        if await websub.swap(cid, state, after):
+        if await websub.compare_and_set(cid, state, after):
             callback = f"{self._public_url}/websub/{cid}/{state.token}"
             await self._fetcher.post(state.named.hub, request_form(after, callback), self._courtesy.acquire_redirect)
             log.info("hub asked", channel=cid[:8], hub=_host(state), status=after.status)

@@ -113,7 +113,7 @@ async def invite(store: Store, by: Visitor, name: str) -> str:
     for _ in range(_TRIES):
         account = _existing(await store.accounts.all(), name)
         _must_be_able_to_grant(by, account.role)
-        if token := await store.accounts.invite(name, account):
+        if token := await store.accounts.create_password_link(name, account):
             return token
     raise _contended()
 

@@ -47,7 +47,7 @@ async def setup_link(store: Store, base_url: str) -> str | None:
 
     Raises :class:`StoreUnavailable`.
     """
-    if await store.accounts.exist():
+    if await store.accounts.any_exist():
         return None
     return f"{base_url.rstrip('/')}/setup?token={await store.accounts.new_setup_token()}"
 
@@ -56,7 +56,7 @@ async def setup_form(request: web.Request, status: int = 200, *, error: str = ""
     """Ask for the first account's name and password."""
     given = await _given(request)
     token = given["token"]
-    if not await request.app[STORE].accounts.setup_token_valid(token):
+    if not await request.app[STORE].accounts.is_setup_token_valid(token):
         raise web.HTTPForbidden(text=_LINK_IS_SPENT)
     return render(request, "setup.html", status, token=token, name=given["name"], error=error, shortest=SHORTEST)
 
@@ -66,7 +66,7 @@ async def setup(request: web.Request) -> web.Response:
     """Make the first account."""
     given, accounts = await _given(request), request.app[STORE].accounts
     token, name = given["token"], given["name"]
-    if not await accounts.setup_token_valid(token):
+    if not await accounts.is_setup_token_valid(token):
         raise web.HTTPForbidden(text=_LINK_IS_SPENT)
     check_name(name)
     check_password(given["password"], given["again"])
@@ -91,7 +91,7 @@ async def join(request: web.Request) -> web.Response:
     check_password(given["password"], given["again"])
     name = await _invited(request, given["token"])
     password_hash = await request.app[PASSWORDS].hash(given["password"])
-    if not await request.app[STORE].accounts.accept(given["token"], name, password_hash):
+    if not await request.app[STORE].accounts.set_password(given["token"], name, password_hash):
         raise web.HTTPForbidden(text=_INVITATION_IS_SPENT)
     await record(request, name, "Choose a password by a link.")
     raise web.HTTPSeeOther("/login?ready=1")
@@ -110,7 +110,7 @@ def link_to(request: web.Request, token: str) -> str:
 
 
 async def _invited(request: web.Request, token: str) -> str:
-    name = await request.app[STORE].accounts.invited(token)
+    name = await request.app[STORE].accounts.account_of_link(token)
     if name is None:
         raise web.HTTPForbidden(text=_INVITATION_IS_SPENT)
     return name
@@ -118,7 +118,7 @@ async def _invited(request: web.Request, token: str) -> str:
 
 async def login_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Ask who it is."""
-    given, exist = await _given(request), await request.app[STORE].accounts.exist()
+    given, exist = await _given(request), await request.app[STORE].accounts.any_exist()
     target, ready = _inside(given["next"]), "ready" in request.query
     return render(
         request, "login.html", status, target=target, name=given["name"], error=error, ready=ready, exist=exist
@@ -155,9 +155,9 @@ async def _proved(request: web.Request, name: str, password: str) -> Account | N
     """
     account, limits = await request.app[STORE].accounts.get(name), request.app[STORE].login_limits
     browser, address = request.cookies.get(browser_cookie(name), ""), client_of(request).address
-    if account is None or not await limits.is_known(name, account, browser):
+    if account is None or not await limits.is_known_browser(name, account, browser):
         browser = ""
-    wait_s = await limits.attempt(name, address, browser)
+    wait_s = await limits.count_attempt(name, address, browser)
     if wait_s:
         minutes = math.ceil(wait_s / 60)
         raise LimitReached(_TOO_OFTEN, wait="a minute" if minutes == 1 else f"{minutes} minutes")
@@ -173,7 +173,7 @@ async def logged_in(request: web.Request, name: str, account: Account, target: s
     browser = request.headers.get(hdrs.USER_AGENT, "")[:_BROWSER_KEPT]
     store, cookie = request.app[STORE], browser_cookie(name)
     token = await store.sessions.open(name, account, client_of(request).address, browser)
-    known_by = await store.login_limits.remember(name, account, request.cookies.get(cookie, ""))
+    known_by = await store.login_limits.remember_browser(name, account, request.cookies.get(cookie, ""))
     response = web.Response(status=303, headers={"Location": target})
     set_cookie(request, response, SESSION_COOKIE, token, SESSION_TTL_S)
     set_cookie(request, response, cookie, known_by, BROWSER_TTL_S)

@@ -77,7 +77,7 @@ async def get_channel_message(request: web.Request) -> Message:
     """Tell what subscribers would be told if a channel's newest entry were news."""
     channel = await existing(request)
     latest = await request.app[STORE].channels.latest(channel.id, 1)
-    return Message(await request.app[STORE].dry_runs.draft(channel, latest))
+    return Message(await request.app[STORE].dry_runs.preview_message(channel, latest))
 
 
 @operation("GET", "/channels/{cid}", look("channels"), 404)
@@ -114,7 +114,7 @@ async def poll_channel(request: web.Request) -> PollResult:
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one channel."""
     store, now_s = request.app[STORE], request.app[CLOCK].wall_s()
-    about, nodes = await asyncio.gather(detail(store, request.match_info["cid"]), store.ring.view())
+    about, nodes = await asyncio.gather(detail(store, request.match_info["cid"]), store.ring.nodes())
     moved_to = about.channel.moved_to
     successor = await store.channels.get(moved_to) if moved_to else None
     names = {node.id: node.name for node in nodes}
@@ -176,7 +176,7 @@ async def trace(request: web.Request) -> web.StreamResponse:
         await response.write(msgspec.json.encode(told) + b"\n")
 
     async def on_step(step: ProgressReply) -> None:
-        await write(Told(step.words, step.after_s))
+        await write(Told(step.text, step.elapsed_s))
 
     ring = await request.app[STORE].ring.look()
     owner = ring.owner(channel.id)

@@ -141,7 +141,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
     """Return all about the channel whose id stands in a path. Raises ``HTTPNotFound``."""
     cid = _checked_id(text)
     ring, found, (state,), paces = await asyncio.gather(
-        store.ring.look(), views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.of(cid)
+        store.ring.look(), views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
     )
     if state is None or not found:
         raise _no_such_channel()
@@ -159,7 +159,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
         asyncio.gather(
             store.request_budgets.paused_s(cid),
             store.admin_settings.note(cid),
-            store.request_budgets.rate(site),
+            store.request_budgets.site_rate(site),
             store.poll_bounds.get(cid),
         ),
     )
@@ -191,9 +191,9 @@ def _hub(state: HubState) -> HubView:
 async def content(store: Store, channel: Channel) -> ContentView:
     """Return a channel's content from the nearest copy."""
     try:
-        shown = await store.worker_requests.show(channel.id)
+        shown = await store.worker_requests.content(channel.id)
     except NoWorker:
-        return ContentView(channel.version, await store.channels.newest(channel.id), "store", 0, "")
+        return ContentView(channel.version, await store.channels.content_entries(channel.id), "store", 0, "")
     return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
 
 
@@ -201,7 +201,7 @@ async def _why(store: Store, cid: ChannelId, *, asked: bool) -> PollExplanation 
     if not asked:
         return None
     try:
-        return await store.worker_requests.why(cid, _WHY_WITHIN_S)
+        return await store.worker_requests.explain(cid, _WHY_WITHIN_S)
     except (AssignmentPending, NoWorker):
         return None
 
@@ -219,7 +219,7 @@ def _no_such_channel() -> web.HTTPNotFound:
 async def views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
     """Return channels as they are now, in the order asked for, but for those that are gone."""
     found, counts = await asyncio.gather(store.admin_settings.read(ids), store.subscriptions.counts(list(ids)))
-    blocked = await store.blocked_hosts.over([host_of(each.channel.url) if each else "" for each in found])
+    blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()
     return tuple(
         _view(each, count, by, now_s)

@@ -154,7 +154,7 @@ async def _chosen(request: web.Request, ticked: Sequence[str], query: Mapping[st
 
 
 async def _ask(request: web.Request, ids: list[ChannelId], query: Mapping[str, str]) -> web.Response:
-    named = await request.app[STORE].channels.many(ids[:_NAMED])
+    named = await request.app[STORE].channels.get_many(ids[:_NAMED])
     return render(
         request,
         "channels_remove.html",

@@ -91,8 +91,8 @@ class Deliveries(msgspec.Struct, frozen=True):
 async def get_delivery(request: web.Request) -> Waiting:
     """Who waits for messages, longest first, and how many messages were given up."""
     store = request.app[STORE]
-    uids = await store.outbox.waiting()
-    longest = await store.people.many(uids[:_WAITING_SHOWN])
+    uids = await store.outbox.waiting_users()
+    longest = await store.people.get_many(uids[:_WAITING_SHOWN])
     count = await store.dead_letters.count()
     return Waiting(len(uids), tuple(each for each in longest if each is not None), count)
 
@@ -159,13 +159,15 @@ async def drop(request: web.Request) -> web.Response:
 
 async def deliveries(store: Store, uid: UserId) -> Deliveries:
     """Return what became of somebody's last messages."""
-    log, flying = await asyncio.gather(store.outbox.log(uid), store.outbox.inflight([uid]))
+    log, flying = await asyncio.gather(store.outbox.history(uid), store.outbox.in_flight([uid]))
     noted = {message.message_id: message for message in log}
     under_way = list(reversed(flying[uid]))
     ended = [message for message in log if message.message_id not in {batch.message_id for batch in under_way}]
     every: list[Batch | SentMessage] = [*under_way, *ended]
     cids = {item.channel for each in every for item in each.items}
-    titles = {channel.id: channel.title or channel.url for channel in await store.channels.many(list(cids)) if channel}
+    titles = {
+        channel.id: channel.title or channel.url for channel in await store.channels.get_many(list(cids)) if channel
+    }
     return Deliveries(tuple(_delivery(each, noted.get(each.message_id), titles) for each in every))
 
 

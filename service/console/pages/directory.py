@@ -175,12 +175,12 @@ async def _search(request: web.Request, text: str) -> SearchResult:
         items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in found),
         about=query.about,
         pairs=query.pairs,
-        asked=explained.asked,
+        asked=explained.queried_pair,
         partitions=explained.size.partitions,
         replicas=explained.size.replicas,
         cells=explained.cells,
         complete=explained.complete,
-        took_s=explained.took_s,
+        took_s=explained.elapsed_s,
     )
 
 
@@ -190,7 +190,7 @@ async def get_matrices(request: web.Request) -> Matrices:
     store, found = request.app[STORE], []
     kinds: tuple[ContentKind, ContentKind] = ("channel", "entry")
     for about, directory in zip(kinds, (store.channel_directory, store.entry_directory), strict=True):
-        for pair, size in (await directory.matrices()).items():
+        for pair, size in (await directory.matrix_sizes()).items():
             cells = await directory.cells_of(pair)
             names = tuple(answer.load.names for place, answer in cells if place.replica == 0)
             found.append(Matrix(about, pair, size.partitions, size.replicas, names))

@@ -59,7 +59,7 @@ async def accept_store(request: web.Request) -> Step:
 async def get_nodes(request: web.Request) -> Nodes:
     """The living nodes, and the workers that are kept out."""
     ring, known = request.app[STORE].ring, request.app[PULSE].loads
-    nodes = await ring.view()
+    nodes = await ring.nodes()
     loads = {node.id: known[node.metrics_url] for node in nodes if node.metrics_url in known}
     return Nodes(tuple(nodes), loads, tuple(await ring.drained()))
 
@@ -68,7 +68,7 @@ async def get_nodes(request: web.Request) -> Nodes:
 async def drain_node(request: web.Request) -> None:
     """Have a node leave, its channels taken over at once, and its worker stay out until it is restored."""
     ring = request.app[STORE].ring
-    node = next((node for node in await ring.view() if node.id == request.match_info["node"]), None)
+    node = next((node for node in await ring.nodes() if node.id == request.match_info["node"]), None)
     if node is None:
         raise web.HTTPNotFound(text="There is no such node. It may have left.")
     request[DETAIL] = node.name
@@ -102,7 +102,7 @@ async def merge_shard(request: web.Request) -> Step:
 async def nodes_page(request: web.Request) -> web.Response:
     """Show who is on the ring, what part of the id space each owns, and how each is doing."""
     ring, roster, loads = request.app[STORE].ring, request.app[ROSTER], request.app[PULSE].loads
-    nodes, drained, _ = await asyncio.gather(ring.view(), ring.drained(), roster.look())
+    nodes, drained, _ = await asyncio.gather(ring.nodes(), ring.drained(), roster.look())
     shares: dict[str, float] = {}
     for owner, start, end in regions(nodes):
         shares[owner] = shares.get(owner, 0.0) + end - start
@@ -170,7 +170,7 @@ async def about_page(request: web.Request) -> web.Response:
     began_s = time.monotonic()
     await store.ping()
     answered_s = time.monotonic() - began_s
-    nodes, bots = await asyncio.gather(store.ring.view(), store.bot_endpoints.metrics_urls())
+    nodes, bots = await asyncio.gather(store.ring.nodes(), store.bot_endpoints.metrics_urls())
     versions = [(name, version(name)) for name in _DISTRIBUTIONS]
     return render(
         request,

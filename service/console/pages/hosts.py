@@ -92,7 +92,9 @@ class Blocked(msgspec.Struct, frozen=True):
 
 async def sites(store: Store, roster: Roster, part: str) -> list[Site]:
     """Return all sites whose name holds ``part``, those of most channels first."""
-    rates, listed, _ = await asyncio.gather(store.request_budgets.rates(), store.blocked_hosts.all(), roster.look())
+    rates, listed, _ = await asyncio.gather(
+        store.request_budgets.site_rates(), store.blocked_hosts.all(), roster.look()
+    )
     blocked: dict[str, list[str]] = {}
     for name in sorted(listed):
         blocked.setdefault(site_of(name), []).append(name)
@@ -161,7 +163,7 @@ async def block_host(request: web.Request, wanted: SetBlock) -> Blocked:
 async def allow_host(request: web.Request) -> None:
     """Let a host that was blocked be asked again."""
     name = request[DETAIL] = _host_in(request.match_info["host"])
-    if not await request.app[STORE].blocked_hosts.lift(name):
+    if not await request.app[STORE].blocked_hosts.remove(name):
         raise web.HTTPNotFound(text=f"{name} is not blocked. What is blocked, is listed by its own name.")
 
 
@@ -169,7 +171,7 @@ async def allow_host(request: web.Request) -> None:
 async def get_host(request: web.Request) -> Host:
     """How often a host may be asked, and whether an admin or the settings said so."""
     site = _site(request)
-    set_per_s = await request.app[STORE].request_budgets.rate(site)
+    set_per_s = await request.app[STORE].request_budgets.site_rate(site)
     usual_per_s = request.app[SETTINGS].host_requests_per_s
     return Host(site, usual_per_s if set_per_s is None else set_per_s, set=set_per_s is not None)
 
@@ -177,14 +179,14 @@ async def get_host(request: web.Request) -> Host:
 @operation("PUT", "/hosts/{host}", act("channels"))
 async def put_host(request: web.Request, wanted: SetHost) -> Host:
     """Set how often a host, with all others of its site, may be asked from now on."""
-    await request.app[STORE].request_budgets.set_rate(_site(request), wanted.requests_per_s)
+    await request.app[STORE].request_budgets.set_site_rate(_site(request), wanted.requests_per_s)
     return await get_host(request)
 
 
 @operation("DELETE", "/hosts/{host}", act("channels"), 422)
 async def delete_host(request: web.Request) -> None:
     """Have the settings decide again how often a host may be asked."""
-    await request.app[STORE].request_budgets.forget_rate(_site(request))
+    await request.app[STORE].request_budgets.clear_site_rate(_site(request))
 
 
 async def page(request: web.Request) -> web.Response:
@@ -220,7 +222,7 @@ async def one(request: web.Request, status: int = 200, *, error: str = "") -> we
         total=len(rows),
         failing=sum(row.failing_since_s > 0 for row in rows),
         subscriptions=sum(roster.subscribers(row.id) for row in rows),
-        set_per_s=await store.request_budgets.rate(site),
+        set_per_s=await store.request_budgets.site_rate(site),
         usual_per_s=request.app[SETTINGS].host_requests_per_s,
         blocked={name: found for name, found in (await store.blocked_hosts.all()).items() if site_of(name) == site},
         error=error,
@@ -239,9 +241,9 @@ async def change(request: web.Request) -> web.Response:
         await store.admin_settings.pause(ids, UNTIL_RESUMED_S if action == "pause" else 0)
         await request.app[ROSTER].again(ids)
     elif action == "usual":
-        await store.request_budgets.forget_rate(site)
+        await store.request_budgets.clear_site_rate(site)
     else:
-        await store.request_budgets.set_rate(site, _rate(text))
+        await store.request_budgets.set_site_rate(site, _rate(text))
     raise web.HTTPSeeOther(f"/hosts/{site}")
 
 
@@ -259,7 +261,7 @@ async def block(request: web.Request) -> web.Response:
 async def allow(request: web.Request) -> web.Response:
     """Let a host that was blocked be asked again."""
     name = request[DETAIL] = (await form_of(request)).get("name", "")[:_LONGEST_NAME]
-    if not await request.app[STORE].blocked_hosts.lift(name):
+    if not await request.app[STORE].blocked_hosts.remove(name):
         return await one(request, 404, error=f"“{name}” is not blocked, or not any more.")
     raise web.HTTPSeeOther(f"/hosts/{_site(request)}#blocked")
 
@@ -273,7 +275,7 @@ async def _answers(store: Store, roster: Roster, site: str) -> dict[str, object]
     """Return how a site answered the last polls that are kept of some of its channels."""
     await roster.look()
     ids: list[ChannelId] = [row.id for row in _rows_of(roster, site)][:_POLLS_OF]
-    found: list[PollResult] = [poll for polls in await store.channels.polls_of(ids, POLLS_KEPT) for poll in polls]
+    found: list[PollResult] = [poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls]
     statuses = Counter(poll.status for poll in found)
     return {
         "channels": len(ids),

@@ -175,7 +175,7 @@ async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Previe
     """Return what would come of a ``channel`` that was ``probed``."""
     message, trouble = "", ""
     try:
-        message = await store.dry_runs.draft(channel, probed.latest)
+        message = await store.dry_runs.preview_message(channel, probed.latest)
     except StoreUnavailable:
         raise
     except CoronetError as error:
@@ -213,7 +213,7 @@ async def _move_to_part(request: web.Request, channel: Channel, selector: str) -
     probed = await store.worker_requests.probe(url, as_page=True, afresh=True)
     await store.worker_requests.move(channel.id, url)
     successor = probed.channel or channel
-    await store.worker_requests.wanted(successor.id)
+    await store.worker_requests.announce_channel(successor.id)
     await request.app[ROSTER].again([channel.id, successor.id])
     return successor
 

@@ -142,7 +142,7 @@ async def _not_kept(store: Store, feeds: Sequence[OpmlSubscription]) -> list[Opm
     new: list[OpmlSubscription] = []
     for start in range(0, len(feeds), _LOADED_AT_ONCE):
         some = feeds[start : start + _LOADED_AT_ONCE]
-        channels = await store.channels.many([channel_id(feed.url) for feed in some])
+        channels = await store.channels.get_many([channel_id(feed.url) for feed in some])
         pairs = zip(some, channels, strict=True)
         new += [feed for feed, channel in pairs if channel is None or channel.dormant or not channel.listed]
     return new

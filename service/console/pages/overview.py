@@ -67,11 +67,11 @@ async def overview(app: web.Application) -> Overview:
     """Return the fleet in numbers. Raises StoreUnavailable."""
     store, settings, roster, now_s = app[STORE], app[SETTINGS], app[ROSTER], app[CLOCK].wall_s()
     nodes, waiting, users, aims, _ = await asyncio.gather(
-        store.ring.view(), store.outbox.depth(), store.users.count(), store.fleet_policy.get(), roster.look()
+        store.ring.nodes(), store.outbox.count_waiting(), store.users.count(), store.fleet_policy.get(), roster.look()
     )
     ids = sorted(roster.rows)
     # Ids are hashes of URLs, so that the first ones are as good a sample as any.
-    sample = await store.channels.polls_of(ids[:_SAMPLED], POLLS_KEPT)
+    sample = await store.channels.polls_of_many(ids[:_SAMPLED], POLLS_KEPT)
     rates = polls_per_minute(sample, POLLS_KEPT, len(ids), now_s)
     grown, spent_s = app[PULSE].recent_growth(now_s)
     fleet = Overview(

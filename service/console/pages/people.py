@@ -85,7 +85,7 @@ async def rehearse(request: web.Request, wanted: Commands) -> Rehearsal:
     """Tell what a person would be answered to commands, and what these would do; nothing is done."""
     request[DETAIL] = f"{len(wanted.commands)} commands"
     person = await get_person(request)
-    return Rehearsal(await request.app[STORE].dry_runs.rehearse(person.jid, wanted.commands))
+    return Rehearsal(await request.app[STORE].dry_runs.dry_run(person.jid, wanted.commands))
 
 
 @operation(
@@ -127,7 +127,7 @@ async def put_person(request: web.Request, wanted: SetPerson) -> Person:
 async def delete_person(request: web.Request) -> None:
     """Forget a person: end all that they have, and delete what is known of them."""
     uid = request.match_info["user"]
-    if len(uid) != _ID_CHARS or not await request.app[STORE].people.forget(uid):
+    if len(uid) != _ID_CHARS or not await request.app[STORE].people.erase(uid):
         raise _nobody()
 
 
@@ -158,7 +158,7 @@ async def one(request: web.Request, status: int = 200, *, error: str = "") -> we
         store.subscriptions.of_user(person.jid), deliveries(store, person.id), store.users.user_settings([person.id])
     )
     cids = [subscription.channel for subscription in subscriptions]
-    channels = dict(zip(cids, await store.channels.many(cids), strict=True))
+    channels = dict(zip(cids, await store.channels.get_many(cids), strict=True))
     return render(
         request,
         "person.html",
@@ -209,7 +209,7 @@ async def rehearsal_page(request: web.Request) -> web.Response:
             raise UserError("Write a command, as one would to the bot: “list”, “why #1”, or an address.")
         if len(before) >= _MOST_COMMANDS:
             raise UserError(f"After {_MOST_COMMANDS} commands, start anew.")
-        lines = await request.app[STORE].dry_runs.rehearse(person.jid, (*before, text))
+        lines = await request.app[STORE].dry_runs.dry_run(person.jid, (*before, text))
     except StoreUnavailable:
         raise
     except CoronetError as failed:
@@ -241,16 +241,16 @@ async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:
 
 
 async def _known(store: Store, uids: list[UserId]) -> tuple[Person, ...]:
-    return tuple(each for each in await store.people.many(uids) if each is not None)
+    return tuple(each for each in await store.people.get_many(uids) if each is not None)
 
 
 async def _change(request: web.Request, *, suspended: bool, most_subscriptions: int | None) -> Person:
     """Suspend a person or not, and bound their subscriptions or not. Raises :class:`NotFound`."""
     before, people = await get_person(request), request.app[STORE].people
     if before.most_subscriptions != most_subscriptions:
-        await people.set_most_subscriptions(before.id, most_subscriptions)
+        await people.set_max_subscriptions(before.id, most_subscriptions)
     if before.suspended != suspended:
-        await people.suspend(before.id, suspended=suspended)
+        await people.set_suspended(before.id, suspended=suspended)
     return await get_person(request)
 
 

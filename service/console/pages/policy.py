@@ -241,9 +241,9 @@ async def _what_if(store: Store, settings: Settings, roster: Roster, aims: Fleet
     """Return what aims would come to on the present channels, nodes and sites' rates."""
     present, nodes, rates, bounds, _ = await asyncio.gather(
         store.fleet_policy.get(),
-        store.ring.view(),
-        store.request_budgets.rates(),
-        store.poll_bounds.all(BoundsSnapshot()),
+        store.ring.nodes(),
+        store.request_budgets.site_rates(),
+        store.poll_bounds.load(BoundsSnapshot()),
         roster.look(),
     )
     usual = settings.policy()
@@ -262,7 +262,7 @@ async def _what_if(store: Store, settings: Settings, roster: Roster, aims: Fleet
 
     # Some 0.2 s of arithmetic for 100,000 channels.
     rows, found, moves = await asyncio.to_thread(weigh)
-    channels = await store.channels.many([rows[move.place].id for some in moves for move in some])
+    channels = await store.channels.get_many([rows[move.place].id for some in moves for move in some])
     titles = {channel.id: channel.title or channel.url for channel in channels if channel is not None}
     sooner, later = (
         tuple(

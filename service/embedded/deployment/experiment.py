@@ -176,7 +176,7 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
     node_count = setup.nodes // setup.workers * setup.workers
 
     async def is_complete() -> bool:
-        return len(await store.ring.view()) == node_count
+        return len(await store.ring.nodes()) == node_count
 
     children: list[Child] = []
     try:
@@ -206,7 +206,7 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
-    logs = await store.redis.many([("XRANGE", keys.log(cid), "-", "+") for cid in channels])
+    logs = await store.redis.call_many([("XRANGE", keys.log(cid), "-", "+") for cid in channels])
     versioned: dict[tuple[int, str], float] = {}
     for log in logs:
         for _, fields in log:
@@ -260,13 +260,13 @@ async def _subscribe(store: Store, subscriptions: Sequence[tuple[str, UserId, Ch
         (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid)) for _, uid, _ in subscriptions
     ]
     subscribing = zip(own, subscriptions, strict=True)
-    written = await link.many(
+    written = await link.call_many(
         [script_command("user_subscribe", held, jid, cid, 1, since, 0, "") for held, (jid, _, cid) in subscribing]
     )
     seqs = [record.split()[1].decode() for _, record, _ in written]
     added = zip(subscriptions, seqs, strict=True)
     await asyncio.gather(*(store.channel_index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
-    await link.many(
+    await link.call_many(
         [
             script_command("user_settle", (keys.intents(uid),), cid, f"add {seq}")
             for (_, uid, cid), seq in zip(subscriptions, seqs, strict=True)

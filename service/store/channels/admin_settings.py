@@ -31,9 +31,9 @@ class PollRate(msgspec.Struct, frozen=True):
 class PollRateHistory(BatchedRepository):
     """Note and read them. Every method may raise :class:`StoreUnavailable`."""
 
-    async def note(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
+    async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Note how often channels are polled from now on; what differs little from what was noted last is left out."""
-        await self._link.many(
+        await self._link.call_many(
             [
                 script_command(
                     "channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE_GAP_CHANGE, MAX_POLL_RATES
@@ -42,7 +42,7 @@ class PollRateHistory(BatchedRepository):
             ]
         )
 
-    async def of(self, cid: ChannelId) -> tuple[PollRate, ...]:
+    async def get(self, cid: ChannelId) -> tuple[PollRate, ...]:
         """Return how often a channel was polled since when, oldest first."""
         return unpack_poll_rates(await self._link.call("HGET", keys.channel(cid), "paces") or b"")
 
@@ -72,7 +72,7 @@ class AdministeredChannel(msgspec.Struct, frozen=True):
     paused_until_s: float
     no_poll_before_s: float = 0.0
     polled_s: float = 0.0
-    pace: PollRate | None = None
+    poll_rate: PollRate | None = None
 
 
 class AdminSettings(BatchedRepository):
@@ -80,7 +80,7 @@ class AdminSettings(BatchedRepository):
 
     async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:
         """Return channels with what is said of them, in the order asked for; None for those that are not there."""
-        found = await self._link.many([("HMGET", keys.channel(cid), *_REMARKED) for cid in cids])
+        found = await self._link.call_many([("HMGET", keys.channel(cid), *_REMARKED) for cid in cids])
         return [_remarked(cid, existing_fields(_REMARKED, values)) for cid, values in zip(cids, found, strict=True)]
 
     async def note(self, cid: ChannelId) -> str:
@@ -89,18 +89,18 @@ class AdminSettings(BatchedRepository):
 
     async def set_note(self, cid: ChannelId, note: str) -> None:
         """Note something about a channel, in the place of what was noted before; "" for nothing."""
-        await self._link.script("channel_set", (keys.channel(cid),), "note", note)
+        await self._link.run_script("channel_set", (keys.channel(cid),), "note", note)
 
     async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
         """File channels under these words, none of which has a space."""
-        await self._link.many(
+        await self._link.call_many(
             [script_command("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
         """Have nobody poll channels for so long, whatever anybody says meanwhile; 0 to have them polled again."""
         for_ms = int(for_s * 1000)
-        await self._link.many(
+        await self._link.call_many(
             [script_command("channel_pause", (keys.channel(cid), keys.pause(cid)), for_ms) for cid in cids]
         )
 
@@ -117,5 +117,5 @@ def _remarked(cid: ChannelId, fields: dict[bytes, bytes]) -> AdministeredChannel
         paused_until_s=float(fields.get(b"paused", b"0")),
         no_poll_before_s=float(fields.get(b"no_poll_before", b"0")),
         polled_s=float(fields.get(b"polled", b"0")),
-        pace=next(iter(unpack_poll_rates(fields.get(b"paces", b"")[-POLL_RATE_BYTES:])), None),
+        poll_rate=next(iter(unpack_poll_rates(fields.get(b"paces", b"")[-POLL_RATE_BYTES:])), None),
     )

@@ -242,7 +242,7 @@ class Channels:
         # Registered first: an id in the registry without a channel is harmless, the reverse would never be polled.
         await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
         own = (keys.channel(channel.id), keys.log(channel.id))
-        await self._link.script("channel_create", own, msgspec.msgpack.encode(first), *fields)
+        await self._link.run_script("channel_create", own, msgspec.msgpack.encode(first), *fields)
         return await self.get(channel.id) or channel
 
     async def take_over(
@@ -265,18 +265,18 @@ class Channels:
         await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
         own = (keys.channel(channel.id), keys.log(channel.id), keys.joining(channel.id))
         packed = msgspec.msgpack.encode(first)
-        done, version = await self._link.script(
+        done, version = await self._link.run_script(
             "channel_take_over", own, former, channel.version, joins_at, packed, *fields
         )
         return version if done else None
 
-    async def joined(self, former: ChannelId, cid: ChannelId) -> None:
+    async def finish_joining(self, former: ChannelId, cid: ChannelId) -> None:
         """Forget that subscribers of a former channel are on their way to this one."""
         await self._link.call("HDEL", keys.joining(cid), former)
 
     async def get(self, cid: ChannelId) -> Channel | None:
         """Return a channel, or None."""
-        return (await self.many([cid]))[0]
+        return (await self.get_many([cid]))[0]
 
     async def resolve(self, cid: ChannelId) -> Channel | None:
         """Return a channel, or the one that everybody moved to from it; None if there is none."""
@@ -287,9 +287,9 @@ class Channels:
             channel = await self.get(channel.moved_to) or channel
         return channel
 
-    async def many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
+    async def get_many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
         """Return channels in the order asked for."""
-        found = await self._link.many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
+        found = await self._link.call_many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
         states = [
             parse_state(cid, existing_fields(CHANNEL_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
         ]
@@ -297,7 +297,7 @@ class Channels:
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         """Return channels with what their pollers need, in the order asked for."""
-        found = await self._link.many([("HMGET", keys.channel(cid), *STATE_FIELDS) for cid in cids])
+        found = await self._link.call_many([("HMGET", keys.channel(cid), *STATE_FIELDS) for cid in cids])
         return [
             parse_state(cid, existing_fields(STATE_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
         ]
@@ -315,13 +315,13 @@ class Channels:
         version, digest, memory, latest = await self._link.call("HMGET", keys.channel(cid), *_OF_CONTENT)
         return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
 
-    async def newest(self, cid: ChannelId) -> tuple[Entry, ...]:
+    async def content_entries(self, cid: ChannelId) -> tuple[Entry, ...]:
         """Return the latest entries that are part of a channel's content, newest first."""
         return unpacked(await self._link.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Become the owner of channels: raise their epochs and return their states."""
-        found = await self._link.many(
+        found = await self._link.call_many(
             [script_command("channel_adopt", (keys.channel(cid),), node, *STATE_FIELDS) for cid in cids]
         )
         return [
@@ -337,7 +337,7 @@ class Channels:
         """
         cid = delta.channel
         versioned = msgspec.structs.replace(delta, version=delta.base_version + 1, initial=silent)
-        won, *rest = await self._link.script(
+        won, *rest = await self._link.run_script(
             "channel_publish",
             (keys.channel(cid), keys.log(cid)),
             epoch,
@@ -354,11 +354,11 @@ class Channels:
             raise StaleVersion(f"Channel {cid[:8]} is at version {rest[1]}, not {delta.base_version}.", current=rest[1])
         raise LeaseLost(f"Channel {cid[:8]} has another owner, has moved, or is gone.")
 
-    async def fanned(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
+    async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
         """Record how far the fan-out of ``version`` is ("" = done); False if another owner adopted the channel."""
-        return bool(await self._link.script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
+        return bool(await self._link.run_script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
 
-    async def doze(self, cid: ChannelId) -> None:
+    async def mark_dormant(self, cid: ChannelId) -> None:
         """Note that nobody polls the channel any more: what it lists at the next poll is taken in silently.
 
         Does nothing if somebody has subscribed, or is about to come from a channel that moved: they count on the
@@ -366,9 +366,9 @@ class Channels:
         """
         joins = await self._link.call("HGET", keys.channel(cid), "joins")
         if (await self._index.count([cid]))[0] == 0:
-            await self._link.script("channel_doze", (keys.channel(cid), keys.joining(cid)), joins or b"")
+            await self._link.run_script("channel_doze", (keys.channel(cid), keys.joining(cid)), joins or b"")
 
-    async def polled(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
+    async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Keep how polls ended; return what there is to judge, in the same order."""
         commands = []
         for cid, report in reports:
@@ -379,7 +379,7 @@ class Channels:
             commands.append(
                 script_command("channel_polled", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node)
             )
-        found = await self._link.many(commands)
+        found = await self._link.call_many(commands)
         return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
@@ -411,11 +411,11 @@ class Channels:
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
         """Return how the last polls ended, newest first."""
-        return (await self.polls_of([cid], count))[0]
+        return (await self.polls_of_many([cid], count))[0]
 
-    async def polls_of(self, cids: Sequence[ChannelId], count: int) -> list[tuple[PollResult, ...]]:
+    async def polls_of_many(self, cids: Sequence[ChannelId], count: int) -> list[tuple[PollResult, ...]]:
         """Return how each channel's last polls ended, newest first."""
-        found = await self._link.many([("LRANGE", keys.polls(cid), 0, count - 1) for cid in cids])
+        found = await self._link.call_many([("LRANGE", keys.polls(cid), 0, count - 1) for cid in cids])
         return [tuple(msgspec.msgpack.decode(result, type=PollResult) for result in results) for results in found]
 
     async def status(self, cid: ChannelId) -> ChannelStatus | None:
@@ -436,36 +436,36 @@ class Channels:
 
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
         """Have the channel polled even without subscribers, or not."""
-        await self._link.script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
+        await self._link.run_script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
 
-    async def set_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
+    async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
         """Keep a channel's content name, made of this version of it; one of a later version stays."""
         packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
-        await self._link.script("channel_name", (keys.channel(cid),), version, packed)
+        await self._link.run_script("channel_name", (keys.channel(cid),), version, packed)
 
-    async def imprints(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
+    async def feed_metadata(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
         """Return what the channels' documents say of their categories and software, in the order asked for."""
-        found = await self._link.many([("HGET", keys.channel(cid), "imprint") for cid in cids])
+        found = await self._link.call_many([("HGET", keys.channel(cid), "imprint") for cid in cids])
         return [msgspec.msgpack.decode(held, type=FeedMetadata) if held else _NO_IMPRINT for held in found]
 
-    async def names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
+    async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
         """Return the channels' content names as they were registered last, in the order asked for; empty for none."""
-        found = await self._link.many([("HGET", keys.channel(cid), "name") for cid in cids])
+        found = await self._link.call_many([("HGET", keys.channel(cid), "name") for cid in cids])
         return [frozenset(msgspec.msgpack.decode(name, type=list[Pair])) if name else frozenset() for name in found]
 
-    async def forget(self, cid: ChannelId) -> None:
+    async def delete(self, cid: ChannelId) -> None:
         """Delete a channel and its log. Its subscriptions have to be ended before, and once more after."""
         own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
-        await self._link.many([script_command("channel_forget", own, ""), ("SREM", keys.registry(cid[:2]), cid)])
+        await self._link.call_many([script_command("channel_forget", own, ""), ("SREM", keys.registry(cid[:2]), cid)])
 
-    async def forgotten(self, cid: ChannelId) -> None:
+    async def finish_deletion(self, cid: ChannelId) -> None:
         """Delete what was left of a channel to end its last subscriptions by."""
         own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
-        await self._link.script("channel_forget", own, "1")
+        await self._link.run_script("channel_forget", own, "1")
 
-    async def registered(self, buckets: Sequence[str]) -> list[ChannelId]:
+    async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the ids in these registry buckets."""
-        found = await self._link.many([("SMEMBERS", keys.registry(bucket)) for bucket in buckets])
+        found = await self._link.call_many([("SMEMBERS", keys.registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
@@ -474,16 +474,16 @@ class Channels:
         ids: list[ChannelId] = []
         for first in range(start, len(keys.REGISTRY_BUCKETS), _BUCKETS_AT_ONCE):
             buckets = keys.REGISTRY_BUCKETS[first : first + _BUCKETS_AT_ONCE]
-            ids += [cid for cid in await self.registered(buckets) if cid > cursor]
+            ids += [cid for cid in await self.ids_in_buckets(buckets) if cid > cursor]
             if len(ids) > count:
                 break
         taken = ids[:count]
-        found = [channel for channel in await self.many(taken) if channel is not None]
+        found = [channel for channel in await self.get_many(taken) if channel is not None]
         return found, taken[-1] if len(ids) > count else ""
 
     async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
         """Return how many channels are in each of these registry buckets."""
-        found: list[int] = await self._link.many([("SCARD", keys.registry(bucket)) for bucket in buckets])
+        found: list[int] = await self._link.call_many([("SCARD", keys.registry(bucket)) for bucket in buckets])
         return found
 
     async def count(self) -> int:

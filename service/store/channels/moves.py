@@ -54,8 +54,8 @@ class ChannelMoves:
             await self._channels.set_listed(successor, listed=True)
             await self._channels.set_listed(old.id, listed=False)
         await self._subscriptions.move(old.id, successor, joins_at)
-        await self._channels.joined(old.id, successor)
-        await self._channels.doze(old.id)
+        await self._channels.finish_joining(old.id, successor)
+        await self._channels.mark_dormant(old.id)
 
     async def _say_the_same(self, old: ChannelId, successor: ChannelId, now_s: float) -> None:
         """Have of the successor what admins said of the channel, unless they said something of it already."""
@@ -72,7 +72,7 @@ class ChannelMoves:
         if bounded is not None and await self._bounds.get(successor) is None:
             with contextlib.suppress(LimitReached):
                 await self._bounds.set(successor, bounded.bounds, by=bounded.by)
-            await self._bounds.forget(old)
+            await self._bounds.delete(old)
 
     async def _taken_over(self, moved: ChannelState, told: Delta, url: str, now_s: float) -> int:
         """Have the successor exist; return the version at which the subscribers join it.
@@ -81,7 +81,7 @@ class ChannelMoves:
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
         _, memory = await self._channels.memory(old.id)
-        (imprint,) = await self._channels.imprints([old.id])
+        (imprint,) = await self._channels.feed_metadata([old.id])
         snapshot = Snapshot(
             moved.validators, memory, old.title, old.link, moved.wishes, language=old.language, imprint=imprint
         )

@@ -28,7 +28,7 @@ class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
 class PubsubNodes(RedisRepository):
     """Positions, by the address of the service. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def of(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
+    async def positions(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
         """Return the positions of those of these channels that have a node."""
         if not cids:
             return {}
@@ -36,7 +36,7 @@ class PubsubNodes(RedisRepository):
         pairs = zip(cids, found, strict=True)
         return {cid: msgspec.msgpack.decode(packed, type=PublishedPosition) for cid, packed in pairs if packed}
 
-    async def all(self, service: str) -> list[ChannelId]:
+    async def channel_ids(self, service: str) -> list[ChannelId]:
         """Return the channels that have a node."""
         return [cid.decode() for cid in await self._link.call("HKEYS", keys.nodes(service))]
 
@@ -48,18 +48,18 @@ class PubsubNodes(RedisRepository):
         """A channel has no node any more."""
         await self._link.call("HDEL", keys.nodes(service), cid)
 
-    async def changed(self, cid: ChannelId) -> None:
+    async def notify_changed(self, cid: ChannelId) -> None:
         """Tell who listens that a channel has a new version; nothing is kept if nobody does."""
         await self._link.call("XADD", keys.NEWS, "NOMKSTREAM", "MAXLEN", "~", _MOST_NEWS, "*", "c", cid)
 
-    async def news(self, after: str, timeout_s: float) -> tuple[list[ChannelId], str]:
+    async def wait_for_changes(self, after: str, timeout_s: float) -> tuple[list[ChannelId], str]:
         """Wait for channels that change; return them, and where to go on. ``after=""`` means from now."""
         if not after:
             begun: bytes = await self._link.call("XADD", keys.NEWS, "MAXLEN", "~", _MOST_NEWS, "*", "c", "")
             after = begun.decode()
         await self._link.call("EXPIRE", keys.NEWS, _KEPT_S)
         block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
-        found = await self._link.wait("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.NEWS, after)
+        found = await self._link.call_blocking("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.NEWS, after)
         changed: dict[ChannelId, None] = {}
         for _, entries in found or ():
             for entry, fields in entries:

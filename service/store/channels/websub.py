@@ -43,19 +43,19 @@ class WebSub(RedisRepository):
 
     async def get(self, cid: ChannelId) -> HubState | None:
         """Return a channel's subscription, or None."""
-        return (await self.many([cid]))[0]
+        return (await self.get_many([cid]))[0]
 
-    async def many(self, cids: Sequence[ChannelId]) -> list[HubState | None]:
+    async def get_many(self, cids: Sequence[ChannelId]) -> list[HubState | None]:
         """Return the channels' subscriptions, in the order asked for."""
-        found = await self._link.many([("GET", keys.hub(cid)) for cid in cids])
+        found = await self._link.call_many([("GET", keys.hub(cid)) for cid in cids])
         return [msgspec.msgpack.decode(state, type=HubState) if state else None for state in found]
 
-    async def swap(self, cid: ChannelId, before: HubState | None, after: HubState | None) -> bool:
+    async def compare_and_set(self, cid: ChannelId, before: HubState | None, after: HubState | None) -> bool:
         """Change a subscription; False, and no change, if it is not ``before`` any more."""
         if after is not None:
             # First: an id without a subscription is harmless, the reverse would never be renewed.
             await self._link.call("SADD", keys.hub_registry(cid[:2]), cid)
-        return bool(await self._link.script("hub_swap", (keys.hub(cid),), _packed(before), _packed(after)))
+        return bool(await self._link.run_script("hub_swap", (keys.hub(cid),), _packed(before), _packed(after)))
 
     async def change(self, cid: ChannelId, decide: Callable[[HubState | None], HubState | None]) -> HubState | None:
         """Change a subscription to what ``decide`` makes of it, and return that.
@@ -65,29 +65,29 @@ class WebSub(RedisRepository):
         for _ in range(_TRIES):
             before = await self.get(cid)
             after = decide(before)
-            if after == before or await self.swap(cid, before, after):
+            if after == before or await self.compare_and_set(cid, before, after):
                 return after
         raise StoreUnavailable(f"The hub subscription of channel {cid[:8]} changes too fast. Try again.")
 
-    async def registered(self, buckets: Sequence[str]) -> list[ChannelId]:
+    async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the channels with a subscription in these registry buckets; some may have none any more."""
-        found = await self._link.many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
+        found = await self._link.call_many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def unregister(self, cids: Sequence[ChannelId]) -> None:
         """Forget that these channels had a subscription."""
-        await self._link.many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
+        await self._link.call_many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
 
-    async def may_push(self, cid: ChannelId) -> bool:
+    async def take_push(self, cid: ChannelId) -> bool:
         """Count a push to a channel; say whether it is one of the first ``PUSHES_PER_MINUTE``."""
         key = keys.push_rate(cid)
-        return bool(await self._link.script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
+        return bool(await self._link.run_script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
-    async def may_want_poll(self, cid: ChannelId) -> bool:
+    async def take_excess_poll(self, cid: ChannelId) -> bool:
         """Say whether one more push than that may become a poll: once a minute."""
-        return bool(await self._link.script("rate_take", (keys.push_excess(cid),), 1, _MINUTE_MS))
+        return bool(await self._link.run_script("rate_take", (keys.push_excess(cid),), 1, _MINUTE_MS))
 
-    async def keep(self, cid: ChannelId, push: Push) -> None:
+    async def queue_push(self, cid: ChannelId, push: Push) -> None:
         """Keep a push until it is taken, for at most two minutes.
 
         The same one twice in a row is kept once. More than ``MAX_QUEUED_PUSHES``, or more bytes than one channel or all
@@ -95,21 +95,21 @@ class WebSub(RedisRepository):
         """
         packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
         bounds = MAX_QUEUED_PUSHES, _KEPT_MS, _MOST_OF_A_CHANNEL_BYTES, _LARGE_BYTES, _MOST_LARGE_BYTES, _MOST_BYTES
-        await self._link.script("push_keep", keys.pushed(cid), cid, *packed, *bounds)
+        await self._link.run_script("push_keep", keys.pushed(cid), cid, *packed, *bounds)
 
-    async def taken(self, cid: ChannelId) -> list[Push]:
+    async def take_pushes(self, cid: ChannelId) -> list[Push]:
         """Take what was pushed, oldest first. What its taker does not live to read, the next poll finds."""
-        found = await self._link.script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 1)
+        found = await self._link.run_script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 1)
         return [msgspec.msgpack.decode(push, type=Push) for push in found or ()]
 
-    async def waiting_bytes(self, cid: ChannelId) -> int:
+    async def queued_bytes(self, cid: ChannelId) -> int:
         """Return the size of what was pushed."""
         _, sizes, _ = keys.pushed(cid)
         return int(await self._link.call("HGET", sizes, cid) or 0)
 
-    async def drop(self, cid: ChannelId) -> None:
+    async def drop_pushes(self, cid: ChannelId) -> None:
         """Keep what was pushed no longer."""
-        await self._link.script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 0)
+        await self._link.run_script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 0)
 
 
 def _packed(state: HubState | None) -> bytes:

@@ -70,7 +70,7 @@ class SlotMap(msgspec.Struct):
     """The first slots of ranges, in order."""
     masters: list[Address]
     """Of each range."""
-    copied: set[Address]
+    replicated: set[Address]
     """Masters with a replica that is up."""
 
     def master(self, slot: int) -> Address | None:
@@ -167,18 +167,18 @@ class SlotMapCache:
         self.map: SlotMap | None = None
         self._learnt_s = 0.0
 
-    def learn(self, reply: Sequence[Any], asked: Address | None) -> None:
+    def update(self, reply: Sequence[Any], asked: Address | None) -> None:
         """Take the reply to ``CLUSTER SLOTS``."""
         self.map = parse_slots(reply, asked)
         self._learnt_s = time.monotonic()
 
     @property
-    def fresh(self) -> bool:
+    def is_fresh(self) -> bool:
         """Whether it was learnt just now: hundreds who wait for one failover need not each ask for it."""
         return time.monotonic() - self._learnt_s < _PAUSE_S
 
     @property
-    def outdated(self) -> bool:
+    def is_outdated(self) -> bool:
         """Whether it is time to ask again: replicas and failovers show nowhere else."""
         return time.monotonic() - self._learnt_s > _MAP_KEPT_S
 
@@ -223,7 +223,7 @@ class NodePools:
         (reply,) = raise_errors([command], await self._in_cluster([command]))
         return reply
 
-    async def each(self, commands: Sequence[Command]) -> list[Any]:
+    async def call_each(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands in one round trip to each node; what is answered with an error is that error."""
         self._check_usable()
         if self._slots.map is None:
@@ -277,7 +277,7 @@ class NodePools:
         silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_ANSWER)}
         if all(isinstance(error, exceptions.AskError) for error in failed.values()) and not moved:
             return
-        if self._slots.fresh and not moved:
+        if self._slots.is_fresh and not moved:
             return
         await self._look(sorted([*dict.fromkeys([*moved, *self._known()])], key=silent.__contains__))
 
@@ -299,9 +299,11 @@ class NodePools:
     async def _ask_node(self, node: Address | None, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
         slots = self._slots
         commands = [command for _, command in asked]
-        copied = self._copied and slots.map is not None and node in slots.map.copied and any(map(is_write, commands))
+        copied = (
+            self._copied and slots.map is not None and node in slots.map.replicated and any(map(is_write, commands))
+        )
         extra: list[Command] = [("WAIT", 1, _COPIED_WITHIN_MS)] if copied else []
-        extra += [("CLUSTER", "SLOTS")] if slots.outdated else []
+        extra += [("CLUSTER", "SLOTS")] if slots.is_outdated else []
         try:
             found = await _pipelined(self._at(node), [*commands, *extra])
         except _NO_ANSWER as error:
@@ -310,8 +312,8 @@ class NodePools:
             if place >= 0:
                 replies[place] = reply
         told = found[len(asked) :]
-        if slots.outdated and told and isinstance(told[-1], list):
-            slots.learn(told[-1], node)
+        if slots.is_outdated and told and isinstance(told[-1], list):
+            slots.update(told[-1], node)
         if copied and told and told[0] == 0:
             await self._look(self._known())
             raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
@@ -332,7 +334,7 @@ class NodePools:
             except _NO_ANSWER:
                 continue
             if isinstance(reply, list) and reply:
-                self._slots.learn(reply, node or address_of(self._seeds[0]))
+                self._slots.update(reply, node or address_of(self._seeds[0]))
                 return
 
     def _known(self) -> list[Address | None]:

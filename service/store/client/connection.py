@@ -146,17 +146,17 @@ class RedisClient:
         with _translated():
             return await self._prompt.call(command)
 
-    async def wait(self, *command: Value) -> Any:
+    async def call_blocking(self, *command: Value) -> Any:
         """Run one command that blocks, for at most ``MAX_BLOCK_S``. Raises :class:`StoreUnavailable`."""
         with _translated():
             return await self._blocking.call(command)
 
-    async def vital(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
+    async def run_urgent_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run one script that must not wait until others are done, as a heartbeat. Raises :class:`StoreUnavailable`."""
         with _translated():
             return await self._vital.call(script_command(name, keys, *arguments))
 
-    async def unguarded(self, *command: Value) -> Any:
+    async def call_unguarded(self, *command: Value) -> Any:
         """Run one command about the store's identity, of a store that is refused as well.
 
         Raises :class:`StoreUnavailable`.
@@ -164,29 +164,29 @@ class RedisClient:
         with _translated():
             return await self._unguarded.call(command)
 
-    async def script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
+    async def run_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run one script. Raises :class:`StoreUnavailable`."""
         return await self.call(*script_command(name, keys, *arguments))
 
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
+    async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands, hundreds in one round trip, in order in each slot.
 
         Raises :class:`StoreUnavailable`.
         """
         return await _stretched(self._prompt, commands)
 
-    async def each(self, commands: Sequence[Command]) -> list[Any]:
+    async def call_each(self, commands: Sequence[Command]) -> list[Any]:
         """Do the same, where one command's error, our own :class:`StoreUnavailable` or a bug's, is its reply alone."""
         replies: list[Any] = []
         with _translated():
             for some in _stretches(commands):
-                replies += await self._prompt.each(some)
+                replies += await self._prompt.call_each(some)
         return [
             _ours(command, reply) if isinstance(reply, Exception) else reply
             for command, reply in zip(commands, replies, strict=True)
         ]
 
-    async def many_once(self, commands: Sequence[Command]) -> list[Any]:
+    async def call_many_once(self, commands: Sequence[Command]) -> list[Any]:
         """Do the same with commands that must not be repeated.
 
         Raises :class:`StoreUnavailable`; whether they were carried out is then unknown.
@@ -207,7 +207,7 @@ async def _stretched(lane: NodePools, commands: Sequence[Command]) -> list[Any]:
     replies: list[Any] = []
     with _translated():
         for some in _stretches(commands):
-            replies += raise_errors(some, await lane.each(some))
+            replies += raise_errors(some, await lane.call_each(some))
     return replies
 
 
@@ -248,7 +248,7 @@ class BatchingClient:
         self._gathered: list[_Asked] = []
         self._sending: set[asyncio.Task[None]] = set()
 
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
+    async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands, in order. Raises :class:`StoreUnavailable`."""
         loop = asyncio.get_running_loop()
         if not self._gathered:
@@ -259,9 +259,9 @@ class BatchingClient:
 
     async def call(self, *command: Value) -> Any:
         """Run one command. Raises :class:`StoreUnavailable`."""
-        return (await self.many([command]))[0]
+        return (await self.call_many([command]))[0]
 
-    async def script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
+    async def run_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
         """Run one script. Raises :class:`StoreUnavailable`."""
         return await self.call(*script_command(name, keys, *arguments))
 
@@ -278,7 +278,7 @@ class BatchingClient:
 
     async def _answered(self, gathered: Sequence[_Asked]) -> None:
         try:
-            found = iter(await self._link.each([command for commands, _ in gathered for command in commands]))
+            found = iter(await self._link.call_each([command for commands, _ in gathered for command in commands]))
         except Exception as error:  # noqa: BLE001 - a bug, too, is for those who ask, or they would wait for ever
             for _, replies in gathered:
                 if not replies.done():

@@ -166,7 +166,7 @@ class IdentityGuard:
         if self.reason:
             raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
 
-    def recall(self) -> TrustedIdentity | None:
+    def reload(self) -> TrustedIdentity | None:
         """Return what was seen of the store last, by this program or by another one of its machine."""
         if self.file is not None:
             with suppress(SettingsInvalid):
@@ -175,7 +175,7 @@ class IdentityGuard:
                     self.seen = kept
         return self.seen
 
-    def judge(self, found: StoreIdentity, seen: TrustedIdentity | None) -> None:
+    def evaluate(self, found: StoreIdentity, seen: TrustedIdentity | None) -> None:
         """Decide anew, by what was found, and what had been seen when that was asked for.
 
         What was seen since then is no measure: other programs may have made the counter grow in between.
@@ -201,13 +201,13 @@ class IdentityGuard:
     async def check_connection(self, connection: _Connection) -> None:
         """Set up a new connection and verify the store's identity. Raises StoreIdentityMismatch."""
         await connection.on_connect()
-        seen = self.recall()
+        seen = self.reload()
         await connection.send_command(*READ_IDENTITY)
         try:
             reply = await connection.read_response()
         except (exceptions.MovedError, exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError):
             return  # of a cluster's nodes one alone has the identity
-        self.judge(parse_identity(reply), seen)
+        self.evaluate(parse_identity(reply), seen)
         if self.reason:
             await connection.disconnect()
         self.check()

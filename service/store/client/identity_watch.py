@@ -39,7 +39,7 @@ class IdentityMonitor:
         try:
             while True:
                 try:
-                    await self.look()
+                    await self.refresh()
                 except StoreUnavailable as error:
                     log.debug("store identity unknown", error=str(error))
                 self._log_changes()
@@ -49,15 +49,15 @@ class IdentityMonitor:
         finally:
             self._keep()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Find out whether the store may be used, and let its counter grow.
 
         Raises :class:`StoreUnavailable` if Redis does not answer.
         """
         guard = self._link.guard
-        seen = guard.recall()
+        seen = guard.reload()
         new = seen.fleet if seen else secrets.token_hex(16)
-        reply = await self._link.unguarded(
+        reply = await self._link.call_unguarded(
             *script_command(
                 "identity_grow",
                 [keys.STORE_IDENTITY],
@@ -67,11 +67,11 @@ class IdentityMonitor:
                 COUNTER_INTERVAL_MS,
             )
         )
-        guard.judge(parse_identity(reply), seen)
+        guard.evaluate(parse_identity(reply), seen)
         found = guard.found
         if guard.reason in (EMPTIED, BEHIND) and not found.refused and seen is not None:
             mark = script_command("identity_refuse", [keys.STORE_IDENTITY], seen.fleet, found.accepted_ms, guard.reason)
-            await self._link.unguarded(*mark)
+            await self._link.call_unguarded(*mark)
 
     def check(self) -> None:
         """Return if the store may be used, as far as is known. Raises :class:`StoreIdentityMismatch`."""
@@ -80,7 +80,7 @@ class IdentityMonitor:
     async def verify(self) -> None:
         """Verify the store's identity now. Raises :class:`StoreIdentityMismatch` and :class:`StoreUnavailable`."""
         guard, seen = self._link.guard, self._link.guard.seen
-        guard.judge(parse_identity(await self._link.call(*READ_IDENTITY)), seen)
+        guard.evaluate(parse_identity(await self._link.call(*READ_IDENTITY)), seen)
         self.check()
 
     async def accept(self) -> None:
@@ -89,7 +89,7 @@ class IdentityMonitor:
         Raises :class:`StoreUnavailable`.
         """
         guard, seen = self._link.guard, self._link.guard.seen or TrustedIdentity("")
-        reply = await self._link.unguarded(
+        reply = await self._link.call_unguarded(
             *script_command(
                 "identity_accept",
                 [keys.STORE_IDENTITY],
@@ -99,7 +99,7 @@ class IdentityMonitor:
                 seen.at_ms,
             )
         )
-        guard.judge(parse_identity(reply), guard.seen)
+        guard.evaluate(parse_identity(reply), guard.seen)
         self.check()
         log.warning("store accepted", counter=guard.found.counter)
         self._log_changes()

@@ -108,7 +108,7 @@ class _PasswordLink(msgspec.Struct, frozen=True):
 class AccountStore(RedisRepository):
     """The console's accounts, by name. Every method may raise :class:`StoreUnavailable`."""
 
-    async def exist(self) -> bool:
+    async def any_exist(self) -> bool:
         """Return whether there is any account."""
         return bool(await self._link.call("HLEN", keys.CONSOLE_ACCOUNTS))
 
@@ -132,7 +132,7 @@ class AccountStore(RedisRepository):
         identity = None if account is None else (account.created_s, account.secret)
         is_other = before is None or identity != (before.created_s, before.secret)
         own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS, keys.CONSOLE_SETUP]
-        return bool(await self._link.script("console_accounts", own, name, packed, int(is_other), *known))
+        return bool(await self._link.run_script("console_accounts", own, name, packed, int(is_other), *known))
 
     async def new_setup_token(self) -> str:
         """Return a fresh token that makes the first account; it lasts ``SETUP_TTL_S`` unless used.
@@ -140,7 +140,7 @@ class AccountStore(RedisRepository):
         Earlier ones stay good until then: two programs may each show a link at the first start.
         """
         token = new_token()
-        await self._link.many(
+        await self._link.call_many(
             [
                 ("SADD", keys.CONSOLE_SETUP, digest(token)),
                 ("EXPIRE", keys.CONSOLE_SETUP, SETUP_TTL_S),
@@ -148,9 +148,9 @@ class AccountStore(RedisRepository):
         )
         return token
 
-    async def setup_token_valid(self, token: str) -> bool:
+    async def is_setup_token_valid(self, token: str) -> bool:
         """Return whether the token would make the first account."""
-        accounts, is_known = await self._link.many(
+        accounts, is_known = await self._link.call_many(
             [("HLEN", keys.CONSOLE_ACCOUNTS), ("SISMEMBER", keys.CONSOLE_SETUP, digest(token))]
         )
         return bool(is_known) and not accounts
@@ -159,9 +159,9 @@ class AccountStore(RedisRepository):
         """Make the first account and use up every setup token, at once; False if the token is not good."""
         packed = msgspec.msgpack.encode(account)
         setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP]
-        return bool(await self._link.script("console_first", setup, digest(token), name, packed))
+        return bool(await self._link.run_script("console_first", setup, digest(token), name, packed))
 
-    async def invite(self, name: str, account: Account) -> str | None:
+    async def create_password_link(self, name: str, account: Account) -> str | None:
         """Return a token with which whoever has it chooses this account's password, once, within ``SETUP_TTL_S``.
 
         It is the account's only one: older ones are over, and this one is when the account is removed or gets another
@@ -171,14 +171,14 @@ class AccountStore(RedisRepository):
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
         own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, link))
-        return token if await self._link.script("console_invite", own, name, *packed, SETUP_TTL_S) else None
+        return token if await self._link.run_script("console_invite", own, name, *packed, SETUP_TTL_S) else None
 
-    async def invited(self, token: str) -> str | None:
+    async def account_of_link(self, token: str) -> str | None:
         """Return the name of the account whose password the token would set, if it is good."""
         found = await self._find_link(token)
         return None if found is None else found[0]
 
-    async def accept(self, token: str, name: str, password_hash: str) -> bool:
+    async def set_password(self, token: str, name: str, password_hash: str) -> bool:
         """Set the password of an account and use the token up, at once; False if the token is not good for it."""
         found = await self._find_link(token)
         if found is None or found[0] != name:
@@ -187,11 +187,13 @@ class AccountStore(RedisRepository):
         chosen = msgspec.structs.replace(account, password_hash=password_hash)
         own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, chosen, link))
-        return bool(await self._link.script("console_accept", own, name, *packed))
+        return bool(await self._link.run_script("console_accept", own, name, *packed))
 
     async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
         """Return the link with this token, and its account by name; None if it is over or never was."""
-        links, accounts = await self._link.many([("HGETALL", keys.CONSOLE_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)])
+        links, accounts = await self._link.call_many(
+            [("HGETALL", keys.CONSOLE_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)]
+        )
         wanted = digest(token)
         for name, packed in links.items():
             link = msgspec.msgpack.decode(packed, type=_PasswordLink)
@@ -227,7 +229,7 @@ class Sessions(RedisRepository):
         token = new_token()
         held = _Held(name, account.secret, time.time(), address, browser)
         own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
-        await self._link.script("console_login", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held))
+        await self._link.run_script("console_login", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held))
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
@@ -242,7 +244,7 @@ class Sessions(RedisRepository):
     async def all(self) -> list[Session]:
         """Return the sessions that are open, newest first."""
         ids = [held.decode() for held in await self._link.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
-        found = await self._link.many([("GET", keys.console_session(each)) for each in ids])
+        found = await self._link.call_many([("GET", keys.console_session(each)) for each in ids])
         accounts = await self._link.call("HGETALL", keys.CONSOLE_ACCOUNTS)
         opened = []
         for session, packed in zip(ids, found, strict=True):
@@ -260,7 +262,7 @@ class Sessions(RedisRepository):
 
     async def end(self, session: str) -> None:
         """End a session by its id."""
-        await self._link.many([("DEL", keys.console_session(session)), ("ZREM", keys.CONSOLE_SESSIONS, session)])
+        await self._link.call_many([("DEL", keys.console_session(session)), ("ZREM", keys.CONSOLE_SESSIONS, session)])
 
 
 class ApiKey(msgspec.Struct, frozen=True):
@@ -292,7 +294,7 @@ class ApiKeyStore(RedisRepository):
         if not token.startswith(KEY_PREFIX):
             return None
         own = (keys.CONSOLE_KEYS, keys.CONSOLE_KEYS_USED)
-        packed = await self._link.script("console_key", own, digest(token), repr(now_s), _USE_NOTED_EVERY_S)
+        packed = await self._link.run_script("console_key", own, digest(token), repr(now_s), _USE_NOTED_EVERY_S)
         if packed is None:
             return None
         key = msgspec.msgpack.decode(packed, type=ApiKey)
@@ -301,7 +303,7 @@ class ApiKeyStore(RedisRepository):
 
     async def all(self) -> list[tuple[ApiKey, float | None]]:
         """Return all keys with the time of their last use (Unix s, to the minute), newest first."""
-        held, used = await self._link.many([("HGETALL", keys.CONSOLE_KEYS), ("HGETALL", keys.CONSOLE_KEYS_USED)])
+        held, used = await self._link.call_many([("HGETALL", keys.CONSOLE_KEYS), ("HGETALL", keys.CONSOLE_KEYS_USED)])
         found = [
             (msgspec.msgpack.decode(packed, type=ApiKey), float(used[token]) if token in used else None)
             for token, packed in held.items()
@@ -313,14 +315,14 @@ class ApiKeyStore(RedisRepository):
         held = await self._link.call("HKEYS", keys.CONSOLE_KEYS)
         tokens = [token for token in held if token.startswith(key.encode())] if len(key) == _ID_DIGITS else []
         for token in tokens:
-            await self._link.many([("HDEL", keys.CONSOLE_KEYS, token), ("HDEL", keys.CONSOLE_KEYS_USED, token)])
+            await self._link.call_many([("HDEL", keys.CONSOLE_KEYS, token), ("HDEL", keys.CONSOLE_KEYS_USED, token)])
         return bool(tokens)
 
 
 class LoginLimits(RedisRepository):
     """Counts login attempts and knows browsers. Every method may raise :class:`StoreUnavailable`."""
 
-    async def attempt(self, name: str, address: str, known_browser: str = "") -> float:
+    async def count_attempt(self, name: str, address: str, known_browser: str = "") -> float:
         """Count an attempt on an account, before the password is looked at.
 
         ``known_browser`` is the token of a browser for which :meth:`is_known` holds, "" for others. Returns 0 if the
@@ -336,19 +338,21 @@ class LoginLimits(RedisRepository):
                 *_pairs(f"account {name}", {_HOUR: _OF_ACCOUNT}),
             ]
         limits = [number for _, *limit in counted for number in limit]
-        wait_ms: int = await self._link.script("console_attempt", [key for key, *_ in counted], *limits)
+        wait_ms: int = await self._link.run_script("console_attempt", [key for key, *_ in counted], *limits)
         return wait_ms / 1000
 
-    async def is_known(self, name: str, account: Account, token: str) -> bool:
+    async def is_known_browser(self, name: str, account: Account, token: str) -> bool:
         """Return whether the browser that sent this token has logged in to the account, with its present password."""
         until_s = await self._link.call("ZSCORE", _browsers_of(name), _member(account, token)) if token else None
         return until_s is not None and float(until_s) > time.time()
 
-    async def remember(self, name: str, account: Account, token_before: str) -> str:
+    async def remember_browser(self, name: str, account: Account, token_before: str) -> str:
         """Return a token by which a browser is known from now on; the one that it had before is known no more."""
         token = new_token()
         members = _member(account, token), _member(account, token_before)
-        await self._link.script("console_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS)
+        await self._link.run_script(
+            "console_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS
+        )
         return token
 
 

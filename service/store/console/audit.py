@@ -54,7 +54,7 @@ class AuditLog(RedisRepository):
     async def end(self, note: str, deed: AuditedAction) -> None:
         """Note how it ended."""
         own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
-        await self._link.script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
+        await self._link.run_script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return deeds, newest first, and the place to go on from; "" begins and ends."""
@@ -77,7 +77,7 @@ class AuditLog(RedisRepository):
             for note, packed in begun.items()
             if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]
-        await self._link.many(lost)
+        await self._link.call_many(lost)
 
 
 class StoredResponse(msgspec.Struct, frozen=True):

@@ -49,7 +49,7 @@ class PolicyStore(RedisRepository):
         stays.
         """
         return bool(
-            await self._link.script(
+            await self._link.run_script(
                 "policy_set",
                 (keys.AIMS, keys.AIMS_HISTORY, keys.AIMS_REVISION),
                 "" if seen is None else seen,
@@ -114,19 +114,21 @@ class BoundsStore(RedisRepository):
 
         Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels have some.
         """
-        kept = await self._link.script("bounds_set", _KEYS, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS)
+        kept = await self._link.run_script(
+            "bounds_set", _KEYS, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS
+        )
         if not kept:
             raise LimitReached(
                 f"{MAX_BOUNDED_CHANNELS:,} channels have bounds of their own already. Take some of them away."
             )
 
-    async def forget(self, cid: ChannelId) -> None:
+    async def delete(self, cid: ChannelId) -> None:
         """Forget a channel's bounds together with the channel."""
-        await self._link.script("bounds_forget", _KEYS, cid)
+        await self._link.run_script("bounds_forget", _KEYS, cid)
 
-    async def all(self, known: BoundsSnapshot) -> BoundsSnapshot:
+    async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
         """Return the bounds of all channels: what is ``known``, if that is what holds."""
-        edition, *found = await self._link.script("bounds_read", _KEYS, known.edition)
+        edition, *found = await self._link.run_script("bounds_read", _KEYS, known.edition)
         return BoundsSnapshot(int(edition), _read(found[0])) if found else known
 
 

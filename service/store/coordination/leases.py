@@ -50,28 +50,28 @@ class Ring(RedisRepository):
         Raises :class:`LeaseLost` if others keep joining in between, :class:`StoreUnavailable`.
         """
         for _ in range(_JOIN_TRIES):
-            time_s, seen = await self.glance()
+            time_s, seen = await self.time_and_view()
             node = choose([info.id for info in seen.nodes])
             info = NodeInfo(id=node, epoch=0, name=name, joined_s=time_s, metrics_url=metrics_url, process=process)
             value = msgspec.json.encode(info)
-            reply = await self._link.script(
+            reply = await self._link.run_script(
                 "ring_join", (*_RING, keys.RING_EPOCH), seen.version, node, value, int(ttl_s * 1000)
             )
             if reply[0] == 1:
                 return msgspec.structs.replace(info, epoch=reply[1])
         raise LeaseLost("Could not join the ring: others joined or left at every try. Start this worker again.")
 
-    async def beat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
+    async def heartbeat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
         """Renew the lease. Raises :class:`LeaseLost` when it is no longer ours: join again."""
         return await self._beat(me.id, me.epoch, ttl_s, known_version)
 
-    async def glance(self) -> tuple[float, RingView]:
+    async def time_and_view(self) -> tuple[float, RingView]:
         """Return the fleet's time (Redis's clock, Unix s) and the ring, without being in it."""
         beat = await self._beat("", 0, 0, _NONE_KNOWN)
         return beat.time_s, beat.ring or RingView(0, ())
 
     async def _beat(self, node: NodeId, epoch: int, ttl_s: float, known_version: int) -> Heartbeat:
-        held, version, now_ms, found, expired = await self._link.vital(
+        held, version, now_ms, found, expired = await self._link.run_urgent_script(
             "ring_beat", _RING, node, epoch, int(ttl_s * 1000), known_version
         )
         if node and not held:
@@ -81,34 +81,34 @@ class Ring(RedisRepository):
 
     async def leave(self, *nodes: NodeInfo) -> None:
         """Have nodes leave at once, so that nobody has to wait for their leases to run out."""
-        await self._link.many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
+        await self._link.call_many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
 
     async def drain(self, node: NodeInfo) -> None:
         """Have a node leave, and its worker stay out of the ring until it is restored."""
         # Noted first: the worker joins again as soon as it sees that its lease is gone.
-        await self._link.script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
+        await self._link.run_script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
         """Let a worker, by the name of its nodes, join again; False if it is not kept out."""
         return bool(await self._link.call("ZREM", keys.RING_DRAINED, name))
 
-    async def kept_out(self, name: str) -> bool:
+    async def record_if_drained(self, name: str) -> bool:
         """Return whether an admin keeps a worker of this name out, which is noted as being there."""
-        return bool(await self._link.script("ring_drain", (keys.RING_DRAINED,), name, ""))
+        return bool(await self._link.run_script("ring_drain", (keys.RING_DRAINED,), name, ""))
 
     async def drained(self) -> list[str]:
         """Return the names of the workers that are kept out, are running and wait to be restored."""
-        now_s, _ = await self.glance()
+        now_s, _ = await self.time_and_view()
         since_ms = (now_s - _WAITING_SEEN_WITHIN_S) * 1000
         found = await self._link.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
         return sorted(name.decode() for name in found)
 
     async def look(self) -> RingView:
         """Return the ring without being in it."""
-        return (await self.glance())[1]
+        return (await self.time_and_view())[1]
 
-    async def view(self) -> list[NodeInfo]:
+    async def nodes(self) -> list[NodeInfo]:
         """Return the living nodes, sorted by id."""
         return list((await self.look()).nodes)
 
@@ -128,38 +128,38 @@ class FailedProcess(msgspec.Struct, frozen=True):
     """A process whose lease ended, at this moment of Redis's clock (Unix s), and that nobody has buried."""
 
     holder: str
-    ended_s: float
+    lease_ended_s: float
 
 
 class PartitionHeartbeat(msgspec.Struct, frozen=True):
     """What a heartbeat brought: our parts, how many we may have, and the dead, if it is on us to bury them."""
 
-    mine: frozenset[int]
-    most: int
-    dead: tuple[FailedProcess, ...]
+    partitions: frozenset[int]
+    max_partitions: int
+    failed: tuple[FailedProcess, ...]
 
 
 class PartitionLeases(RedisRepository):
     """Partitions shared by processes, by name. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def beat(
+    async def heartbeat(
         self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
         """Say that a process lives, for ``ttl_s``; give parts ``back``; return what it has of all ``parts``."""
-        reply = await self._link.vital(
+        reply = await self._link.run_urgent_script(
             "spread_beat", keys.spread(name), holder, int(ttl_s * 1000), parts, " ".join(map(str, sorted(back)))
         )
         mine, most, dead, recoverer = reply
         found = (FailedProcess(dead[i].decode(), float(dead[i + 1]) / 1000) for i in range(0, len(dead), 2))
         return PartitionHeartbeat(frozenset(mine), most, tuple(found) if recoverer.decode() == holder else ())
 
-    async def bury(self, name: str, holder: str) -> bool:
+    async def release_failed(self, name: str, holder: str) -> bool:
         """Free what a dead process held; False if it lives after all."""
-        return bool(await self._link.script("spread_leave", keys.spread(name), holder, "dead"))
+        return bool(await self._link.run_script("spread_leave", keys.spread(name), holder, "dead"))
 
-    async def leave(self, name: str, holder: str) -> None:
+    async def release(self, name: str, holder: str) -> None:
         """Free what a process held that ends in order."""
-        await self._link.script("spread_leave", keys.spread(name), holder)
+        await self._link.run_script("spread_leave", keys.spread(name), holder)
 
     async def holders(self, name: str) -> dict[int, str]:
         """Return who holds which part."""
@@ -176,7 +176,7 @@ class BotEndpoints(RedisRepository):
     async def announce(self, metrics_url: str) -> None:
         """Tell where a bot's metrics are; to be repeated well within a minute. Raises :class:`StoreUnavailable`."""
         now_s = time.time()
-        await self._link.many(
+        await self._link.call_many(
             [
                 ("ZADD", keys.BOTS, now_s, metrics_url),
                 ("ZREMRANGEBYSCORE", keys.BOTS, "-inf", now_s - _BELIEVED_S),

@@ -41,7 +41,7 @@ class PollDelays(NamedTuple):
 class RequestBudgets(BatchedRepository):
     """Budgets of sites and networks, by name, and of single channels, whether or not the store has these."""
 
-    async def take(self, site: RateLimit, egress: RateLimit | None = None) -> float:
+    async def take_site(self, site: RateLimit, egress: RateLimit | None = None) -> float:
         """Take one request's token; return 0.0 if granted, else the seconds until one is there.
 
         ``egress`` is what those behind one address of ours may ask of this site. An admin's rate for the
@@ -50,7 +50,7 @@ class RequestBudgets(BatchedRepository):
         buckets = {keys.host(site.name): site}
         if egress is not None:
             buckets[keys.host_egress(site.name, egress.name)] = egress
-        (wait_ms,) = await self._link.many([_take(site.name, buckets)])
+        (wait_ms,) = await self._link.call_many([_take(site.name, buckets)])
         return float(wait_ms) / 1000
 
     async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: RateLimit | None = None) -> PollDelays:
@@ -58,7 +58,7 @@ class RequestBudgets(BatchedRepository):
         budget = keys.pause(cid), keys.poll_budget(cid)
         commands = [script_command("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
         commands += [_network(network)] if network else []
-        (paused_ms, poll_ms), *network_ms = await self._link.many(commands)
+        (paused_ms, poll_ms), *network_ms = await self._link.call_many(commands)
         return PollDelays(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
 
     async def take_network(self, network: RateLimit) -> float:
@@ -66,37 +66,37 @@ class RequestBudgets(BatchedRepository):
         wait_ms: int = await self._link.call(*_network(network))
         return wait_ms / 1000
 
-    async def charge(self, network: RateLimit) -> None:
+    async def charge_network(self, network: RateLimit) -> None:
         """Charge a network for a request that it answered before we knew it would; a debt is at most a burst."""
         await self._link.call(*_network(network, least=-network.burst))
 
-    async def rate(self, site: str) -> float | None:
+    async def site_rate(self, site: str) -> float | None:
         """Return what an admin set as a site's requests per second; None if nobody did."""
         found: bytes | None = await self._link.call("GET", keys.host_rate(site))
         return None if found is None else float(found)
 
-    async def rates(self) -> dict[str, float]:
+    async def site_rates(self) -> dict[str, float]:
         """Return all that admins set, by site, for those who plan polls; what is granted is decided site by site."""
         found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.HOST_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
 
-    async def set_rate(self, site: str, requests_per_s: float) -> None:
+    async def set_site_rate(self, site: str, requests_per_s: float) -> None:
         """Have every worker ask a site this often from now on, whatever the settings say."""
-        await self._link.many(
+        await self._link.call_many(
             [("SET", keys.host_rate(site), requests_per_s), ("HSET", keys.HOST_RATES, site, requests_per_s)]
         )
 
-    async def forget_rate(self, site: str) -> None:
+    async def clear_site_rate(self, site: str) -> None:
         """Have the settings decide again how often a site is asked."""
-        await self._link.many([("DEL", keys.host_rate(site)), ("HDEL", keys.HOST_RATES, site)])
+        await self._link.call_many([("DEL", keys.host_rate(site)), ("HDEL", keys.HOST_RATES, site)])
 
     async def pause(self, cid: ChannelId, for_s: float) -> None:
         """Have nobody ask a channel's publisher for it for so long; the latest wish counts, but admins' before all."""
-        await self._link.script("pause", (keys.pause(cid), keys.channel(cid)), max(1, int(for_s * 1000)))
+        await self._link.run_script("pause", (keys.pause(cid), keys.channel(cid)), max(1, int(for_s * 1000)))
 
     async def paused_s(self, cid: ChannelId) -> float:
         """Return how much of a channel's pause is left; 0.0 if there is none."""
-        (left_ms,) = await self._link.many([("PTTL", keys.pause(cid))])
+        (left_ms,) = await self._link.call_many([("PTTL", keys.pause(cid))])
         return float(max(0, left_ms)) / 1000
 
 
@@ -130,7 +130,7 @@ class BlockedHosts(RedisRepository):
         found: dict[bytes, bytes] = await self._link.call("HGETALL", keys.BLOCKED_HOSTS)
         return {name.decode(): msgspec.json.decode(raw, type=HostBlock) for name, raw in found.items()}
 
-    async def over(self, hosts: Sequence[str]) -> list[str]:
+    async def matching(self, hosts: Sequence[str]) -> list[str]:
         """Return what stands in the list for each of these hosts, in order; "" for nothing."""
         names = {host: host_and_parent_domains(host) for host in hosts if host}
         asked = list(dict.fromkeys(name for each in names.values() for name in each))
@@ -140,9 +140,9 @@ class BlockedHosts(RedisRepository):
         listed = {name for name, raw in zip(asked, found, strict=True) if raw is not None}
         return [next((name for name in names.get(host, ()) if name in listed), "") for host in hosts]
 
-    async def refuse(self, host: str) -> None:
+    async def check(self, host: str) -> None:
         """Raise :class:`HostBlocked` if a host, or a domain that it is of, is in the list."""
-        (name,) = await self.over([host])
+        (name,) = await self.matching([host])
         if name:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
@@ -155,6 +155,6 @@ class BlockedHosts(RedisRepository):
             raise LimitReached(f"{MAX_BLOCKED_HOSTS:,} hosts are blocked already. Block a domain instead of its hosts.")
         await self._link.call("HSET", keys.BLOCKED_HOSTS, name, msgspec.json.encode(block))
 
-    async def lift(self, name: str) -> bool:
+    async def remove(self, name: str) -> bool:
         """Take a host or domain off the list; False if it is not in it."""
         return bool(await self._link.call("HDEL", keys.BLOCKED_HOSTS, name))

@@ -63,7 +63,7 @@ class NodeInboxes:
             commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _LENGTH, "*", *fields))
         # Letters may follow a node into its grave, where nobody reads them.
         commands += [("EXPIRE", keys.inbox(to), _KEPT_S) for to in dict.fromkeys(to for to, _ in letters)]
-        await self._together.many(commands)
+        await self._together.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
         """Wait for letters after this place ("0" from the start); return them and the next place.
@@ -71,7 +71,9 @@ class NodeInboxes:
         What was returned is not given again: a letter that its reader does not live to answer is lost.
         """
         block_ms = int(MAX_BLOCK_S * 1000)
-        found = await self._link.wait("XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after)
+        found = await self._link.call_blocking(
+            "XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after
+        )
         letters = []
         for _, entries in found or ():
             for entry, fields in entries:
@@ -79,14 +81,14 @@ class NodeInboxes:
                 letters.append(InboxMessage(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]))
         return letters, after
 
-    async def drop_read(self, node: NodeId, place: str) -> None:
+    async def trim(self, node: NodeId, place: str) -> None:
         """Keep no longer what was read up to this place."""
         await self._together.call("XTRIM", keys.inbox(node), "MINID", place)
 
-    async def discard(self, nodes: tuple[NodeId, ...]) -> None:
+    async def delete(self, nodes: tuple[NodeId, ...]) -> None:
         """Delete the inboxes of nodes that are gone."""
         if nodes:
-            await self._together.many([("UNLINK", keys.inbox(node)) for node in nodes])
+            await self._together.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
 
 
 _ANSWER_KEPT_S = 60
@@ -121,7 +123,7 @@ class PollRequest(msgspec.Struct, frozen=True, tag=True):
     """Poll this channel at once; ``told``: and tell each step meanwhile."""
 
     channel: ChannelId
-    told: bool = False
+    report_progress: bool = False
 
 
 class ExplanationRequest(msgspec.Struct, frozen=True, tag=True):
@@ -202,8 +204,8 @@ class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 class ProgressReply(msgspec.Struct, frozen=True, tag=True):
     """What has just been done, in words, so many seconds after the beginning; the answer proper is yet to come."""
 
-    words: str
-    after_s: float
+    text: str
+    elapsed_s: float
 
 
 class MoveReply(msgspec.Struct, frozen=True, tag=True):
@@ -291,7 +293,7 @@ async def next_reply(link: RedisClient, ident: str, until_s: float, among: type[
     Raises the error that whoever was asked has met.
     """
     while (left_s := until_s - time.monotonic()) > 0:
-        found = await link.wait("BLPOP", keys.answer(ident), min(left_s, MAX_BLOCK_S))
+        found = await link.call_blocking("BLPOP", keys.answer(ident), min(left_s, MAX_BLOCK_S))
         if found:
             answer = msgspec.msgpack.decode(found[1], type=among)
             if isinstance(answer, ErrorReply):
@@ -322,7 +324,7 @@ class WorkerRequests:
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
         """Have a canonical URL looked at. Raises :class:`HostBlocked` as well."""
-        await self._blocks.refuse(host_of(url))
+        await self._blocks.check(host_of(url))
         return await self._ask(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
 
     async def move(self, cid: ChannelId, url: str) -> None:
@@ -335,11 +337,11 @@ class WorkerRequests:
         """Have a channel polled at once; each step is ``told`` meanwhile."""
         return (await self._ask(cid, PollRequest(cid, told is not None), PollReply, told=told)).result
 
-    async def why(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> PollExplanation:
+    async def explain(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> PollExplanation:
         """Return why a channel is polled as it is."""
         return (await self._ask(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
-    async def show(self, cid: ChannelId, timeout_s: float = _SHOWN_WITHIN_S) -> ContentReply:
+    async def content(self, cid: ChannelId, timeout_s: float = _SHOWN_WITHIN_S) -> ContentReply:
         """Have a channel's content located; without a worker, ask the store."""
         return await self._ask(cid, ContentRequest(cid), ContentReply, timeout_s)
 
@@ -359,7 +361,7 @@ class WorkerRequests:
 
     async def directories(self) -> list[DirectoryChoice]:
         """Return the directories in workers' memory, by pair; those of a worker that does not answer are absent."""
-        nodes = [node.id for node in await self._ring.view()]
+        nodes = [node.id for node in await self._ring.nodes()]
         found = await asyncio.gather(*(self._or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes))
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
@@ -373,11 +375,11 @@ class WorkerRequests:
         found = await asyncio.gather(*(self._or_none(node, ShareRequest(pair), ShareReply) for node in in_turn))
         return [share.channels if share else None for share in found]
 
-    async def wanted(self, cid: ChannelId) -> None:
+    async def announce_channel(self, cid: ChannelId) -> None:
         """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""
         await self._tell_owner(cid, InboxMessage("peer", "", encode("", ChannelAdded(cid))))
 
-    async def pushed(self, cid: ChannelId) -> None:
+    async def announce_push(self, cid: ChannelId) -> None:
         """Tell the owner that a hub's push waits for it; if this is lost, a poll finds what is new."""
         await self._tell_owner(cid, InboxMessage("push", "", cid.encode()))
 
@@ -399,7 +401,7 @@ class WorkerRequests:
         timeout_s: float = _WITHIN_S,
         told: Callable[[ProgressReply], Awaitable[None]] | None = None,
     ) -> _A:
-        now_s, ring = await self._ring.glance()
+        now_s, ring = await self._ring.time_and_view()
         owner = ring.owner(cid)
         if owner is None:
             raise NoWorker("No worker is running, so nothing can be looked at. Try again in a moment.")
@@ -413,7 +415,7 @@ class WorkerRequests:
                 await told(answer)
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
-    async def answer(self, ask: WorkerRequest, answer: WorkerReply) -> None:
+    async def reply(self, ask: WorkerRequest, answer: WorkerReply) -> None:
         """Answer a request, or tell a step on the way to the answer (workers)."""
         await send_reply(self._link, ask.id, answer)
 
@@ -421,4 +423,4 @@ class WorkerRequests:
 async def send_reply(link: RedisClient, ident: str, answer: msgspec.Struct) -> None:
     """Answer the request of this id."""
     key = keys.answer(ident)
-    await link.many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])
+    await link.call_many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])

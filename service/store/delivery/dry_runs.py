@@ -40,7 +40,7 @@ class CommandPreview(msgspec.Struct, frozen=True):
 
     command: str
     replies: tuple[str, ...]
-    would: tuple[str, ...]
+    effects: tuple[str, ...]
 
 
 class DryRunReply(msgspec.Struct, frozen=True, tag=True):
@@ -70,11 +70,11 @@ class BotRequest(msgspec.Struct, frozen=True):
 class DryRunQueue(RedisRepository):
     """Ask the bot, and wait for its answer. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def rehearse(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
+    async def dry_run(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
         """Return what a person would be answered. Raises what the bot met, or :class:`NoWorker`."""
         return expect_reply(await self._ask(DryRunRequest(jid, commands)), DryRunReply).lines
 
-    async def draft(self, channel: Channel, latest: Sequence[Entry]) -> str:
+    async def preview_message(self, channel: Channel, latest: Sequence[Entry]) -> str:
         """Return the message that would tell of the first of a channel's ``latest`` entries; "" if there are none.
 
         Raises as :meth:`rehearse`.
@@ -83,10 +83,10 @@ class DryRunQueue(RedisRepository):
             return ""
         return expect_reply(await self._ask(MessagePreviewRequest(channel, latest[0])), MessagePreviewReply).text
 
-    async def asked(self) -> BotRequest | None:
+    async def next_request(self) -> BotRequest | None:
         """Wait for a question (bots); None if there is none for a while, or nobody waits for its answer any more."""
         await self._link.call("SET", keys.BOT_ANSWERS, 1, "EX", _BELIEVED_S)
-        found = await self._link.wait("BLPOP", keys.BOT_ASKED, MAX_BLOCK_S)
+        found = await self._link.call_blocking("BLPOP", keys.BOT_ASKED, MAX_BLOCK_S)
         if not found:
             return None
         try:
@@ -95,7 +95,7 @@ class DryRunQueue(RedisRepository):
             return None  # of another version
         return question if question.until_s > await self._now_s() else None
 
-    async def answer(self, question: BotRequest, answer: BotReply) -> None:
+    async def reply(self, question: BotRequest, answer: BotReply) -> None:
         """Answer a question (bots)."""
         await send_reply(self._link, question.id, answer)
 
@@ -104,7 +104,7 @@ class DryRunQueue(RedisRepository):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
         question = BotRequest(secrets.token_urlsafe(12), body, await self._now_s() + _WITHIN_S)
         packed = msgspec.msgpack.encode(question)
-        await self._link.many([("RPUSH", keys.BOT_ASKED, packed), ("EXPIRE", keys.BOT_ASKED, _KEPT_S)])
+        await self._link.call_many([("RPUSH", keys.BOT_ASKED, packed), ("EXPIRE", keys.BOT_ASKED, _KEPT_S)])
         answer = await next_reply(self._link, question.id, time.monotonic() + _WITHIN_S, _ANSWER)
         if answer is None:
             raise NoWorker(f"The bot did not answer within {_WITHIN_S:.0f} s. Is one connected?")

@@ -38,7 +38,7 @@ class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
     """A standing query, by its owner's number and as people write it, and which changes of a version it has met."""
 
     number: int
-    words: str
+    query: str
     positions: tuple[int, ...]
 
 
@@ -54,21 +54,21 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
     version: int
     queued_s: float
     edits: bool = False
-    left_out: tuple[int, ...] | None = None
-    met: tuple[MatchedSearch, ...] | None = None
-    after: int | None = None
+    omitted: tuple[int, ...] | None = None
+    matches: tuple[MatchedSearch, ...] | None = None
+    after_version: int | None = None
 
 
 class QueuedItem(msgspec.Struct, frozen=True):
     """An item that is not claimed yet, and its place in the queue."""
 
-    place: str
+    id: str
     item: OutboxItem
 
     @property
     def queued_s(self) -> float:
         """When it was queued, by the clock of the store (Unix s)."""
-        return int(self.place.partition("-")[0]) / 1000
+        return int(self.id.partition("-")[0]) / 1000
 
 
 Suppressions = dict[str, tuple[int, ...] | Literal["later"] | None]
@@ -79,8 +79,8 @@ another time, None for one that never is."""
 class ClaimRules(msgspec.Struct, frozen=True):
     """What a claim has to apply for one person; the channels that are ``spaced`` are told at intervals."""
 
-    withheld: Suppressions
-    spaced: frozenset[ChannelId] = frozenset()
+    suppressions: Suppressions
+    interval_channels: frozenset[ChannelId] = frozenset()
 
 
 _NOTHING: Final[Mapping[UserId, ClaimRules]] = {}
@@ -90,7 +90,7 @@ class SavedSearchHit(msgspec.Struct, frozen=True):
     """What one user's standing queries have met in a version, each something."""
 
     uid: UserId
-    met: tuple[MatchedSearch, ...]
+    matches: tuple[MatchedSearch, ...]
 
 
 class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
@@ -107,7 +107,7 @@ class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s":
     claimed_s: float
     replaces: MessageId = ""
     tries: int = 1
-    more: bool = False
+    has_more: bool = False
 
 
 class SentMessage(
@@ -145,9 +145,11 @@ class Outbox(RedisRepository):
         Returns the users who are not subscribed: the channel index was behind.
         """
         given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
-        replies = await self._link.many([script_command("outbox_enqueue", _queued_keys(uid), *given) for uid in uids])
+        replies = await self._link.call_many(
+            [script_command("outbox_enqueue", _queued_keys(uid), *given) for uid in uids]
+        )
         # Also those who already had it: a crash may have come between the queue and the waiting list.
-        await self.wake_up([uid for uid, reply in zip(uids, replies, strict=True) if reply in (0, 1)])
+        await self.wake_delivery([uid for uid, reply in zip(uids, replies, strict=True) if reply in (0, 1)])
         return [uid for uid, reply in zip(uids, replies, strict=True) if reply < 0]
 
     async def enqueue_hits(
@@ -166,39 +168,41 @@ class Outbox(RedisRepository):
         """
         commands = []
         for hit in hits:
-            positions = {position for watch in hit.met for position in watch.positions}
+            positions = {position for watch in hit.matches for position in watch.positions}
             marks = _wire(tuple(mark for mark in news if mark[0] in positions))
-            met = (part for each in hit.met for part in (each.number, each.words, msgspec.json.encode(each.positions)))
+            met = (
+                part for each in hit.matches for part in (each.number, each.query, msgspec.json.encode(each.positions))
+            )
             commands.append(script_command("outbox_hit", _hit_keys(hit.uid), cid, version, now_s, marks, changes, *met))
-        replies = await self._link.many(commands)
-        await self.wake_up([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
+        replies = await self._link.call_many(commands)
+        await self.wake_delivery([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
-    async def wake_up(self, waiting: Sequence[UserId]) -> None:
+    async def wake_delivery(self, waiting: Sequence[UserId]) -> None:
         """Have delivery look after these users, for something was queued for them."""
         if waiting:
             stamps = [value for uid in waiting for value in (unique_timestamp(), uid)]
-            await self._link.many(
+            await self._link.call_many(
                 [
                     ("ZADD", keys.WAITING, *stamps),
                     ("XADD", keys.WAKE, "MAXLEN", "~", 10_000, "*", "u", " ".join(waiting)),
                 ]
             )
 
-    async def waiting(self) -> list[UserId]:
+    async def waiting_users(self) -> list[UserId]:
         """Return everyone with queued items or batches in flight, longest waiting first."""
         return [uid.decode() for uid in await self._link.call("ZRANGE", keys.WAITING, 0, -1)]
 
-    async def depth(self) -> int:
+    async def count_waiting(self) -> int:
         """Return how many people wait for something."""
         return int(await self._link.call("ZCARD", keys.WAITING))
 
-    async def wake(self, after: str, timeout_s: float) -> tuple[list[UserId], str]:
+    async def wait_for_wakeups(self, after: str, timeout_s: float) -> tuple[list[UserId], str]:
         """Wait until something is queued; return for whom, and where to go on. ``after=""`` means from now."""
         if not after:
             newest = await self._link.call("XREVRANGE", keys.WAKE, "+", "-", "COUNT", 1)
             after = newest[0][0].decode() if newest else "0-0"
         block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
-        found = await self._link.wait("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.WAKE, after)
+        found = await self._link.call_blocking("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.WAKE, after)
         uids: dict[UserId, None] = {}
         for _, entries in found or ():
             for entry, fields in entries:
@@ -206,25 +210,25 @@ class Outbox(RedisRepository):
                 uids.update(dict.fromkeys(fields[b"u"].decode().split()))
         return list(uids), after
 
-    async def address(self, uids: Sequence[UserId]) -> list[str]:
+    async def jids(self, uids: Sequence[UserId]) -> list[str]:
         """Return the users' bare JIDs, in the same order; empty for a user we do not know."""
-        found = await self._link.many([("HGET", keys.user(uid), "jid") for uid in uids])
+        found = await self._link.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
         return [jid.decode() if jid else "" for jid in found]
 
-    async def oldest_s(self, uids: Sequence[UserId]) -> list[float | None]:
+    async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
         """Return since when each user's oldest item is queued (Unix s), None if there is none, in the same order."""
-        found = await self._link.many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
+        found = await self._link.call_many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
 
-    async def queued(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
+    async def queued_items(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
         """Return each user's oldest items that are not claimed yet, after a place or "", in the same order."""
         firsts = [(keys.outbox(uid), f"({place}" if place else "-") for uid, place in after.items()]
-        found = await self._link.many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
+        found = await self._link.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
         return [[_queued(*item) for item in items] for items in found]
 
-    async def told_at_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
+    async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
         """Return when each user was told last of each channel that they are told at intervals (Unix s)."""
-        found = await self._link.many([("HGETALL", keys.told_at(uid)) for uid in uids])
+        found = await self._link.call_many([("HGETALL", keys.told_at(uid)) for uid in uids])
         return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
 
     async def claim(
@@ -237,7 +241,7 @@ class Outbox(RedisRepository):
         Raises :class:`service.errors.StoreUnavailable`; then there may be a new batch among those in flight.
         """
         stamps = await self._stamps(uids)
-        replies = await self._link.many_once(
+        replies = await self._link.call_many_once(
             [
                 script_command("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_written(decided.get(uid)))
                 for uid in uids
@@ -245,23 +249,23 @@ class Outbox(RedisRepository):
         )
         await self._drop_idle(stamps, [uid for uid, reply in zip(uids, replies, strict=True) if reply == 0])
         return {
-            uid: msgspec.structs.replace(_BATCH.decode(reply[0]), more=reply[1] > 0)
+            uid: msgspec.structs.replace(_BATCH.decode(reply[0]), has_more=reply[1] > 0)
             for uid, reply in zip(uids, replies, strict=True)
             if not isinstance(reply, int)
         }
 
-    async def inflight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
+    async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
         """Return each user's unfinished batches, oldest first."""
-        found = await self._link.many([("HVALS", keys.in_flight(uid)) for uid in uids])
+        found = await self._link.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
         return {uid: sorted(map(_BATCH.decode, batches), key=_age) for uid, batches in zip(uids, found, strict=True)}
 
-    async def told(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
+    async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
         """Return what each user's last messages told, newest first, but for those that were given up."""
-        found = await self._link.many([("LRANGE", keys.told(uid), 0, -1) for uid in uids])
+        found = await self._link.call_many([("LRANGE", keys.told(uid), 0, -1) for uid in uids])
         every = ([_TOLD.decode(message) for message in messages] for messages in found)
         return [[message for message in messages if not message.why] for messages in every]
 
-    async def log(self, uid: UserId) -> list[SentMessage]:
+    async def history(self, uid: UserId) -> list[SentMessage]:
         """Return a user's last messages that are not under way any more, newest first, and how they went."""
         return [_TOLD.decode(message) for message in await self._link.call("LRANGE", keys.told(uid), 0, -1)]
 
@@ -273,7 +277,7 @@ class Outbox(RedisRepository):
         A batch stays what it is if the earlier message is forgotten, told of a channel that the user has left, or
         has more than ``max_items`` together with the edits. It is absent if it is not in flight any more.
         """
-        replies = await self._link.many(
+        replies = await self._link.call_many(
             [
                 script_command(
                     "outbox_correct", (keys.in_flight(uid), keys.told(uid), keys.user_index(uid)), *mids, max_items
@@ -283,7 +287,7 @@ class Outbox(RedisRepository):
         )
         return {uid: _BATCH.decode(held) for (uid, *_), held in zip(batches, replies, strict=True) if held}
 
-    async def completed(
+    async def complete(
         self, *, acked: Sequence[_Pair] = (), done: Sequence[_Pair] = (), received: Sequence[_Pair] = ()
     ) -> None:
         """Note that the server has messages: their receipts are awaited (``acked``), or not, so that they are ``done``.
@@ -293,11 +297,13 @@ class Outbox(RedisRepository):
         how_far = {"acked": acked, "done": done, "received": received}
         await self._complete([(*pair, how, "") for how, pairs in how_far.items() for pair in pairs])
 
-    async def retried(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
+    async def count_retry(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
         """Count that these batches are sent once more."""
-        await self._link.many([script_command("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids])
+        await self._link.call_many(
+            [script_command("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids]
+        )
 
-    async def dead(self, uid: UserId, message_id: MessageId, reason: str) -> None:
+    async def move_to_dead_letters(self, uid: UserId, message_id: MessageId, reason: str) -> None:
         """Park a batch that can never be delivered as a dead letter, and go on."""
         held = await self._link.call("HGET", keys.in_flight(uid), message_id)
         if held:
@@ -308,7 +314,7 @@ class Outbox(RedisRepository):
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
         """Complete batches, each as far as it is said, and why if it is lost."""
         stamps = await self._stamps(list(dict.fromkeys(uid for uid, *_ in batches)))
-        replies = await self._link.many(
+        replies = await self._link.call_many(
             [
                 script_command("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), *how)
                 for uid, *how in batches
@@ -322,7 +328,7 @@ class Outbox(RedisRepository):
         return dict(zip(uids, found, strict=True))
 
     async def _drop_idle(self, stamps: dict[UserId, float | None], idle: Sequence[UserId]) -> None:
-        await self._link.many(
+        await self._link.call_many(
             [
                 script_command("zrem_if", (keys.WAITING,), uid, repr(stamp))
                 for uid in dict.fromkeys(idle)
@@ -356,9 +362,9 @@ def _queued(place: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
         int(fields[b"v"]),
         float(fields[b"t"]),
         fields[b"e"] == b"1",
-        left_out=msgspec.json.decode(fields.get(b"x", b"[]"), type=tuple[int, ...]) or None,
-        met=msgspec.json.decode(fields.get(b"w", b"[]"), type=tuple[MatchedSearch, ...]) or None,
-        after=int(fields[b"a"]) if b"a" in fields else None,
+        omitted=msgspec.json.decode(fields.get(b"x", b"[]"), type=tuple[int, ...]) or None,
+        matches=msgspec.json.decode(fields.get(b"w", b"[]"), type=tuple[MatchedSearch, ...]) or None,
+        after_version=int(fields[b"a"]) if b"a" in fields else None,
     )
     return QueuedItem(place.decode(), item)
 
@@ -374,8 +380,8 @@ def _written(decided: ClaimRules | None) -> tuple[Value, ...]:
     """Return what is decided as outbox_claim reads it: the last place, the spaced channels, their TTL (s), the rest."""
     if decided is None:
         return ()
-    last = next(reversed(decided.withheld), "0-1")
-    return last, " ".join(decided.spaced), MAX_INTERVAL_S, msgspec.json.encode(decided.withheld)
+    last = next(reversed(decided.suppressions), "0-1")
+    return last, " ".join(decided.interval_channels), MAX_INTERVAL_S, msgspec.json.encode(decided.suppressions)
 
 
 def _age(batch: Batch) -> tuple[int, int]:
@@ -434,8 +440,8 @@ class DeadLetters:
         if not uid:
             raise UserError("That message cannot be read: nobody knows what it would have told. It can be forgotten.")
         own = (keys.user_index(uid), keys.outbox(uid), keys.revived(uid, letter))
-        await self._link.script("outbox_revive", own, fields[b"items"])
-        await self._outbox.wake_up([uid])
+        await self._link.run_script("outbox_revive", own, fields[b"items"])
+        await self._outbox.wake_delivery([uid])
         await self._link.call("XDEL", keys.DEAD_LETTERS, letter)
         return True
 

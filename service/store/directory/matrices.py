@@ -67,10 +67,10 @@ class QueryResult(msgspec.Struct, frozen=True):
 
     matches: tuple[Match, ...]
     complete: bool
-    asked: AvPair
+    queried_pair: AvPair
     size: MatrixSize
     cells: int
-    took_s: float
+    elapsed_s: float
 
 
 class Directory:
@@ -187,7 +187,7 @@ class Directory:
         """Return up to so many records of names that have an AV-pair. Raises :class:`CellsUnavailable`."""
         return await self._led(register_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
 
-    async def keep_up(self) -> int:
+    async def maintain(self) -> int:
         """Pass on what cells wished for, and do the upkeep of matrices that are not settled; return how many."""
         wishes, self._wishes = self._wishes, {}
         by_pair: dict[PairKey, list[ResizeRequest]] = {}
@@ -206,7 +206,7 @@ class Directory:
                 self._unsettled[pair] = None
         return len(unsettled)
 
-    async def matrices(self) -> dict[AvPair, MatrixSize]:
+    async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
         """Return the matrices that have more than one cell, or had lately."""
         held = await self._link.call("HGETALL", keys.matrices(self._about))
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}

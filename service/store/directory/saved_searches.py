@@ -31,7 +31,7 @@ _LOG_LENGTH = 10_000
 class SavedSearches(BatchedRepository):
     """Everybody's standing queries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def watch(self, jid: str, standing: SearchCondition, most: int) -> SavedSearch:
+    async def add(self, jid: str, standing: SearchCondition, most: int) -> SavedSearch:
         """Keep a standing query, durably once this returns; the same one is kept once.
 
         Raises :class:`LimitReached` if there are ``most`` already.
@@ -43,7 +43,7 @@ class SavedSearches(BatchedRepository):
         watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", standing)
         await self._put(watch.id, standing)
         own = (keys.user(uid), keys.watches(uid))
-        number = await self._link.script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
+        number = await self._link.run_script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
         if not number:
             await self._put(watch.id, None)
             raise LimitReached(
@@ -52,7 +52,7 @@ class SavedSearches(BatchedRepository):
         await self._link.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)
 
-    async def unwatch(self, jid: str, number: int) -> SavedSearch | None:
+    async def remove(self, jid: str, number: int) -> SavedSearch | None:
         """End one; return it, None if there was none of this number."""
         uid = keys.user_id(jid)
         held = await self._link.call("HGET", keys.watches(uid), number)
@@ -63,7 +63,7 @@ class SavedSearches(BatchedRepository):
         await self._put(watch.id, None)
         return watch
 
-    async def end_all_of(self, uid: UserId) -> None:
+    async def remove_all(self, uid: UserId) -> None:
         """End all of a user's, and leave nothing of them in the log of changes."""
         for held in _numbered(await self._link.call("HGETALL", keys.watches(uid))):
             await self._put(held.id, None)
@@ -78,12 +78,12 @@ class SavedSearches(BatchedRepository):
         """Return a person's standing queries, by number."""
         return _numbered(await self._link.call("HGETALL", keys.watches(keys.user_id(jid))))
 
-    async def held(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
+    async def by_owner(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
         """Return whose standing queries these are, and each with its number; those that are no more are absent."""
         owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
         wanted, found = set(watches), dict[UserId, list[SavedSearch]]()
         for uid, held in zip(
-            owners, await self._link.many([("HGETALL", keys.watches(uid)) for uid in owners]), strict=True
+            owners, await self._link.call_many([("HGETALL", keys.watches(uid)) for uid in owners]), strict=True
         ):
             own = [watch for watch in _numbered(held) if watch.id in wanted]
             if own:
@@ -94,7 +94,7 @@ class SavedSearches(BatchedRepository):
         """Return all of them, and a place in the log of changes after which there is nothing else to know."""
         newest = await self._link.call("XREVRANGE", keys.STANDING_LOG, "+", "-", "COUNT", 1)
         place = newest[0][0] if newest else await self._log("", b"")
-        held = await self._link.many([("HGETALL", keys.standing(bucket)) for bucket in range(BUCKETS)])
+        held = await self._link.call_many([("HGETALL", keys.standing(bucket)) for bucket in range(BUCKETS)])
         return place.decode(), {watch.decode(): _standing(packed) for some in held for watch, packed in some.items()}
 
     async def changes(self, place: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:

@@ -36,7 +36,7 @@ class Erasure:
         self._subscriptions = subscriptions
         self._standing = standing
 
-    async def forget(self, jid: str) -> bool:
+    async def erase(self, jid: str) -> bool:
         """Delete everything about a person but what limits them; nothing is claimed for them meanwhile.
 
         It is gone once this returns. Returns whether admins restrict them.
@@ -45,7 +45,7 @@ class Erasure:
         await self._link.call("SADD", keys.LEAVING, uid)
         return await self._finish(uid)
 
-    async def heal(self) -> int:
+    async def resume(self) -> int:
         """Go on with those whom a crash left behind; return how many."""
         left = [uid.decode() for uid in await self._link.call("SMEMBERS", keys.LEAVING)]
         for uid in left:
@@ -54,20 +54,20 @@ class Erasure:
 
     async def _finish(self, uid: UserId) -> bool:
         """Return whether admins restrict them."""
-        await self._subscriptions.end_all_of(uid)
-        await self._standing.end_all_of(uid)
+        await self._subscriptions.end_all_of_user(uid)
+        await self._standing.remove_all(uid)
         seq = int(await self._link.call("HGET", keys.user(uid), "seq") or 0)
-        await self._link.script("string_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_KEPT_S)
+        await self._link.run_script("string_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_KEPT_S)
         is_restricted = await self._keep_restrictions(uid)
         await self._link.call("DEL", *keys.all_of_user(uid))
-        await self._link.many(
+        await self._link.call_many(
             [("ZREM", keys.WAITING, uid), ("ZREM", keys.INTENT_USERS, uid), ("HDEL", keys.IMPORTING, uid)]
         )
         await self._link.call("ZREM", keys.UNREAD, uid)
         await self._out_of_wake(uid)
         await self._out_of(keys.HEARD, uid)
         await self._out_of(keys.DEAD_LETTERS, uid)
-        await self._link.many([("SREM", each, uid) for each in (keys.USERS, keys.GUESTS, keys.LEAVING)])
+        await self._link.call_many([("SREM", each, uid) for each in (keys.USERS, keys.GUESTS, keys.LEAVING)])
         return is_restricted
 
     async def _keep_restrictions(self, uid: UserId) -> bool:

@@ -55,19 +55,19 @@ class People:
 
     async def ids(self) -> list[UserId]:
         """Return everybody's id, in order."""
-        known, restricted = await self._link.many(
+        known, restricted = await self._link.call_many(
             [("SMEMBERS", keys.USERS), ("ZRANGEBYSCORE", keys.RESTRICTED, int(time.time()), "+inf")]
         )
         return sorted(uid.decode() for uid in {*known, *restricted})
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
         """Return bare JIDs in the order asked for; "" for somebody who is forgotten."""
-        found = await self._link.many(
+        found = await self._link.call_many(
             [("HGET", key, "jid") for uid in uids for key in (keys.user(uid), keys.restrictions(uid))]
         )
         return [(jid or restricted or b"").decode() for jid, restricted in zip(found[::2], found[1::2], strict=True)]
 
-    async def many(self, uids: Sequence[UserId]) -> list[Person | None]:
+    async def get_many(self, uids: Sequence[UserId]) -> list[Person | None]:
         """Return people in the order asked for; None for somebody who is forgotten."""
         commands = [
             command
@@ -82,26 +82,26 @@ class People:
                 ("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1),
             )
         ]
-        replies = await self._link.many(commands)
+        replies = await self._link.call_many(commands)
         own = (replies[_COMMANDS * place : _COMMANDS * (place + 1)] for place in range(len(uids)))
         return [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
 
     async def get(self, uid: UserId) -> Person | None:
         """Return one person; None if there is none."""
-        return (await self.many([uid]))[0]
+        return (await self.get_many([uid]))[0]
 
-    async def suspend(self, uid: UserId, *, suspended: bool) -> bool:
+    async def set_suspended(self, uid: UserId, *, suspended: bool) -> bool:
         """Have a person be told nothing and answered nothing, or again; False if there is no such person."""
         done = await self._set(uid, "suspended", "1" if suspended else "")
         if done:
-            await self._outbox.wake_up([uid])
+            await self._outbox.wake_delivery([uid])
         return done
 
-    async def set_most_subscriptions(self, uid: UserId, most: int | None) -> bool:
+    async def set_max_subscriptions(self, uid: UserId, most: int | None) -> bool:
         """Bound a person's subscriptions apart from others'; None for what the settings say. False: no such person."""
         return await self._set(uid, "most_subscriptions", "" if most is None else str(most))
 
-    async def forget(self, uid: UserId) -> bool:
+    async def erase(self, uid: UserId) -> bool:
         """End all that a person has with us and delete what we know of them; False if there was no such person.
 
         That includes what admins restrict: who writes again is a stranger.
@@ -109,13 +109,13 @@ class People:
         (jid,) = await self.jids([uid])
         if jid:
             limits = (keys.restrictions(uid), *(keys.rate(uid, what) for what in keys.RATES))
-            await self._link.many([("DEL", *limits), ("ZREM", keys.RESTRICTED, uid)])
-            await self._forgetting.forget(jid)
+            await self._link.call_many([("DEL", *limits), ("ZREM", keys.RESTRICTED, uid)])
+            await self._forgetting.erase(jid)
         return bool(jid)
 
     async def _set(self, uid: UserId, field: str, value: str) -> bool:
         own = (keys.user(uid), keys.restrictions(uid))
-        return bool(await self._link.script("user_restrict", own, field, value))
+        return bool(await self._link.run_script("user_restrict", own, field, value))
 
 
 def _person(uid: UserId, replies: Sequence[Any]) -> Person | None:
@@ -153,9 +153,9 @@ class InvitationCodes(RedisRepository):
         """Use a code up for one person; False if it is not good. For who is a guest already it need not be."""
         own = (keys.INVITES, keys.GUESTS)
         uid = keys.user_id(jid)
-        return bool(await self._link.script("invite_accept", own, _digest(code), uid, int(time.time())))
+        return bool(await self._link.run_script("invite_accept", own, _digest(code), uid, int(time.time())))
 
-    async def is_good(self, code: str) -> bool:
+    async def is_valid(self, code: str) -> bool:
         """Return whether an invitation would let somebody in."""
         found = await self._link.call("HGET", keys.INVITES, _digest(code))
         uses, until = map(int, (found or b"0 0").split())

@@ -24,7 +24,7 @@ class Room(msgspec.Struct, frozen=True):
 class BotRooms(RedisRepository):
     """Rooms, by the address of the bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def of(self, address: str) -> dict[str, Room]:
+    async def get(self, address: str) -> dict[str, Room]:
         """Return the rooms that this bot is in, by their JIDs."""
         found = await self._link.call("HGETALL", keys.rooms(address))
         return {jid.decode(): msgspec.msgpack.decode(packed, type=Room) for jid, packed in found.items()}
@@ -37,15 +37,15 @@ class BotRooms(RedisRepository):
         """Forget a room."""
         await self._link.call("HDEL", keys.rooms(address), jid)
 
-    async def told(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
+    async def message_ids(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
         """Return how these rooms call the bot's last messages there, oldest first: JID → their id → ours."""
-        found = await self._link.many([("LRANGE", keys.echoes(keys.user_id(jid)), 0, -1) for jid in jids])
+        found = await self._link.call_many([("LRANGE", keys.echoes(keys.user_id(jid)), 0, -1) for jid in jids])
         return {
             jid: dict(msgspec.msgpack.decode(pair, type=tuple[str, str]) for pair in pairs)
             for jid, pairs in zip(jids, found, strict=True)
         }
 
-    async def keep_told(self, jid: str, room_id: str, message_id: MessageId) -> None:
+    async def record_message_id(self, jid: str, room_id: str, message_id: MessageId) -> None:
         """Remember how a room calls a message of the bot's."""
         pair = msgspec.msgpack.encode((room_id, message_id))
-        await self._link.script("room_echo", (keys.echoes(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS)
+        await self._link.run_script("room_echo", (keys.echoes(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS)

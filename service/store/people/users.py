@@ -44,7 +44,7 @@ class Users(RedisRepository):
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
         uid = keys.user_id(jid)
-        found, (suspended, most) = await self._link.many(
+        found, (suspended, most) = await self._link.call_many(
             [
                 ("HMGET", keys.user(uid), "welcomed", "receipts", "unreachable", *_HABITS),
                 ("HMGET", keys.restrictions(uid), "suspended", "most_subscriptions"),
@@ -61,13 +61,13 @@ class Users(RedisRepository):
             int(most) if most else None,
         )
 
-    async def suspended(self, uids: Iterable[UserId]) -> set[UserId]:
+    async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
         """Return who of these people is suspended."""
         asked = list(uids)
-        found = await self._link.many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
+        found = await self._link.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         return {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
 
-    async def mark(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
+    async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Remember what is given. What admins restrict of somebody who comes back does not expire any more."""
         uid = keys.user_id(jid)
         given = (("welcomed", welcomed), ("receipts", receipts))
@@ -77,16 +77,16 @@ class Users(RedisRepository):
 
     async def _remember(self, jid: str, *fields: str | bytes, also: Sequence[Command] = ()) -> None:
         uid = keys.user_id(jid)
-        await self._link.many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
+        await self._link.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
 
     async def user_settings(self, uids: Sequence[UserId]) -> list[UserSettings]:
         """Return when these people want to hear from us, in the same order."""
-        found = await self._link.many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
+        found = await self._link.call_many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
         return [_decode_user_settings(*values) for values in found]
 
     async def recipients(self, uids: Sequence[UserId]) -> list[tuple[UserSettings, bool]]:
         """Return these users' settings and whether their clients send receipts, in the given order."""
-        found = await self._link.many([("HMGET", keys.user(uid), *_HABITS, "receipts") for uid in uids])
+        found = await self._link.call_many([("HMGET", keys.user(uid), *_HABITS, "receipts") for uid in uids])
         return [(_decode_user_settings(*user_settings), receipts == b"1") for *user_settings, receipts in found]
 
     async def set_user_settings(self, jid: str, user_settings: UserSettings) -> None:
@@ -101,16 +101,16 @@ class Users(RedisRepository):
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Remember that these people's clients send receipts."""
-        await self._link.many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
+        await self._link.call_many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
 
-    async def allow(self, jid: str, what: str, limit: int, per_s: float) -> bool:
+    async def count_use(self, jid: str, what: str, limit: int, per_s: float) -> bool:
         """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""
         key = keys.rate(keys.user_id(jid), what)
-        return bool(await self._link.script("rate_take", (key,), limit, int(per_s * 1000)))
+        return bool(await self._link.run_script("rate_take", (key,), limit, int(per_s * 1000)))
 
     async def are_known(self, uids: Sequence[UserId]) -> list[bool]:
         """Return of whom there is a record, in the same order."""
-        return [bool(found) for found in await self._link.many([("EXISTS", keys.user(uid)) for uid in uids])]
+        return [bool(found) for found in await self._link.call_many([("EXISTS", keys.user(uid)) for uid in uids])]
 
     async def next_number(self, jid: str, what: Literal["numbers", "watches"]) -> int:
         """Return the number that a person's next subscription, or standing query, would have."""
@@ -130,7 +130,7 @@ class PreferenceStore(RedisRepository):
 
     async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
         """Return what these people prefer, in the same order."""
-        found = await self._link.many([("HGETALL", keys.preferences(uid)) for uid in uids])
+        found = await self._link.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
         return [
             {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
             if held

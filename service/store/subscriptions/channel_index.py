@@ -58,7 +58,7 @@ class ChannelIndex:
             return False
         with _translated():
             await self._write(site, cid, uid, seq)
-        joined = await self._link.script("channel_joined", (keys.channel(cid),))
+        joined = await self._link.run_script("channel_joined", (keys.channel(cid),))
         if not joined:
             await self.remove(cid, [(uid, seq)])
         return bool(joined)
@@ -124,10 +124,10 @@ class ChannelIndex:
         found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
         unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
         if unknown:
-            read = await self._link.many([("HMGET", keys.channel(cid), "site", "url") for cid in unknown])
+            read = await self._link.call_many([("HMGET", keys.channel(cid), "site", "url") for cid in unknown])
             held = dict(zip(unknown, read, strict=True))
             new = {cid: site_of(host_of(url.decode())) for cid, (site, url) in held.items() if url and not site}
-            decided = await self._link.many(
+            decided = await self._link.call_many(
                 [script_command("channel_site", (keys.channel(cid),), site) for cid, site in new.items()]
             )
             asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))
@@ -154,7 +154,7 @@ class ChannelIndex:
             if isinstance(answer, Accepted) and walk.records:
                 # By channel, not by leaf: so it is known which half of the leaf was told.
                 told = answer.group.intersection(question.prefix) or answer.group
-                await self._keyspaces.told(question.probe.keyspace, told, len(walk.records))
+                await self._keyspaces.record_deliveries(question.probe.keyspace, told, len(walk.records))
         return walk.records
 
 

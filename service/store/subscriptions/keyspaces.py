@@ -192,7 +192,7 @@ class KeyspaceStore:
 
     async def count_all(self) -> Counter[bytes]:
         """Return how many subscribe to each channel, by its mark; too many, but never too few, while groups move."""
-        found = await self._link.many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
+        found = await self._link.call_many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
         counts: Counter[bytes] = Counter()
         for held in found:
             for mark, count in held.items():
@@ -220,22 +220,22 @@ class KeyspaceStore:
         )
         return found
 
-    async def told(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
+    async def record_deliveries(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
         """Note that so many people of a leaf were told something. May be lost: loads are soft state."""
         self.map.check(keyspace)
         await self._link.call("HINCRBY", keys.keyspace_told(keyspace), group.label, deliveries)
 
-    async def take_told(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
+    async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return what was noted since the last call, by leaf, and begin again from nothing."""
         self.map.check(keyspace)
-        found = await self._link.script("keyspace_told", (keys.keyspace_told(keyspace),))
+        found = await self._link.run_script("keyspace_told", (keys.keyspace_told(keyspace),))
         return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
         """Return tables in the order asked for, with the fields that they were read from."""
         for keyspace in keyspaces:
             self.map.check(keyspace)
-        replies = await self._link.many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
+        replies = await self._link.call_many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
         found = zip(keyspaces, map(decode_fields, replies), strict=True)
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
@@ -253,7 +253,7 @@ class KeyspaceStore:
     async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
         """Run ``keyspace_WHAT.lua`` on a keyspace."""
         self.map.check(keyspace)
-        return await self._link.script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
+        return await self._link.run_script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
 
     async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
         """Return the answer, and what the script has added to it."""
@@ -371,7 +371,7 @@ class LeafLoads(NamedTuple):
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]
     loads: dict[Keyspace, dict[KeyGroup, float]]
-    lasting: dict[Keyspace, dict[KeyGroup, float]]
+    peak_loads: dict[Keyspace, dict[KeyGroup, float]]
 
 
 class LoadStore:
@@ -388,7 +388,7 @@ class LoadStore:
         ``fleet_s`` is the fleet's time.
         """
         told, (before,) = await asyncio.gather(
-            self._keyspaces.take_told(keyspace), self._rates([keyspace], fleet_s, memory)
+            self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
         )
         risen = {
             prefix: before.get(prefix, DeliveryRate()).with_measured(deliveries / elapsed_s, elapsed_s, memory)
@@ -413,7 +413,7 @@ class LoadStore:
             lately = leaf_loads(sizes, {prefix: rate.long_term for prefix, rate in found.items()})
             weighed.sizes[table.keyspace] = sizes
             weighed.loads[table.keyspace] = now
-            weighed.lasting[table.keyspace] = {leaf: max(load, lately[leaf]) for leaf, load in now.items()}
+            weighed.peak_loads[table.keyspace] = {leaf: max(load, lately[leaf]) for leaf, load in now.items()}
         return weighed
 
     async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
@@ -437,13 +437,13 @@ class LoadStore:
         if gone:
             commands.append(("HDEL", own, *(prefix.label for prefix in gone)))
         if commands:
-            await self._link.many(commands)
+            await self._link.call_many(commands)
 
     async def _rates(
         self, keyspaces: Sequence[Keyspace], fleet_s: float, memory: HalfLives
     ) -> list[dict[KeyGroup, DeliveryRate]]:
         bits = self._keyspaces.bits
-        found = await self._link.many([("HGETALL", keys.keyspace_rates(keyspace)) for keyspace in keyspaces])
+        found = await self._link.call_many([("HGETALL", keys.keyspace_rates(keyspace)) for keyspace in keyspaces])
         return [
             {KeyGroup.from_label(label.decode(), bits): _rate(text, fleet_s, memory) for label, text in fields.items()}
             for fields in found

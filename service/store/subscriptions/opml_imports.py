@@ -26,28 +26,28 @@ class ImportQueue(RedisRepository):
         uid = keys.user_id(jid)
         await self._link.call("HSET", keys.IMPORTING, uid, bot)
         packed = (msgspec.msgpack.encode(feed) for feed in feeds)
-        if not await self._link.script("list_append", (keys.imports(uid),), MAX_QUEUED_FEEDS, *packed):
+        if not await self._link.run_script("list_append", (keys.imports(uid),), MAX_QUEUED_FEEDS, *packed):
             raise LimitReached("I am still busy with the lists that you have sent. Send this one when I am done.")
 
     async def count(self, jid: str) -> int:
         """Return how many feeds a person has still to import."""
         return int(await self._link.call("LLEN", keys.imports(keys.user_id(jid))))
 
-    async def waiting(self, bot: str) -> list[UserId]:
+    async def users(self, bot: str) -> list[UserId]:
         """Return the people for whom this bot has something to import."""
         found = await self._link.call("HGETALL", keys.IMPORTING)
         return [uid.decode() for uid, address in found.items() if address.decode() == bot]
 
-    async def next(self, uid: UserId, count: int) -> list[OpmlSubscription]:
+    async def peek(self, uid: UserId, count: int) -> list[OpmlSubscription]:
         """Return what is to be imported next, at most so many; they stay until :meth:`done`."""
         found = await self._link.call("LRANGE", keys.imports(uid), 0, count - 1)
         return [msgspec.msgpack.decode(packed, type=OpmlSubscription) for packed in found]
 
-    async def done(self, uid: UserId, count: int) -> None:
+    async def remove(self, uid: UserId, count: int) -> None:
         """So many are imported, or cannot be."""
         await self._link.call("LTRIM", keys.imports(uid), count, -1)
 
-    async def finished(self, uid: UserId, bot: str) -> None:
+    async def remove_user(self, uid: UserId, bot: str) -> None:
         """Nothing was left; what is added at this moment keeps the person on the list."""
         await self._link.call("HDEL", keys.IMPORTING, uid)
         if await self._link.call("LLEN", keys.imports(uid)):

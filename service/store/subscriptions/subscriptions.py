@@ -56,12 +56,12 @@ class Subscriptions:
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
         given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
-        new, *found = await self._link.script("user_subscribe", own, *given)
+        new, *found = await self._link.run_script("user_subscribe", own, *given)
         if new < 0:
             raise LimitReached("You have reached {count} subscriptions.", count=found[0])
         intents = found[1]
         await self._settle_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
-        _, held = await self._link.many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))])
+        _, held = await self._link.call_many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))])
         if held is None:
             raise NotSubscribed("That channel was removed just now. Subscribe by its URL to add it again.")
         return _subscription(cid, held), bool(new)
@@ -78,11 +78,11 @@ class Subscriptions:
         queued = (keys.outbox(uid), keys.in_flight(uid))
         chosen = (keys.preferences(uid), keys.told_at(uid))
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
-        seq = await self._link.script("user_unsubscribe", own, cid)
+        seq = await self._link.run_script("user_unsubscribe", own, cid)
         await self._replay(uid, stamp)
         return bool(seq)
 
-    async def end_all_of(self, uid: UserId) -> None:
+    async def end_all_of_user(self, uid: UserId) -> None:
         """End every subscription of a user."""
         for place in await self._link.call("HKEYS", keys.user_index(uid)):
             await self._unsubscribe(uid, place.hex())
@@ -93,10 +93,10 @@ class Subscriptions:
 
         Somebody who comes back after all about them was forgotten must not be undone by what they ended before.
         """
-        _, floor = await self._link.many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
+        _, floor = await self._link.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)
 
-    async def end_all(self, cid: ChannelId) -> None:
+    async def end_all_of_channel(self, cid: ChannelId) -> None:
         """End every subscription to a channel; can be repeated after a crash."""
         cursor = ""
         while True:
@@ -126,7 +126,7 @@ class Subscriptions:
     async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         stamp = await self._announce(uid)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
-        await self._link.script("user_move", own, cid, successor, joins_at)
+        await self._link.run_script("user_move", own, cid, successor, joins_at)
         await self._replay(uid, stamp)
 
     async def of_user(self, jid: str) -> list[Subscription]:
@@ -142,7 +142,7 @@ class Subscriptions:
 
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
         """Return each user's number of their subscription to a channel, None where there is none; in the same order."""
-        found = await self._link.many([("HGET", keys.user_index(uid), _place(cid)) for uid, cid in pairs])
+        found = await self._link.call_many([("HGET", keys.user_index(uid), _place(cid)) for uid, cid in pairs])
         return [_subscription(cid, held).number if held else None for (_, cid), held in zip(pairs, found, strict=True)]
 
     async def count(self, cid: ChannelId) -> int:
@@ -153,7 +153,7 @@ class Subscriptions:
         """Return how many are subscribed to each channel."""
         return await self._index.count(cids)
 
-    async def heal(self) -> int:
+    async def replay_intents(self) -> int:
         """Replay the intents that a crash left behind; return for how many people."""
         now_ms = time.time() * 1000
         noted = await self._link.call("ZRANGE", keys.INTENT_USERS, 0, -1, "WITHSCORES")
@@ -186,7 +186,7 @@ class Subscriptions:
             await self._link.call("HDEL", keys.user_index(uid), _place(cid))
         elif what == "move":
             await self._catch_up(uid, cid)
-        await self._link.script("user_settle", (keys.intents(uid),), cid, intent)
+        await self._link.run_script("user_settle", (keys.intents(uid),), cid, intent)
 
     async def _catch_up(self, uid: UserId, cid: ChannelId) -> None:
         """Queue, in order, every version that a subscription lacks: fan-out will give it the later ones."""
@@ -230,7 +230,7 @@ class ResumeResult(msgspec.Struct, frozen=True):
     """How many versions of each channel were withheld, and how many articles standing queries met meanwhile."""
 
     withheld: dict[ChannelId, int]
-    unheard: int = 0
+    missed_matches: int = 0
 
 
 class SubscriptionPauses:
@@ -250,7 +250,7 @@ class SubscriptionPauses:
         flight has not reached them.
         """
         own = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
-        paused = await self._link.script("user_pause", own, "*" if unasked else "", int(watches), *cids)
+        paused = await self._link.run_script("user_pause", own, "*" if unasked else "", int(watches), *cids)
         return [cid.decode() for cid in paused]
 
     async def resume(
@@ -261,11 +261,11 @@ class SubscriptionPauses:
         ``unasked``: only what we paused without being asked. Only those that were paused are among what is returned.
         """
         own, mark = _own_keys(jid), "*" if unasked else ""
-        resumed, unheard = await self._link.script("user_resume", own, time.time(), mark, int(watches), *cids)
-        await self._outbox.wake_up([keys.user_id(jid)])  # also if nothing was: a repeated command does not tell
+        resumed, unheard = await self._link.run_script("user_resume", own, time.time(), mark, int(watches), *cids)
+        await self._outbox.wake_delivery([keys.user_id(jid)])  # also if nothing was: a repeated command does not tell
         return ResumeResult({cid.decode(): int(versions) for cid, versions in resumed}, int(unheard))
 
-    async def rest(self, jid: str, cids: Sequence[ChannelId]) -> None:
+    async def suspend_unreachable(self, jid: str, cids: Sequence[ChannelId]) -> None:
         """Pause everything of a person whom nothing reaches, until :meth:`reinstate`; can be repeated."""
         own = keys.user(keys.user_id(jid))
         unreachable, silent = await self._link.call("HMGET", own, "unreachable", "unheard")
@@ -273,7 +273,7 @@ class SubscriptionPauses:
             await self._link.call("HSET", own, "unreachable", int(silent is None))
         await self.pause(jid, cids, watches=True, unasked=True)
 
-    async def reinstate(self, jid: str, cids: Sequence[ChannelId]) -> bool:
+    async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
         """Tell a person again of what we paused; False if they were not unreachable."""
         own = keys.user(keys.user_id(jid))
         watches = await self._link.call("HGET", own, "unreachable")

@@ -37,7 +37,7 @@ async def subscribed(store: Store, person: ChatClient) -> Channel:
 
 async def confirmed(store: Store, person: ChatClient) -> list[bool]:
     """Of each batch in flight, whether the server has it."""
-    return [batch.acked for batch in (await store.outbox.inflight([user_id(person.jid)]))[user_id(person.jid)]]
+    return [batch.acked for batch in (await store.outbox.in_flight([user_id(person.jid)]))[user_id(person.jid)]]
 
 
 async def all_confirmed(store: Store, person: ChatClient, count: int) -> bool:
@@ -47,7 +47,7 @@ async def all_confirmed(store: Store, person: ChatClient, count: int) -> bool:
 
 async def nothing_waits(store: Store) -> bool:
     """Whether every outbox is empty and nothing is in flight."""
-    return not await store.outbox.depth()
+    return not await store.outbox.count_waiting()
 
 
 def told(person: ChatClient) -> list[str]:

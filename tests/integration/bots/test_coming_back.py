@@ -118,7 +118,7 @@ async def test_a_message_id_that_was_used_an_hour_before_is_no_sign_of_the_same_
 
 async def _noted(store: Store, settings: Settings) -> None:
     """Return once it is noted until when a bot has listened."""
-    await until(lambda: store.inbound_log.listened(settings.xmpp_jid), "it is noted")
+    await until(lambda: store.inbound_log.caught_up_until_s(settings.xmpp_jid), "it is noted")
 
 
 async def _arrived(person: ChatClient) -> None:

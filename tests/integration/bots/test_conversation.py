@@ -64,7 +64,7 @@ async def test_a_page_without_a_feed_is_watched_itself_if_the_person_likes(perso
         assert "Shall I watch the page itself" in await alice.say("example.org/prices")
         assert "Subscribed to *A feed* (#1)" in await alice.say("yes")
         assert "Subscribed to *A feed (main table)* (#2)" in await alice.say("subscribe example.org/prices main table")
-    channels = await store.channels.many([held.channel for held in await store.subscriptions.of_user(alice.jid)])
+    channels = await store.channels.get_many([held.channel for held in await store.subscriptions.of_user(alice.jid)])
     assert [(channel.url, channel.kind) for channel in channels if channel] == [
         ("https://example.org/prices", "page"),
         (page_url("https://example.org/prices", "main table"), "page"),
@@ -111,7 +111,7 @@ async def test_at_a_blocked_host_nothing_can_be_followed_and_why_says_so(person:
         assert refused in await bob.say(FEED), "although it is polled"
         assert "example.org is blocked here by an admin." in await bob.say("https://www.example.org/other")
         assert "example.org is blocked here by an admin." in await alice.say("why #1")
-        await store.blocked_hosts.lift("example.org")
+        await store.blocked_hosts.remove("example.org")
         assert "Subscribed to *A feed*" in await bob.say(FEED)
 
 

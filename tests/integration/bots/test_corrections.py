@@ -104,7 +104,7 @@ async def test_an_article_of_two_channels_comes_once(person: Person, store: Stor
     await alice.wait_for(lambda message: "article b" in message.body)
 
     async def nothing_waits() -> bool:
-        return not await store.outbox.depth()
+        return not await store.outbox.count_waiting()
 
     await until(nothing_waits, "everything is finished")
     assert sum("article a" in message.body for message in alice.notifications) == 1

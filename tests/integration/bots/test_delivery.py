@@ -65,7 +65,7 @@ async def test_whom_nothing_reaches_for_14_days_is_let_alone_until_they_write_an
     gone = ChatClient(f"{name}@localhost", "pw", "127.0.0.1", prosody.c2s_port, settings.xmpp_jid)
     uid, channel = user_id(gone.jid), await make_channel(store)
     await store.subscriptions.subscribe(gone.jid, channel.id)
-    await store.users.mark(gone.jid, welcomed=True)
+    await store.users.update(gone.jid, welcomed=True)
 
     async def let_alone() -> bool:
         return (await store.users.get(gone.jid)).unreachable
@@ -150,7 +150,7 @@ async def test_a_bounced_batch_is_held_and_keeps_nobody_waiting(person: Person, 
     await store.outbox.enqueue([uid], channel.id, delta.version, 2_000.0, VersionParts())
 
     async def flying() -> list[bool]:
-        return [batch.acked for batch in (await store.outbox.inflight([uid]))[uid]]
+        return [batch.acked for batch in (await store.outbox.in_flight([uid]))[uid]]
 
     await until(flying, "nobody's batch is claimed")
     for version in (2, 3):
@@ -196,7 +196,7 @@ async def _publish_versions(store: Store, people: list[ChatClient], count: int, 
 
 async def _nothing_waits(store: Store) -> None:
     async def empty() -> bool:
-        return not await store.outbox.depth()
+        return not await store.outbox.count_waiting()
 
     await until(empty, "everything is finished")
 

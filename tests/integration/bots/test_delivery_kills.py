@@ -65,17 +65,17 @@ class KillableLink(RedisClient):
         await self.process.step()
         return await super().call(*command)
 
-    async def many(self, commands: Sequence[Any]) -> list[Any]:
+    async def call_many(self, commands: Sequence[Any]) -> list[Any]:
         await self.process.step()
-        return await super().many(commands)
+        return await super().call_many(commands)
 
-    async def many_once(self, commands: Sequence[Any]) -> list[Any]:
+    async def call_many_once(self, commands: Sequence[Any]) -> list[Any]:
         await self.process.step()
-        return await super().many_once(commands)
+        return await super().call_many_once(commands)
 
-    async def each(self, commands: Sequence[Any]) -> list[Any]:
+    async def call_each(self, commands: Sequence[Any]) -> list[Any]:
         await self.process.step()
-        return await super().each(commands)
+        return await super().call_each(commands)
 
 
 class Server:
@@ -145,7 +145,7 @@ async def queue(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ANN, BEN):
         await store.subscriptions.subscribe(jid, channel.id)
-        await store.users.mark(jid, receipts=jid == ANN)
+        await store.users.update(jid, receipts=jid == ANN)
     await store.preferences.put(
         BEN, FOR_ALL, Preferences(rules=(FilterRule(allow=False, test=parse_condition("crypto")),))
     )
@@ -160,7 +160,7 @@ async def queue(store: Store) -> None:
 
 
 async def nothing_waits(store: Store) -> bool:
-    return not await store.outbox.depth()
+    return not await store.outbox.count_waiting()
 
 
 @pytest.fixture(autouse=True)

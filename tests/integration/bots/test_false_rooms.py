@@ -59,7 +59,7 @@ async def in_order(client: ChatClient) -> None:
 async def suspend(store: Store, client: ChatClient) -> None:
     """Suspend somebody whom the bot knows."""
     await client.say("status")
-    assert await store.people.suspend(user_id(client.jid), suspended=True)
+    assert await store.people.set_suspended(user_id(client.jid), suspended=True)
 
 
 @pytest.mark.parametrize("who_may_use", ["open", "listed"])
@@ -86,7 +86,7 @@ async def test_an_account_is_not_served_as_a_room(
             posing.send_raw(f"<message to='{to}' type='groupchat'><body>Coronet: {SUBSCRIBE}</body></message>")
         await in_order(alice)
     assert not await store.subscriptions.of_user(mallory)
-    assert not await store.rooms.of(mine.xmpp_jid)
+    assert not await store.rooms.get(mine.xmpp_jid)
 
 
 @pytest.mark.usefixtures("bot")
@@ -174,7 +174,7 @@ async def test_a_presence_under_another_name_is_not_the_bots_own(
     elsewhere.show(f"{room}/eve", "owner", "110")
     elsewhere.show(f"{room}/Coronet", "owner")
     await in_order(alice)
-    assert not await store.rooms.of(bot.connection.address)
+    assert not await store.rooms.get(bot.connection.address)
 
 
 @pytest.mark.usefixtures("bot")
@@ -199,7 +199,7 @@ async def test_who_invites_the_bot_to_an_account_is_told_that_it_is_no_group_cha
     alice.send_raw(f"<message to='{bot.connection.address}'>{INVITED_TO.format(bob.jid)}</message>")
     await alice.wait_for(lambda message: f"I found no group chat at {bob.jid}" in message.body)
     await bob.say("status")
-    assert not await store.rooms.of(bot.connection.address)
+    assert not await store.rooms.get(bot.connection.address)
     assert not bot.connection.rooms
 
 
@@ -243,7 +243,7 @@ async def test_a_guest_of_a_room_does_not_invite_the_bot_in_the_rooms_name(
         to = f"{alice.room}/Coronet"
         mallory.client.send_raw(f"<message to='{to}' type='chat'>{INVITED_TO.format(mallory.room)}</message>")
         await in_order(alice.client)
-        assert list(await store.rooms.of(bot.connection.address)) == [alice.room]
+        assert list(await store.rooms.get(bot.connection.address)) == [alice.room]
 
 
 async def test_an_account_that_is_kept_as_a_room_is_forgotten_at_the_start(
@@ -255,7 +255,7 @@ async def test_an_account_that_is_kept_as_a_room_is_forgotten_at_the_start(
     async with serving(settings, store) as bot:
 
         async def forgotten() -> bool:
-            return not await store.rooms.of(settings.xmpp_jid)
+            return not await store.rooms.get(settings.xmpp_jid)
 
         await until(forgotten, "it is forgotten")
         await until_so(lambda: not bot.connection.rooms, "what is said there is a person's")
@@ -273,7 +273,7 @@ async def test_a_room_of_a_server_that_is_away_is_entered_later(
             server.information[room] = GROUP_CHAT
             clock.ahead_s = 20.0
             await server.is_entered(room)
-    assert list(await store.rooms.of(settings.xmpp_jid)) == [room]
+    assert list(await store.rooms.get(settings.xmpp_jid)) == [room]
 
 
 async def test_a_suspended_person_does_not_invite_the_bot(
@@ -286,7 +286,7 @@ async def test_a_suspended_person_does_not_invite_the_bot(
     alice.invite(bot.connection.address, direct=True)
     await alice.hears("Hello!")
     await in_order(alice.client)
-    assert list(await store.rooms.of(bot.connection.address)) == [alice.room]
+    assert list(await store.rooms.get(bot.connection.address)) == [alice.room]
     assert len(mallory.client.received) == 1
 
 
@@ -301,7 +301,7 @@ async def test_a_room_of_a_suspended_owner_is_left(
     alice.invite(bot.connection.address, direct=True)
     await alice.hears("Hello!")
     await until_so(lambda: "Coronet" not in guest.roster(), "it has left")
-    assert list(await store.rooms.of(bot.connection.address)) == [alice.room]
+    assert list(await store.rooms.get(bot.connection.address)) == [alice.room]
     assert not guest.heard
 
 

@@ -43,7 +43,7 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
         pairs = frozenset({"tag=python", "host=example.org"})
         await store.channel_directory.register([ContentName(channel.id, 9, pairs)], 600.0, changed=False)
         await store.entry_directory.register([ContentName(f"{channel.id}/2/0", 9, pairs)], 600.0, changed=False)
-        await store.channels.set_name(channel.id, 9, pairs)
+        await store.channels.set_content_name(channel.id, 9, pairs)
 
     told = await bob.wait_for(lambda message: "For all" in message.body)
     assert told.body.endswith("`watch #1`: tag=python")

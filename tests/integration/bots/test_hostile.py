@@ -198,7 +198,7 @@ async def test_a_forged_bounce_or_receipt_touches_nobody_else(bot: Bot, store: S
     await eve.say("status")
 
     async def depth() -> bool:
-        return await store.outbox.depth() == 1
+        return await store.outbox.count_waiting() == 1
 
     await until(depth, "alice's message still waits for her own receipt")
     await tell(store, [alice], channel, "next", base=2)

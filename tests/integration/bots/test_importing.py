@@ -54,7 +54,7 @@ async def publisher() -> AsyncIterator[RawPublisher]:
 async def worker(settings: Settings, store: Store) -> AsyncIterator[None]:
     running = asyncio.create_task(run_worker(settings))
     try:
-        await until(store.ring.view, "a worker is there")
+        await until(store.ring.nodes, "a worker is there")
         yield
     finally:
         running.cancel()
@@ -96,14 +96,14 @@ async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
 ) -> None:
     alice = await person()
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(7)]
-    await store.users.mark(alice.jid, welcomed=True)
+    await store.users.update(alice.jid, welcomed=True)
     await store.import_queue.add(alice.jid, [OpmlSubscription(channel.url) for channel in channels], settings.xmpp_jid)
     async with serving(settings, store):
         told = (await alice.wait_for(lambda message: "Your list is done" in message.body)).body
         assert "5 new subscriptions" in told
         assert "2 could not be added:" in told
     assert len(await store.subscriptions.of_user(alice.jid)) == 5
-    assert await store.import_queue.waiting(settings.xmpp_jid) == []
+    assert await store.import_queue.users(settings.xmpp_jid) == []
 
 
 @pytest.mark.usefixtures("bot")

@@ -73,7 +73,7 @@ async def test_an_invitation_that_both_were_brought_is_followed_once_and_not_aga
     assert alice.roster() == ["alice"]
 
     async def seen_to() -> bool:
-        return not await store.inbound_log.unread()
+        return not await store.inbound_log.unanswered_users()
 
     await until(seen_to, "nothing waits")
 

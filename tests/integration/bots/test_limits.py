@@ -100,7 +100,7 @@ async def test_who_is_forgotten_has_no_more_commands_than_others(
 async def test_a_list_is_imported_as_far_as_an_admin_allows(store: Store, person: Person) -> None:
     alice = await person()
     await alice.say("list")
-    await store.people.set_most_subscriptions(user_id(alice.jid), 1)
+    await store.people.set_max_subscriptions(user_id(alice.jid), 1)
     feeds = [OpmlSubscription((await make_channel(store, f"https://example.org/{number}")).url) for number in range(3)]
     alice.send(f"import {opml.write('Mine', feeds).decode()}")
     told = await alice.wait_for(lambda message: "Your list is done" in message.body)
@@ -112,7 +112,7 @@ async def test_a_list_is_imported_as_far_as_an_admin_allows(store: Store, person
 async def test_what_an_admin_set_outlives_forget_me(store: Store, person: Person) -> None:
     alice = await person()
     await alice.say("list")
-    await store.people.set_most_subscriptions(user_id(alice.jid), 1)
+    await store.people.set_max_subscriptions(user_id(alice.jid), 1)
     await alice.say("forget me")
     assert "the limits that an admin has set" in await alice.say("yes")
     for number in (1, 2):
@@ -128,11 +128,11 @@ async def test_a_suspended_room_stays_suspended_when_it_sends_the_bot_away(
     alice = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
     alice.invite(bot.connection.address)
     await alice.hears("Hello!")
-    await store.people.suspend(user_id(alice.room), suspended=True)
+    await store.people.set_suspended(user_id(alice.room), suspended=True)
     await alice._xmpp.plugin["xep_0045"].set_role(alice._at, "Coronet", "none")
 
     async def forgotten() -> bool:
-        return not await store.rooms.of(bot.connection.address)
+        return not await store.rooms.get(bot.connection.address)
 
     await until(forgotten, "the room is forgotten")
     assert (await store.users.get(alice.room)).suspended
@@ -150,7 +150,7 @@ async def test_another_spelling_of_an_address_is_the_same_person(others: tuple[S
     eve = f"eve@{STRANGERS}"
     theirs.say(eve, bot.connection.address, "list")
     await until_so(lambda: bool(theirs.messages), "eve is answered")
-    await store.people.suspend(user_id(eve), suspended=True)
+    await store.people.set_suspended(user_id(eve), suspended=True)
     theirs.messages.clear()
     for spelling in ("Eve@strangers.localhost/phone", "\uff45ve@strangers.localhost"):
         theirs.say(spelling, bot.connection.address, "list")
@@ -192,7 +192,7 @@ async def test_one_persons_forms_push_out_nobody_elses(bot: Bot, person: Person)
 async def test_a_suspended_person_is_shown_no_form(bot: Bot, store: Store, person: Person) -> None:
     alice = await person()
     await alice.say("list")
-    await store.people.suspend(user_id(alice.jid), suspended=True)
+    await store.people.set_suspended(user_id(alice.jid), suspended=True)
     opened = await Errand(alice, where(bot), "unsubscribe").step()
     assert (opened["status"], Errand.note(opened)[0]) == ("completed", "error")
 

@@ -33,7 +33,7 @@ def stanzas_to(client: ChatClient) -> list[Any]:
 
 
 async def nothing_waits(store: Store) -> bool:
-    return not await store.outbox.depth()
+    return not await store.outbox.count_waiting()
 
 
 async def test_what_people_want_marked_is_marked_as_read_once_and_nothing_else(bot: Bot, person: Person) -> None:
@@ -73,7 +73,7 @@ async def test_a_marker_of_a_message_is_as_good_as_its_receipt_but_promises_none
         message = await client.wait_for(lambda message: "Entry new" in message.body)
         await client.say("status")
         if client is alice:
-            flying = await store.outbox.inflight([user_id(alice.jid)])
+            flying = await store.outbox.in_flight([user_id(alice.jid)])
             assert [batch.message_id for batch in flying[user_id(alice.jid)]] == [message.id]
         mark = f"<displayed xmlns='{MARKERS}' id='{message.id}'/>"
         client.send_raw(f"<message to='{bot.connection.address}' type='chat' id='x'>{mark}</message>")
@@ -115,7 +115,7 @@ async def test_who_blocks_us_is_told_nothing_and_all_of_it_when_they_want_us_aga
         await tell(store, [alice], channel, "unheard")
         await until_so(lambda: bounced(logs, user_id(alice.jid)), "it comes back")
     assert not alice.notifications
-    assert (await store.outbox.inflight([user_id(alice.jid)]))[user_id(alice.jid)], "it is kept"
+    assert (await store.outbox.in_flight([user_id(alice.jid)]))[user_id(alice.jid)], "it is kept"
     await blocking(alice, "unblock")
     await alice.say("status")
     await alice.wait_for(lambda message: "Entry unheard" in message.body)

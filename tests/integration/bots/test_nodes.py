@@ -83,7 +83,7 @@ async def arrived(store: Store, settings: Settings, channel: Channel, version: i
     """Wait until a channel is published up to a version."""
 
     async def is_there() -> bool:
-        position = (await store.pubsub_nodes.of(settings.pubsub_service, [channel.id])).get(channel.id)
+        position = (await store.pubsub_nodes.positions(settings.pubsub_service, [channel.id])).get(channel.id)
         return position is not None and position.version == version
 
     await until(is_there, f"version {version} is published")
@@ -104,11 +104,11 @@ async def test_a_public_channels_entries_are_items_and_corrections_take_their_pl
         )
         assert len(await reader.entries(channel.id)) == 1, "what was there before is on it, and nobody is told of that"
         await publish(store, channel, "a", "b")
-        await store.pubsub_nodes.changed(channel.id)
+        await store.pubsub_nodes.notify_changed(channel.id)
         await until_so(lambda: reader.titles == ["Entry a", "Entry b"], "both are told in order")
         edited = Entry("a", "Entry a, corrected", "https://example.org/a", "In other words.")
         await change(store, channel, Change("replacement", edited), base=2)
-        await store.pubsub_nodes.changed(channel.id)
+        await store.pubsub_nodes.notify_changed(channel.id)
         await until_so(lambda: reader.titles[2:] == ["Entry a, corrected"], "the correction is told")
         assert reader.told[2][0] == reader.told[0][0], "it takes the place of what it corrects"
         assert reader.told[2][1].findtext(f"{{{ATOM}}}content") == "In other words."
@@ -131,7 +131,7 @@ async def test_what_is_public_no_more_has_no_node_and_what_is_private_never_had_
         await store.subscriptions.unsubscribe("two@example.org", channel.id)
         await until_so(lambda: channel.id in reader.deleted, "the node is deleted, and its subscribers are told")
         assert not {channel.id, private.id, secret.id} & (await reader.nodes()).keys()
-        assert await store.pubsub_nodes.all(settings.pubsub_service) == []
+        assert await store.pubsub_nodes.channel_ids(settings.pubsub_service) == []
 
 
 @asynccontextmanager
@@ -187,7 +187,7 @@ async def test_who_talks_to_the_bot_does_not_notice_a_service_that_never_answers
     async with serving(silence, store):
 
         async def begun() -> list[str]:
-            return await store.pubsub_nodes.all(silence.pubsub_service)
+            return await store.pubsub_nodes.channel_ids(silence.pubsub_service)
 
         await store.subscriptions.subscribe(alice.jid, listed[0].id)
         await until(begun, "it has begun to publish")

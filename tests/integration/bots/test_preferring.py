@@ -87,7 +87,7 @@ async def test_settings_hold_for_a_bot_that_takes_over(store: Store, person: Per
         message = await alice.wait_for(lambda message: "Entry new" in message.body)
         assert message.body == "My news: Entry new <https://example.org/new>"
         assert (await bob.wait_for(lambda message: "Entry new" in message.body)).body.startswith("*A feed*\n")
-        assert not await store.outbox.depth() or [m for m in alice.notifications if "unheard" in m.body] == []
+        assert not await store.outbox.count_waiting() or [m for m in alice.notifications if "unheard" in m.body] == []
 
 
 async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(bot: Bot, person: Person, store: Store) -> None:
@@ -114,7 +114,7 @@ async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(bot: Bot, person: 
 
 
 async def nothing_waits(store: Store) -> bool:
-    return not await store.outbox.depth()
+    return not await store.outbox.count_waiting()
 
 
 async def test_who_is_not_invited_gets_one_answer_and_leaves_no_trace(
@@ -154,8 +154,8 @@ async def test_who_was_suspended_is_welcomed_back_and_told_in_brief(
 ) -> None:
     alice = await person()
     channel = await subscribed(store, [alice])
-    await store.users.mark(alice.jid, welcomed=True)
-    await store.pauses.rest(alice.jid, [channel.id])
+    await store.users.update(alice.jid, welcomed=True)
+    await store.pauses.suspend_unreachable(alice.jid, [channel.id])
     async with serving(settings, store):
         for version, key in enumerate(("one", "two"), start=1):
             await tell(store, [alice], channel, key, base=version)

@@ -155,4 +155,4 @@ async def test_the_whole_way_for_a_client_that_sends_no_receipts(
 
 
 async def _nothing_waits(store: Store) -> bool:
-    return not await store.outbox.depth()
+    return not await store.outbox.count_waiting()

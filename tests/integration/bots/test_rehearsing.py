@@ -55,8 +55,8 @@ async def _answered(store: Store, jid: str, *said: str) -> tuple[list[str], list
         return bool(await store.redis.call("EXISTS", keys.BOT_ANSWERS))
 
     await until(there, "the bot takes questions")
-    line = (await store.dry_runs.rehearse(jid, said))[-1]
-    return list(line.replies), list(line.would)
+    line = (await store.dry_runs.dry_run(jid, said))[-1]
+    return list(line.replies), list(line.effects)
 
 
 async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Person, store: Store) -> None:
@@ -67,7 +67,7 @@ async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Pe
 
         async def settled() -> bool:
             ((_, sends_receipts),) = await store.users.recipients([keys.user_id(alice.jid)])
-            return sends_receipts and not await store.inbound_log.unread()
+            return sends_receipts and not await store.inbound_log.unanswered_users()
 
         await until(settled, "the bot knows that she sends receipts")
         before = await _held(store)
@@ -106,7 +106,7 @@ async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_woul
     (said,), would = await _answered(store, alice.jid, FEED)
     assert "example.org is blocked here by an admin." in said
     assert would == []
-    await store.people.suspend(keys.user_id(alice.jid), suspended=True)
+    await store.people.set_suspended(keys.user_id(alice.jid), suspended=True)
     assert await _answered(store, alice.jid, "list") == ([], ["Say nothing: they are suspended."])
 
 
@@ -115,7 +115,7 @@ async def test_a_draft_is_the_message_that_subscribers_get(store: Store) -> None
 
     async def drafted() -> str:
         with contextlib.suppress(NoWorker):  # it has only just begun to take questions
-            return await store.dry_runs.draft(channel, await store.channels.latest(channel.id, 1))
+            return await store.dry_runs.preview_message(channel, await store.channels.latest(channel.id, 1))
         return ""
 
     assert await until(drafted, "the bot drafts") == f"*A feed*\nFirst\n{FEED}/1"
@@ -126,11 +126,11 @@ async def test_a_draft_can_be_of_a_channel_that_there_is_not(store: Store) -> No
 
     async def drafted() -> str:
         with contextlib.suppress(NoWorker):
-            return await store.dry_runs.draft(channel, seen)
+            return await store.dry_runs.preview_message(channel, seen)
         return ""
 
     said = await until(drafted, "the bot drafts")
     assert "First" in said
     assert OTHER in said
     assert "Before" not in said
-    assert await store.dry_runs.draft(channel, ()) == ""
+    assert await store.dry_runs.preview_message(channel, ()) == ""

@@ -57,11 +57,11 @@ async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_
         alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, sent_s=1.0
     )
     sentence = InboundMessage(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
-    assert await store.inbound_log.put([sentence]) == [True]
+    assert await store.inbound_log.add([sentence]) == [True]
     await store.inbound_log.notify([BotNotice(user_id(alice.room))])
 
     async def struck_off() -> bool:
-        return not await store.inbound_log.read([user_id(alice.room)])
+        return not await store.inbound_log.read_unanswered([user_id(alice.room)])
 
     await until(struck_off, "it is struck off")
     assert len(await store.subscriptions.of_user(alice.room)) == 1
@@ -84,7 +84,7 @@ async def test_invited_it_comes_answers_who_addresses_it_and_tells_all_what_is_n
     await alice.hears("Entry news")
 
     async def arrived() -> bool:
-        return not await store.outbox.depth()
+        return not await store.outbox.count_waiting()
 
     await until(arrived, "what the room gives back is its receipt")
     assert [nick for nick, _ in alice.heard].count("Coronet") == 3
@@ -130,7 +130,7 @@ async def test_it_comes_back_after_a_restart_and_goes_when_it_is_sent(
         await until_so(lambda: "Coronet" not in alice.roster(), "it has gone")
 
         async def forgotten() -> bool:
-            return not await store.rooms.of(settings.xmpp_jid)
+            return not await store.rooms.get(settings.xmpp_jid)
 
         await until(forgotten, "the room is forgotten")
         assert not await store.subscriptions.of_user(alice.room)
@@ -143,7 +143,7 @@ async def test_whoever_kicks_it_is_rid_of_it(bot: Bot, store: Store, owner: Call
     await alice._xmpp.plugin["xep_0045"].set_role(alice._at, "Coronet", "none")
 
     async def forgotten() -> bool:
-        return not await store.rooms.of(bot.connection.address)
+        return not await store.rooms.get(bot.connection.address)
 
     await until(forgotten, "the room is forgotten")
     await until_so(lambda: alice.room not in bot.connection.rooms, "and what is said there is a person's again")
@@ -241,7 +241,7 @@ async def test_a_reply_after_a_restart_still_means_the_channel_that_was_told(
         told = await alice.hears("Entry news")
 
         async def kept() -> bool:
-            return bool((await store.rooms.told([alice.room]))[alice.room])
+            return bool((await store.rooms.message_ids([alice.room]))[alice.room])
 
         await until(kept, "how the room calls it is kept")
     async with serving(settings, store):
@@ -260,4 +260,4 @@ async def test_who_may_not_use_it_is_told_so_when_they_invite_it(
         mallory.invite(settings.xmpp_jid, direct=direct)
         answer = await mallory.client.wait_for(lambda message: "I am not here for everybody" in message.body)
         assert ("Invite me directly" in answer.body) is not direct, "Prosody hides who has it invite somebody"
-    assert not await store.rooms.of(settings.xmpp_jid)
+    assert not await store.rooms.get(settings.xmpp_jid)

@@ -107,9 +107,9 @@ async def test_a_new_password_ends_all_sessions_but_the_one_it_was_set_in(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     (_, account) = next(iter((await store.accounts.all()).items()))
-    token = await store.accounts.invite("ada", account)
+    token = await store.accounts.create_password_link("ada", account)
     assert token is not None
-    assert await store.accounts.accept(token, "ada", await Passwords().hash(PASSWORD))
+    assert await store.accounts.set_password(token, "ada", await Passwords().hash(PASSWORD))
     assert account.password_hash == "x"
     assert (await ada.get("/settings"))[0] == 303
     async with stranger(served[0]) as first, stranger(served[0]) as second:
@@ -209,7 +209,7 @@ async def test_who_reads_the_store_finds_no_key_link_or_session_that_works(store
     account = await make_account(store)
     tokens = [
         await _key(store, "ada", ["fleet:read"]),
-        await store.accounts.invite("ada", account) or "",
+        await store.accounts.create_password_link("ada", account) or "",
         await store.sessions.open("ada", account),
     ]
     stored = [str(await store.redis.call("DUMP", key)) + str(key) for key in await store.redis.call("KEYS", "*")]

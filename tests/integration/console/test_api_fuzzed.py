@@ -57,7 +57,7 @@ async def _filled(store: Store) -> Channel:
     for version in (2, 3):
         await store.outbox.enqueue([uid], channel.id, version, 1.0, VersionParts(news=()))
         (batch,) = (await store.outbox.claim([uid], 10, 5.0)).values()
-        await store.outbox.dead(uid, batch.message_id, "gone")
+        await store.outbox.move_to_dead_letters(uid, batch.message_id, "gone")
     await store.redis.call("HSET", keys.channel(channel.id), "private", "1")
     return channel
 

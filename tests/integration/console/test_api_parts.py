@@ -40,7 +40,7 @@ async def test_people_are_paged_by_id_found_by_a_part_of_their_address_and_by_al
 ) -> None:
     jids = [f"user{n}@example.org" for n in range(7)]
     for jid in jids:
-        await store.users.mark(jid)
+        await store.users.update(jid)
     found: list[str] = []
     cursor = ""
     while True:
@@ -51,7 +51,7 @@ async def test_people_are_paged_by_id_found_by_a_part_of_their_address_and_by_al
         if not cursor:
             break
     assert found == sorted(jids, key=keys.user_id)
-    await store.users.mark("user1@example.org.uk")
+    await store.users.update("user1@example.org.uk")
     _, page = await _ask(api, "GET", "people?q=USER1@example.org")
     assert [person["jid"] for person in page["items"]] == ["user1@example.org", "user1@example.org.uk"]
     assert (await _ask(api, "GET", "people?q=nobody"))[1] == {"items": [], "next": ""}
@@ -82,7 +82,7 @@ async def test_who_waits_is_told_and_dead_letters_are_sent_again_or_dropped(
     for version in (2, 3):
         await store.outbox.enqueue([uid], channel.id, version, 1.0, VersionParts(news=()))
         (batch,) = (await store.outbox.claim([uid], 10, 5.0)).values()
-        await store.outbox.dead(uid, batch.message_id, "gone")
+        await store.outbox.move_to_dead_letters(uid, batch.message_id, "gone")
     _, page = await _ask(api, "GET", "dead-letters?limit=1")
     assert [(letter["jid"], letter["why"], letter["items"]) for letter in page["items"]] == [(ADA, "gone", 1)]
     _, rest = await _ask(api, "GET", f"dead-letters?cursor={page['next']}")
@@ -142,7 +142,7 @@ async def test_many_channels_are_changed_at_once(store: Store, api: aiohttp.Clie
 async def test_sites_are_listed_by_how_much_is_watched_there(store: Store, api: aiohttp.ClientSession) -> None:
     for url in ("https://a.example.org/1", "https://b.example.org/2", "https://example.net/", "https://example.com/"):
         await make_channel(store, url)
-    await store.request_budgets.set_rate("example.net", 2.5)
+    await store.request_budgets.set_site_rate("example.net", 2.5)
     _, first = await _ask(api, "GET", "hosts?limit=2")
     assert [(site["site"], site["channels"]) for site in first["items"]] == [("example.org", 2), ("example.com", 1)]
     _, rest = await _ask(api, "GET", f"hosts?limit=2&cursor={first['next']}")

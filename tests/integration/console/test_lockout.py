@@ -61,7 +61,7 @@ async def test_guesses_from_many_addresses_are_bounded_and_a_known_browser_passe
 ) -> None:
     async with stranger(served[0], address=ELSEWHERE) as ada, stranger(served[0]) as newcomer:
         assert await _log_in(ada) == 303
-        waits = [await store.login_limits.attempt("ada", f"192.0.2.{n % 200}") for n in range(200)]
+        waits = [await store.login_limits.count_attempt("ada", f"192.0.2.{n % 200}") for n in range(200)]
         assert 0 < sum(wait_s == 0 for wait_s in waits) <= 100
         assert max(waits) > 600
         assert await _log_in(newcomer) == 429
@@ -71,20 +71,20 @@ async def test_guesses_from_many_addresses_are_bounded_and_a_known_browser_passe
 
 async def test_one_address_alone_cannot_use_up_what_an_account_has(store: Store) -> None:
     for _ in range(150):
-        await store.login_limits.attempt("ada", "192.0.2.1")
+        await store.login_limits.count_attempt("ada", "192.0.2.1")
         for key in await store.redis.call("KEYS", "cn:{console}:attempts:minute:*"):
             await store.redis.call("DEL", key)
-    assert await store.login_limits.attempt("ada", "192.0.2.2") == 0
+    assert await store.login_limits.count_attempt("ada", "192.0.2.2") == 0
 
 
 async def test_ipv6_addresses_are_counted_by_64(store: Store) -> None:
-    allowed = [await store.login_limits.attempt("ada", f"2001:db8::{n:x}") == 0 for n in range(6)]
+    allowed = [await store.login_limits.count_attempt("ada", f"2001:db8::{n:x}") == 0 for n in range(6)]
     assert allowed == [True] * 5 + [False]
-    assert await store.login_limits.attempt("ada", "2001:db8:0:1::1") == 0
+    assert await store.login_limits.count_attempt("ada", "2001:db8:0:1::1") == 0
 
 
 async def test_one_address_tries_no_long_list_of_accounts(store: Store) -> None:
-    allowed = [await store.login_limits.attempt(f"name{n}", "192.0.2.1") == 0 for n in range(30)]
+    allowed = [await store.login_limits.count_attempt(f"name{n}", "192.0.2.1") == 0 for n in range(30)]
     assert allowed == [True] * 20 + [False] * 10
 
 
@@ -96,9 +96,9 @@ async def test_a_new_password_makes_known_browsers_unknown(
         assert await _log_in(ada) == 303
         account = await store.accounts.get("ada")
         assert account is not None
-        link = await store.accounts.invite("ada", account)
+        link = await store.accounts.create_password_link("ada", account)
         assert link is not None
-        assert await store.accounts.accept(link, "ada", await Passwords().hash("another" + PASSWORD))
+        assert await store.accounts.set_password(link, "ada", await Passwords().hash("another" + PASSWORD))
         await _guess_until_locked(eve)
         assert await _log_in(ada, "another" + PASSWORD) == 429
 
@@ -113,16 +113,16 @@ async def test_a_known_browsers_cookie_is_for_one_account_and_only_its_hash_is_s
         token = ada.http.cookie_jar.filter_cookies(URL(served[0]))[browser_cookie("ada")].value
     bob = await store.accounts.get("bob")
     assert bob is not None
-    assert not await store.login_limits.is_known("bob", bob, token)
+    assert not await store.login_limits.is_known_browser("bob", bob, token)
     keys = await store.redis.call("KEYS", "*")
     stored = b"".join([*keys, *[await store.redis.call("DUMP", key) for key in keys]])
     assert token.encode() not in stored
 
 
 async def test_an_account_has_a_bounded_number_of_known_browsers(store: Store, account: Account) -> None:
-    tokens = [await store.login_limits.remember("ada", account, "") for _ in range(MAX_KNOWN_BROWSERS + 5)]
-    assert not await store.login_limits.is_known("ada", account, tokens[4])
-    assert await store.login_limits.is_known("ada", account, tokens[5])
+    tokens = [await store.login_limits.remember_browser("ada", account, "") for _ in range(MAX_KNOWN_BROWSERS + 5)]
+    assert not await store.login_limits.is_known_browser("ada", account, tokens[4])
+    assert await store.login_limits.is_known_browser("ada", account, tokens[5])
     (key,) = await store.redis.call("KEYS", keys.known_browsers("*"))
     assert await store.redis.call("ZCARD", key) == MAX_KNOWN_BROWSERS
     assert await store.redis.call("TTL", key) > 0

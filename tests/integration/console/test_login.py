@@ -49,7 +49,7 @@ async def test_without_the_link_nobody_makes_an_account(store: Store, eve: Visit
     await store.accounts.new_setup_token()
     assert (await eve.get("/setup"))[0] == 403
     assert (await eve.post("/setup", token="guess", name="eve", password=PASSWORD, again=PASSWORD))[0] == 403
-    assert not await store.accounts.exist()
+    assert not await store.accounts.any_exist()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ async def test_sessions_and_setup_tokens_end_by_themselves(store: Store) -> None
     account = await make_account(store)
     await store.sessions.open("ada", account)
     await store.accounts.new_setup_token()
-    assert await store.accounts.invite("ada", account)
+    assert await store.accounts.create_password_link("ada", account)
     kept = [key for key in await store.redis.call("KEYS", "cn:{console}:*") if key.decode() != keys.CONSOLE_ACCOUNTS]
     assert len(kept) == 4
     for key in kept:

@@ -82,10 +82,10 @@ async def test_a_site_shows_how_it_answers_and_has_its_rate_set(store: Store, ad
     _, text = await ada.get("/hosts/example.org")
     assert "50 %" in text
     assert await ada.post("/hosts/example.org", action="set", requests_per_s="0.5") == (303, "/hosts/example.org")
-    assert await store.request_budgets.rate("example.org") == 0.5
+    assert await store.request_budgets.site_rate("example.org") == 0.5
     assert "an admin has set" in (await ada.get("/hosts/example.org"))[1]
     await ada.post("/hosts/example.org", action="usual")
-    assert await store.request_budgets.rate("example.org") is None
+    assert await store.request_budgets.site_rate("example.org") is None
     assert (await ada.post("/hosts/example.org", action="set", requests_per_s="-1"))[0] == 422
     await ada.post("/hosts/example.org", action="pause")
     assert await store.request_budgets.paused_s(channel.id) > 3600
@@ -103,10 +103,10 @@ async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
         await store.outbox.enqueue([uid], channel.id, delta.version, time.time() - 60, split_version(delta))
         batch = (await store.outbox.claim([uid], 10, time.time()))[uid]
         if not ended:
-            await store.outbox.dead(uid, batch.message_id, "bounced for 14 days")
+            await store.outbox.move_to_dead_letters(uid, batch.message_id, "bounced for 14 days")
         else:
-            await store.outbox.completed(acked=[(uid, batch.message_id)])
-            await store.outbox.completed(**{ended: [(uid, batch.message_id)]})
+            await store.outbox.complete(acked=[(uid, batch.message_id)])
+            await store.outbox.complete(**{ended: [(uid, batch.message_id)]})
     _, text = await ada.get(f"/people/{uid}")
     assert [words in text for words in ("Received", "Sent", "Given up", "bounced for 14 days", "A feed")] == [True] * 5
     assert "secret" not in text
@@ -125,7 +125,7 @@ async def test_a_channel_shows_what_its_hub_has_agreed_to_and_no_secret(store: S
     channel, now_s = await make_channel(store, "https://example.org/page", kind="page"), time.time()
     named = HubTopic("https://hub.example/", channel.url)
     state = HubState(named, "a-secret", "a-token", "verified", now_s - 60, now_s + 7_200, 2)
-    await store.websub.swap(channel.id, None, state)
+    await store.websub.compare_and_set(channel.id, None, state)
     _, text = await ada.get(f"/channels/{channel.id}")
     for words in ("https://hub.example/", "It pushes news", "another 2 h", "2 questions without an answer"):
         assert words in text
@@ -150,11 +150,11 @@ async def test_a_node_drains_and_comes_back(store: Store, ada: Visitor) -> None:
     async with worker(store, lambda _: ProbeReply(), name="north") as node:
         assert "north" in (await ada.get("/nodes"))[1]
         assert await ada.post(f"/nodes/{node.id}/drain") == (303, "/nodes")
-        assert await store.ring.view() == []
-        assert await store.ring.kept_out("north")
+        assert await store.ring.nodes() == []
+        assert await store.ring.record_if_drained("north")
         assert "kept out of the ring" in (await ada.get("/nodes"))[1]
         assert await ada.post("/nodes/restore", worker="north") == (303, "/nodes")
-        assert not await store.ring.kept_out("north")
+        assert not await store.ring.record_if_drained("north")
 
 
 async def test_a_node_shows_what_its_process_says_of_itself(

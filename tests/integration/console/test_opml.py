@@ -80,7 +80,7 @@ async def test_feeds_of_a_file_are_looked_at_and_listed(store: Store, api: aioht
     made = [await make_channel(store, url) for url in (CATS, DOGS)]
     async with worker(store, _looked_at):
         assert await _import(api, _file(CATS, DOGS)) == (200, {"kept": 2, "left": 0, "problems": []})
-    assert [channel.listed for channel in await store.channels.many([each.id for each in made]) if channel] == [
+    assert [channel.listed for channel in await store.channels.get_many([each.id for each in made]) if channel] == [
         True
     ] * 2
 

@@ -270,7 +270,7 @@ async def test_a_bug_is_told_without_its_inside(ada: Visitor, store: Store, monk
     async def broken() -> list[object]:
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr(store.ring, "view", broken)
+    monkeypatch.setattr(store.ring, "nodes", broken)
     status, text = await ada.get("/nodes")
     assert status == 500
     assert "under the reference" in text

@@ -13,11 +13,11 @@ ACCEPT = "/api/v1/store/accept"
 
 
 async def _lose_all_data(store: Store) -> None:
-    await store.identity.look()
+    await store.identity.refresh()
     await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", 10)
-    await store.identity.look()
+    await store.identity.refresh()
     await store.redis.call("FLUSHALL")
-    await store.identity.look()
+    await store.identity.refresh()
 
 
 async def _ask(url: str, method: str, path: str, token: str = TOKEN) -> tuple[int, str]:

@@ -30,7 +30,7 @@ def _echo(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | Message
 
 
 async def test_what_a_person_would_be_answered_is_shown_command_by_command(store: Store, ada: Visitor) -> None:
-    await store.users.mark(BOB)
+    await store.users.update(BOB)
     path = f"/people/{keys.user_id(BOB)}"
     assert "As this person" in (await ada.get(path))[1]
     async with rehearsing(store, _echo):
@@ -43,7 +43,7 @@ async def test_what_a_person_would_be_answered_is_shown_command_by_command(store
 
 
 async def test_without_a_bot_nobody_knows_what_it_would_say(store: Store, ada: Visitor) -> None:
-    await store.users.mark(BOB)
+    await store.users.update(BOB)
     status, text = await ada.post(f"/people/{keys.user_id(BOB)}/rehearsal", command="list")
     assert status == 503
     assert "No bot is connected" in text
@@ -64,7 +64,7 @@ async def test_the_preview_of_a_channel_has_the_message_that_subscribers_would_g
 
 
 async def test_programs_rehearse_too(store: Store, served: tuple[str, web.Application]) -> None:
-    await store.users.mark(BOB)
+    await store.users.update(BOB)
     channel = await make_channel(store)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with aiohttp.ClientSession(f"{served[0]}/api/v1/", headers=headers) as api, rehearsing(store, _echo):

@@ -38,7 +38,7 @@ async def hub(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.Clie
 async def channel(store: Store) -> Channel:
     """A channel whose hub was asked for a subscription."""
     made = await make_channel(store, TOPIC, listed=True)
-    await store.websub.swap(made.id, None, ASKED)
+    await store.websub.compare_and_set(made.id, None, ASKED)
     return made
 
 
@@ -129,7 +129,7 @@ async def test_a_hub_may_deny(store: Store, hub: aiohttp.ClientSession, channel:
 async def test_a_hub_that_is_left_has_it_confirmed_and_is_not_known_any_more(
     store: Store, hub: aiohttp.ClientSession, channel: Channel
 ) -> None:
-    await store.websub.swap(channel.id, ASKED, msgspec.structs.replace(ASKED, status="leaving"))
+    await store.websub.compare_and_set(channel.id, ASKED, msgspec.structs.replace(ASKED, status="leaving"))
     assert await _push(hub, channel, b"late news") == 410
     assert (await _verify(hub, channel, mode="unsubscribe"))[0] == 200
     assert await store.websub.get(channel.id) is None
@@ -143,8 +143,8 @@ async def test_a_signed_push_reaches_the_channels_owner(
     assert await _push(hub, channel, b"<feed/>") == 202
     letters, _ = await store.node_inboxes.read(me.id, "0")
     assert [(letter.kind, letter.payload.decode()) for letter in letters] == [("push", channel.id)]
-    assert await store.websub.taken(channel.id) == [Push(b"<feed/>", "application/atom+xml")]
-    assert await store.websub.taken(channel.id) == []
+    assert await store.websub.take_pushes(channel.id) == [Push(b"<feed/>", "application/atom+xml")]
+    assert await store.websub.take_pushes(channel.id) == []
 
 
 @pytest.mark.parametrize("secret", ["", "a-secreu"])
@@ -152,7 +152,7 @@ async def test_a_push_with_a_wrong_signature_is_thanked_for_and_ignored(
     store: Store, hub: aiohttp.ClientSession, channel: Channel, secret: str
 ) -> None:
     assert await _push(hub, channel, b"<feed/>", secret=secret) == 202
-    assert await store.websub.taken(channel.id) == []
+    assert await store.websub.take_pushes(channel.id) == []
 
 
 async def test_who_does_not_know_the_token_or_the_channel_is_told_nothing(
@@ -162,7 +162,7 @@ async def test_who_does_not_know_the_token_or_the_channel_is_told_nothing(
     assert await _push(hub, channel, b"x", token="a-tokem") == 404
     assert await _push(hub, channel, b"x", token="%ff%ed%a0%80") == 404
     assert await _push(hub, other, b"x") == 404
-    assert await store.websub.taken(channel.id) == await store.websub.taken(other.id) == []
+    assert await store.websub.take_pushes(channel.id) == await store.websub.take_pushes(other.id) == []
 
 
 async def test_five_mebibytes_are_taken_and_not_a_byte_more(
@@ -179,18 +179,18 @@ async def test_five_mebibytes_are_taken_and_not_a_byte_more(
             assert answer.status == 413
     except aiohttp.ClientConnectionError:
         pass  # closed in our face while we were still talking: refused as well
-    assert [len(push.body) for push in await store.websub.taken(channel.id)] == [5 * MEBIBYTE]
+    assert [len(push.body) for push in await store.websub.take_pushes(channel.id)] == [5 * MEBIBYTE]
 
 
 async def test_a_push_that_is_repeated_is_kept_once(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
     assert [await _push(hub, channel, b"<feed/>") for _ in range(5)] == [202] * 5
-    assert len(await store.websub.taken(channel.id)) == 1
+    assert len(await store.websub.take_pushes(channel.id)) == 1
 
 
 async def test_pushes_that_pile_up_become_one_poll(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
     for number in range(MAX_QUEUED_PUSHES + 1):
         await _push(hub, channel, b"<feed>%d</feed>" % number)
-    assert await store.websub.taken(channel.id) == [Push()]
+    assert await store.websub.take_pushes(channel.id) == [Push()]
 
 
 async def test_of_a_hundred_pushes_a_minutes_worth_is_taken(
@@ -198,7 +198,7 @@ async def test_of_a_hundred_pushes_a_minutes_worth_is_taken(
 ) -> None:
     answers = [await _push(hub, channel, b"<feed/>") for _ in range(100)]
     assert answers == [202] * PUSHES_PER_MINUTE + [429] * (100 - PUSHES_PER_MINUTE)
-    assert await store.websub.taken(channel.id) == [Push()], "the rest becomes one poll"
+    assert await store.websub.take_pushes(channel.id) == [Push()], "the rest becomes one poll"
 
 
 async def test_a_second_push_of_a_channel_is_not_read_beside_the_first(
@@ -206,10 +206,10 @@ async def test_a_second_push_of_a_channel_is_not_read_beside_the_first(
 ) -> None:
     async with sending(served[1], hub, channel, b"<feed>1</feed>") as first:
         assert await _push(hub, channel, b"<feed>2</feed>") == 202
-        assert await store.websub.taken(channel.id) == [Push()], "it becomes a poll"
+        assert await store.websub.take_pushes(channel.id) == [Push()], "it becomes a poll"
         first.end.set()
         assert await first.status() == 202
-    assert [push.body for push in await store.websub.taken(channel.id)] == [b"<feed>1</feed>"]
+    assert [push.body for push in await store.websub.take_pushes(channel.id)] == [b"<feed>1</feed>"]
 
 
 async def test_pushes_that_arrive_together_share_a_bounded_memory(
@@ -221,12 +221,12 @@ async def test_pushes_that_arrive_together_share_a_bounded_memory(
 ) -> None:
     monkeypatch.setattr(websub_callback, "_MOST_ARRIVING_BYTES", 2 * MEBIBYTE)
     other = await make_channel(store, "https://example.org/other", listed=True)
-    await store.websub.swap(other.id, None, ASKED)
+    await store.websub.compare_and_set(other.id, None, ASKED)
     async with sending(served[1], hub, channel, b"x" * MEBIBYTE) as first:
         assert await _push(hub, other, b"y" * 2 * MEBIBYTE) == 202
-        assert await store.websub.taken(other.id) == [Push()]
+        assert await store.websub.take_pushes(other.id) == [Push()]
         assert await _push(hub, other, b"<feed/>") == 202
-        assert [push.body for push in await store.websub.taken(other.id)] == [b"<feed/>"]
+        assert [push.body for push in await store.websub.take_pushes(other.id)] == [b"<feed/>"]
         first.end.set()
         assert await first.status() == 202
 
@@ -241,7 +241,7 @@ async def test_a_push_that_takes_too_long_becomes_a_poll(
     monkeypatch.setattr(websub_callback, "_BODY_WITHIN_S", 0.1)
     async with sending(served[1], hub, channel, b"<feed/>") as first:
         assert await first.status() == 202
-    assert await store.websub.taken(channel.id) == [Push()]
+    assert await store.websub.take_pushes(channel.id) == [Push()]
 
 
 async def test_a_channel_that_nobody_wants_any_more_leaves_its_hub(

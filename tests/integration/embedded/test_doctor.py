@@ -157,7 +157,7 @@ async def test_the_check_does_not_end_the_session_of_a_connected_bot(
     configured = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
     store = await connect(configured)
     async with serving(configured, store) as bot:
-        await until(lambda: store.inbound_log.listened(configured.xmpp_jid), "it is noted")
+        await until(lambda: store.inbound_log.caught_up_until_s(configured.xmpp_jid), "it is noted")
         session = bot.connection._session_number
         silences_s = await bot_silences_s(configured, SystemClock())
         (connected,) = await check_xmpp(configured, silences_s)

@@ -229,7 +229,7 @@ async def test_a_workers_probe_obeys_it(place: Namespace, clean_redis: str) -> N
     store = await connect(Settings(redis_url=clean_redis))
     try:
         with place.running(CORONET, "worker", CORONET_REDIS_URL=clean_redis):
-            await until(store.ring.view, "the worker joins the ring")
+            await until(store.ring.nodes, "the worker joins the ring")
             for url in (
                 "http://n1.private.example/",
                 "http://[::1]/",

@@ -172,7 +172,7 @@ async def test_what_is_new_since_another_node_woke_the_channel_is_not_taken_in_s
     server = Publisher(feed=listing("new", "b", "a"))
     async with raw_publisher(server.answer) as publisher:
         held = await made(store, publisher.url("/feed"), listing("a"))
-        await store.channels.doze(held.channel.id)
+        await store.channels.mark_dormant(held.channel.id)
         held = await loaded(store, held.channel)
         await versioned(store, held, listing("b", "a"))
         poll = await poller(store, reach, Parser()).poll(held, US)

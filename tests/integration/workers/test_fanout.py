@@ -24,7 +24,7 @@ async def fan_out_changes(store: Store, channel: Channel, *changes: Change, base
     (state,) = await store.channels.states([channel.id])
     assert state is not None
     assert await FanOut(store, 3).run(channel.id, state.epoch)
-    await store.channels.fanned(channel.id, state.epoch, base, "")
+    await store.channels.record_fanout(channel.id, state.epoch, base, "")
     assert await FanOut(store, 3).run(channel.id, state.epoch)
 
 
@@ -51,11 +51,11 @@ async def test_an_article_of_two_channels_is_told_once_and_its_edit_where_it_was
     for channel in (two, one):
         await fan_out_changes(store, channel, edit, base=2)
     told = [*await claimed(store), *await claimed(store), *await claimed(store)]
-    assert [(item.channel, item.version) for item in told if not item.left_out] == [(one.id, 2), (one.id, 3)]
+    assert [(item.channel, item.version) for item in told if not item.omitted] == [(one.id, 2), (one.id, 3)]
 
 
 async def test_lines_of_a_page_are_no_articles(store: Store) -> None:
     one, two = await followed(store, "a"), await followed(store, "b")
     for channel in (one, two):
         await fan_out_changes(store, channel, Change("addition", ARTICLE, line=7))
-    assert [item.left_out for item in await claimed(store)] == [None, None]
+    assert [item.omitted for item in await claimed(store)] == [None, None]

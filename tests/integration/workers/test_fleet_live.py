@@ -34,7 +34,7 @@ UID = keys.user_id(ALICE)
 
 async def nodes_in_the_ring(store: Store, number: int) -> None:
     async def there() -> bool:
-        return len(await store.ring.view()) == number
+        return len(await store.ring.nodes()) == number
 
     await until(there, f"{number} nodes in the ring")
 
@@ -44,7 +44,7 @@ async def subscribed(store: Store, url: str) -> Channel:
     probed = await store.worker_requests.probe(url)
     assert probed.channel is not None
     await store.subscriptions.subscribe(ALICE, probed.channel.id)
-    await store.worker_requests.wanted(probed.channel.id)
+    await store.worker_requests.announce_channel(probed.channel.id)
     channel = await store.channels.get(probed.channel.id)
     assert channel is not None
     if channel.dormant:
@@ -72,7 +72,7 @@ async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_
 
     async def planned() -> PollExplanation | None:
         with contextlib.suppress(AssignmentPending):
-            return await store.worker_requests.why(channel.id)
+            return await store.worker_requests.explain(channel.id)
         return None
 
     before = await until(planned, "it is settled how it is polled")
@@ -83,9 +83,9 @@ async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_
     with pytest.raises(HostBlocked):
         await store.worker_requests.probe(publisher.feed_url(1))
     last_s = time.time()
-    await store.blocked_hosts.lift("127.0.0.1")
+    await store.blocked_hosts.remove("127.0.0.1")
     await until(lambda: polled_since(last_s), "it is polled again")
-    after = await store.worker_requests.why(channel.id)
+    after = await store.worker_requests.explain(channel.id)
     turns = (after.turns[0].next_poll_s - before.turns[0].next_poll_s) / before.interval_s
     assert turns == pytest.approx(round(turns), abs=1e-3), "at the moments at which it would have been polled anyway"
 
@@ -105,7 +105,7 @@ async def test_a_channel_of_a_node_without_a_lease_is_polled_again(
         return any(poll.at_s > since_s for poll in await store.channels.polls(channel.id, 20))
 
     await until(polled, "it is polled again")
-    assert ghost.id not in {node.id for node in await store.ring.view()}
+    assert ghost.id not in {node.id for node in await store.ring.nodes()}
 
 
 async def delivered_titles(store: Store) -> list[str]:
@@ -116,7 +116,7 @@ async def delivered_titles(store: Store) -> list[str]:
             delta = await store.channels.delta(item.channel, item.version)
             assert delta is not None
             titles += [change.entry.title for change in delta.changes]
-        await store.outbox.completed(done=[(UID, batch.message_id)])
+        await store.outbox.complete(done=[(UID, batch.message_id)])
     return titles
 
 

@@ -125,7 +125,7 @@ async def hot_left_half(store: Store, whole: KeyGroup) -> None:
     """Split the left half of a group, and let its own two halves deliver 206 a second each, as they are measured."""
     await split(store, whole.left)
     for half in (whole.left.left, whole.left.right):
-        await store.keyspaces.told((await leaves(store))[half], half, 10_000)
+        await store.keyspaces.record_deliveries((await leaves(store))[half], half, 10_000)
 
 
 async def test_a_cold_right_half_comes_back_and_leaves_when_its_keyspace_gets_hot(
@@ -142,7 +142,7 @@ async def test_a_cold_right_half_comes_back_and_leaves_when_its_keyspace_gets_ho
     (table,) = await store.keyspaces.tables([found[whole.right]])
     assert table.state(whole.right) is GroupState.RECALLED
     assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
-    await store.keyspaces.told(found[whole.right], whole.right, 15_000)
+    await store.keyspaces.record_deliveries(found[whole.right], whole.right, 15_000)
     await kept.keep(1_010.0)
     assert (await leaves(store))[whole.right] == away
     assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
@@ -175,7 +175,7 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
         (root,) = (await leaves(store)).values()
         doomed = Store(store.redis)
         if kind == "split":
-            await store.keyspaces.told(root, whole, 20_000)
+            await store.keyspaces.record_deliveries(root, whole, 20_000)
         else:
             await split(store, whole)
         if kind == "recall":

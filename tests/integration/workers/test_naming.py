@@ -177,7 +177,7 @@ async def test_a_name_of_an_earlier_version_does_not_take_the_place_of_a_later_o
 ) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
-    await store.channels.set_name(channel.id, 1, ["tag=rust"])
+    await store.channels.set_content_name(channel.id, 1, ["tag=rust"])
     assert await found(store, "tag=python") == [channel.id]
 
 

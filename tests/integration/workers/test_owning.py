@@ -67,7 +67,7 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
     owning._fan_out_soon(channel.id, state.epoch)
     await until_so(lambda: not tasks._running, "the fan-out has ended")
     assert happened == ([PublishRefused(channel.id)] if adopted_meanwhile else [])
-    assert await store.outbox.waiting() == ([] if adopted_meanwhile else [keys.user_id(ALICE)])
+    assert await store.outbox.waiting_users() == ([] if adopted_meanwhile else [keys.user_id(ALICE)])
 
 
 NEW = "https://example.net/feed"
@@ -118,7 +118,7 @@ async def test_a_notice_reaches_the_subscribers_and_leaves_the_content_alone(sto
     (state,) = await store.channels.states([channel.id])
     assert state is not None
     assert (state.channel.condition, state.validators) == ("dead", SNAPSHOT.validators)
-    assert await store.outbox.waiting() == [keys.user_id(ALICE)]
+    assert await store.outbox.waiting_users() == [keys.user_id(ALICE)]
 
 
 async def test_the_owner_of_a_channel_that_moved_has_everybody_follow_and_gives_it_up(store: Store) -> None:
@@ -166,7 +166,7 @@ async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store.channels, "joined", away)
+        patched.setattr(store.channels, "finish_joining", away)
         await owner.owning.adopt([channel.id])
         assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
     for wanted in (True, False):
@@ -194,7 +194,7 @@ async def test_a_walk_that_the_store_interrupts_is_never_complete_and_the_next_o
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store.channels, "registered", away)
+        patched.setattr(store.channels, "ids_in_buckets", away)
         await owner.owning.list_owned(ListOwnedChannels(1.0))
     await owner.owning.list_owned(ListOwnedChannels(2.0))
     assert await owner.settle() == [ChannelsListed(2.0, ())]

@@ -91,7 +91,7 @@ async def test_what_nobody_has_comes_from_the_store_and_then_is_known_here(store
     located = await three[0].locate(channel, state.digest)
     assert located.version == 1
     assert digest_of(located.content) == state.digest
-    assert newest((), [Entry("first", "First", channel.url + "/1")]) == await store.channels.newest(channel.id)
+    assert newest((), [Entry("first", "First", channel.url + "/1")]) == await store.channels.content_entries(channel.id)
     assert (await three[0].locate(channel, state.digest)).source == "cache"
 
 

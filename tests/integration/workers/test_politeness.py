@@ -75,7 +75,7 @@ async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
 async def test_an_admins_rate_reaches_every_worker_at_once(store: Store) -> None:
     politeness = Politeness(store.request_budgets, OFTEN)
     assert await granted(politeness, [f"https://example.org/{n}" for n in range(9)]) == BURST - 1
-    await store.request_budgets.set_rate("example.org", 1000.0)
+    await store.request_budgets.set_site_rate("example.org", 1000.0)
     assert await granted(politeness, [f"https://www.example.org/{n}" for n in range(9)]) == 9
 
 
@@ -95,9 +95,9 @@ async def test_a_blocked_host_is_asked_for_nothing_whoever_leads_there(store: St
 async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    each = Mock(wraps=store.redis.each)
+    each = Mock(wraps=store.redis.call_each)
     monkeypatch.setattr(store.redis, "call", Mock(side_effect=AssertionError("a round trip that is not shared")))
-    monkeypatch.setattr(store.redis, "each", each)
+    monkeypatch.setattr(store.redis, "call_each", each)
     politeness = Politeness(store.request_budgets, Settings())
     await ask(politeness, channel("https://example.org/feed"), GROUP)
     assert await politeness.charge_network("93.184.216.35", GROUP) == GROUP
@@ -111,8 +111,8 @@ async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_on
 async def test_what_many_channels_ask_at_once_is_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     politeness = Politeness(store.request_budgets, Settings())
     await store.request_budgets.pause(channel("http://127.0.0.1/7").id, 60.0)
-    each = Mock(wraps=store.redis.each)
-    monkeypatch.setattr(store.redis, "each", each)
+    each = Mock(wraps=store.redis.call_each)
+    monkeypatch.setattr(store.redis, "call_each", each)
     asked = [politeness.acquire_poll(channel(f"http://127.0.0.1/{number}")) for number in range(20)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, LimitReached)] == [7]

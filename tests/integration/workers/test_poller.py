@@ -129,7 +129,7 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
         polls = Poller(reach, sparing, room, BaselineCache(stored(store)), SystemClock())
         poll = asyncio.create_task(polls.poll(PollState(Channel(channel_id(url), url), Validators(), 1), US))
         await until_so(lambda: slots._waiters, "the poll is granted and waits for room")
-        while await store.request_budgets.take(RateLimit("127.0.0.1", 0.01, 4)) == 0.0:
+        while await store.request_budgets.take_site(RateLimit("127.0.0.1", 0.01, 4)) == 0.0:
             pass
         slots.release()
         with pytest.raises(LimitReached):

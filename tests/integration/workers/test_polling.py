@@ -285,10 +285,10 @@ async def test_only_who_found_a_version_has_nothing_left_to_compare_with_it(
 async def test_what_is_pushed_for_a_dormant_channel_does_not_wake_it_up(store: Store, polling: PollScheduler) -> None:
     """Or what else it listed meanwhile would be told as news."""
     channel = await make_channel(store)
-    await store.channels.doze(channel.id)
-    await store.websub.keep(channel.id, Push(b"news", "application/rss+xml"))
+    await store.channels.mark_dormant(channel.id)
+    await store.websub.queue_push(channel.id, Push(b"news", "application/rss+xml"))
     await polling.take_in(channel.id)
-    assert await store.websub.taken(channel.id) == []
+    assert await store.websub.take_pushes(channel.id) == []
 
 
 @pytest.mark.parametrize("jump_s", [-86_400.0, 86_400.0])

@@ -72,7 +72,7 @@ async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
     async with raw_publisher(answer) as publisher:
         was = (await store.worker_requests.probe(publisher.url(), as_page=before == "page")).channel
         assert was is not None
-        await store.channels.doze(was.id)
+        await store.channels.mark_dormant(was.id)
         answers["is"] = bodies[now]
         probed = await store.worker_requests.probe(publisher.url(), as_page=now == "page")
         assert probed.channel is not None
@@ -142,7 +142,7 @@ async def test_a_known_channel_whose_publisher_wants_peace_can_be_followed_all_t
 ) -> None:
     await one_worker(store, start_worker)
     channel = await make_channel(store)
-    await store.channels.doze(channel.id)
+    await store.channels.mark_dormant(channel.id)
     await store.request_budgets.pause(channel.id, 1_000.0)
     assert (await store.worker_requests.probe(channel.url)).channel == await store.channels.get(channel.id)
     with pytest.raises(LimitReached):
@@ -214,7 +214,7 @@ async def test_another_part_of_a_page_is_watched_and_the_first_one_again_after_t
         batch = (await store.outbox.claim([keys.user_id(ALICE)], 20, time.time())).get(keys.user_id(ALICE))
         deltas = [await store.channels.delta(item.channel, item.version) for item in batch.items] if batch else []
         if batch:
-            await store.outbox.completed(done=[(keys.user_id(ALICE), batch.message_id)])
+            await store.outbox.complete(done=[(keys.user_id(ALICE), batch.message_id)])
         said = [each.notice.kind if each.notice else each.changes[0].entry.summary for each in deltas if each]
         return [words.splitlines()[0] for words in said]
 

@@ -65,7 +65,7 @@ async def test_news_that_only_the_hub_has_reaches_people_once(store: Store, sett
     hub = Hub()
     publisher = Publisher(hub, names=["first"])
     async with hub.open(), publisher.open(), console(store) as (url, _), _worker(settings, url):
-        await until(store.ring.view, "a node in the ring")
+        await until(store.ring.nodes, "a node in the ring")
         await subscribed(store, publisher.url)
         publisher.names.insert(0, "second")
         assert await all_delivered(store, ["second"]) == ["second"]

@@ -22,7 +22,7 @@ async def test_the_latest_entries_are_shown_as_long_as_anybody_has_them(
     channel = await subscribed(store, publisher.feed_url())
     if lost:
         await store.redis.call("HDEL", keys.channel(channel.id), *lost)
-    shown = await store.worker_requests.show(channel.id)
+    shown = await store.worker_requests.content(channel.id)
     assert ([entry.title for entry in shown.latest], shown.source) == (["The first"], source)
 
 

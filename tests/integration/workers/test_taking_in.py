@@ -50,7 +50,7 @@ class Worker:
         channel = Channel(channel_id(url), url, created_s=1_000.0, private=True, listed=True)
         await self.store.channels.create(channel, SNAPSHOT, [Entry("first", "First", f"{url}/1")], 1_000.0)
         for push in pushes:
-            await self.store.websub.keep(channel.id, push)
+            await self.store.websub.queue_push(channel.id, push)
         return channel.id
 
 
@@ -98,7 +98,7 @@ async def test_a_push_is_taken_only_with_the_parser_held(worker: Worker, store: 
     async with lane.reading:
         taking = [asyncio.create_task(worker.polling.take_in(cid)) for cid in cids]
         await until_so(lambda: lane.reading._waiters, "a push waits for the parser")
-        assert all([await store.websub.waiting_bytes(cid) for cid in cids]), "none of them is in our memory"
+        assert all([await store.websub.queued_bytes(cid) for cid in cids]), "none of them is in our memory"
     await asyncio.gather(*taking)
     assert (parser.read_so_far, parser.most) == (10, 1)
 
@@ -114,10 +114,10 @@ async def test_pushes_of_a_channel_are_taken_in_one_after_the_other(
         for _ in range(20):
             await worker.polling.take_in(cid)  # what is under way looks again
         assert len(lane.reading._waiters or ()) == 1
-        await store.websub.keep(cid, Push(rss([item("later")]), "text/xml"))
+        await store.websub.queue_push(cid, Push(rss([item("later")]), "text/xml"))
     await first
     assert parser.read_so_far == 2
-    assert await store.websub.taken(cid) == []
+    assert await store.websub.take_pushes(cid) == []
 
 
 async def test_pushes_that_find_no_room_in_time_become_one_poll(
@@ -129,4 +129,4 @@ async def test_pushes_that_find_no_room_in_time_become_one_poll(
     async with lane.reading:
         await worker.polling.take_in(cid)
     assert len(worker.publisher.requests) == 1
-    assert await store.websub.waiting_bytes(cid) == 0
+    assert await store.websub.queued_bytes(cid) == 0

@@ -43,7 +43,7 @@ async def test_a_feed_is_followed_behind_tls_if_that_is_the_same_feed(
 
     try:
         with place.running(CORONET, "worker", **trusted):
-            await until(store.ring.view, "the worker joins the ring")
+            await until(store.ring.nodes, "the worker joins the ring")
             assert await followed_for("http://public.example/feed") == "https://public.example/feed"
             assert [each.port for each in world.seen() if each.path] == [80, 443]
             # Another feed, a port of its own, a certificate that proves nothing: each stays what was asked for.

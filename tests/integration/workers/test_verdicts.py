@@ -78,7 +78,7 @@ async def _told(store: Store, told: list[str], count: int) -> Sequence[str]:
                 delta = await store.channels.delta(item.channel, item.version)
                 assert delta is not None
                 told.extend([delta.notice.kind] if delta.notice else [c.entry.title for c in delta.changes])
-            await store.outbox.completed(done=[(UID, batch.message_id)])
+            await store.outbox.complete(done=[(UID, batch.message_id)])
         return len(told) >= count
 
     await until(enough, f"{count} things told, not only {told}")
@@ -92,11 +92,11 @@ async def test_a_channel_dies_comes_back_and_moves_and_its_subscriber_is_told_ea
     monkeypatch.setattr("service.feeds.channel_health.SETTLED_POLLS", 2)
     monkeypatch.setattr("service.feeds.channel_health.DAY_S", 0.2)
     await start_worker()
-    await until(store.ring.view, "a node in the ring")
+    await until(store.ring.nodes, "a node in the ring")
     probed = await store.worker_requests.probe(f"{moody.url}/feed")
     assert probed.channel is not None
     subscription, _ = await store.subscriptions.subscribe(ALICE, probed.channel.id)
-    await store.worker_requests.wanted(probed.channel.id)
+    await store.worker_requests.announce_channel(probed.channel.id)
     told: list[str] = []
 
     moody.gone = True
@@ -223,7 +223,7 @@ async def test_what_the_store_cannot_take_now_is_written_down_later(
 
     judging.polled(BadStatus.code, 410)
     with monkeypatch.context() as patched:
-        patched.setattr(store.channels, "polled", away)
+        patched.setattr(store.channels, "record_polls", away)
         await judging.record()
     judging.polled(BadStatus.code, 410)
     await judging.record()

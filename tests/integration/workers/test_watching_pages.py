@@ -46,7 +46,7 @@ async def one_worker(store: Store, start_worker: StartWorker) -> None:
     await start_worker()
 
     async def there() -> bool:
-        return len(await store.ring.view()) == 1
+        return len(await store.ring.nodes()) == 1
 
     await until(there, "a node in the ring")
 

@@ -95,13 +95,13 @@ async def test_a_feed_that_names_a_hub_has_its_news_pushed_to_the_channels_owner
     assert await hub.push(b"<rss/>") == [202]
     letters, _ = await store.node_inboxes.read(one.id, "0")
     assert [(letter.kind, letter.payload.decode()) for letter in letters] == [("push", one.channel.id)]
-    assert await store.websub.taken(one.channel.id) == [Push(b"<rss/>", "application/rss+xml")]
+    assert await store.websub.take_pushes(one.channel.id) == [Push(b"<rss/>", "application/rss+xml")]
 
 
 async def test_who_knows_the_url_but_not_the_secret_pushes_nothing(one: Node, hub: Hub, store: Store) -> None:
     await one.notice(hub)
     assert await hub.push(b"<rss>lies</rss>", secret="a guess") == [202]
-    assert await store.websub.taken(one.channel.id) == []
+    assert await store.websub.take_pushes(one.channel.id) == []
 
 
 async def test_a_hub_is_asked_once_however_often_it_is_named(one: Node, hub: Hub) -> None:
@@ -122,7 +122,7 @@ async def test_a_lease_is_renewed_before_it_ends(one: Node, hub: Hub) -> None:
 
 async def test_who_died_before_it_could_ask_is_made_up_for(one: Node, hub: Hub, store: Store) -> None:
     noted = record_request(HubState(HubTopic(hub.url, TOPIC), "a-secret", "a-token"), one.clock.wall_s())
-    await store.websub.swap(one.channel.id, None, noted)
+    await store.websub.compare_and_set(one.channel.id, None, noted)
     await one.keep_up(hub, ahead_s=601.0)
     assert (await one.state()).status == "verified"
 
@@ -159,7 +159,7 @@ async def test_a_dead_hub_is_tried_once_at_a_time_for_all_its_channels(one: Node
         for channel in channels:
             await one.hubs.noticed(channel.id, (hub.url,), channel.url)
     await one.keep_up(hub, ahead_s=700.0)
-    states = await store.websub.many([channel.id for channel in channels])
+    states = await store.websub.get_many([channel.id for channel in channels])
     assert sorted(state.failures for state in states if state) == [1, 1, 1, 2]
 
 
@@ -192,7 +192,7 @@ async def test_the_hub_of_a_channel_that_is_gone_is_left_when_its_lease_would_be
     assert [form["hub.mode"] for form in hub.asked] == ["subscribe", "unsubscribe"]
     await one.keep_up(hub)
     assert await store.websub.get(one.channel.id) is None
-    assert await store.websub.registered([one.channel.id[:2]]) == []
+    assert await store.websub.ids_in_buckets([one.channel.id[:2]]) == []
 
 
 async def test_a_hub_on_an_address_that_is_refused_is_not_reached(store: Store, hub: Hub) -> None:

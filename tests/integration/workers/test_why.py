@@ -29,7 +29,7 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
 
     async def polled_by(nodes: int, each_s: float) -> PollExplanation | None:
         try:
-            why = await store.worker_requests.why(channel.id)
+            why = await store.worker_requests.explain(channel.id)
         except AssignmentPending:
             return None  # not settled yet
         settled = len(why.turns) == nodes and why.interval_s == pytest.approx(each_s, rel=0.02)
@@ -42,7 +42,7 @@ async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budge
     assert await until(lambda: polled_by(1, settings.poll_interval_s), "one worker polls")
 
     async def noted() -> bool:
-        paces = await store.poll_rate_history.of(channel.id)
+        paces = await store.poll_rate_history.get(channel.id)
         return bool(paces) and paces[-1].interval_s == pytest.approx(settings.poll_interval_s, rel=0.1)
 
     assert await until(noted, "how often it is polled is noted")
@@ -57,7 +57,7 @@ async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
 
     async def bound_by(bound: BindingConstraint, each_s: float) -> bool:
         try:
-            why = await store.worker_requests.why(channel.id)
+            why = await store.worker_requests.explain(channel.id)
         except AssignmentPending:
             return False
         return (why.bound, why.interval_s / len(why.turns)) == (bound, each_s)
@@ -73,4 +73,4 @@ async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Sto
     await start_worker()
     await nodes_in_the_ring(store, 1)
     with pytest.raises(AssignmentPending):
-        await store.worker_requests.why("c" * 40)
+        await store.worker_requests.explain("c" * 40)

@@ -31,7 +31,7 @@ class Homes:
     def __init__(self, homes: dict[UserId, str]) -> None:
         self._homes = homes
 
-    async def homes(self, uids: Sequence[UserId]) -> list[str]:
+    async def home_addresses(self, uids: Sequence[UserId]) -> list[str]:
         return [self._homes.get(uid, "") for uid in uids]
 
 

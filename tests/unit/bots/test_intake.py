@@ -75,20 +75,20 @@ class Scene:
 
     # The store.
 
-    async def listened(self, _address: str) -> float:
+    async def caught_up_until_s(self, _address: str) -> float:
         return 1.0
 
-    async def listening(self, _address: str, _until_s: float) -> None:
+    async def record_caught_up(self, _address: str, _until_s: float) -> None:
         self.noted += 1
 
-    async def put(self, sentences: Sequence[InboundMessage]) -> list[bool]:
+    async def add(self, sentences: Sequence[InboundMessage]) -> list[bool]:
         if self.store_is_away:
             raise StoreUnavailable("away")
-        texts = [msgspec.msgpack.decode(each.said, type=MessageReceived).text for each in sentences]
+        texts = [msgspec.msgpack.decode(each.payload, type=MessageReceived).text for each in sentences]
         self.stored += texts
         return [True] * len(texts)
 
-    async def read(self, _uids: object) -> list[UnansweredMessage]:
+    async def read_unanswered(self, _uids: object) -> list[UnansweredMessage]:
         return []
 
     async def notify(self, _notices: object) -> None:

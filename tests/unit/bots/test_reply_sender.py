@@ -30,10 +30,10 @@ class _Server:
         self.sent.set()
         await self.confirmed.wait()
 
-    async def answered(self, *_answer: Any) -> None:
+    async def record_reply(self, *_answer: Any) -> None:
         """Note it."""
 
-    async def done(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
+    async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
         self.unanswered -= set(pairs)
 
     def includes(self, _uid: UserId) -> bool:

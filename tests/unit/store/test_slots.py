@@ -32,4 +32,4 @@ def test_a_map_says_who_has_which_slot_and_who_has_a_copy() -> None:
     assert [found.master(slot) for slot in (0, 8191, 8192, 16383)] == [("10.0.0.1", 7000)] * 2 + [
         ("10.0.0.2", 7001)
     ] * 2
-    assert found.copied == {("10.0.0.1", 7000)}
+    assert found.replicated == {("10.0.0.1", 7000)}

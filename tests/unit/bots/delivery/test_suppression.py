@@ -17,7 +17,7 @@ MIDNIGHT_S = 20_000 * DAY_S
 
 
 def item(channel: ChannelId, queued_s: float, *matches: MatchedSearch) -> QueuedItem:
-    return QueuedItem(f"{queued_s * 1000:.0f}-0", OutboxItem(channel, 2, 0.0, met=matches))
+    return QueuedItem(f"{queued_s * 1000:.0f}-0", OutboxItem(channel, 2, 0.0, matches=matches))
 
 
 def selection(
