@@ -39,7 +39,7 @@ from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.presence import PresenceTracker
 from bots.xmpp.service_discovery import publish_profile
 from service.clock import Clock
-from service.feeds.sandbox.parser_pool import OpmlReader
+from service.feeds.sandbox.opml_reader import OpmlReader
 from service.net.upload_client import UploadClient as Files
 from service.settings import Settings
 from service.store import Store

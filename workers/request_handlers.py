@@ -19,7 +19,7 @@ from service.errors import (
     to_fault,
 )
 from service.feeds.opml import OpmlDocument
-from service.feeds.sandbox.parser_pool import OpmlReader
+from service.feeds.sandbox.opml_reader import OpmlReader
 from service.feeds.sandbox.protocol import DetectChanges
 from service.feeds.urls import channel_id
 from service.location.content_cache import unpacked

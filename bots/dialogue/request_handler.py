@@ -26,7 +26,7 @@ from service.discovery.query_parser import Query, SearchHit
 from service.discovery.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker
 from service.feeds.opml import OpmlDocument, OpmlSubscription
-from service.feeds.sandbox.parser_pool import OpmlReader
+from service.feeds.sandbox.opml_reader import OpmlReader
 from service.feeds.urls import host_of
 from service.location.content_cache import LATEST
 from service.model import Channel, ChannelId, Entry, Subscription

@@ -24,7 +24,7 @@ from service.console.auth.roles import Visitor
 from service.console.channel_cache import FOREIGN_CURSOR, Finder, Roster
 from service.console.metrics_sampler import Pulse
 from service.errors import UserError
-from service.feeds.sandbox.parser_pool import OpmlReader
+from service.feeds.sandbox.opml_reader import OpmlReader
 from service.settings import Settings
 from service.store import Store
 from service.store.console.accounts import Role

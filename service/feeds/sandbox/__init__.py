@@ -1,1 +1,1 @@
-"""Processes that parse documents of publishers, confined and killed when they take too long."""
+"""The sandbox: parser processes that are killed if a document uses too much time or memory, and their protocol."""

@@ -1,9 +1,9 @@
-"""Confinement of the parser process: no files, no network, no other programs, whatever a document does to the parser.
+"""The confinement of a parser process: no files, network or other programs, even if a document exploits the parser.
 
-:func:`confine` is called once everything has been loaded, before the first document is read. A seccomp filter
-(seccomp(2)) lets through the few system calls that parsing needs; every other one fails with ``EPERM``. Where the
-kernel or the architecture has no such filter, resource limits (setrlimit(2)) alone refuse new file descriptors, and
-thus files and sockets. They are set in any case. None of it can be undone by the process.
+:func:`confine` is called after all modules are loaded and before the first document is read. A seccomp filter
+(seccomp(2)) permits the few system calls that parsing needs; all others fail with ``EPERM``. Resource limits
+(setrlimit(2)), which are set in any case, prevent new file descriptors, and thus files and sockets, where the kernel or
+the architecture does not support the filter. The process cannot undo either.
 """
 
 import ctypes
@@ -20,11 +20,11 @@ _PR_SET_SECCOMP: Final = 22
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _SECCOMP_MODE_FILTER: Final = 2
 
-_NO_MORE: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
+_ZERO_LIMITS: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE)
 
 _AUDIT_ARCH: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# name: number on x86_64, number on aarch64; None where there is no such call.
-_ALLOWED: Final[dict[str, tuple[int, int | None]]] = {
+# Numbers of the permitted system calls on x86_64 and aarch64; None where a call does not exist.
+_PERMITTED_CALLS: Final[dict[str, tuple[int, int | None]]] = {
     "read": (0, 63),
     "write": (1, 64),
     "pread64": (17, 67),
@@ -56,14 +56,14 @@ _ALLOWED: Final[dict[str, tuple[int, int | None]]] = {
     "exit_group": (231, 94),
 }
 
-# Instructions of the classic BPF, and what they read of struct seccomp_data.
+# Instructions of classic BPF, offsets in struct seccomp_data, and return values of the filter.
 _LOAD: Final = 0x20
 _JUMP_IF_EQUAL: Final = 0x15
 _RETURN: Final = 0x06
-_AT_NUMBER: Final = 0
-_AT_ARCHITECTURE: Final = 4
+_NUMBER_OFFSET: Final = 0
+_ARCHITECTURE_OFFSET: Final = 4
 _ALLOW: Final = 0x7FFF0000
-_REFUSE: Final = 0x00050000 | errno.EPERM
+_FAIL_WITH_EPERM: Final = 0x00050000 | errno.EPERM
 _KILL_PROCESS: Final = 0x80000000
 
 
@@ -80,34 +80,34 @@ class _Program(ctypes.Structure):
 
 
 def confine() -> Confinement:
-    """Give up this process's access to everything but its open descriptors; return what enforces that."""
+    """Give up access to everything except open descriptors, and return the means that enforces it."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    for limit in _NO_MORE:
+    for limit in _ZERO_LIMITS:
         resource.setrlimit(limit, (0, 0))
-    filtered = _instructions(os.uname().machine)
-    if filtered is None:
+    instructions = _filter_for(os.uname().machine)
+    if instructions is None:
         return "rlimits"
-    program = _Program(len(filtered), filtered)
+    program = _Program(len(instructions), instructions)
     is_filtered = libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) == 0
     return "seccomp" if is_filtered else "rlimits"
 
 
-def _instructions(machine: str) -> "ctypes.Array[_Instruction] | None":
-    """Return the filter for a machine; None if its system calls' numbers are not known here."""
+def _filter_for(machine: str) -> "ctypes.Array[_Instruction] | None":
+    """Return the filter for a machine; None if the numbers of its system calls are not known here."""
     if machine not in _AUDIT_ARCH or sys.maxsize < 2**32:
         return None
-    of_machine = 0 if machine == "x86_64" else 1
-    numbers = [number for each in _ALLOWED.values() if (number := each[of_machine]) is not None]
+    column = 0 if machine == "x86_64" else 1
+    numbers = [number for each in _PERMITTED_CALLS.values() if (number := each[column]) is not None]
     lines = [
-        (_LOAD, 0, 0, _AT_ARCHITECTURE),
+        (_LOAD, 0, 0, _ARCHITECTURE_OFFSET),
         (_JUMP_IF_EQUAL, 1, 0, _AUDIT_ARCH[machine]),
         (_RETURN, 0, 0, _KILL_PROCESS),
-        (_LOAD, 0, 0, _AT_NUMBER),
-        # To the last line, past those that are left and the refusal.
-        *((_JUMP_IF_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)),
-        (_RETURN, 0, 0, _REFUSE),
+        (_LOAD, 0, 0, _NUMBER_OFFSET),
+        # Jump to the last line, past the remaining comparisons and the refusal.
+        *((_JUMP_IF_EQUAL, len(numbers) - index, 0, number) for index, number in enumerate(numbers)),
+        (_RETURN, 0, 0, _FAIL_WITH_EPERM),
         (_RETURN, 0, 0, _ALLOW),
     ]
     return (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))

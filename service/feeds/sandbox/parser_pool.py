@@ -1,7 +1,7 @@
-"""Reading documents in killable children, so that one bad publisher costs one child and nothing else.
+"""A pool of parser processes, so that a malicious document costs one process and nothing else.
 
-This process loads neither feedparser nor lxml. Children start when they are needed, read one document
-after the other, and are killed when a document uses up its time or memory (limits: ``parser_process``).
+The pool's own process loads neither feedparser nor lxml. Parser processes are started on demand, parse one document
+after the other, and are killed if a document exceeds its time or memory (the limits are in ``parser_process``).
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -18,8 +17,8 @@ import msgspec
 import structlog
 
 import service
-from service.errors import FeedError, OperationalError, ParseKilled, ParserBusy, UserError, from_fault
-from service.feeds.opml import MAX_OPML_BYTES, OpmlDocument
+from service.errors import FeedError, OperationalError, ParseKilled, from_fault
+from service.feeds.opml import OpmlDocument
 from service.feeds.sandbox.protocol import (
     LENGTH_BYTES,
     MAX_FRAME_BYTES,
@@ -38,157 +37,111 @@ from service.feeds.sandbox.protocol import (
 )
 from service.observability.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 
-# The child dies of its own timer at 10 s; this is for one that cannot (stopped, or starved).
 PARSE_TIMEOUT_S = 12.0
-_GOODBYE_S = 1.0
-_MOST_LISTS = 8
-"""Lists of feeds that are held at once, of 5 MiB each: one is read, the others wait or are on their way."""
-_TURN_WITHIN_S = 7.0
+"""Longer than the process's own timer of 10 s, for a process whose timer does not run (stopped, or starved)."""
+_EXIT_TIMEOUT_S = 1.0
 _PACKAGES = str(Path(service.__file__).parent.parent)
 _Message = TypeVar("_Message")
 _log = structlog.get_logger(__name__)
-_DEATHS = {
+_EXIT_REASONS = {
     -signal.SIGPROF: "took more processor time than one document gets",
     -signal.SIGALRM: "took longer than one document may",
 }
 
 
 class ParserPool:
-    """At most ``size`` children at work; an async context manager that ends them all.
+    """A pool of at most ``size`` parser processes; an async context manager that stops them on exit.
 
-    ``niceness`` is the children's, as in ``nice(1)``. ``cpu_s`` is the processor time that documents have taken so far.
+    ``niceness`` is that of the processes, as in ``nice(1)``. ``cpu_s`` is the processor time of all requests so far.
     """
 
     def __init__(self, size: int, niceness: int = 0) -> None:
         self.cpu_s = 0.0
         self._free = asyncio.Semaphore(size)
         self._niceness = niceness
-        self._idle: list[_Child] = []
+        self._idle: list[_ParserProcess] = []
         self.confinement: Confinement | None = None
-        """What keeps the last child from files and network; None before the first document."""
+        """The confinement of the last process that responded; None before the first response."""
 
     async def __aenter__(self) -> Self:
-        """Start nothing yet: a child costs about 30 MB."""
+        """Start no process yet: each takes about 30 MB."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the children."""
+        """Stop the processes."""
         while self._idle:
-            await self._idle.pop().end()
+            await self._idle.pop().stop()
 
     async def parse_document(self, document: Document, selector: str = "") -> ParsedDocument:
-        """Return what the document is; waits for a free child.
+        """Parse a document of unknown type in a process, after waiting for a free one.
 
-        Raises what ``change_detection.parse_document`` raises, :class:`ParseKilled` when the document
-        used up its time or memory, and :class:`OperationalError` when no child can be started.
+        Raises what :func:`~service.feeds.entries.change_detection.parse_document` raises, :class:`ParseKilled` if the
+        document exceeded its time or memory, and :class:`OperationalError` if no process can be started.
         """
-        return await self._ask(ParseDocument(document, selector), ParserResponse[ParsedDocument])
+        return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])
 
-    async def detect_changes(self, job: DetectChanges, patience_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
-        """Return what documents of a channel say that is new; waits and raises as :meth:`parse_document` does.
+    async def detect_changes(self, request: DetectChanges, timeout_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
+        """Detect what is new in documents of a channel; waits and raises as :meth:`parse_document`.
 
-        They are given up when they take longer than ``patience_s`` to read; the wait for a child is not counted.
+        Raises :class:`ParseKilled` after ``timeout_s`` as well, not counting the wait for a free process.
         """
-        return await self._ask(job, ParserResponse[DetectionResult], patience_s)
+        return await self._request(request, ParserResponse[DetectionResult], timeout_s)
 
     async def parse_opml(self, body: bytes) -> OpmlDocument:
-        """Return what an OPML file lists; waits and raises as :meth:`parse_document` does, or :class:`UserError`."""
-        return await self._ask(ParseOpml(body), ParserResponse[OpmlDocument])
+        """Parse an OPML file; waits and raises as :meth:`parse_document`, and :class:`UserError` for another file."""
+        return await self._request(ParseOpml(body), ParserResponse[OpmlDocument])
 
-    async def _ask(
-        self, job: ParserRequest, kind: type[ParserResponse[Result]], patience_s: float = PARSE_TIMEOUT_S
+    async def _request(
+        self, request: ParserRequest, kind: type[ParserResponse[Result]], timeout_s: float = PARSE_TIMEOUT_S
     ) -> Result:
         async with self._free:
-            child = self._take() or await _Child.start(self._niceness)
+            process = self._pop_idle() or await _ParserProcess.start(self._niceness)
             began_s = time.monotonic()
             try:
-                answer = await child.ask(job, kind, patience_s)
+                response = await process.request(request, kind, timeout_s)
             except BaseException as error:
-                self.cpu_s += min(
-                    time.monotonic() - began_s, job.cpu_s if isinstance(job, DetectChanges) else PARSE_TIMEOUT_S
-                )
-                # Also when cancelled: the child is amid a document nobody waits for.
-                await child.kill()
+                limit_s = request.cpu_s if isinstance(request, DetectChanges) else PARSE_TIMEOUT_S
+                self.cpu_s += min(time.monotonic() - began_s, limit_s)
+                # Also if cancelled: the process would go on with a document whose result nobody awaits.
+                await process.kill()
                 if isinstance(error, ParseKilled):
                     PARSE_KILLS.inc()
                 raise
-            self.confinement = child.confinement
-            self.cpu_s += answer.cpu_s
-            if answer.needs_restart:
-                await child.end()
+            self.confinement = process.confinement
+            self.cpu_s += response.cpu_s
+            if response.needs_restart:
+                await process.stop()
             else:
-                self._idle.append(child)
-        if answer.fault is not None:
-            raise from_fault(answer.fault)
-        if answer.result is None:
+                self._idle.append(process)
+        if response.fault is not None:
+            raise from_fault(response.fault)
+        if response.result is None:
             raise FeedError("The parser gave no answer.")
-        return answer.result
+        return response.result
 
-    def _take(self) -> "_Child | None":
+    def _pop_idle(self) -> "_ParserProcess | None":
         while self._idle:
-            child = self._idle.pop()
-            if child.is_alive:
-                return child
+            process = self._idle.pop()
+            if process.is_alive:
+                return process
         return None
 
 
-class OpmlReader:
-    """Reads lists of feeds (OPML), one at a time in this process, in a child that ends with the list.
-
-    Nobody else's documents wait for such a child. A list that cannot be read soon is refused.
-    """
-
-    def __init__(self) -> None:
-        self._turn = asyncio.Semaphore(1)
-        self._under_way = 0
-
-    async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
-        """Return the feeds that a file lists, which ``load`` is called for once there is room for it.
-
-        Raises what ``load`` raises, :class:`ParserBusy`, and :class:`UserError` for what is no OPML, or takes too long.
-        """
-        if self._under_way >= _MOST_LISTS:
-            raise ParserBusy("Other lists of feeds are being read. Try again in a minute.")
-        self._under_way += 1
-        try:
-            body = await load()
-            if len(body) > MAX_OPML_BYTES:
-                raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
-            await self._wait()
-            try:
-                async with ParserPool(1) as parser:
-                    return await parser.parse_opml(body)
-            finally:
-                self._turn.release()
-        except ParseKilled as error:
-            raise UserError("The file takes more time or memory to read than a list of feeds gets.") from error
-        finally:
-            self._under_way -= 1
-
-    async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(_TURN_WITHIN_S):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise ParserBusy("Other lists of feeds are being read. Try again in a minute.") from None
-
-
-async def _received(stdout: asyncio.StreamReader, kind: type[_Message]) -> _Message:
+async def _read_message(stdout: asyncio.StreamReader, kind: type[_Message]) -> _Message:
     length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
     if length > MAX_FRAME_BYTES:
         raise ParseKilled("The document made the parser say nonsense.")
     return msgspec.msgpack.decode(await stdout.readexactly(length), type=kind)
 
 
-def _note(confinement: Confinement) -> None:
-    """Let operators know what keeps parsers from files and network."""
+def _report_confinement(confinement: Confinement) -> None:
     PARSER_WITHOUT_SECCOMP.set(confinement != "seccomp")
     if confinement != "seccomp":
         _log.warning("parser confined by resource limits only", advice="Use a kernel with seccomp filters.")
 
 
-class _Child:
-    """One process and the two pipes to it."""
+class _ParserProcess:
+    """A child process that runs ``parser_process``, and the pipes to and from it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -199,13 +152,13 @@ class _Child:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-P",  # not the current directory's modules
+                "-P",  # do not import modules from the current directory
                 "-m",
                 "service.feeds.sandbox.parser_process",
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
-                env={"PYTHONPATH": _PACKAGES, "LANG": "C.UTF-8"},  # and none of our secrets
+                env={"PYTHONPATH": _PACKAGES, "LANG": "C.UTF-8"},  # without this process's secrets
             )
         except OSError as error:
             raise OperationalError(f"A parser process cannot be started: {error.strerror}.") from error
@@ -218,25 +171,25 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def ask(
-        self, job: ParserRequest, kind: type[ParserResponse[Result]], patience_s: float
+    async def request(
+        self, request: ParserRequest, kind: type[ParserResponse[Result]], timeout_s: float
     ) -> ParserResponse[Result]:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
             raise RuntimeError("the child was started without pipes")
         try:
-            async with asyncio.timeout(patience_s):
-                stdin.write(encode_frame(job))
+            async with asyncio.timeout(timeout_s):
+                stdin.write(encode_frame(request))
                 await stdin.drain()
                 if self.confinement is None:
-                    self.confinement = (await _received(stdout, ParserReady)).confinement
-                    _note(self.confinement)
-                return await _received(stdout, kind)
+                    self.confinement = (await _read_message(stdout, ParserReady)).confinement
+                    _report_confinement(self.confinement)
+                return await _read_message(stdout, kind)
         except TimeoutError as error:
             raise ParseKilled("The document took longer than one document may.") from error
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError) as error:
-            await self.end()
-            reason = _DEATHS.get(self._process.returncode or 0, "crashed the parser or used too much memory")
+            await self.stop()
+            reason = _EXIT_REASONS.get(self._process.returncode or 0, "crashed the parser or used too much memory")
             raise ParseKilled(f"The document {reason}.") from error
 
     async def kill(self) -> None:
@@ -246,12 +199,12 @@ class _Child:
                 os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
 
-    async def end(self) -> None:
-        """Let a child end that has no more to do, which it does when nothing more can come."""
+    async def stop(self) -> None:
+        """Close the process's stdin, upon which it exits; kill it if it does not exit in time."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            async with asyncio.timeout(_GOODBYE_S):
+            async with asyncio.timeout(_EXIT_TIMEOUT_S):
                 await self._process.wait()
         except TimeoutError:
             await self.kill()

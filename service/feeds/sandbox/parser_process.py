@@ -1,9 +1,9 @@
-"""The killable child: reads documents from stdin, one by one, until stdin ends.
+"""The program of a parser process: it handles requests from stdin one by one, until stdin is closed.
 
-The kernel enforces the limits: the default action of SIGPROF and SIGALRM is death, which no C code can
-put off. The parent's death closes stdin; a child that is busy then dies of its timers at the latest.
-Once everything is loaded, and before the first document is read, files, network and other programs are given up
-(``confinement``).
+The kernel enforces the limits: the default action of SIGPROF and SIGALRM is to terminate the process, which no C code
+can delay. If the parent dies, stdin is closed; a busy process then ends by its timers at the latest. After all modules
+are loaded and before the first request is read, the process gives up access to files, network and other programs (see
+``confinement``).
 """
 
 import contextlib
@@ -38,24 +38,24 @@ from service.feeds.sandbox.protocol import (
 CPU_S = 5.0
 WALL_S = 10.0
 MEMORY_BYTES = 96 * 1024 * 1024
-"""What a child may take besides what it begins with; loading the parsers takes 18 MB of it."""
-_BLOATED_BYTES = 80 * 1024 * 1024
+"""Address space that the process may map in addition to that at its start; loading the parsers takes 18 MB of it."""
+_RESTART_BYTES = 80 * 1024 * 1024
 _STATM_BYTES = 200
-_IMPORTED_ON_FIRST_USE = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
+_LAZY_IMPORTS = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer every job of ``requests`` on ``answers``; the timers run while a job is worked on."""
-    job_decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
+def serve(requests: BinaryIO, responses: BinaryIO) -> None:
+    """Write the response to each of ``requests`` to ``responses``. The timers run while a request is handled."""
+    decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
     while length := requests.read(LENGTH_BYTES):
-        job = job_decoder.decode(requests.read(int.from_bytes(length, "big")))
-        began_s = _processor_s()
-        _set_timers(min(job.cpu_s, CPU_S) if isinstance(job, DetectChanges) else CPU_S, WALL_S)
-        answer = _answer(job)
-        answered = encode_frame(msgspec.structs.replace(answer, cpu_s=_processor_s() - began_s))
+        request = decoder.decode(requests.read(int.from_bytes(length, "big")))
+        began_s = _cpu_time_s()
+        _set_timers(min(request.cpu_s, CPU_S) if isinstance(request, DetectChanges) else CPU_S, WALL_S)
+        response = _handle(request)
+        response_frame = encode_frame(msgspec.structs.replace(response, cpu_s=_cpu_time_s() - began_s))
         _set_timers(0, 0)
-        answers.write(answered)
-        answers.flush()
+        responses.write(response_frame)
+        responses.flush()
 
 
 def _set_timers(cpu_s: float, wall_s: float) -> None:
@@ -63,62 +63,66 @@ def _set_timers(cpu_s: float, wall_s: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, wall_s)
 
 
-def _processor_s() -> float:
+def _cpu_time_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-def _answer(job: ParserRequest) -> ParserResponse[Any]:
+def _handle(request: ParserRequest) -> ParserResponse[Any]:
     try:
-        return ParserResponse(_readers()[type(job)](job), needs_restart=_is_bloated())
+        return ParserResponse(_load_handlers()[type(request)](request), needs_restart=_needs_restart())
     except (FeedError, UserError) as error:
-        return ParserResponse(fault=to_fault(error), needs_restart=_is_bloated())
+        return ParserResponse(fault=to_fault(error), needs_restart=_needs_restart())
 
 
 @functools.cache
-def _readers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
-    """Return what reads each kind of job; the first call loads all that any document may need (0.3 s)."""
-    # The programs import this module, too, for its limits: they must not load the parsers.
+def _load_handlers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
+    """Return the handlers by type of request. The first call loads all modules that any document needs (0.3 s)."""
+    # Imported here, because other programs import this module for its limits and must not load the parsers.
     from service.feeds.entries.change_detection import detect_changes, parse_document  # noqa: PLC0415 - see above
     from service.feeds.opml_parser import parse as parse_opml  # noqa: PLC0415 - see above
 
-    for name in _IMPORTED_ON_FIRST_USE:
+    for name in _LAZY_IMPORTS:
         importlib.import_module(name)
     for encoding in pkgutil.iter_modules(encodings.__path__, "encodings."):
-        with contextlib.suppress(ImportError):  # some are Windows's
+        with contextlib.suppress(ImportError):  # some exist on Windows only
             importlib.import_module(encoding.name)
-    # What is loaded lives as long as the child: no collection of garbage has to look at it again.
+    # Loaded modules live as long as the process: exclude them from further garbage collections.
     gc.collect()
     gc.freeze()
-    return {ParseDocument: parse_document, DetectChanges: detect_changes, ParseOpml: lambda job: parse_opml(job.body)}
+    return {
+        ParseDocument: parse_document,
+        DetectChanges: detect_changes,
+        ParseOpml: lambda request: parse_opml(request.body),
+    }
 
 
-def _is_bloated() -> bool:
-    # Not ru_maxrss: on Linux a new program inherits there the size of the process that started it.
-    _, resident_bytes = _sizes_bytes()
-    return resident_bytes > _BLOATED_BYTES
+def _needs_restart() -> bool:
+    # Not ru_maxrss: on Linux, a new program inherits the value of the process that started it.
+    _, resident_bytes = _memory_bytes()
+    return resident_bytes > _RESTART_BYTES
 
 
-def _sizes_bytes() -> tuple[int, int]:
-    """Return how much this process has mapped, and how much of it is resident."""
-    mapped_pages, resident_pages = map(int, os.pread(_statm(), _STATM_BYTES, 0).split()[:2])
+def _memory_bytes() -> tuple[int, int]:
+    """Return the mapped and the resident memory of this process in bytes."""
+    mapped_pages, resident_pages = map(int, os.pread(_statm_descriptor(), _STATM_BYTES, 0).split()[:2])
     return mapped_pages * resource.getpagesize(), resident_pages * resource.getpagesize()
 
 
 @functools.cache
-def _statm() -> int:
-    """Return a descriptor that stays open: a confined process opens no files."""
+def _statm_descriptor() -> int:
+    """Return an open descriptor of ``/proc/self/statm``; it is kept, because a confined process opens no files."""
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def main() -> None:
-    """Limit this process's memory, load the parsers, give up everything else, and serve the parent."""
-    most_bytes = _sizes_bytes()[0] + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+    """Limit this process's memory, load the parsers, confine the process, and serve the parent."""
+    limit_bytes = _memory_bytes()[0] + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then closes stdin
-    _readers()  # before the first document, whose processor time is charged to its publisher
-    # What is not loaded is not there: nothing is looked for in directories that cannot be read.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the parent closes stdin
+    _load_handlers()  # before the first document, because the publisher's budget pays for its processor time
+    # No module is searched for in directories, which the confined process cannot read.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
     sys.stdout.buffer.write(encode_frame(ParserReady(confine())))
     sys.stdout.buffer.flush()

@@ -33,7 +33,7 @@ import ctypes, os, resource, socket, sys
 from service.feeds.sandbox import confinement
 
 if sys.argv[1] == "rlimits":
-    confinement._instructions = lambda machine: None
+    confinement._filter_for = lambda machine: None
 libc = ctypes.CDLL(None, use_errno=True)
 
 def traced():
@@ -133,7 +133,7 @@ def _answers(confinement: str, jobs: Iterable[ParseDocument]) -> list[ParserResp
     """Return what a process answers to jobs that runs the child's own program, with that confinement."""
     program = (
         "from service.feeds.sandbox import confinement, parser_process\n"
-        f"if {confinement!r} == 'rlimits': confinement._instructions = lambda machine: None\n"
+        f"if {confinement!r} == 'rlimits': confinement._filter_for = lambda machine: None\n"
         "parser_process.main()\n"
     )
     told = b"".join(map(encode_frame, jobs))

@@ -10,8 +10,8 @@ import pytest
 
 from service.errors import ParserBusy, TooLarge, UserError
 from service.feeds.opml import MAX_OPML_BYTES, OpmlSubscription, write
-from service.feeds.sandbox import parser_pool
-from service.feeds.sandbox.parser_pool import OpmlReader
+from service.feeds.sandbox import opml_reader
+from service.feeds.sandbox.opml_reader import OpmlReader
 from tests.integration.feeds.test_sandbox import children
 from tests.support.waiting import until_so
 
@@ -22,7 +22,7 @@ THREE_LARGE_LISTS = """
 import asyncio, sys
 from pathlib import Path
 from service.feeds.opml import MAX_OPML_BYTES
-from service.feeds.sandbox.parser_pool import OpmlReader
+from service.feeds.sandbox.opml_reader import OpmlReader
 
 async def load():
     return b"<opml>" + b"\\n" * (MAX_OPML_BYTES - 6)
@@ -65,7 +65,7 @@ async def test_lists_are_read_one_at_a_time() -> None:
 
 
 async def test_more_lists_than_are_held_are_refused_before_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_pool, "_MOST_LISTS", 2)
+    monkeypatch.setattr(opml_reader, "_MAX_PENDING_FILES", 2)
     reader, loaded = OpmlReader(), asyncio.Event()
 
     async def load_late() -> bytes:
@@ -82,7 +82,7 @@ async def test_more_lists_than_are_held_are_refused_before_they_are_loaded(monke
 
 
 async def test_a_list_that_waits_too_long_for_its_turn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_pool, "_TURN_WITHIN_S", 0.01)
+    monkeypatch.setattr(opml_reader, "_MAX_WAIT_S", 0.01)
     reader = OpmlReader()
     slow = asyncio.create_task(reader.read(load_slow))
     await until_so(children, "the first is read")

@@ -140,7 +140,7 @@ async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool) -> 
     await read_title(pool)
     os.kill(children()[0], signal.SIGSTOP)
     with pytest.raises(ParseKilled, match="longer"):
-        await pool.detect_changes(DetectChanges((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), patience_s=0.3)
+        await pool.detect_changes(DetectChanges((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), timeout_s=0.3)
     assert await read_title(pool) == "Title a"
     assert kills() == before + 1
 

@@ -41,10 +41,10 @@ class Parser(ParserPool):
         super().__init__(1)
         self._most = most
 
-    async def detect_changes(self, job: DetectChanges, patience_s: float = 10.0) -> DetectionResult:  # noqa: ARG002 - it needs none
-        if len(job.documents) > self._most or b"deadly" in job.documents[0].body:
+    async def detect_changes(self, request: DetectChanges, timeout_s: float = 10.0) -> DetectionResult:  # noqa: ARG002 - it needs none
+        if len(request.documents) > self._most or b"deadly" in request.documents[0].body:
             raise ParseKilled("Too much.")
-        return detect_changes(job)
+        return detect_changes(request)
 
 
 class Publisher:

@@ -34,11 +34,11 @@ class Parser(ParserPool):
         super().__init__(1)
         self.deaths = 0
 
-    async def detect_changes(self, job: DetectChanges, patience_s: float = 10.0) -> DetectionResult:  # noqa: ARG002 - it needs none
-        if job.documents[-1].body == b"deadly":
+    async def detect_changes(self, request: DetectChanges, timeout_s: float = 10.0) -> DetectionResult:  # noqa: ARG002 - it needs none
+        if request.documents[-1].body == b"deadly":
             self.deaths += 1
-            raise ParseKilled(f"The document at {job.url} took too long.")
-        return DetectionResult(job.baseline)
+            raise ParseKilled(f"The document at {request.url} took too long.")
+        return DetectionResult(request.baseline)
 
 
 def watched(url: str) -> PollState:

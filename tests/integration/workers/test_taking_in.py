@@ -78,13 +78,13 @@ class CountingParser(Parser):
         super().__init__()
         self.now = self.most = self.read_so_far = 0
 
-    async def detect_changes(self, job: DetectChanges, patience_s: float = 10.0) -> DetectionResult:
+    async def detect_changes(self, request: DetectChanges, timeout_s: float = 10.0) -> DetectionResult:
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         self.now -= 1
         self.read_so_far += 1
-        return await super().detect_changes(job, patience_s)
+        return await super().detect_changes(request, timeout_s)
 
 
 @pytest.fixture

@@ -1,0 +1,54 @@
+"""The reader of OPML files in parser processes of their own, one file at a time per program."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from service.errors import ParseKilled, ParserBusy, UserError
+from service.feeds.opml import MAX_OPML_BYTES, OpmlDocument
+from service.feeds.sandbox.parser_pool import ParserPool
+
+_MAX_PENDING_FILES = 8
+"""Files of up to 5 MiB that are held at once: one is parsed, the others wait or are being loaded."""
+_MAX_WAIT_S = 7.0
+
+
+class OpmlReader:
+    """Parses OPML files one at a time, each in a new process, so that channels' documents never wait for a file.
+
+    A file whose turn does not come within seconds is refused.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(1)
+        self._pending = 0
+
+    async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
+        """Return the feeds in the OPML file that ``load`` returns; it is called if fewer than 8 files are pending.
+
+        Raises what ``load`` raises, :class:`ParserBusy`, and :class:`UserError` for a file that is not OPML, is too
+        large, or takes too much time or memory.
+        """
+        if self._pending >= _MAX_PENDING_FILES:
+            raise ParserBusy("Other lists of feeds are being read. Try again in a minute.")
+        self._pending += 1
+        try:
+            body = await load()
+            if len(body) > MAX_OPML_BYTES:
+                raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
+            await self._wait()
+            try:
+                async with ParserPool(1) as parser:
+                    return await parser.parse_opml(body)
+            finally:
+                self._turn.release()
+        except ParseKilled as error:
+            raise UserError("The file takes more time or memory to read than a list of feeds gets.") from error
+        finally:
+            self._pending -= 1
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(_MAX_WAIT_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise ParserBusy("Other lists of feeds are being read. Try again in a minute.") from None
