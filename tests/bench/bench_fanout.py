@@ -31,7 +31,7 @@ from service.settings import Settings
 from service.store import Store, connect
 from service.store.client.keys import user_id
 from tests.bench import receivers
-from tests.support.bot import serving
+from tests.support.bot_in_process import serving
 from tests.support.channels import make_channel, publish
 from tests.support.prosody import ForgetfulProsody
 

@@ -19,7 +19,7 @@ import feedparser
 from service.feeds.entries.change_detection import detect_changes
 from service.feeds.parsing.feed_parser import parse
 from service.feeds.sandbox.protocol import DetectChanges, Document
-from tests.support.documents import typical_atom, typical_rss
+from tests.support.feed_documents import typical_atom, typical_rss
 
 URL = "https://blog.example.com/feed"
 HEADERS = {"Content-Type": "application/xml; charset=utf-8"}

@@ -19,7 +19,7 @@ from service.corona.clusters import encode, summarise
 from service.corona.honeycomb import apply_site_scales, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.objectives import Floats
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget
-from tests.support.tradeoffs import POLL_INTERVAL_S, delay, heterogeneous
+from tests.support.allocation_problems import POLL_INTERVAL_S, delay, heterogeneous
 
 CHANNELS = 1_000_000
 ROUNDS = 7

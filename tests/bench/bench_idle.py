@@ -19,7 +19,7 @@ from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
 from service.store.channels.channels import Snapshot
-from tests.support.product import Product, running
+from tests.support.product_process import Product, running
 from tests.support.waiting import until
 
 CHANNELS = 1_000

@@ -19,7 +19,7 @@ from service.embedded.redis import PrivateRedis
 from service.settings import Settings
 from service.store import connect
 from tests.bench.bench_fanout import PASSWORD, make_accounts
-from tests.support.bot import serving
+from tests.support.bot_in_process import serving
 from tests.support.channels import make_channel
 
 LONGEST_P95_S: Final = 0.3

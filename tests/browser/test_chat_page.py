@@ -13,7 +13,7 @@ from service.embedded.sample_publisher import SamplePublisher
 from service.settings import Settings
 from service.store import connect
 from tests.support.browser import violations
-from tests.support.product import Product, running
+from tests.support.product_process import Product, running
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,7 @@ from service.discovery.matrix import CellAddress, Matrix, MatrixSize, head_addre
 from service.store import Store
 from service.store.client import keys
 from service.store.directory.cells import pair_key
-from tests.support.cells import MemoryCells
+from tests.support.memory_cells import MemoryCells
 from tests.support.waiting import until
 
 FAR_MS = int(time.time() * 1000) + 3_600_000

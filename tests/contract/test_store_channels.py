@@ -10,7 +10,7 @@ from service.location.content_cache import Content, digest_of, newest, unpacked
 from service.model import Change, Delta, Entry, PollResult
 from service.store import Store
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
-from tests.support.everywhere import everywhere
+from tests.support.redis_nodes import everywhere
 
 
 async def test_creating_a_channel_twice_keeps_the_first(store: Store) -> None:

@@ -18,8 +18,8 @@ from service.store.client.connection import RedisClient
 from service.store.client.identity import READ_IDENTITY
 from service.store.coordination.requests import InboxMessage
 from tests.support.channels import make_channel
-from tests.support.everywhere import everywhere
 from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_nodes import everywhere
 from tests.support.waiting import until, until_so
 
 NAMES = [f"name:{number}" for number in range(300)]

@@ -20,8 +20,8 @@ from service.store.client import connection as links
 from service.store.client import keys
 from service.store.client.connection import BatchingClient, RedisClient
 from service.store.subscriptions.keyspaces import KeyspaceStore, unpack_page
-from tests.support.histories import BITS, Moves, live_through
-from tests.support.keyspaces import MemoryKeyspaces
+from tests.support.keyspace_histories import BITS, Moves, live_through
+from tests.support.memory_keyspaces import MemoryKeyspaces
 
 T = TypeVar("T")
 

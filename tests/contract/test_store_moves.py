@@ -15,7 +15,7 @@ from service.store.channels.moves import agreed_version
 from service.store.client import keys
 from tests.contract.test_store_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, make_channel, publish
-from tests.support.everywhere import everywhere
+from tests.support.redis_nodes import everywhere
 from tests.support.waiting import until
 from workers.ownership.fanout import FanOut
 

@@ -12,7 +12,7 @@ from service.model import Change, Channel, Delta, Entry, Notice, PollResult
 from service.store import Store
 from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
-from tests.support.everywhere import everywhere
+from tests.support.redis_nodes import everywhere
 from workers.ownership.fanout import FanOut
 
 ALICE = "alice@localhost"

@@ -34,9 +34,9 @@ from tests.support.bad_input import (
     Case,
 )
 from tests.support.chat import ChatClient, Received
-from tests.support.ledger import tagged
+from tests.support.delivery_audit import tagged
 from tests.support.processes import children_of, resident_bytes
-from tests.support.product import Product, running
+from tests.support.product_process import Product, running
 from tests.support.raw_http import RawPublisher, ok, raw_publisher
 from tests.support.waiting import until_so
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from service.embedded.sample_publisher import SamplePublisher
 from service.feeds.urls import channel_id
-from tests.support.product import Product, running
+from tests.support.product_process import Product, running
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]

@@ -14,13 +14,13 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
 from tests.support import channels
-from tests.support.bot import logging_in, reach, serving, tell
+from tests.support.bot_in_process import logging_in, reach, serving, tell
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
+from tests.support.chat_load import answered, talk
 from tests.support.ejabberd import PrivateEjabberd
-from tests.support.guest import Guest
-from tests.support.talk import answered, talk
+from tests.support.room_guest import Guest
 from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.e2e

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from service.embedded.sample_publisher import SamplePublisher
 from service.feeds.urls import channel_id
-from tests.support.ledger import Subscribed, audit, tagged
+from tests.support.delivery_audit import Subscribed, audit, tagged
 from tests.support.otlp import Collector, Span, collecting
-from tests.support.product import Product, running
+from tests.support.product_process import Product, running
 from tests.support.terminal import terminal
 from tests.support.waiting import until
 

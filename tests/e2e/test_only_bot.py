@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from service.settings import Settings
-from tests.support.bot import reach
+from tests.support.bot_in_process import reach
 from tests.support.bot_process import bots
 from tests.support.chat import ChatClient
-from tests.support.talk import answered, talk
+from tests.support.chat_load import answered, talk
 from tests.support.waiting import until_so
 
 pytestmark = pytest.mark.e2e

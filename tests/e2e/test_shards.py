@@ -13,11 +13,11 @@ from bots import process
 from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store
-from tests.support.bot import reach, tell
+from tests.support.bot_in_process import reach, tell
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient, online
-from tests.support.software import Errand
+from tests.support.client_software import Errand
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e

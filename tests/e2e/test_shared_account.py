@@ -14,11 +14,11 @@ from bots.cluster.assigned_users import PARTITION_COUNT, partition_of
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from tests.support.bot import reach, tell
+from tests.support.bot_in_process import reach, tell
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
-from tests.support.talk import answered, talk
+from tests.support.chat_load import answered, talk
 from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.e2e

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.traffic import entries_coming, traffic, until_told_something_new
+from tests.support.product_traffic import entries_coming, traffic, until_told_something_new
 
 pytestmark = pytest.mark.faults
 

@@ -9,8 +9,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from tests.support.bot import reach
-from tests.support.product import Product, running
+from tests.support.bot_in_process import reach
+from tests.support.product_process import Product, running
 from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.faults

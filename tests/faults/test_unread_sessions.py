@@ -22,12 +22,12 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.outbox import Batch
-from tests.support.bot import JumpingClock, Server, knows_receipts, logging_in, reach, serving
+from tests.support.bot_in_process import JumpingClock, Server, knows_receipts, logging_in, reach, serving
 from tests.support.bot_process import bots
 from tests.support.channels import change, make_channel
 from tests.support.chat import ChatClient, Received
+from tests.support.delivery_audit import Subscribed, Verdict, audit, tagged
 from tests.support.ejabberd import PrivateEjabberd
-from tests.support.ledger import Subscribed, Verdict, audit, tagged
 from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.faults

@@ -13,9 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.fuzz.targets import CUT, TARGETS, name_of
-from tests.support.corpus import defects, wild
-from tests.support.dialects import DIALECTS
-from tests.support.documents import page
+from tests.support.feed_corpus import defects, wild
+from tests.support.feed_dialects import DIALECTS
+from tests.support.feed_documents import page
 
 KEPT = Path(__file__).parent / "corpus"
 KEPT_BYTES = 60_000

@@ -11,7 +11,7 @@ from service.embedded.deployment.experiment import _Publisher
 from service.embedded.deployment.publication_plan import PublicationPlan
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Document
-from tests.support.documents import item, rss
+from tests.support.feed_documents import item, rss
 from tests.support.netns import CORONET
 from tests.support.raw_http import ok, raw_publisher
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from service.embedded.sample_publisher import PublishedEntry
 from tests.live.twenty_feeds import FEEDS, LATE, SAME_GUID, TwentyFeeds, plan, quantile, twenty_feeds
 from tests.support.chat import ChatClient
-from tests.support.ledger import Subscribed, Verdict, audit
-from tests.support.product import running
+from tests.support.delivery_audit import Subscribed, Verdict, audit
+from tests.support.product_process import running
 from tests.support.waiting import until
 
 MOST_REQUESTS = 680

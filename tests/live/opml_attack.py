@@ -27,9 +27,9 @@ from aiohttp import web
 from bots.xmpp.stanzas import message, shared_file
 from tests.live.twenty_feeds import TwentyFeeds, quantile, twenty_feeds
 from tests.support.chat import ChatClient
+from tests.support.client_software import software
 from tests.support.processes import children_of, resident_bytes
-from tests.support.product import Product, running
-from tests.support.software import software
+from tests.support.product_process import Product, running
 
 MOST_TIMES_QUIET = 2.0
 MOST_GROWTH_MB = 150.0

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from aiohttp import web
 
 from service.embedded.sample_publisher import PublishedEntry
-from tests.support.ledger import tagged
+from tests.support.delivery_audit import tagged
 
 FEEDS = 20
 OLD_ENTRIES = 5

@@ -11,7 +11,7 @@ from service.corona.messages import Aggregate, Summary
 from service.model import NodeId
 from service.overlay.id_space import digit, from_hex, shared_digits
 from service.overlay.ring import RingView
-from tests.support.points import joined, ring, rings
+from tests.support.ring_strategies import joined, ring, rings
 
 bases = st.sampled_from([2, 4, 16])
 

@@ -19,7 +19,7 @@ from service.clash.prefix_query import Page, Record, merge_pages
 from service.clash.server_table import GroupState, from_fields, to_fields
 from service.clash.transitions import Accepted, IncorrectDepth, accept_object
 from service.errors import MoveRefused
-from tests.support.keyspaces import MemoryKeyspaces, carried_through, cut, units
+from tests.support.memory_keyspaces import MemoryKeyspaces, carried_through, cut, units
 
 BITS = 8
 KEYS = st.integers(0, (1 << BITS) - 1)

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from hypothesis import settings
 
-from tests.support.histories import Moves, live_through
+from tests.support.keyspace_histories import Moves, live_through
 
 BLOCKS, HISTORIES_PER_BLOCK = 50, 300
 blocks = pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from service.discovery.matrix import (
 )
 from service.discovery.matrix_resizing import reconcile_matrix
 from service.discovery.register_and_search import SearchOutcome, register, replace, search
-from tests.support.cells import MemoryCells
+from tests.support.memory_cells import MemoryCells
 
 PAIRS = ("a=1", "b=2", "c=3")
 NAMES = ("n0", "n1", "n2", "n3", "n4", "n5")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from service.feeds.entries.edit_detection import MAX_EDITS_PER_POLL
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.model import ParsedEntry, ParsedFeed
-from tests.support.documents import item
+from tests.support.feed_documents import item
 
 URL = "https://example.com/feed"
 NOW_S = 1_800_000_000.0

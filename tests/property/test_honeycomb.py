@@ -19,7 +19,7 @@ from service.corona.honeycomb import (
     sizes,
     solve_clipped_sum,
 )
-from tests.support.tradeoffs import delay, part, problems
+from tests.support.allocation_problems import delay, part, problems
 
 ROUNDING = 1e-9
 TAU_S = 1800.0

@@ -17,7 +17,7 @@ from service.simulate.corona.paper_levels import (
     levels_for_delay,
     sizes_at,
 )
-from tests.support.tradeoffs import delay, heterogeneous
+from tests.support.allocation_problems import delay, heterogeneous
 
 ROUNDING = 1e-9
 TAU_S = 1800.0

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from service.location.bloom import Shape, first_row, mask
 from service.location.protocol import Filtering
-from tests.support.location import Network, name
+from tests.support.overlay_network import Network, name
 
 NODES = 8
 NARROW = Shape(1, 40, 2, 3)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.location.neighbours import Limits, Linked, Neighbourhood, Offer, Offered, Unlinked
-from tests.support.location import name
+from tests.support.overlay_network import name
 
 LIMITS = Limits(near_s=0.010, near=3, far=2, gateways=2)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.feeds.parsing.feed_parser import parse
 from service.model import Entry, ParsedFeed
-from tests.support.publisher import HABITS, MISBEHAVIOUR, Publisher
+from tests.support.misbehaving_publisher import HABITS, MISBEHAVIOUR, Publisher
 
 URL = "https://example.com/feed"
 START_S = 1_700_000_000.0

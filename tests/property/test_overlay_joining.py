@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from service.model import NodeId
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import balanced_id
-from tests.support.points import joined, points
+from tests.support.ring_strategies import joined, points
 
 
 def _shares(ids: list[int], bit: int = BITS - 1) -> list[Fraction]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from service.model import NodeId
 from service.overlay.id_space import BITS, distance, from_hex, to_hex
 from service.overlay.ring import RingView, owned_prefixes
-from tests.support.points import points, ring, rings
+from tests.support.ring_strategies import points, ring, rings
 
 
 def _by_distance(view: RingView, point: NodeId) -> tuple[NodeId, ...]:

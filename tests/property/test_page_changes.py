@@ -11,7 +11,7 @@ from service.feeds.pages.extraction import parse_page
 from service.feeds.pages.line_diff import diff_lines
 from service.feeds.pages.page_diff import describe_changes
 from service.model import ParsedPage
-from tests.support.pages import URL, Reader, parsed, patched
+from tests.support.page_reader import URL, Reader, parsed, patched
 
 _LINES = st.lists(st.sampled_from(["one", "two", "three", "four", "five", "price 5 €", "price 6 €"]), max_size=18)
 _WORDS = st.text(st.sampled_from("abc äß€1,:"), min_size=1, max_size=12).filter(str.strip)

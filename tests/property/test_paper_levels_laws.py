@@ -18,7 +18,7 @@ from service.simulate.corona.paper_levels import (
     told_most,
 )
 from service.simulate.corona.workload import Points
-from tests.support.tradeoffs import POLL_INTERVAL_S, delay, part
+from tests.support.allocation_problems import POLL_INTERVAL_S, delay, part
 
 CHANNELS, OWNERS, NODES, BINS = 6400, 64, 1024, 16
 OPTIONS = level_sizes(NODES, 16)

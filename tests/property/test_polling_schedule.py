@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
 from service.model import ChannelId
-from tests.support.points import points
+from tests.support.ring_strategies import points
 
 TAU_S = 1800.0
 ROUNDING_S = 1e-4

@@ -11,7 +11,7 @@ from service.corona.polling_schedule import PollingSchedule, new_schedule, revis
 from service.overlay.id_space import shared_digits
 from service.simulate.corona.timetable import Book, mean_waits_s
 from service.simulate.corona.workload import Trie, hex_id
-from tests.support.points import ring
+from tests.support.ring_strategies import ring
 
 TAU_S = 1800.0
 NODES = 50

@@ -12,7 +12,7 @@ from service.corona.clusters import CLUSTER_BYTES, MAX_CLUSTERS, TradeoffCluster
 from service.corona.honeycomb import AllocationProblem, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.objectives import Goal, weights
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget, sizes_at
-from tests.support.tradeoffs import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, part, problems
+from tests.support.allocation_problems import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, part, problems
 
 NEAR = 0.002
 SINGLE = 1e-6

@@ -15,7 +15,7 @@ from service.feeds.parsing import fast_parser
 from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
 from tests.property.test_fast_parser import FIELDS, LINKS, atom, attributes, rdf, rss
-from tests.support.publisher import HABITS, MISBEHAVIOUR, Publisher
+from tests.support.misbehaving_publisher import HABITS, MISBEHAVIOUR, Publisher
 
 URL = "https://example.com/feed"
 START_S = 1_700_000_000.0

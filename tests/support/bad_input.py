@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import trustme
 
-from tests.support.documents import item, rss
-from tests.support.hostile import hostile
+from tests.support.feed_documents import item, rss
+from tests.support.hostile_documents import hostile
 from tests.support.hostile_publisher import BAD_ANSWERS, DRIPS, ENDLESS, OK, endless
 from tests.support.raw_http import Handler, answering, ok, redirect
 

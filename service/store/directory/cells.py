@@ -1,4 +1,4 @@
-"""Cells of matrices on Redis: each command an instant in one slot; what it must do is ``tests.support.cells``.
+"""Cells of matrices on Redis: each command an instant in one slot; what it must do is ``tests.support.memory_cells``.
 
 A pair is a digest of 8 bytes here (:func:`pair_key`). Names are matched by bit-sliced signatures, the layout of which
 stands at ``scripts/cell_common.lua``; what those let through is compared, so that nothing matches falsely.

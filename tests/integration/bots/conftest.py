@@ -13,7 +13,7 @@ from bots.bot import Bot
 from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store
-from tests.support.bot import Person, serving
+from tests.support.bot_in_process import Person, serving
 from tests.support.chat import ChatClient
 
 BOT_PASSWORD = "a bot's password"

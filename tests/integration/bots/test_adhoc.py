@@ -12,10 +12,10 @@ from service.feeds.urls import channel_id
 from service.model import FeedLink
 from service.store import Store
 from service.store.coordination.requests import ProbeReply
-from tests.support.bot import Person
+from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel
-from tests.support.software import Errand, software, where
-from tests.support.worker import scripted_worker
+from tests.support.client_software import Errand, software, where
+from tests.support.scripted_worker import scripted_worker
 
 FEED, OTHER = "https://example.org/feed", "https://example.org/other"
 

@@ -7,8 +7,8 @@ import pytest
 
 from bots.bot import Bot
 from bots.xmpp import service_discovery
-from tests.support.bot import Person
-from tests.support.software import software, where
+from tests.support.bot_in_process import Person
+from tests.support.client_software import software, where
 from tests.support.waiting import until
 
 

@@ -19,7 +19,7 @@ from service.model import Channel
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client.keys import user_id
-from tests.support.bot import Person, knows_receipts, moved, reach, serving, tell
+from tests.support.bot_in_process import Person, knows_receipts, moved, reach, serving, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.tcp_proxy import proxy

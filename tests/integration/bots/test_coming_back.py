@@ -11,7 +11,7 @@ from slixmpp import JID
 from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store
-from tests.support.bot import JumpingClock, moved, serving
+from tests.support.bot_in_process import JumpingClock, moved, serving
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient, online
 from tests.support.prosody import ArchivingProsody, ForgetfulProsody

@@ -11,9 +11,9 @@ from service.store import Store
 from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
 from service.store.coordination.requests import ProbeReply
-from tests.support.bot import Person
+from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel
-from tests.support.worker import scripted_worker
+from tests.support.scripted_worker import scripted_worker
 
 pytestmark = pytest.mark.usefixtures("bot")
 

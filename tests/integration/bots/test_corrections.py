@@ -7,7 +7,7 @@ from service.model import Change, Channel, Entry
 from service.store import Store
 from service.store.client import keys
 from service.store.client.keys import user_id
-from tests.support.bot import Person
+from tests.support.bot_in_process import Person
 from tests.support.channels import change, make_channel
 from tests.support.chat import ChatClient
 from tests.support.waiting import until

@@ -10,7 +10,7 @@ from bots.delivery import outbox_consumer
 from bots.xmpp import connection, stanzas
 from service.settings import Settings
 from service.store import Store
-from tests.support.bot import Person, moved, serving, tell
+from tests.support.bot_in_process import Person, moved, serving, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.prosody import LimitedProsody

@@ -17,7 +17,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from tests.support.bot import JumpingClock, Person, bounced, moved, serving, tell
+from tests.support.bot_in_process import JumpingClock, Person, bounced, moved, serving, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.waiting import until, until_so

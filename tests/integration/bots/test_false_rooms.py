@@ -14,12 +14,12 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.people.rooms import Room
-from tests.support.bot import JumpingClock, Person, serving
+from tests.support.bot_in_process import JumpingClock, Person, serving
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient, online
-from tests.support.guest import Guest
-from tests.support.other_server import GROUP_CHAT, OtherServer, presence
+from tests.support.other_xmpp_server import GROUP_CHAT, OtherServer, presence
 from tests.support.prosody import ELSEWHERE, STRANGERS
+from tests.support.room_guest import Guest
 from tests.support.waiting import until, until_so
 
 SUBSCRIBE = "subscribe https://example.org/feed"

@@ -6,7 +6,7 @@ from service.clock import SystemClock
 from service.model import Change, Channel, Entry
 from service.store import Store
 from service.store.directory.matrices import ContentName
-from tests.support.bot import Person
+from tests.support.bot_in_process import Person
 from tests.support.channels import change, make_channel
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut

@@ -19,9 +19,9 @@ from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from tests.support.bot import Person, knows_receipts, moved, serving, tell
+from tests.support.bot_in_process import Person, knows_receipts, moved, serving, tell
 from tests.support.channels import change, make_channel
-from tests.support.naughty import STRINGS
+from tests.support.naughty_strings import STRINGS
 from tests.support.prosody import SECRET, STRANGERS, ProsodyWithStrangers
 from tests.support.waiting import until, until_so
 

@@ -12,9 +12,9 @@ from service.feeds import opml
 from service.feeds.opml import OpmlSubscription
 from service.settings import Settings
 from service.store import Store
-from tests.support.bot import Person, serving
+from tests.support.bot_in_process import Person, serving
 from tests.support.channels import make_channel
-from tests.support.documents import item, rss
+from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher
 from tests.support.waiting import until
 from workers.main import run_worker

@@ -16,10 +16,10 @@ from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from tests.support.bot import Person, serving
+from tests.support.bot_in_process import Person, serving
 from tests.support.channels import make_channel, publish
 from tests.support.chat import online
-from tests.support.guest import Guest
+from tests.support.room_guest import Guest
 from tests.support.waiting import until, until_so
 
 

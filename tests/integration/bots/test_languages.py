@@ -3,10 +3,10 @@
 from bots.bot import Bot
 from service.store import Store
 from service.store.client.keys import user_id
-from tests.support.bot import Person, tell
+from tests.support.bot_in_process import Person, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
-from tests.support.software import Errand, where
+from tests.support.client_software import Errand, where
 
 SEVEN = [str(number) for number in range(7)]
 

@@ -20,12 +20,12 @@ from service.feeds.opml import OpmlSubscription
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from tests.support.bot import Person, moved, serving
+from tests.support.bot_in_process import Person, moved, serving
 from tests.support.channels import make_channel
-from tests.support.guest import Guest
+from tests.support.client_software import Errand, where
+from tests.support.impostor_server import ROOM, Strangers, strangers
 from tests.support.prosody import STRANGERS, ProsodyWithStrangers
-from tests.support.software import Errand, where
-from tests.support.strangers import ROOM, Strangers, strangers
+from tests.support.room_guest import Guest
 from tests.support.waiting import until, until_so
 
 PER_MINUTE = 4

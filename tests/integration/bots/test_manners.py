@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from bots.bot import Bot
 from service.store import Store
 from service.store.client.keys import user_id
-from tests.support.bot import Person, bounced, knows_receipts, tell
+from tests.support.bot_in_process import Person, bounced, knows_receipts, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.waiting import until, until_so

@@ -18,10 +18,10 @@ from service.embedded.prosody import PrivateProsody
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store
-from tests.support.bot import Person, serving, tell
+from tests.support.bot_in_process import Person, serving, tell
 from tests.support.channels import change, make_channel, publish
 from tests.support.chat import ChatClient
-from tests.support.software import software
+from tests.support.client_software import software
 from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.parametrize("login", ["component"])

@@ -4,7 +4,7 @@ import pytest
 
 from bots.bot import Bot
 from service.store import Store
-from tests.support.bot import Person, tell
+from tests.support.bot_in_process import Person, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient, Received
 

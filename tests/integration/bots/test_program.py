@@ -16,10 +16,10 @@ from service.embedded.prosody import PrivateProsody
 from service.feeds.urls import channel_id
 from service.settings import Settings
 from service.store import Store
-from tests.support.bot import Person, moved, reach, tell
+from tests.support.bot_in_process import Person, moved, reach, tell
 from tests.support.channels import make_channel
+from tests.support.scripted_worker import scripted_worker
 from tests.support.waiting import until, until_so
-from tests.support.worker import scripted_worker
 
 
 async def held(store: Store, settings: Settings) -> bool:

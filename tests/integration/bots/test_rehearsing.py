@@ -10,10 +10,10 @@ from service.model import Channel, Entry
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
-from tests.support.bot import Person
+from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel
+from tests.support.scripted_worker import scripted_worker
 from tests.support.waiting import until
-from tests.support.worker import scripted_worker
 
 pytestmark = [pytest.mark.usefixtures("bot"), pytest.mark.parametrize("login", ["component"])]
 

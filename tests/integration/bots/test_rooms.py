@@ -16,10 +16,10 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice, InboundMessage
-from tests.support.bot import Person, serving
+from tests.support.bot_in_process import Person, serving
 from tests.support.channels import make_channel, publish
-from tests.support.guest import Guest
-from tests.support.naughty import STRINGS
+from tests.support.naughty_strings import STRINGS
+from tests.support.room_guest import Guest
 from tests.support.waiting import until, until_so
 
 

@@ -10,10 +10,10 @@ from service.feeds import opml, opml_parser
 from service.feeds.opml import OpmlSubscription
 from service.model import Channel
 from service.store import Store
-from tests.support.bot import Person
+from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
-from tests.support.software import software
+from tests.support.client_software import software
 
 
 async def uploaded(client: ChatClient, body: bytes, name: str) -> str:

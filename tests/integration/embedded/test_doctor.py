@@ -29,7 +29,7 @@ from service.operations.doctor import (
     judge_redis,
 )
 from service.store import connect
-from tests.support.bot import serving
+from tests.support.bot_in_process import serving
 from tests.support.waiting import until
 
 

@@ -24,8 +24,8 @@ from service.feeds.sandbox.protocol import (
 )
 from tests.fuzz.__main__ import KEPT
 from tests.integration.feeds.test_sandbox import children
-from tests.support.corpus import Sample, damaged, encodings
-from tests.support.documents import item, page, rss
+from tests.support.feed_corpus import Sample, damaged, encodings
+from tests.support.feed_documents import item, page, rss
 
 URL = "https://example.com/feed"
 ATTEMPTS = """

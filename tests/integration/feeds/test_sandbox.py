@@ -15,7 +15,7 @@ from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed, ParseKill
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.model import FeedLink
-from tests.support.documents import item, page, rss
+from tests.support.feed_documents import item, page, rss
 from tests.support.waiting import until_so
 
 URL = "https://example.com/feed"

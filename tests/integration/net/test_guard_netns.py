@@ -15,7 +15,7 @@ from service.errors import AddressRefused
 from service.net.address_guard import DEFAULT_PORTS
 from service.settings import Settings
 from service.store import connect
-from tests.support.asker import Asker, asker
+from tests.support.fetcher_process import Asker, asker
 from tests.support.internet import Internet, Zone, internet
 from tests.support.netns import CORONET, UNREACHABLE, Namespace, namespace
 from tests.support.waiting import until

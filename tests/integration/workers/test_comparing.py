@@ -21,8 +21,8 @@ from service.store import Store
 from service.store.channels.channels import Snapshot
 from service.store.client import keys
 from tests.integration.workers.test_poller import US, fetcher, politeness
-from tests.support.contents import stored
-from tests.support.documents import item, rss
+from tests.support.content_locators import stored
+from tests.support.feed_documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.peers.content_cache import BaselineCache

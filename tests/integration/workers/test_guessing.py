@@ -9,7 +9,7 @@ from service.errors import NotAFeed
 from service.store import Store
 from service.store.coordination.requests import ProbeReply
 from tests.integration.workers.conftest import StartWorker
-from tests.support.documents import item, page, rss
+from tests.support.feed_documents import item, page, rss
 from tests.support.raw_http import Handler, ok, raw_publisher, redirect
 from tests.support.waiting import until
 

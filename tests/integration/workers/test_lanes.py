@@ -17,7 +17,7 @@ from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
 from tests.integration.workers.test_poller import US, Parser, fetcher, poller
-from tests.support.documents import item, rss
+from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.polling.concurrency_limits import (

@@ -24,7 +24,7 @@ from service.overlay.ring import RingView
 from service.store import Store
 from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel
-from tests.support.contents import stored
+from tests.support.content_locators import stored
 from tests.support.waiting import until_so
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut

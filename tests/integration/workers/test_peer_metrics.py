@@ -13,7 +13,7 @@ from service.net.peer_client import Peer
 from service.store import Store
 from service.store.channels.channels import Snapshot
 from tests.support.channels import make_channel
-from tests.support.peers import Worker, introduce, known, owned_by, some_content, worker
+from tests.support.peer_workers import Worker, introduce, known, owned_by, some_content, worker
 from tests.support.waiting import until_so
 from workers.peers.neighbour_overlay import NeighbourOverlay
 

@@ -14,7 +14,7 @@ from service.model import Change, Delta, Entry
 from service.net.peer_client import PeerClient
 from service.store import Store
 from tests.support.channels import make_channel
-from tests.support.peers import (
+from tests.support.peer_workers import (
     SETTINGS,
     Worker,
     fleet,

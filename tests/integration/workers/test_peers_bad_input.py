@@ -13,7 +13,7 @@ from service.location.wire import Batch, Hello, Update
 from service.net.peer_client import MAX_REQUEST_BYTES, WINDOW_S, PeerClient, RequestSigner
 from service.store import Store
 from tests.support.channels import make_channel
-from tests.support.peers import (
+from tests.support.peer_workers import (
     SECRET,
     Worker,
     fleet,

@@ -14,7 +14,7 @@ from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.request_budgets import RateLimit
-from tests.support.contents import stored
+from tests.support.content_locators import stored
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
 from workers.peers.content_cache import BaselineCache

@@ -16,10 +16,10 @@ from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_guessing import one_worker
 from tests.support.channels import make_channel
-from tests.support.documents import item, page, rss
-from tests.support.hub import Hub
+from tests.support.feed_documents import item, page, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher
 from tests.support.waiting import until
+from tests.support.websub_hub import Hub
 
 ALICE = "alice@localhost"
 _FEED = rss([item("a")])

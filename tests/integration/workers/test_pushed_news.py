@@ -11,8 +11,8 @@ from service.settings import Settings
 from service.store import Store
 from tests.integration.workers.test_fleet_live import all_delivered, subscribed
 from tests.support.console import console
-from tests.support.hub import Hub
 from tests.support.waiting import until, until_so
+from tests.support.websub_hub import Hub
 from workers.main import run_worker
 
 FEED = """<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>Cats</title>

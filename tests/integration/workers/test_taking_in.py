@@ -16,8 +16,8 @@ from service.store import Store
 from service.store.channels.websub import Push
 from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
 from tests.support.channels import SNAPSHOT
-from tests.support.contents import stored
-from tests.support.documents import item, rss
+from tests.support.content_locators import stored
+from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.peers.content_cache import BaselineCache

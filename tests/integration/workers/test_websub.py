@@ -16,7 +16,7 @@ from service.store import Store
 from service.store.channels.websub import Push
 from tests.support.channels import make_channel
 from tests.support.console import console
-from tests.support.hub import Hub
+from tests.support.websub_hub import Hub
 from workers.polling.politeness import Politeness
 from workers.polling.websub import HubSubscriber
 

@@ -19,7 +19,7 @@ from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 from service.store.people.rooms import Room
 from service.users.quiet_hours import UserSettings
-from tests.support.naughty import STRINGS
+from tests.support.naughty_strings import STRINGS
 from tests.unit.bots.safety import safe
 from tests.unit.bots.visiting import visitor
 

@@ -16,7 +16,7 @@ from service.clash.move_steps import (
 from service.clash.prefix_query import Record
 from service.clash.server_table import GroupState, Move, MoveKind, MoveStage
 from service.clash.transitions import Accepted, IncorrectDepth, accept_object
-from tests.support.keyspaces import MemoryKeyspaces, carried_through, everything, search, write
+from tests.support.memory_keyspaces import MemoryKeyspaces, carried_through, everything, search, write
 
 BITS = 4
 ROOT = KeyGroup(0, 0, BITS)

@@ -10,7 +10,7 @@ from service.corona.events import Send
 from service.corona.honeycomb import AllocationProblem
 from service.corona.messages import Aggregate, Summary
 from service.model import NodeId
-from tests.support.points import ring
+from tests.support.ring_strategies import ring
 
 ME, NEAR, FAR, FARTHER = "00" + "0" * 38, "01" + "0" * 38, "10" + "0" * 38, "11" + "0" * 38
 SILENCE_S = 30.0

@@ -29,8 +29,8 @@ from service.corona.messages import (
 )
 from service.corona.polling_schedule import PollingSchedule
 from service.model import Delta, NodeId, Notice, Validators
-from tests.support.node import Node
-from tests.support.points import ring
+from tests.support.corona_node import Node
+from tests.support.ring_strategies import ring
 
 ME, OWNER, HEIR = "4" + "0" * 39, "0" * 40, "2" + "0" * 39
 CHANNEL = "1" + "0" * 39

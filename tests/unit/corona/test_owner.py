@@ -38,8 +38,8 @@ from service.corona.messages import (
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.update_rates import UpdateHistory
 from service.model import Delta, NodeId, Notice, Validators
-from tests.support.node import Node
-from tests.support.points import ring
+from tests.support.corona_node import Node
+from tests.support.ring_strategies import ring
 
 ME, BESIDE, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
 CHANNEL = "1000001" + "0" * 33

@@ -21,8 +21,8 @@ from service.corona.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.update_rates import UpdateHistory
 from service.model import NodeId
-from tests.support.node import Node
-from tests.support.points import ring
+from tests.support.corona_node import Node
+from tests.support.ring_strategies import ring
 
 ME, NEXT, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
 CHANNEL = "1" + "0" * 39

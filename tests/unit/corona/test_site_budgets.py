@@ -12,8 +12,8 @@ from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.poll_explanation import BindingConstraint
 from service.corona.site_budgets import POLL_BUDGET_SHARE, SiteBudgets
 from service.overlay.id_space import BITS, from_hex, to_hex
-from tests.support.node import Node
-from tests.support.points import ring
+from tests.support.corona_node import Node
+from tests.support.ring_strategies import ring
 
 SITE = "example.org"
 ME = sha1(SITE.encode(), usedforsecurity=False).hexdigest()

@@ -15,7 +15,7 @@ from service.discovery.matrix import (
 )
 from service.discovery.matrix_resizing import reconcile_matrix
 from service.discovery.register_and_search import register, replace, search
-from tests.support.cells import MemoryCells
+from tests.support.memory_cells import MemoryCells
 
 PAIR = "a=1"
 LIMITS = MatrixLimits(partitions=8, replicas=4)

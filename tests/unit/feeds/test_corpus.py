@@ -12,9 +12,9 @@ from service.feeds.entries.change_detection import parse_document
 from service.feeds.parsing.feed_parser import parse
 from service.feeds.sandbox.parser_process import CPU_S
 from service.feeds.sandbox.protocol import Document, ParseDocument
-from tests.support.corpus import Sample, damaged, defects, encodings, wild
-from tests.support.dialects import DIALECTS, URL, Stated
-from tests.support.hostile import hostile
+from tests.support.feed_corpus import Sample, damaged, defects, encodings, wild
+from tests.support.feed_dialects import DIALECTS, URL, Stated
+from tests.support.hostile_documents import hostile
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

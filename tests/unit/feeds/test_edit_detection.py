@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from service.feeds.entries.edit_detection import MAX_EDITS_PER_POLL
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.model import ParsedEntry, ParsedFeed
-from tests.support.documents import item
+from tests.support.feed_documents import item
 
 URL = "https://example.com/feed"
 START_S = 1_700_000_000.0

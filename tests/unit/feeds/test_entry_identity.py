@@ -6,7 +6,7 @@ import pytest
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.feeds.entries.known_entries import ROW_BYTES
 from service.model import ParsedEntry, ParsedFeed
-from tests.support.documents import item
+from tests.support.feed_documents import item
 
 URL = "https://example.com/feed"
 NOW_S = 1_800_000_000.0

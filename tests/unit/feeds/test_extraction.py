@@ -6,7 +6,7 @@ from service.errors import EmptyBody, FeedError, NotAFeed
 from service.feeds.pages.extraction import parse_page
 from service.feeds.pages.page_lines import LINE_CHARS, MAX_LINES, MAX_TEXT_BYTES
 from service.model import ParsedPage
-from tests.support.pages import parsed
+from tests.support.page_reader import parsed
 
 AROUND = "<header>Shop of Example</header><nav><a>Home</a> <a>Cart</a></nav>{}<footer>Imprint</footer>"
 

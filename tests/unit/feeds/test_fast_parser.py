@@ -10,9 +10,9 @@ from service.feeds.parsing import fast_parser, feedparser_adapter
 from service.feeds.parsing.charset import decode_document
 from service.feeds.parsing.fast_parser_elements import FEED_HANDLERS
 from service.feeds.parsing.fast_parser_values import ElementNames
-from tests.support.corpus import damaged, defects, encodings, wild
-from tests.support.dialects import DIALECTS, URL
-from tests.support.documents import atom, item, rss, typical_atom, typical_rss
+from tests.support.feed_corpus import damaged, defects, encodings, wild
+from tests.support.feed_dialects import DIALECTS, URL
+from tests.support.feed_documents import atom, item, rss, typical_atom, typical_rss
 
 HARDLY_USED = {"geom", "georssgeom", "textInput", "creativeCommons_license"}
 """Parts of names of feedparser's methods that no element's name can lead to, but for capitals, or hardly."""

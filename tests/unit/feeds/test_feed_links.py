@@ -4,7 +4,7 @@ import pytest
 
 from service.feeds.pages.feed_links import find_feed_links
 from service.model import FeedLink
-from tests.support.documents import page
+from tests.support.feed_documents import page
 
 URL = "https://example.com/blog/"
 

@@ -9,7 +9,7 @@ from service.errors import BrokenFeed, EmptyBody, FeedError, ListOfFeeds, NotAFe
 from service.feeds.parsing import fast_parser_elements
 from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedFeed, PollingHints
-from tests.support.documents import atom, item, json_feed, page, rss
+from tests.support.feed_documents import atom, item, json_feed, page, rss
 
 URL = "https://example.com/feed"
 GIVES_UP = {"gml_pos", "gml_poslist"}

@@ -11,7 +11,7 @@ from service.feeds.pages.page_change_detection import STABLE_AFTER_S, detect_pag
 from service.feeds.pages.page_diff import BLOCK_CHARS, MAX_CHANGES
 from service.feeds.pages.volatile_text import MAX_REGIONS
 from service.model import ParsedPage
-from tests.support.pages import HOUR_S, START_S, URL, Reader, parsed
+from tests.support.page_reader import HOUR_S, START_S, URL, Reader, parsed
 
 DAY_S = 24 * HOUR_S
 

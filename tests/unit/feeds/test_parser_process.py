@@ -14,7 +14,7 @@ from service.feeds.sandbox.protocol import (
     ParserResponse,
     encode_frame,
 )
-from tests.support.documents import item, rss
+from tests.support.feed_documents import item, rss
 
 
 def test_every_job_gets_its_answer() -> None:

@@ -10,7 +10,7 @@ from service.feeds.entries.unchanged_entries import MAX_HASHED_ENTRIES, Previous
 from service.feeds.parsing import fast_parser
 from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
-from tests.support.documents import atom, item, rss, typical_atom, typical_rss
+from tests.support.feed_documents import atom, item, rss, typical_atom, typical_rss
 
 URL = "https://example.com/feed"
 NOW_S = 1_800_000_000.0

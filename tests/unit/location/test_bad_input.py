@@ -11,7 +11,7 @@ from service.location import wire
 from service.location.bloom import MOST_WIDTH, Shape
 from service.location.protocol import MOST_SOURCES, Node
 from service.location.wire import Hello, Ignore, Lost, Message, Update, Want
-from tests.support.location import name
+from tests.support.overlay_network import name
 
 SHAPE = Shape(1, 64, 2, 3)
 NODES = st.integers(0, 2**160 - 1).map(name)

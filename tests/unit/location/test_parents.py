@@ -3,7 +3,7 @@
 from service.location.bloom import Shape
 from service.location.protocol import Node
 from service.location.wire import Hello, Ignore, Lost, Send, Update
-from tests.support.location import name
+from tests.support.overlay_network import name
 
 SHAPE = Shape(1, 64, 2, 3)
 ME, ONE, OTHER, SOURCE = map(name, range(4))

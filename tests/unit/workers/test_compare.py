@@ -6,7 +6,7 @@ import pytest
 from service.feeds.entries.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
-from tests.support.documents import item, rss
+from tests.support.feed_documents import item, rss
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,

@@ -24,7 +24,7 @@ from service.clash.move_steps import (
 from service.clash.prefix_query import Position, PrefixQuery, Record
 from service.clash.server_table import SETTLED_STATES, GroupState
 from service.errors import MoveRefused
-from tests.support.keyspaces import (
+from tests.support.memory_keyspaces import (
     PAGE,
     MemoryKeyspaces,
     carried_through,

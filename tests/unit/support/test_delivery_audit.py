@@ -6,7 +6,7 @@ import pytest
 
 from service.embedded.sample_publisher import PublishedEntry
 from tests.support.chat import Received
-from tests.support.ledger import Subscribed, audit, tagged
+from tests.support.delivery_audit import Subscribed, audit, tagged
 
 ALICE = "alice@localhost"
 

@@ -7,7 +7,7 @@ from random import Random
 import msgspec
 
 from service.model import ParsedEntry
-from tests.support.documents import atom, item, rss
+from tests.support.feed_documents import atom, item, rss
 
 HABITS = ("stable", "permalinks", "none", "shared", "recycled", "changing", "text only")
 """How it makes ids; ``text only``: it makes neither ids nor links."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from service.embedded.sample_publisher import SamplePublisher
 from service.store import Store
 from tests.support.chat import ChatClient
-from tests.support.ledger import Subscribed, Verdict, audit, tagged
-from tests.support.product import Product, running
+from tests.support.delivery_audit import Subscribed, Verdict, audit, tagged
+from tests.support.product_process import Product, running
 from tests.support.waiting import until
 
 FEEDS = (1, 2)

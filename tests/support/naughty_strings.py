@@ -9,7 +9,7 @@ from typing import Final
 
 _HERE = Path(__file__).parent
 _PUBLIC = _HERE / "vendor" / "blns" / "blns.json"
-_OURS = _HERE / "naughty.json"
+_OURS = _HERE / "naughty_strings.json"
 _LONG = ("\N{FIRECRACKER}" * 2_000, "subscribe " + "a" * 5_000, "a " * 2_000)
 
 STRINGS: Final[tuple[str, ...]] = tuple(

@@ -35,7 +35,7 @@ class Asker:
 @contextlib.contextmanager
 def asker(place: Namespace) -> Iterator[Asker]:
     """Run it in a namespace."""
-    with started(place.command(sys.executable, "-m", "tests.support.asker")) as program:
+    with started(place.command(sys.executable, "-m", "tests.support.fetcher_process")) as program:
         yield Asker(program)
 
 

@@ -5,7 +5,7 @@ Those that no parser survives, but its process's limits end, are tried in the te
 
 from collections.abc import Iterator
 
-from tests.support.corpus import Sample
+from tests.support.feed_corpus import Sample
 
 _JSON = '{"version": "https://jsonfeed.org/version/1.1", "items": '
 _BODY_BYTES = 5 * 1024 * 1024

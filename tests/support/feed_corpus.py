@@ -8,8 +8,8 @@ import codecs
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.support.dialects import DIALECTS, Stated
-from tests.support.wild import documents
+from tests.support.feed_dialects import DIALECTS, Stated
+from tests.support.generator_feeds import documents
 
 _SCRIPTS = {
     "windows-1251": "Привет, мир",
