@@ -149,8 +149,8 @@ def _section(
 
 def _missing(count: int, voice: Voice) -> str:
     return voice.many(
-        "No longer kept: {count} earlier update. `show` tells the latest.",
-        "No longer kept: {count} earlier updates. `show` tells the latest.",
+        "{count} earlier update is no longer available. `show` has the latest entries.",
+        "{count} earlier updates are no longer available. `show` has the latest entries.",
         count,
     )
 
@@ -217,31 +217,30 @@ def _line(change: Change, chars: int, voice: Voice) -> str:
 def _notice(channel: Channel, notice: Notice, voice: Voice) -> str:
     name, detail = title(channel), one_line(notice.detail, 2000)
     daily = voice.say(
-        "I look once a day and tell you when it is well again; `unsubscribe {url}` ends it.", url=address(channel)
+        "I'll check it once a day and let you know when it works again; `unsubscribe {url}` ends the subscription.",
+        url=address(channel),
     )
     match notice.kind:
         case "dead":
-            sentence = voice.say("*{title}* cannot be reached any more: {detail}", title=name, detail=detail)
+            sentence = voice.say("*{title}* can't be reached any more: {detail}", title=name, detail=detail)
             return f"{sentence} {daily}"
         case "quarantined":
-            sentence = voice.say("*{title}* takes more time or memory to read than I give one channel.", title=name)
+            sentence = voice.say("*{title}* takes more time or memory to read than one channel may use.", title=name)
             return f"{sentence} {daily}"
         case "back":
-            return voice.say("*{title}* is back: I tell you what is new there again.", title=name)
+            return voice.say("*{title}* is back: you'll get its news again.", title=name)
         case "moved" if without_selector(detail) == without_selector(channel.url):
             part = selector_of(detail)
             if not part:
-                return voice.say(
-                    "Of *{title}* I watch the whole page from now on, and you need not do anything.", title=name
-                )
+                return voice.say("*{title}*: I now monitor the whole page. You don't need to do anything.", title=name)
             return voice.say(
-                "Of *{title}* I watch another part from now on, {selector}, and you need not do anything.",
+                "*{title}*: I now monitor another part of the page, {selector}. You don't need to do anything.",
                 title=name,
                 selector=part,
             )
         case "moved":
             return voice.say(
-                "*{title}* has moved to {url}; I watch it there from now on, and you need not do anything.",
+                "*{title}* has moved to {url}. I'll check it there from now on; you don't need to do anything.",
                 title=name,
                 url=detail,
             )

@@ -65,7 +65,7 @@ class Importing:
         """Take in what a person wants to import; durable once this returns. Raises LimitReached."""
         waiting = await self._store.import_queue.count(jid)
         if waiting and waiting + len(feeds) > MOST_WAITING:
-            raise LimitReached("Your last list is still being imported. Send the next one when it is done.")
+            raise LimitReached("Your last list is still being imported. Please send the next one when it's done.")
         await self._store.import_queue.add(jid, feeds, self._link.address)
         self._stirred.set()
 
@@ -133,7 +133,7 @@ class Importing:
         room = limits.subscriptions - len(mine)
         new = [feed for feed in feeds if channel_id(feed.url) not in mine]
         ended = await asyncio.gather(*(self._one(jid, feed) for feed in new[: max(room, 0)]))
-        full = LimitReached("You have reached {count} subscriptions.", count=limits.subscriptions)
+        full = LimitReached("You've reached the maximum of {count} subscriptions.", count=limits.subscriptions)
         came = Imported(known=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :]))
         for one in ended:
             came = came.and_also(one)
@@ -160,7 +160,9 @@ class Importing:
         if known is not None and not known.dormant:
             return known.id
         if not await self._store.users.count_use(jid, "import", self._limits.subscriptions, _DAY_S):
-            raise LimitReached("You have imported {count} new addresses today.", count=self._limits.subscriptions)
+            raise LimitReached(
+                "You've reached today's maximum of {count} new addresses.", count=self._limits.subscriptions
+            )
         probed = await self._store.worker_requests.probe(feed.url, as_page=feed.page)
         if probed.channel is None:
             raise NotAFeed("There is a page that names no feed, or several.")

@@ -336,7 +336,7 @@ class DryRun(Queries):
                 return held
         if len(mine) >= self.limits.watches:
             raise LimitReached(
-                "You watch for {most} things already, the most one person can. `unwatch #n` makes room.",
+                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
                 most=self.limits.watches,
             )
         self.would.append("Watch for that from now on.")

@@ -14,35 +14,34 @@ from service.feeds.parsing.html_text import one_line
 def welcome(voice: Voice) -> str:
     """Return what is said once, at first contact."""
     return voice.say(
-        "Hello! I am Coronet: I watch feeds and web pages and tell you here when something new appears.\n"
+        "Hello! I'm Coronet. I keep an eye on feeds and web pages and message you when something new appears.\n"
         "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
-        "`help` shows everything I understand. Deutsch: `language de`, français: `language fr`, español: `language es`."
+        "`help` shows what else I can do. Deutsch: `language de`, français: `language fr`, español: `language es`."
     )
 
 
 def in_a_room(nick: str, voice: Voice) -> str:
     """Return what is said once to a room that we were invited to."""
     return voice.say(
-        "Hello! I am Coronet: I watch feeds and web pages and tell you here when something new appears.\n"
-        "Talk to me by my name, e.g. `{nick}: subscribe example.org`; `{nick}: help` shows everything I understand.\n"
-        "What this room is told is up to its owners and admins; `{nick}: leave` sends me away.",
+        "Hello! I'm Coronet. I keep an eye on feeds and web pages and post here when something new appears.\n"
+        "Talk to me by name, e.g. `{nick}: subscribe example.org`; `{nick}: help` shows what else I can do.\n"
+        "The owners and admins of this room decide what I post; `{nick}: leave` sends me away.",
         nick=nick,
     )
 
 
 _EXCUSES: Final = {
     "refused": marked(
-        "I was not let into {room}. If only members may enter it, or with a password, its owner has to let me in."
+        "{room} didn't let me in. If it is for members only or has a password, please ask its owner to let me in."
     ),
     "no group chat": marked(
-        "I found no group chat at {room}. Please check the address. If the room is hidden, its owner has to show it."
+        "I found no group chat at {room}. Please check the address. If the room is hidden, its owner has to make it "
+        "visible."
     ),
-    "too many rooms": marked(
-        "I cannot come to {room}: I am in too many rooms already. Please invite me again when I have left some."
-    ),
+    "too many rooms": marked("I can't join {room}: I'm in too many rooms already. Please invite me again later."),
     "not vouched for": marked(
-        "I am not here for everybody, and only {room} says who invites me there. "
-        "Invite me directly, if your client can do that, or ask whoever runs me."
+        "I'm not open to everyone, and I only know from {room} who invited me. Please invite me directly, if your "
+        "client can do that, or ask whoever runs this bot."
     ),
 }
 
@@ -55,14 +54,16 @@ def excuse(reason: str, room: str, voice: Voice) -> str:
 def welcome_back(voice: Voice) -> str:
     """Return what is said to somebody whom nothing reached for long, when they write again."""
     return voice.say(
-        "Welcome back! For 14 days nothing that I sent reached you, so I stopped. "
-        "What your subscriptions had meanwhile follows in brief."
+        "Welcome back! My messages hadn't reached you for 14 days, so I stopped sending them. A short recap of your "
+        "subscriptions follows."
     )
 
 
 def broken(voice: Voice) -> str:
     """Return what is said where a bug kept a command from being carried out."""
-    return voice.say("Something went wrong on my side. It is logged; please try something else, or try again later.")
+    return voice.say(
+        "Something went wrong on my side, and it has been logged. Please try again later, or try something else."
+    )
 
 
 AFTER_NICK: Final = ":,; \n\t"
@@ -79,7 +80,7 @@ class Greeted(Reply, frozen=True):
 class OnlyManagers(Reply, frozen=True):
     """In a room, only its owners and admins may do that."""
 
-    sentence = marked("Only owners and admins of this room can change what it is told. `list` shows what that is.")
+    sentence = marked("Only owners and admins of this room can change its subscriptions. `list` shows them.")
 
 
 class TooFast(Refusal, frozen=True):
@@ -89,10 +90,8 @@ class TooFast(Refusal, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.many(
-            "That is more than {count} command a minute. "
-            "What you send in the next minute is not carried out; then I read on.",
-            "That is more than {count} commands a minute. "
-            "What you send in the next minute is not carried out; then I read on.",
+            "That's more than {count} command a minute. I'll ignore what you send in the next minute, then I'm back.",
+            "That's more than {count} commands a minute. I'll ignore what you send in the next minute, then I'm back.",
             self.limit,
         )
 
@@ -104,22 +103,24 @@ class NotAdmitted(Refusal, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         if self.refused:
-            return voice.say("That invitation is not good, or not any more. Ask whoever runs me for another one.")
-        return voice.say("I am not here for everybody. If you have an invitation, send me `invite` and its code.")
+            return voice.say(
+                "That invitation code is wrong or no longer valid. Please ask whoever runs this bot for a new one."
+            )
+        return voice.say("I'm not open to everyone. If you have an invitation, send me `invite` and its code.")
 
 
 class Admitted(Reply, frozen=True):
     """The person may use the bot."""
 
-    sentence = marked("You are welcome here. Send me the address of a site or feed to subscribe to it, or `help`.")
+    sentence = marked("Welcome! Send me the address of a site or feed to subscribe to it, or `help`.")
 
 
 class ReallyForget(Question, frozen=True):
     """Asks whether to delete everything about the person."""
 
     sentence = marked(
-        "Really forget you? Your subscriptions, watches and settings go, and what is still to be told; nobody can "
-        "bring them back. `export` first, if you may want them again. Answer `yes` or `no`."
+        "Really delete everything about you? Your subscriptions, saved searches, settings and unsent messages will "
+        "be gone for good. If you may want your subscriptions again, send `export` first. Reply `yes` or `no`."
     )
 
 
@@ -131,12 +132,12 @@ class Forgotten(Reply, frozen=True):
     def _text(self, voice: Voice) -> str:
         if self.kept_days:
             return voice.say(
-                "I have forgotten everything about you but the limits that an admin has set for you. Those I keep for "
-                "{days} days. Farewell! Whenever you write to me again, we begin anew.",
+                "I've deleted everything about you, except the limits that an admin set for you: I keep those for "
+                "{days} days. Goodbye! If you ever write to me again, we'll start afresh.",
                 days=self.kept_days,
             )
         return voice.say(
-            "I have forgotten everything about you. Farewell! Whenever you write to me again, we begin anew."
+            "I've deleted everything about you. Goodbye! If you ever write to me again, we'll start afresh."
         )
 
 
@@ -149,22 +150,22 @@ class LetBe(Reply, frozen=True):
 class KeepsQuiet(Reply, frozen=True):
     """Not understood several times in a row: nothing more is said before something is."""
 
-    sentence = marked("I still do not understand, so I will be quiet until you send me a command. `help` lists them.")
+    sentence = marked("I still don't understand, so I'll be quiet until you send me a command. `help` lists them all.")
 
 
 class NothingToCancel(Reply, frozen=True):
     """Somebody wants an end of something, but not of a question of ours."""
 
     sentence = marked(
-        "I have not asked anything. `unsubscribe #3` stops one subscription, `unsubscribe all` every one, and `pause` "
-        "everything until you `resume`."
+        "There's nothing to cancel. `unsubscribe #3` ends one subscription, `unsubscribe all` ends them all, and "
+        "`pause` pauses everything until you `resume`."
     )
 
 
 class NothingAsked(Reply, frozen=True):
     """An answer without a question."""
 
-    sentence = marked("I have not asked anything. `help` shows what I understand.")
+    sentence = marked("I haven't asked you anything. `help` shows what I can do.")
 
 
 class DidYouMean(Question, frozen=True):
@@ -174,7 +175,7 @@ class DidYouMean(Question, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.say(
-            "I do not understand that. Did you mean `{command}`? Answer `yes`, or try again.",
+            "I don't understand that. Did you mean `{command}`? Reply `yes`, or try again.",
             command=one_line(self.command, 200),
         )
 
@@ -182,7 +183,7 @@ class DidYouMean(Question, frozen=True):
 class NotUnderstood(Refusal, frozen=True):
     """It resembles nothing we know."""
 
-    sentence = marked("I do not understand that. Send me a URL to subscribe to it, or `help`.")
+    sentence = marked("I don't understand that. Send me a URL to subscribe to it, or `help`.")
 
 
 class Failed(Refusal, frozen=True):

@@ -32,72 +32,71 @@ def _template(error: errors.CoronetError, status: int) -> str:
 
 
 _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
-    errors.BadUrl: marked("I cannot watch that. {detail}"),
+    errors.BadUrl: marked("I can't use that address. {detail}"),
     errors.AddressRefused: marked(
-        "I do not watch {it}: it is at, or leads to, an address or port that is not one of the "
-        "public web's. Only what everybody can reach with a browser can be watched."
+        "I can't subscribe to {it}: it is at, or redirects to, an address or port outside the public web. I only "
+        "check what anyone can open in a browser."
     ),
-    errors.NotSubscribed: marked("You have no such subscription. `list` shows what you have."),
+    errors.NotSubscribed: marked("I can't find that subscription. `list` shows the ones you have."),
     errors.LimitReached: marked("{detail}"),
-    errors.HostBlocked: marked("I cannot watch {it}: {detail}"),
+    errors.HostBlocked: marked("I can't read {it}: {detail}"),
     errors.BadQuery: marked("{detail}"),
-    errors.HostNotFound: marked("I cannot find {it}. {detail} Is it spelled right?"),
-    errors.Unreachable: marked("I cannot reach {it} just now. {detail} Try again later."),
-    errors.TlsFailed: marked(
-        "I do not read {it}: its server cannot prove that it is the right one, which only its "
-        "publisher can repair. {detail}"
-    ),
+    errors.HostNotFound: marked("I can't find {it}. {detail} Is it spelled correctly?"),
+    errors.Unreachable: marked("I can't reach {it} right now. {detail} Please try again later."),
+    errors.TlsFailed: marked("I can't open a secure connection to {it}; only its publisher can fix that. {detail}"),
     errors.BadRedirect: marked(
-        "I cannot follow {it}: its redirects lead in a circle, nowhere, or out of the public web. "
-        "Try the address your browser ends at."
+        "I can't open {it}: its redirects go round in circles, lead nowhere, or leave the public web. Try the "
+        "address that your browser ends up at."
     ),
     errors.BadHttp: marked(
-        "I cannot read {it}: its server answers with something garbled, which only its publisher can repair. {detail}"
+        "I can't read {it}: its server sends an invalid response, and only its publisher can fix that. {detail}"
     ),
-    errors.TooLarge: marked("I cannot watch {it}: it is too large. I read up to 5 MB."),
-    errors.EmptyBody: marked("I find nothing to watch at {it}. {detail}"),
+    errors.TooLarge: marked("I can't read {it}: it is larger than 5 MB, the maximum."),
+    errors.EmptyBody: marked("There's nothing to read at {it}. {detail}"),
     errors.NotAFeed: marked(
-        "There is neither a feed nor a page I can read at {it}. Look there for an RSS or Atom link and send me that."
+        "I found neither a feed nor a readable page at {it}. Look for an RSS or Atom link there and send me that."
     ),
     errors.ListOfFeeds: marked(
-        "{it} is a list of feeds (OPML). `import` with its address subscribes you to what is on it."
+        "{it} is a list of feeds (OPML). Send `import` and its address to subscribe to all of them."
     ),
     errors.BrokenFeed: marked(
-        "There is a feed at {it}, but it is broken and cannot be read. Its publisher has to repair it."
+        "There is a feed at {it}, but it's broken and I can't read it. Only its publisher can fix that."
     ),
-    errors.ParseKilled: marked("I cannot watch {it}: reading it takes more time or memory than I give one channel."),
+    errors.ParseKilled: marked("I can't read {it}: that takes more time or memory than one channel may use."),
     errors.StoreUnavailable: marked(
-        "I cannot get at my memory just now, so nothing was changed. Please try again in a minute."
+        "The database is unavailable right now; nothing was changed. Please try again in a minute."
     ),
-    errors.ParserBusy: marked("I am still reading other lists. Please send yours again in a minute."),
-    errors.AssignmentPending: marked("How often {it} is looked at is just being settled. Ask again in half a minute."),
-    errors.NoWorker: marked("No worker is free to look at {it} just now. Please try again in a minute."),
-    errors.PublisherError: marked("I cannot watch {it}: {detail}"),
+    errors.ParserBusy: marked("I'm still reading other lists. Please send yours again in a minute."),
+    errors.AssignmentPending: marked("How often {it} is checked hasn't been decided yet. Ask again in half a minute."),
+    errors.NoWorker: marked("No worker is free to check {it} right now. Please try again in a minute."),
+    errors.PublisherError: marked("I can't read {it}: {detail}"),
     errors.OperationalError: marked(
-        "Something on my side failed, so nothing was changed. Please try again in a minute."
+        "Something went wrong on my side; nothing was changed. Please try again in a minute."
     ),
-    errors.CoronetError: marked("That did not work. {detail}"),
+    errors.CoronetError: marked("That didn't work. {detail}"),
 }
 
 _STATUSES: Final = {
-    (401, 401): marked("I cannot watch {it}: it asks for a login (401), and I have none."),
-    (403, 403): marked("I cannot watch {it}: its server forbids it (403)."),
-    (404, 404): marked("There is nothing at {it}: its server says “not found” (404). Is it spelled right?"),
+    (401, 401): marked("I can't read {it}: it asks for a login (401), and I don't have one."),
+    (403, 403): marked("I can't read {it}: its server denies access (403)."),
+    (404, 404): marked("There's nothing at {it}: its server says “not found” (404). Is the address spelled correctly?"),
     (410, 410): marked("{it} is gone for good (410). Look for its new address."),
-    (429, 429): marked("I cannot look at {it} just now: its server wants fewer requests (429). Try again later."),
-    (500, 599): marked("I cannot look at {it} just now: its server is in trouble ({status}). Try again later."),
+    (429, 429): marked(
+        "I can't check {it} right now: its server asks for fewer requests (429). Please try again later."
+    ),
+    (500, 599): marked("I can't check {it} right now: its server has a problem ({status}). Please try again later."),
 }
 
 _FAILING: Final = marked("failing")
 _OUTCOMES: Final = {
-    errors.HostNotFound.code: marked("its host is not found"),
-    errors.Unreachable.code: marked("not reachable"),
-    errors.TlsFailed.code: marked("certificate not in order"),
-    errors.BadStatus.code: marked("its server answers with an error"),
-    errors.BadRedirect.code: marked("it redirects in circles"),
+    errors.HostNotFound.code: marked("host not found"),
+    errors.Unreachable.code: marked("unreachable"),
+    errors.TlsFailed.code: marked("invalid certificate"),
+    errors.BadStatus.code: marked("server error"),
+    errors.BadRedirect.code: marked("redirect loop"),
     errors.TooLarge.code: marked("too large"),
     errors.EmptyBody.code: marked("empty"),
-    errors.NotAFeed.code: marked("nothing there that I can read"),
+    errors.NotAFeed.code: marked("no feed or readable page"),
     errors.BrokenFeed.code: marked("broken feed"),
     errors.ParseKilled.code: marked("takes too long to read"),
     errors.AddressRefused.code: marked("moved to a private address"),

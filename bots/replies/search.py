@@ -25,27 +25,36 @@ class Found(Question, frozen=True):
         if not self.findings:
             return f"{_nothing(self.query, asked, voice)} {_instead(self.query, voice)}"
         rows = [f"{number}. {_finding(finding, voice)}" for number, finding in enumerate(self.findings, 1)]
-        last = voice.say("Answer with a number to subscribe to it.")
+        last = voice.say("Reply with a number to subscribe.")
         if self.more:
-            last = " ".join([last, voice.say("`more` shows others.")])
+            last = " ".join([last, voice.say("`more` shows the next ones.")])
         return fitted(self._head(asked, voice), rows[self.before :], voice, last)
 
-    def _head(self, asked: str, voice: Voice) -> str:
-        match self.query.about, bool(self.before):
-            case "entry", False:
-                return voice.say("These are the articles I know: {asked}", asked=asked)
-            case "entry", True:
-                return voice.say("More articles I know: {asked}", asked=asked)
-            case _, False:
-                return voice.say("These are the channels I know: {asked}", asked=asked)
+    def _head(self, query: str, voice: Voice) -> str:
+        count = len(self.findings)
+        match self.query.about, bool(self.before), self.more:
+            case "entry", True, _:
+                return voice.say("More entries matching “{query}”:", query=query)
+            case _, True, _:
+                return voice.say("More channels matching “{query}”:", query=query)
+            case "entry", _, True:
+                return voice.say("Entries matching “{query}”:", query=query)
+            case _, _, True:
+                return voice.say("Channels matching “{query}”:", query=query)
+            case "entry", _, _:
+                return voice.many(
+                    "{count} entry matches “{query}”:", "{count} entries match “{query}”:", count, query=query
+                )
             case _:
-                return voice.say("More channels I know: {asked}", asked=asked)
+                return voice.many(
+                    "{count} channel matches “{query}”:", "{count} channels match “{query}”:", count, query=query
+                )
 
 
 class NothingMore(Reply, frozen=True):
     """All that was found has been shown, or nothing was asked for."""
 
-    sentence = marked("There is nothing more. `find` begins a new search.")
+    sentence = marked("There are no more results. `find` starts a new search.")
 
 
 class Watching(Reply, frozen=True):
@@ -55,9 +64,9 @@ class Watching(Reply, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.say(
-            "I watch for {watched} from now on (#{number}), in all channels that several people follow. "
-            "`unwatch #{number}` ends it.",
-            watched=_watched(self.watch),
+            "Saved as search #{number}: {query}. You'll get every new entry in public channels that matches it. "
+            "`unwatch #{number}` deletes it.",
+            query=_watched(self.watch),
             number=str(self.watch.number),
         )
 
@@ -69,9 +78,9 @@ class Watches(Reply, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         if not self.watches:
-            return " ".join([voice.say("You watch for nothing."), HELP["watch"].all(voice)])
+            return " ".join([voice.say("You have no saved searches."), HELP["watch"].all(voice)])
         rows = [f"#{watch.number} {_watched(watch)}" for watch in self.watches]
-        return fitted(voice.say("You watch for:"), rows, voice)
+        return fitted(voice.say("Your saved searches:"), rows, voice)
 
 
 class Unwatched(Reply, frozen=True):
@@ -80,19 +89,19 @@ class Unwatched(Reply, frozen=True):
     watch: SavedSearch
 
     def _text(self, voice: Voice) -> str:
-        return voice.say("I watch for {watched} no more.", watched=_watched(self.watch))
+        return voice.say("Deleted the saved search {query}.", query=_watched(self.watch))
 
 
 class NoSuchWatch(Refusal, frozen=True):
     """Not found, or not yours: one answer for both."""
 
-    sentence = marked("You watch for nothing of that number. `watch` shows what you watch for.")
+    sentence = marked("You have no saved search with that number. `watch` lists the ones you have.")
 
 
 def _nothing(query: Query, asked: str, voice: Voice) -> str:
     if query.about == "entry":
-        return voice.say("I know no article like that: {asked}.", asked=asked)
-    return voice.say("I know no channel like that: {asked}.", asked=asked)
+        return voice.say("No entry matches “{query}”.", query=asked)
+    return voice.say("No channel matches “{query}”.", query=asked)
 
 
 def _instead(query: Query, voice: Voice) -> str:
@@ -100,11 +109,9 @@ def _instead(query: Query, voice: Voice) -> str:
     tries = [voice.say("Try fewer conditions.")] if len(query.pairs) > 1 else []
     if query.about == "entry":
         watch = f"watch {format_condition(PairsCondition(query.pairs))}"
-        tries.append(voice.say("`{command}` tells you when there is one.", command=watch))
+        tries.append(voice.say("`{command}` saves this search and sends you new matches.", command=watch))
     elif not tries:
-        tries.append(
-            voice.say("Another word or tag may do, or send me the address of a site that has it: I look for its feed.")
-        )
+        tries.append(voice.say("Try another word or tag, or send me the address of a site and I'll look for its feed."))
     return " ".join(tries)
 
 
@@ -112,7 +119,7 @@ def _finding(finding: SearchHit, voice: Voice) -> str:
     if finding.entry is None:
         name = title(finding.channel)
         if finding.own:
-            name = voice.say("{title} (yours; others do not find it)", title=name)
+            name = voice.say("{title} · private: only you see it here", title=name)
         return f"{name}\n    {one_line(address(finding.channel), 200)}"
     where = voice.say("in {title}", title=title(finding.channel))
     return f"{entry_lines(finding.entry, voice)}\n    {where}"

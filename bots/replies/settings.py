@@ -38,15 +38,15 @@ class Paused(Reply, frozen=True):
     def _text(self, voice: Voice) -> str:
         if self.everything:
             return voice.say(
-                "All is paused, and your watches too: I tell you nothing. `resume` ends it; what your subscriptions "
-                "had meanwhile I then tell you in brief."
+                "Everything is paused, including your saved searches. Send `resume` to continue; you'll get a short "
+                "recap of your subscriptions then."
             )
         only = self.meant[0]
         name, number = title(only.channel), str(only.number)
         if not self.fresh:
-            return voice.say("*{title}* is paused already. `resume #{number}` ends it.", title=name, number=number)
+            return voice.say("*{title}* is already paused. `resume #{number}` continues it.", title=name, number=number)
         return voice.say(
-            "*{title}* is paused. `resume #{number}` ends it; what came meanwhile I then tell you in brief.",
+            "*{title}* is paused. `resume #{number}` continues it, with a short recap of what you missed.",
             title=name,
             number=number,
         )
@@ -62,26 +62,26 @@ class Resumed(Reply, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         if not self.resumed and not self.everything:
-            return voice.say("That was not paused.")
+            return voice.say("That isn't paused.")
         if self.everything:
-            head = voice.say("I tell you of everything again.")
+            head = voice.say("Everything is active again.")
         else:
-            head = voice.say("I tell you of *{title}* again.", title=title(self.resumed[0].channel))
+            head = voice.say("*{title}* is active again.", title=title(self.resumed[0].channel))
         if self.versions:
             told = voice.many(
-                "Meanwhile there was {count} update; it follows.",
-                "Meanwhile there were {count} updates; they follow in brief.",
+                "You missed {count} update; here it comes.",
+                "You missed {count} updates; a short recap follows.",
                 self.versions,
             )
         else:
-            told = voice.say("Nothing came meanwhile.")
+            told = voice.say("You haven't missed anything.")
         if not self.unheard:
             return f"{head} {told}"
         unheard = voice.many(
-            "Your watches met {count} article, which I do not send any more; `find type=entry` and what you watch for "
-            "finds it.",
-            "Your watches met {count} articles, which I do not send any more; `find type=entry` and what you watch for "
-            "finds them.",
+            "Your saved searches matched {count} entry in the meantime. I don't send it any more, but `find "
+            "type=entry` with the same search finds it.",
+            "Your saved searches matched {count} entries in the meantime. I don't send them any more, but `find "
+            "type=entry` with the same search finds them.",
             self.unheard,
         )
         return f"{head} {told}\n{unheard}"
@@ -100,45 +100,49 @@ class Preferred(Reply, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         if self.followed is None:
-            head = voice.say("From now on, for all:") if self.changed else voice.say("For all:")
+            head = (
+                voice.say("Saved. Settings for all subscriptions:")
+                if self.changed
+                else voice.say("Settings for all subscriptions:")
+            )
         else:
             name, number = title(self.followed.channel), str(self.followed.number)
             if self.changed:
-                head = voice.say("From now on, for *{title}* (#{number}):", title=name, number=number)
+                head = voice.say("Saved. Settings for *{title}* (#{number}):", title=name, number=number)
             else:
-                head = voice.say("For *{title}* (#{number}):", title=name, number=number)
+                head = voice.say("Settings for *{title}* (#{number}):", title=name, number=number)
         rows = _settings(self.preferences, voice, for_all=self.followed is None)
         if self.looks_s is not None:
             rows.append(self._looked(self.looks_s, voice))
         example = "all" if self.followed is None else f"#{self.followed.number}"
-        tail = "" if self.changed else voice.say("To change it, e.g.: `set {which} edits off`.", which=example)
+        tail = "" if self.changed else voice.say("To change one, send e.g. `set {which} edits off`.", which=example)
         return fitted(head, rows, voice, tail)
 
     def _looked(self, looks_s: float, voice: Voice) -> str:
         """Return what an interval that was set comes to, beside how often the channel is looked at."""
         wanted_s, looks = self.preferences.interval_s or 0, voice.span(looks_s)
         if not wanted_s:
-            return voice.say("It is looked at every {looks}.", looks=looks)
+            return voice.say("It is checked every {interval}.", interval=looks)
         if wanted_s < looks_s:
             return voice.say(
-                "It is looked at only every {looks}, and this does not change that: all looks are shared out among "
-                "everybody's channels. `why #{number}` tells more.",
-                looks=looks,
+                "It is only checked every {interval}, and this setting doesn't change that, because all channels "
+                "share the available checks. `why #{number}` explains more.",
+                interval=looks,
                 number=str(self.followed.number) if self.followed else "",
             )
         return voice.say(
-            "What comes meanwhile you are told together. It is looked at every {looks}, as before.", looks=looks
+            "You'll get everything new in one message. It is still checked every {interval}.", interval=looks
         )
 
 
 def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[str]:
     """Return a line per setting, which begins with its name."""
-    on, off, as_for_all = voice.say("on"), voice.say("off"), voice.say("as for all")
-    usual_title, usual_format = voice.say("as its publisher calls it"), voice.say("the usual one")
+    on, off, as_for_all = voice.say("on"), voice.say("off"), voice.say("default")
+    usual_title, usual_format = voice.say("the publisher's title"), voice.say("built-in")
     rows = [f"mute: {on if preferences.muted else off}"]
     if for_all:
         proof = DEFAULT_PROOF if preferences.proof is None else preferences.proof
-        rows.append(f"proof: {proof or off}")
+        rows.append(f"latest: {proof or off}")
     else:
         rows.append(f"title: {one_line(preferences.title, 120) or usual_title}")
     if preferences.edits is None:
@@ -146,7 +150,7 @@ def _settings(preferences: Preferences, voice: Voice, *, for_all: bool) -> list[
     else:
         rows.append(f"edits: {on if preferences.edits else off}")
     if preferences.interval_s:
-        spaced = voice.say("at most once in {interval}", interval=voice.exactly(preferences.interval_s))
+        spaced = voice.say("at most every {interval}", interval=voice.exactly(preferences.interval_s))
     else:
         spaced = as_for_all if preferences.interval_s is None and not for_all else voice.say("at once")
     rows.append(f"interval: {spaced}")
@@ -185,39 +189,42 @@ class UnreadableSetting(Refusal, frozen=True):
         match self.key:
             case "title":
                 return voice.say(
-                    "How shall I call it? For example: `set #3 title My news`; `off` is as its publisher calls it."
+                    "What would you like to call it? For example: `set #3 title My news`; `off` restores the "
+                    "publisher's title."
                 )
             case "proof":
                 return voice.say(
-                    "How many of its latest entries I show when a subscription begins, 0 to {most}: `set all proof 3`, "
-                    "`set all proof off`, or for one `subscribe URL with proof=3`.",
+                    "How many of the latest entries would you like when you subscribe, from 0 to {most}? `set all "
+                    "latest 3`, `set all latest off`, or for one subscription `subscribe URL with latest=3`.",
                     most=str(MOST_SHOWN),
                 )
             case "interval":
                 return voice.say(
-                    "How far apart shall I tell you of it, from {least} to {most}? For example: `set #3 interval 2h`, "
-                    "`set #3 interval daily`; `off` is at once, `default` as for all. How often it is looked at does "
-                    "not follow from it: `why #3` tells that.",
+                    "At most how often would you like messages from it? Anything from {least} to {most} works, e.g. "
+                    "`set #3 interval 2h` or `set #3 interval daily`; `off` sends entries at once, `default` is the "
+                    "same as for all. This doesn't change how often it is checked: `why #3` explains that.",
                     least=voice.exactly(MIN_INTERVAL_S),
                     most=voice.exactly(MAX_INTERVAL_S),
                 )
             case "format" if self.strangers:
                 return voice.say(
-                    "I know no {words}. A format may have these: {variables}.",
+                    "I don't know {words}. A format can use these: {variables}.",
                     words=one_line(voice.listed([f"${name}" for name in self.strangers]), 200),
                     variables=variables,
                 )
             case "format":
                 return voice.say(
-                    "A format is up to {chars} characters on up to {lines} lines (`\\n` begins one), with at least one "
-                    "of these: {variables}. For example: `set #3 format $title: $link ($date)`; `off` is the usual "
-                    "one.",
+                    "A format has up to {chars} characters on up to {lines} lines (`\\n` starts a new one) and uses "
+                    "at least one of these: {variables}. For example: `set #3 format $title: $link ($date)`; `off` "
+                    "restores the built-in format.",
                     chars=MOST_CHARS,
                     lines=MOST_LINES,
                     variables=variables,
                 )
             case key:
-                return voice.say("“{words}” is neither `on` nor `off`.", words=one_line(self.value, 60) or key)
+                return voice.say(
+                    "“{words}” isn't a valid value. Use `on` or `off`.", words=one_line(self.value, 60) or key
+                )
 
 
 class Filters(Reply, frozen=True):
@@ -230,15 +237,15 @@ class Filters(Reply, frozen=True):
     def _text(self, voice: Voice) -> str:
         if not self.rules:
             if self.changed:
-                return voice.say("There is no filter there any more: I tell you everything again.")
-            return " ".join([voice.say("There is no filter there."), HELP["filter"].all(voice)])
+                return voice.say("All filters are removed: you'll get every entry again.")
+            return " ".join([voice.say("There are no filters."), HELP["filter"].all(voice)])
         if self.followed is None:
-            which, head = "all", voice.say("Filters for all your subscriptions:")
+            which, head = "all", voice.say("Filters for all subscriptions:")
         else:
             name, number = title(self.followed.channel), str(self.followed.number)
             which, head = f"#{number}", voice.say("Filters for *{title}* (#{number}):", title=name, number=number)
         rows = [f"{number}. {_rule(rule)}" for number, rule in enumerate(self.rules, 1)]
-        return fitted(head, rows, voice, voice.say("`filter {which} off 1` removes the first.", which=which))
+        return fitted(head, rows, voice, voice.say("`filter {which} off 1` removes the first one.", which=which))
 
 
 def _rule(rule: FilterRule) -> str:
@@ -250,7 +257,7 @@ class NoSuchFilter(Refusal, frozen=True):
     """There is no filter of this number."""
 
     sentence = marked(
-        "There is no filter of that number. `filter #3` shows those of one subscription, `filter` those for all."
+        "There is no filter with that number. `filter #3` shows the filters of a subscription, `filter` those for all."
     )
 
 
@@ -261,10 +268,8 @@ class FiltersFull(Refusal, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.many(
-            "There is {count} filter there, the most there can be. A /regular expression/ can take the place of "
-            "several.",
-            "There are {count} filters there, the most there can be. A /regular expression/ can take the place of "
-            "several.",
+            "You already have {count} filter here, the maximum. One /regular expression/ can replace several.",
+            "You already have {count} filters here, the maximum. One /regular expression/ can replace several.",
             self.limit,
         )
 
@@ -278,16 +283,17 @@ class HabitsTold(Reply, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         user_settings = self.user_settings
-        told = self._told(voice)
+        sentences = [self._told(voice)]
         if user_settings.quiet:
-            told = voice.say("{told}, but nothing {hours}", told=told, hours=_quiet(user_settings.quiet, voice))
+            sentences.append(voice.say("Quiet hours: {hours}.", hours=_quiet(user_settings.quiet, voice)))
         clock = local_datetime(self.now_s, user_settings.zone).strftime("%H:%M")
-        words = voice.say(
-            "{told}. Your clock: {zone}, where it is {time} now.", told=told, zone=user_settings.zone, time=clock
+        sentences.append(
+            voice.say("Your time zone: {zone}, where it is {time} now.", zone=user_settings.zone, time=clock)
         )
+        words = " ".join(sentences)
         if user_settings.heeds_presence:
             held = voice.say(
-                "While you are away, busy or offline I hold everything back. For that I have to see your presence: "
+                "While you are away, busy or offline, I hold everything back. For that I need to see your presence: "
                 "please accept my request."
             )
             words = f"{words}\n{held}"
@@ -295,24 +301,24 @@ class HabitsTold(Reply, frozen=True):
             user_settings.quiet or (user_settings.digest and user_settings.digest.every != "hour")
         ):
             return words
-        return "\n".join([words, voice.say("If that is not your time, tell me where you are, e.g. `timezone Berlin`.")])
+        return "\n".join([words, voice.say("If that isn't your time, tell me where you are, e.g. `timezone Berlin`.")])
 
     def _told(self, voice: Voice) -> str:
-        """Return how the person is told, as a clause that others can follow."""
+        """Return the sentence that says whether new entries are sent at once or as a summary."""
         if self.user_settings.digest is None:
             if self.changed:
-                return voice.say("From now on I tell you what is new at once")
-            return voice.say("I tell you what is new at once")
+                return voice.say("Saved. You'll get new entries at once.")
+            return voice.say("You get new entries at once.")
         rhythm = _digest(self.user_settings.digest, voice)
         if self.changed:
-            return voice.say("From now on I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
-        return voice.say("I tell you what is new, all of it together, {rhythm}", rhythm=rhythm)
+            return voice.say("Saved. You'll get a summary of new entries {rhythm}.", rhythm=rhythm)
+        return voice.say("You get a summary of new entries {rhythm}.", rhythm=rhythm)
 
 
 def _digest(digest: DigestSchedule, voice: Voice) -> str:
     match digest.every:
         case "hour":
-            return voice.say("every full hour")
+            return voice.say("every hour, on the hour")
         case "day":
             return voice.say("every day at {time}", time=_clock(digest.at))
         case "week":
@@ -325,13 +331,13 @@ def _quiet(quiet: QuietHours, voice: Voice) -> str:
     days = "" if quiet.days == EVERY_DAY else _days(quiet.days, voice)
     match quiet.begins != quiet.ends, bool(days):
         case True, True:
-            return voice.say("from {begins} to {ends} on {days}", begins=begins, ends=ends, days=days)
+            return voice.say("{begins} to {ends}, {days}", begins=begins, ends=ends, days=days)
         case True, False:
-            return voice.say("from {begins} to {ends}", begins=begins, ends=ends)
+            return voice.say("{begins} to {ends}", begins=begins, ends=ends)
         case False, True:
-            return voice.say("on {days}", days=days)
+            return voice.say("all day, {days}", days=days)
         case _:
-            return voice.say("at all")
+            return voice.say("always")
 
 
 def _days(days: tuple[int, ...], voice: Voice) -> str:
@@ -353,7 +359,7 @@ class UnreadableTime(Refusal, frozen=True):
     words: str
 
     def _text(self, voice: Voice) -> str:
-        said = voice.say("I do not understand “{words}” here.", words=one_line(self.words, 60))
+        said = voice.say("I don't understand “{words}” here.", words=one_line(self.words, 60))
         return f"{said}\n{HELP[self.verb].all(voice)}"
 
 
@@ -366,10 +372,10 @@ class NoSuchZone(Refusal, frozen=True):
     def _text(self, voice: Voice) -> str:
         if self.meant:
             commands = voice.listed([f"`timezone {name}`" for name in self.meant])
-            return voice.say("There are several. Which one? {commands}", commands=commands)
+            return voice.say("There are several. Which one do you mean? {commands}", commands=commands)
         return voice.say(
-            "I know no time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, "
-            "or its name as in `timezone America/New_York`.",
+            "I don't know the time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, or use its full "
+            "name, e.g. `timezone America/New_York`.",
             words=one_line(self.words, 60),
         )
 
@@ -383,9 +389,9 @@ class LanguageTold(Reply, frozen=True):
     def _text(self, _voice: Voice) -> str:
         own = voice_of(self.language)
         if self.changed:
-            head = own.say("From now on I speak English with you.")
+            head = own.say("From now on I'll write to you in English.")
         else:
-            head = own.say("I speak English with you.")
+            head = own.say("I write to you in English.")
         return f"{head} {_languages(own, [code for code in LANGUAGES if code != own.language])}"
 
 
@@ -395,10 +401,10 @@ class NoSuchLanguage(Refusal, frozen=True):
     words: str
 
     def _text(self, voice: Voice) -> str:
-        refused = voice.say("I do not speak “{words}”.", words=one_line(self.words, 60))
+        refused = voice.say("I don't speak “{words}”.", words=one_line(self.words, 60))
         return f"{refused} {_languages(voice, LANGUAGES)}"
 
 
 def _languages(voice: Voice, codes: Sequence[str]) -> str:
     commands = [f"`language {code}` ({voice_of(code).name(code)})" for code in codes]
-    return voice.say("You can have {languages}.", languages=voice.listed(commands))
+    return voice.say("You can choose {languages}.", languages=voice.listed(commands))

@@ -27,18 +27,20 @@ Wishes = tuple[tuple[str, str], ...]
 """Settings that were asked for with a subscription, each with its value, as they were written."""
 
 _MOST_PROBLEMS = 10
-_NO_SUBSCRIPTIONS: Final = marked("You have no subscriptions. Send me the address of a site or feed to start.")
+_NO_SUBSCRIPTIONS: Final = marked("You have no subscriptions yet. Send me the address of a site or feed to start.")
 
 _BINDING: Final = {
-    BindingConstraint.NONE: marked("That is its share of all the looks that may be taken."),
-    BindingConstraint.LONGEST_WAIT: marked("That is so that nobody has to wait longer."),
-    BindingConstraint.CHANNEL_WAIT: marked("An admin set how long one may have to wait for it at most."),
-    BindingConstraint.CHANNEL_INTERVAL: marked("An admin set that it is looked at no more often."),
-    BindingConstraint.NODES: marked("Every worker takes part; only more of them could look more often."),
-    BindingConstraint.CHANNEL_BUDGET: marked("Politeness to its publisher allows no more."),
-    BindingConstraint.HOST_BUDGET: marked("Politeness to its site, which has other channels as well, allows no more."),
+    BindingConstraint.NONE: marked("That is its fair share of the available checks."),
+    BindingConstraint.LONGEST_WAIT: marked("It is checked often enough that nobody has to wait too long."),
+    BindingConstraint.CHANNEL_WAIT: marked("An admin has set how long you may have to wait for its news."),
+    BindingConstraint.CHANNEL_INTERVAL: marked("An admin has set how often it may be checked."),
+    BindingConstraint.NODES: marked("To check it more often, more workers are needed."),
+    BindingConstraint.CHANNEL_BUDGET: marked("Out of politeness to its publisher, it isn't checked more often."),
+    BindingConstraint.HOST_BUDGET: marked(
+        "Out of politeness to its site, which has other channels as well, it isn't checked more often."
+    ),
     BindingConstraint.FLEET_BUDGET: marked(
-        "All looks that may be taken are too few for everybody to have the usual share."
+        "There aren't enough checks for all channels right now, so it gets fewer than usual."
     ),
 }
 
@@ -60,23 +62,23 @@ class Subscribed(Reply, frozen=True):
     def _text(self, voice: Voice) -> str:
         head = self._begun(voice)
         if self.followed.channel.kind == "page":
-            head = voice.say("{begun} I will tell you what changes on it.", begun=head)
+            head = voice.say("{subscribed} I'll let you know when it changes.", subscribed=head)
         return "\n".join([head, *chosen(self.preferences, voice), *self._proof(voice)])
 
     def _begun(self, voice: Voice) -> str:
         name, number = title(self.followed.channel), str(self.followed.number)
         if not self.new:
-            return voice.say("You are already subscribed to *{title}* (#{number}).", title=name, number=number)
+            return voice.say("You're already subscribed to *{title}* (#{number}).", title=name, number=number)
         if self.moved:
             return voice.say(
-                "It has moved to {url}: subscribed to *{title}* (#{number}).",
+                "It has moved to {url}. Subscribed to *{title}* (#{number}).",
                 url=one_line(self.followed.channel.url, 2000),
                 title=name,
                 number=number,
             )
         if self.discovered:
             return voice.say(
-                "That page names one feed, so I took it: subscribed to *{title}* (#{number}).",
+                "I found a feed on that page. Subscribed to *{title}* (#{number}).",
                 title=name,
                 number=number,
             )
@@ -88,10 +90,11 @@ class Subscribed(Reply, frozen=True):
             return []
         if self.followed.channel.kind == "page":
             seen = (joined_lines(entry.summary, 200) for entry in self.latest[:1])
-            return [voice.say("What I saw last: {text}", text=text) for text in seen]
+            return [voice.say("Right now it says: {text}", text=text) for text in seen]
         if not self.latest:
-            return [voice.say("Nothing is in it yet; I will tell you when something appears.")]
-        return [voice.say("Latest now:"), *(entry_lines(entry, voice) for entry in self.latest)]
+            return [voice.say("It's empty so far; I'll let you know when something appears.")]
+        head = voice.many("Latest entry:", "Latest {count} entries:", len(self.latest))
+        return [head, *(entry_lines(entry, voice) for entry in self.latest)]
 
 
 class Choose(Question, frozen=True):
@@ -106,7 +109,7 @@ class Choose(Question, frozen=True):
             f"{i}. {one_line(option.title, 80) or untitled}: {one_line(option.url, 300)}"
             for i, option in enumerate(self.options[:10], 1)
         ]
-        asked = voice.say("That page names several feeds. Which one? Answer with its number, or `cancel`.")
+        asked = voice.say("That page has several feeds. Which one would you like? Reply with its number, or `cancel`.")
         return "\n".join([asked, *options])
 
 
@@ -118,8 +121,8 @@ class OfferPage(Question, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.say(
-            "There is no feed at {url}. "
-            "Shall I watch the page itself and tell you what changes on it? (`yes` or `no`)",
+            "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? (`yes` or "
+            "`no`)",
             url=one_line(self.url, 300),
         )  # fmt: skip
 
@@ -131,8 +134,8 @@ class Confirm(Question, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.many(
-            "Really end your only subscription? Answer `yes` or `no`.",
-            "Really end all {count} subscriptions? Answer `yes` or `no`.",
+            "Really end your only subscription? Reply `yes` or `no`.",
+            "Really end all {count} subscriptions? Reply `yes` or `no`.",
             self.count,
         )
 
@@ -148,14 +151,18 @@ class WhichOne(Question, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         rows = [f"#{option.number} {title(option.channel)}" for option in self.options]
-        head = voice.say("That message told of several channels. Which one? Answer with its number, or `cancel`.")
+        head = voice.say(
+            "That message was about several channels. Which one do you mean? Reply with its number, or `cancel`."
+        )
         return fitted(head, rows, voice)
 
 
 class ForgottenMessage(Reply, frozen=True):
     """We do not know any more what the message told that was reacted to."""
 
-    sentence = marked("I no longer know what that message told. `list` shows your subscriptions and their numbers.")
+    sentence = marked(
+        "I no longer know what that message was about. `list` shows your subscriptions and their numbers."
+    )
 
 
 class Unsubscribed(Reply, frozen=True):
@@ -182,7 +189,7 @@ class Unsubscribed(Reply, frozen=True):
 class NoSuchSubscription(Refusal, frozen=True):
     """Not found, or not yours: one answer for both."""
 
-    sentence = marked("You have no such subscription. `list` shows what you have.")
+    sentence = marked("I can't find that subscription. `list` shows the ones you have.")
 
 
 class SubscriptionsFull(Refusal, frozen=True):
@@ -192,8 +199,8 @@ class SubscriptionsFull(Refusal, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.many(
-            "You have reached {count} subscription, the most one person can have. `unsubscribe #n` makes room.",
-            "You have reached {count} subscriptions, the most one person can have. `unsubscribe #n` makes room.",
+            "You've reached the maximum of {count} subscription. `unsubscribe #n` makes room.",
+            "You've reached the maximum of {count} subscriptions. `unsubscribe #n` makes room.",
             self.limit,
         )
 
@@ -205,8 +212,8 @@ class NewUrlsUsedUp(Refusal, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.many(
-            "That is more than {count} new URL within an hour. Try again later; the rest works as ever.",
-            "That is more than {count} new URLs within an hour. Try again later; the rest works as ever.",
+            "That's more than {count} new URL in an hour. Please try again later; everything else works as usual.",
+            "That's more than {count} new URLs in an hour. Please try again later; everything else works as usual.",
             self.limit,
         )
 
@@ -223,8 +230,8 @@ class Listing(Reply, frozen=True):
             return voice.say(_NO_SUBSCRIPTIONS)
         if not self.found:
             return voice.many(
-                "Your {count} subscription does not contain “{wanted}”. `list` shows all.",
-                "None of your {count} subscriptions contains “{wanted}”. `list` shows all.",
+                "Your {count} subscription doesn't contain “{wanted}”. `list` shows it.",
+                "None of your {count} subscriptions contains “{wanted}”. `list` shows them all.",
                 self.total,
                 wanted=one_line(self.wanted, 40),
             )
@@ -234,7 +241,7 @@ class Listing(Reply, frozen=True):
         full = "\n".join([head, *(f"{row}\n    {url}" for row, url in zip(rows, urls, strict=True))])
         if len(full.encode()) <= LONGEST_MESSAGE_BYTES:
             return full
-        return fitted(head, rows, voice, voice.say("Narrow it with `list word`."))
+        return fitted(head, rows, voice, voice.say("Narrow it down with `list word`."))
 
     def _head(self, voice: Voice) -> str:
         if not self.wanted:
@@ -262,7 +269,7 @@ class Shown(Reply, frozen=True):
     def _text(self, voice: Voice) -> str:
         head = f"*{title(self.followed.channel)}* (#{self.followed.number})"
         if not self.entries:
-            return "\n".join([head, voice.say("Nothing is in it yet.")])
+            return "\n".join([head, voice.say("It's empty so far.")])
         is_page = self.followed.channel.kind == "page"
         rows = [joined_lines(entry.summary, 300) if is_page else entry_lines(entry, voice) for entry in self.entries]
         return fitted(head, rows, voice)
@@ -283,8 +290,8 @@ class Reasoned(Reply, frozen=True):
         reason, workers = self.reason, len(self.reason.turns)
         lines = [
             voice.many(
-                "*{title}* (#{number}) is looked at every {interval}, by one worker.",
-                "*{title}* (#{number}) is looked at every {interval}, by {count} workers in turn.",
+                "*{title}* (#{number}) is checked every {interval} by one worker.",
+                "*{title}* (#{number}) is checked every {interval} by {count} workers taking turns.",
                 workers,
                 title=title(self.followed.channel),
                 number=str(self.followed.number),
@@ -293,20 +300,20 @@ class Reasoned(Reply, frozen=True):
             self._awaited(voice),
             voice.say(_BINDING[reason.bound]),
             voice.say(
-                "As far as I can tell, something is new about every {interval}.",
+                "It seems to have something new about every {interval}.",
                 interval=voice.span(reason.update_interval_s),
             ),
         ]
         if self.node:
-            lines.append(voice.say("Everybody can read it as a pubsub node: {uri}", uri=self.node))
+            lines.append(voice.say("Anyone can read it as a pubsub node: {uri}", uri=self.node))
         return "\n".join(lines)
 
     def _awaited(self, voice: Voice) -> str:
         wait, next_s = voice.span(self.reason.wait_s), min(turn.next_poll_s for turn in self.reason.turns) - self.now_s
         if next_s < 1:
-            return voice.say("What is new is seen after {wait} on average; the next look is due now.", wait=wait)
+            return voice.say("News reaches you after about {wait}. The next check is due now.", wait=wait)
         return voice.say(
-            "What is new is seen after {wait} on average; the next look is due in {time}.",
+            "News reaches you after about {wait}. The next check is in {time}.",
             wait=wait,
             time=voice.span(next_s),
         )
@@ -326,27 +333,27 @@ class StatusReport(Reply, frozen=True):
     def _text(self, voice: Voice) -> str:
         if not self.workers:
             return voice.say(
-                "No worker is running just now, so nothing is being polled. I will catch up as soon as one is back."
+                "No worker is running right now, so nothing is being checked. I'll catch up as soon as one is back."
             )
-        at_work = voice.many("{count} worker at work", "{count} workers at work", self.workers)
+        workers = voice.many("{count} worker is running", "{count} workers are running", self.workers)
         head = voice.many(
-            "You follow {count} channel; {at_work}.", "You follow {count} channels; {at_work}.", self.count,
-            at_work=at_work,
+            "You have {count} subscription; {workers}.", "You have {count} subscriptions; {workers}.", self.count,
+            workers=workers,
         )  # fmt: skip
         if not self.count:
-            return " ".join([head, voice.say("Send me a URL to follow one.")])
+            return " ".join([head, voice.say("Send me a URL to add one.")])
         if not self.failing:
-            return " ".join([head, voice.say("Everything can be reached.")])
+            return " ".join([head, voice.say("Everything is working.")])
         rows = [
             voice.say(
-                "#{number} {title}: {trouble} for {age}",
-                number=str(followed.number), title=title(followed.channel), trouble=outcome(code, voice),
+                "#{number} {title}: {problem} (for {age})",
+                number=str(followed.number), title=title(followed.channel), problem=outcome(code, voice),
                 age=voice.span(self.now_s - since_s),
             )
             for followed, code, since_s in self.failing
         ]  # fmt: skip
         ill = voice.many(
-            "{count} cannot be reached; I keep trying:", "{count} cannot be reached; I keep trying:", len(rows)
+            "{count} have problems; I'll keep trying:", "{count} have problems; I'll keep trying:", len(rows)
         )
         return fitted(f"{head} {ill}", rows, voice)
 
@@ -368,7 +375,8 @@ class Exported(Reply, frozen=True):
         if self.refused is None:
             return self.documents[1:]
         why = voice.say(
-            "Your list is in {count} messages, each of which can be imported alone: the server took no file. {detail}",
+            "Your list comes in {count} messages, each of which can be imported on its own, because the server "
+            "didn't accept a file. {detail}",
             count=len(self.documents),
             detail=one_line(str(self.refused), 300),
         )
@@ -386,10 +394,10 @@ class ExportedAsFile(Reply, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         return voice.many(
-            "Your list of {count} subscription (OPML), for other readers or for `import`; the server keeps it for a "
-            "while:",
-            "Your list of {count} subscriptions (OPML), for other readers or for `import`; the server keeps it for a "
-            "while:",
+            "Here's your list of {count} subscription (OPML), for other readers or for `import`; the server keeps "
+            "it for a while:",
+            "Here's your list of {count} subscriptions (OPML), for other readers or for `import`; the server keeps "
+            "it for a while:",
             self.count,
         )
 
@@ -405,11 +413,11 @@ class ImportBegun(Reply, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         if not self.count:
-            head = voice.say("I find no feeds in that list.")
+            head = voice.say("I found no feeds in that list.")
         else:
             head = voice.many(
-                "I find {count} feed in that list and look at it now. I tell you when I am done.",
-                "I find {count} feeds in that list and look at one after the other. I tell you when I am done.",
+                "I found {count} feed in that list and am checking it now. I'll let you know when I'm done.",
+                "I found {count} feeds in that list and am checking them one by one. I'll let you know when I'm done.",
                 self.count,
             )
         return fitted(head, [one_line(problem, 200) for problem in self.problems[:_MOST_PROBLEMS]], voice)
@@ -428,13 +436,15 @@ class Imported(Reply, frozen=True):
 
     def _text(self, voice: Voice) -> str:
         head = voice.many(
-            "Your list is done: {count} new subscription.", "Your list is done: {count} new subscriptions.", self.new
+            "Your list is imported: {count} new subscription.",
+            "Your list is imported: {count} new subscriptions.",
+            self.new,
         )
         if self.known:
-            known = voice.many("{count} you had already.", "{count} you had already.", self.known)
+            known = voice.many("You already had {count}.", "You already had {count}.", self.known)
             head = f"{head} {known}"
         if not self.failed:
             return head
-        failed = voice.many("{count} could not be added:", "{count} could not be added:", len(self.failed))
+        failed = voice.many("{count} couldn't be added:", "{count} couldn't be added:", len(self.failed))
         rows = [sentence(error, one_line(url, 200), voice) for url, error in self.failed]
         return fitted(f"{head} {failed}", rows, voice)

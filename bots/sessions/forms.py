@@ -28,19 +28,19 @@ _LONGEST_LABEL: Final = 120
 _ONE: Final = Field("channel", marked("Subscription"), "list-single", required=True, choice="subscription")
 _ONE_OR_ALL: Final = msgspec.structs.replace(_ONE, choice="subscription or all")
 _SEVERAL: Final = msgspec.structs.replace(_ONE_OR_ALL, kind="list-multi")
-_WATCH: Final = Field("watch", marked("Watch"), "list-single", required=True, choice="watch")
+_WATCH: Final = Field("watch", marked("Saved search"), "list-single", required=True, choice="watch")
 _DAYS: Final = (
     ("mon", marked("Monday")), ("tue", marked("Tuesday")), ("wed", marked("Wednesday")), ("thu", marked("Thursday")),
     ("fri", marked("Friday")), ("sat", marked("Saturday")), ("sun", marked("Sunday")),
 )  # fmt: skip
 _PACES: Final = (
-    ("off", marked("at once")), ("hourly", marked("every hour")), ("daily", marked("every day")),
-    ("weekly", marked("every week")),
+    ("off", marked("at once")), ("hourly", marked("hourly summary")), ("daily", marked("daily summary")),
+    ("weekly", marked("weekly summary")),
 )  # fmt: skip
 _SETTINGS: Final = (
-    ("interval", marked("How far apart (2h, daily, off)")), ("mute", marked("Tell nothing of it (on, off)")),
-    ("title", marked("What I call it")), ("edits", marked("Corrections (on, off)")),
-    ("format", marked("How entries look ($title, $link, …)")),
+    ("interval", marked("Minimum interval (2h, daily, off)")), ("mute", marked("Mute (on, off)")),
+    ("title", marked("Title")), ("edits", marked("Corrections (on, off)")),
+    ("format", marked("Entry format ($title, $link, …)")),
 )  # fmt: skip
 
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
@@ -53,26 +53,26 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "find": (Field("words", marked("Words, or e.g. tag=python lang=en"), required=True),),
     "watch": (Field("words", marked("“A phrase”, tag=python, or /regular expression/")),),
     "unwatch": (_WATCH,),
-    "show": (_ONE, Field("count", marked("How many"), values=("3",))),
+    "show": (_ONE, Field("count", marked("Number of entries"), values=("3",))),
     "why": (_ONE,),
     "status": (),
     "quiet": (
             Field("hours", marked("Hours, e.g. 22:00-07:00, or off")),
-            Field("days", marked("On these days (none: on all)"), "list-multi", options=_DAYS),
+            Field("days", marked("Days (none: every day)"), "list-multi", options=_DAYS),
         ),
     "digest": (
-            Field("every", marked("Tell me what is new"), "list-single", options=_PACES, values=("off",)),
-            Field("day", marked("Day, if every week"), "list-single", options=_DAYS),
-            Field("at", marked("Time, e.g. 08:00, if every day or week")),
+            Field("every", marked("How to send new entries"), "list-single", options=_PACES, values=("off",)),
+            Field("day", marked("Day of a weekly summary"), "list-single", options=_DAYS),
+            Field("at", marked("Time of a daily or weekly summary, e.g. 08:00")),
         ),
     "timezone": (Field("words", marked("A large city in it, or its name")),),
-    "language": (Field("words", marked("Its name")),),
+    "language": (Field("words", marked("English, Deutsch, français, español, or auto")),),
     "pause": (_SEVERAL,),
     "resume": (_SEVERAL,),
     "set": (
             _ONE_OR_ALL,
-            Field("setting", marked("Setting (none: show them)"), "list-single", options=_SETTINGS),
-            Field("value", marked("What it shall be")),
+            Field("setting", marked("Setting (none: show them all)"), "list-single", options=_SETTINGS),
+            Field("value", marked("New value")),
         ),
     "export": (),
     "forget": (),
@@ -80,7 +80,7 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
 }  # fmt: skip
 
 
-_WORDS: Final = (Field("words", marked("What you would write after it in chat")),)
+_WORDS: Final = (Field("words", marked("What you would write after the command in chat")),)
 
 
 def _fields(verb: str) -> tuple[Field, ...]:
@@ -139,11 +139,11 @@ def question(asked: Question, instructions: str, voice: Voice) -> Form:
             return Form(voice.say("Which one?"), instructions, (_numbered(named, (), voice),))
         case Found(findings=found, more=more):
             named = [_label(title(finding.channel)) for finding in found]
-            others = (("more", voice.say("Show others")),) if more else ()
+            others = (("more", voice.say("Show more")),) if more else ()
             return Form(voice.say("Subscribe to one of these?"), instructions, (_numbered(named, others, voice),))
         case _:
             sure = Field("answer", voice.say("Yes"), "boolean", values=("0",))
-            return Form(voice.say("One question"), instructions, (sure,))
+            return Form(voice.say("Please confirm"), instructions, (sure,))
 
 
 def answer(asked: Question, values: Values) -> str:

@@ -81,9 +81,7 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
     if known is None:
         raise unknown_attribute_error(attribute)
     if known.parent and not parent.startswith(f"{known.parent}="):
-        raise BadQuery(
-            "“{name}” means something only together with “{parent}”: name both.", name=attribute, parent=known.parent
-        )
+        raise BadQuery("“{name}” only works together with “{parent}”: give both.", name=attribute, parent=known.parent)
     own = f"{attribute}={known.normalize(_check_value(attribute, value))}"
     return f"{own} of {parent}" if known.parent else own
 
@@ -98,10 +96,10 @@ def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
     known = ", ".join(ATTRIBUTES)
     if near:
         return BadQuery(
-            "There is no attribute “{name}”. There are: {known}. Did you mean “{near}”?",
+            "There is no attribute “{name}”. You can use {known}. Did you mean “{near}”?",
             name=printable(name), known=known, near=near,
         )  # fmt: skip
-    return BadQuery("There is no attribute “{name}”. There are: {known}.", name=printable(name), known=known)
+    return BadQuery("There is no attribute “{name}”. You can use {known}.", name=printable(name), known=known)
 
 
 def words(text: str, *, include_common: bool = False) -> list[str]:
@@ -138,7 +136,7 @@ def refuse_invisible(text: str) -> None:
     if not text.isprintable() and any(
         unicodedata.category(each) in _INVISIBLE and ord(each) not in _EQUIVALENTS for each in text
     ):
-        raise BadQuery("There is an invisible character in “{text}”. Write it without.", text=printable(text))
+        raise BadQuery("“{text}” contains an invisible character. Please remove it.", text=printable(text))
 
 
 def _bigrams(run: str) -> Iterable[str]:
@@ -153,7 +151,7 @@ def _check_value(attribute: str, value: str) -> str:
     most = MAX_URL_CHARS if attribute == "channel" else MAX_VALUE_CHARS
     if len(value) > most:
         raise BadQuery(
-            "The value of “{name}” has {length} characters; {most} are the most.",
+            "The value of “{name}” has {length} characters; the maximum is {most}.",
             name=attribute, length=len(value), most=most,
         )  # fmt: skip
     refuse_invisible(value)
@@ -174,9 +172,9 @@ def _tag(value: str) -> str:
 def _word(value: str) -> str:
     found = words(value, include_common=True)
     if len(found) != 1:
-        raise BadQuery("“{text}” is not one word. Write several as words of their own.", text=printable(value))
+        raise BadQuery("“{text}” is not a single word. Give several words one by one.", text=printable(value))
     if not _is_distinctive(found[0]):
-        raise BadQuery("“{text}” stands in too many titles to be searched for.", text=printable(value))
+        raise BadQuery("“{text}” is in too many titles to search for it.", text=printable(value))
     return found[0]
 
 
@@ -184,7 +182,7 @@ def _pattern_of(form: re.Pattern[str], example: str) -> Callable[[str], str]:
     def normalize(value: str) -> str:
         if not form.fullmatch(fold_text(value)):
             raise BadQuery(
-                "“{text}” is not what I expect there; it looks like {example}.", text=printable(value), example=example
+                "“{text}” isn't valid here; try something like {example}.", text=printable(value), example=example
             )
         return fold_text(value)
 
@@ -194,7 +192,7 @@ def _pattern_of(form: re.Pattern[str], example: str) -> Callable[[str], str]:
 def _choice_of(values: tuple[str, ...]) -> Callable[[str], str]:
     def normalize(value: str) -> str:
         if fold_text(value) not in values:
-            raise BadQuery("“{text}” is none of {known}.", text=printable(value), known=", ".join(values))
+            raise BadQuery("“{text}” is not one of {known}.", text=printable(value), known=", ".join(values))
         return fold_text(value)
 
     return normalize
@@ -204,7 +202,7 @@ def _host(value: str) -> str:
     try:
         return host_of(canonical_url(f"https://{fold_text(value).strip('.')}/"))
     except BadUrl as error:
-        raise BadQuery("“{text}” is not the name of a host, like example.org.", text=printable(value)) from error
+        raise BadQuery("“{text}” is not a host name like example.org.", text=printable(value)) from error
 
 
 def _top_level(value: str) -> str:

@@ -97,7 +97,7 @@ def parse_watch(text: str) -> SearchCondition:
     if len(tokens) == 1 and tokens[0].quoted and not tokens[0].name:
         return validate_condition(PhraseCondition(tuple(words(tokens[0].value, include_common=True))))
     if len(_without_limit(tokens)[0]) < len(tokens):
-        raise BadQuery("“limit” is for `find`: what is watched is told whenever it comes.")
+        raise BadQuery("“limit” only works with `find`: a saved search sends every match.")
     return PairsCondition(
         _pairs([token for token in tokens if token.name != "type" or token.value != "entry"], "entry")
     )
@@ -127,7 +127,7 @@ def _format_pair(text: Pair) -> Iterator[str]:
 def _check_length(text: str) -> None:
     if len(text) > MAX_QUERY_CHARS:
         raise BadQuery(
-            "That is longer than {most} characters, the most I read. Leave something out.", most=MAX_QUERY_CHARS
+            "That's longer than {most} characters, the maximum. Please leave something out.", most=MAX_QUERY_CHARS
         )
 
 
@@ -151,13 +151,13 @@ def _tokens(text: str) -> list[_Token]:
 
 def _syntax_error(rest: str) -> BadQuery:
     if rest.count('"') % 2:
-        return BadQuery("A quotation mark is not closed: {text}", text=printable(rest))
+        return BadQuery("A quotation mark isn't closed: {text}", text=printable(rest))
     if rest.endswith("=") or re.match(r'[^\s="]+=(\s|$)', rest):
         name = printable(rest.split(maxsplit=1)[0])
         return BadQuery("“{name}” needs a value. For example: tag=python lang=en", name=name)
     if rest.startswith("="):
-        return BadQuery("An attribute has to stand before “=”. For example: tag=python lang=en")
-    return BadQuery("I do not understand this: {text}. For example: tag=python lang=en", text=printable(rest))
+        return BadQuery("There has to be an attribute before “=”. For example: tag=python lang=en")
+    return BadQuery("I don't understand this: {text}. For example: tag=python lang=en", text=printable(rest))
 
 
 def _without_limit(tokens: list[_Token]) -> tuple[list[_Token], int]:
@@ -168,13 +168,15 @@ def _without_limit(tokens: list[_Token]) -> tuple[list[_Token], int]:
         limits.append(last[1].value)
         tokens = tokens[:-2]
     if len(limits) > 1:
-        raise BadQuery("There is more than one limit.")
+        raise BadQuery("There is more than one limit. Please give only one.")
     return tokens, _limit(limits[0]) if limits else DEFAULT_LIMIT
 
 
 def _limit(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,6}", text) or not 1 <= int(text) <= MAX_LIMIT:
-        raise BadQuery("The limit is a number from 1 to {most}, not “{text}”.", most=MAX_LIMIT, text=printable(text))
+        raise BadQuery(
+            "The limit has to be a number from 1 to {most}, not “{text}”.", most=MAX_LIMIT, text=printable(text)
+        )
     return int(text)
 
 
@@ -184,8 +186,8 @@ def _pairs(tokens: list[_Token], about: ContentKind) -> tuple[Pair, ...]:
     found = list(dict.fromkeys([*_named_pairs(named, about), *(f"word={word}" for word in alone)]))
     if not found:
         if tokens:
-            raise BadQuery("Those words stand everywhere. What else shall I look for? For example: tag=python lang=en")
-        raise BadQuery("What shall I look for? For example: tag=python lang=en")
+            raise BadQuery("Those words are too common. What else should I search for? For example: tag=python lang=en")
+        raise BadQuery("What should I search for? For example: tag=python lang=en")
     if len(found) > MAX_QUERY_PAIRS:
         raise _too_many_pairs(len(found))
     _refuse_contradictions(found)
@@ -203,8 +205,8 @@ def _named_pairs(tokens: list[_Token], about: ContentKind) -> list[Pair]:
             raise _unknown_attribute(token.name)
         if about not in attribute.kinds:
             if about == "channel":
-                raise BadQuery("“{name}” is known of entries (add type=entry).", name=token.name)
-            raise BadQuery("“{name}” is known of channels, not of entries.", name=token.name)
+                raise BadQuery("“{name}” only works for entries (add type=entry).", name=token.name)
+            raise BadQuery("“{name}” only works for channels, not for entries.", name=token.name)
         if token.name == "lang" and (regional := language_pairs(token.value)):
             found += regional
         elif token.name == "word":
@@ -219,7 +221,7 @@ def _named_pairs(tokens: list[_Token], about: ContentKind) -> list[Pair]:
 
 def _too_many_pairs(count: int) -> BadQuery:
     return BadQuery(
-        "Those are {count} conditions; {most} are the most. Leave some out.", count=count, most=MAX_QUERY_PAIRS
+        "That's {count} conditions; the maximum is {most}. Please leave some out.", count=count, most=MAX_QUERY_PAIRS
     )
 
 
@@ -232,4 +234,4 @@ def _refuse_contradictions(found: list[Pair]) -> None:
     single = [attribute_of(each) for each in found if ATTRIBUTES[attribute_of(each)].single]
     twice = next((name for name in single if single.count(name) > 1), None)
     if twice is not None:
-        raise BadQuery("Nothing has two different values of “{name}”. Ask for one of them.", name=twice)
+        raise BadQuery("Nothing has two different values of “{name}”. Please choose one of them.", name=twice)

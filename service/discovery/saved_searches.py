@@ -77,10 +77,10 @@ def validate_condition(condition: SearchCondition) -> SearchCondition:
     """Return the condition if it is selective and affordable. Raises :class:`BadQuery` otherwise."""
     if isinstance(condition, PhraseCondition):
         if not words(" ".join(condition.words)):
-            raise BadQuery("These words stand in nearly every text. Watch for words that tell something apart.")
+            raise BadQuery("These words are too common. Please use more specific ones.")
         if len(condition.words) > MAX_PHRASE_WORDS:
             raise BadQuery(
-                "Those are {count} words; {most} in a row are the most.",
+                "That's {count} words; a phrase can have at most {most}.",
                 count=len(condition.words), most=MAX_PHRASE_WORDS,
             )  # fmt: skip
     elif isinstance(condition, PatternCondition):
@@ -88,7 +88,7 @@ def validate_condition(condition: SearchCondition) -> SearchCondition:
             raise BadQuery("That expression is longer than {most} characters.", most=MAX_PATTERN_CHARS)
         refuse_invisible(condition.expression)
         if compile_pattern(condition.expression).search("") is not None:
-            raise BadQuery("That expression matches every text, even none. Watch for one that tells something apart.")
+            raise BadQuery("That expression matches every text, even an empty one. Please use a more specific one.")
     return condition
 
 
@@ -115,7 +115,7 @@ def compile_pattern(expression: str) -> Any:
         return re2.compile(expression, options)
     except re2.error as refusal:
         raise BadQuery(
-            "/{expression}/ is no expression that I can watch for: {reason}.",
+            "/{expression}/ isn't a regular expression I can use: {reason}.",
             expression=printable(expression), reason=_refusal_reason(refusal),
         ) from refusal  # fmt: skip
 

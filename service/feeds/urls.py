@@ -103,7 +103,7 @@ def page_url(url: str, selector: str) -> str:
     if len(selector) > MAX_SELECTOR_CHARS:
         raise BadUrl("This selector is longer than {most} characters.", most=MAX_SELECTOR_CHARS)
     if any(unicodedata.category(character) in _INVISIBLE - {"Zs"} for character in selector):
-        raise BadUrl("“{text}”: there is an invisible character in it.", text=_shown(selector))
+        raise BadUrl("“{text}” contains an invisible character.", text=_shown(selector))
     fragment = f"#{quote(selector, safe=_SELECTOR_KEPT_AS_IT_IS)}" if selector else ""
     return _checked_length(canonical_url(url) + fragment)
 
@@ -152,7 +152,7 @@ def _shown(text: str) -> str:
 def _as_typed(text: str) -> str:
     text = text.strip().removeprefix("<").removesuffix(">").strip()
     if not text:
-        raise BadUrl("There is no URL.")
+        raise BadUrl("The URL is missing.")
     _checked_length(text)
     _refuse_odd_characters(text)
     while text[:5].lower() == "feed:":
@@ -163,7 +163,7 @@ def _as_typed(text: str) -> str:
     if not scheme:
         return f"https://{text}"
     if (scheme[1] or scheme[2]).lower() not in _PORTS:
-        raise BadUrl("“{text}”: only http and https can be watched.", text=_shown(text))
+        raise BadUrl("“{text}”: only http and https are possible.", text=_shown(text))
     return text
 
 
@@ -175,15 +175,15 @@ def _checked_length(url: str) -> str:
 
 def _refuse_odd_characters(text: str) -> None:
     if "\\" in text:
-        raise BadUrl("“{text}”: there is a backslash in it.", text=_shown(text))
+        raise BadUrl("“{text}” contains a backslash.", text=_shown(text))
     if not _VISIBLE_ASCII.fullmatch(text) and any(unicodedata.category(each) in _INVISIBLE for each in text):
-        raise BadUrl("“{text}”: there is white space or an invisible character in it.", text=_shown(text))
+        raise BadUrl("“{text}” contains white space or an invisible character.", text=_shown(text))
 
 
 def _normal(url: str) -> str:
     parts = _PARTS.fullmatch(url)
     if not parts or not parts[2]:
-        raise BadUrl("“{text}” is not a URL of a host, like https://example.com/feed.", text=_shown(url))
+        raise BadUrl("“{text}” is not the URL of a host, like https://example.com/feed.", text=_shown(url))
     scheme, authority, path, query = parts[1].lower(), parts[2], parts[3], parts[4]
     if "@" in authority:
         raise BadUrl("A user name or password in a URL is not accepted.")
@@ -199,7 +199,7 @@ def _port(digits: str, default: int) -> str:
     if not digits or int(digits) == default:
         return ""
     if not 0 < int(digits) <= _MAX_PORT:
-        raise BadUrl("{port} is not a port.", port=digits)
+        raise BadUrl("{port} is not a port number.", port=digits)
     return f":{int(digits)}"
 
 

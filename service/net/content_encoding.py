@@ -28,9 +28,9 @@ def parse_content_coding(values: list[str]) -> str:
     named = [name.strip().lower() for value in values for name in value.split(",")]
     codings = [name for name in named if name not in ("", "identity")]
     if len(codings) > 1:
-        raise BadHttp("The answer is encoded more than once ({codings}).", codings=", ".join(codings)[:80])
+        raise BadHttp("The response is encoded more than once ({codings}).", codings=", ".join(codings)[:80])
     if codings and codings[0] not in _DECODERS:
-        raise BadHttp("The answer's encoding {coding} is unknown.", coding=repr(codings[0][:40]))
+        raise BadHttp("The response has an unknown encoding, {coding}.", coding=repr(codings[0][:40]))
     return codings[0] if codings else ""
 
 
@@ -41,7 +41,7 @@ def decode(body: bytes, coding: str, max_bytes: int) -> bytes:
     try:
         plain = _DECODERS[coding](body, max_bytes + 1)
     except (zlib.error, brotli.error, zstandard.ZstdError, EOFError) as error:
-        raise BadHttp("The answer is not valid {coding}.", coding=coding) from error
+        raise BadHttp("The response is not valid {coding}.", coding=coding) from error
     if len(plain) > max_bytes:
         raise TooLarge(f"The answer unpacks to more than {max_bytes:,} bytes.")
     return plain

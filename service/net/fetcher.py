@@ -217,7 +217,7 @@ class Fetcher:
                 return await self._follow(first, request, read, may_follow)
         except TimeoutError as error:
             raise Unreachable(
-                "{host} took longer than {seconds} s to answer.", host=_host(first), seconds=f"{round(total_s, 1):g}"
+                "{host} took longer than {seconds} s to respond.", host=_host(first), seconds=f"{round(total_s, 1):g}"
             ) from error
 
     async def _follow(self, first: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None) -> _T:

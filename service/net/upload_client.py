@@ -76,7 +76,7 @@ class UploadClient:
                 yield response
         except TimeoutError as error:
             raise Unreachable(
-                "{host} took longer than {seconds} s to answer.", host=_host(url), seconds=f"{WITHIN_S:g}"
+                "{host} took longer than {seconds} s to respond.", host=_host(url), seconds=f"{WITHIN_S:g}"
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise translate_error(error, _host(url)) from error

@@ -186,9 +186,9 @@ def parse_condition(text: str) -> Condition:
         return pattern
     found = tuple(words(text, include_common=True))
     if not found:
-        raise BadQuery('There is no word in that. Name words, "a phrase" or /a regular expression/.')
+        raise BadQuery('There are no words in that. Use words, "a phrase" or /a regular expression/.')
     if len(found) > MAX_WORDS_PER_RULE:
-        raise BadQuery("Those are {count} words; {most} are the most.", count=len(found), most=MAX_WORDS_PER_RULE)
+        raise BadQuery("That's {count} words; the maximum is {most}.", count=len(found), most=MAX_WORDS_PER_RULE)
     quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES
     return PhraseCondition(found) if quoted else AnyWord(tuple(dict.fromkeys(found)))
 

@@ -27,10 +27,10 @@ async def test_a_stranger_finds_and_watches_only_what_several_people_follow(prod
         ours, hidden = publisher.feed_url(1), f"{publisher.feed_url(2)}?token=abc"
         for url in (ours, hidden):
             assert "Subscribed" in await alice.say(url)
-        assert "I watch for" in await bob.say('watch "breaking news"')
+        assert "Saved as search" in await bob.say('watch "breaking news"')
         await publisher.publish("Breaking news of one", 1)
         await alice.wait_for(lambda message: "Breaking news of one" in message.body)
-        assert "I know no channel" in await bob.say("find host=127.0.0.1")
+        assert "No channel matches" in await bob.say("find host=127.0.0.1")
 
         async with product.store() as store:
             for url in (ours, hidden):

@@ -152,11 +152,11 @@ async def test_a_first_contact_in_a_terminal_reads_as_it_is_meant(
 
     assert heard(screen, bot) == [
         (
-            "Hello! I am Coronet: I watch feeds and web pages and tell you here when something new appears.\n"
+            "Hello! I'm Coronet. I keep an eye on feeds and web pages and message you when something new appears.\n"
             "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
-            "`help` shows everything I understand. Deutsch: `language de`, français: `language fr`, "
+            "`help` shows what else I can do. Deutsch: `language de`, français: `language fr`, "
             "español: `language es`.\n\n"
-            f"Subscribed to *Sample feed 4* (#1).\nLatest now:\nBefore\n{publisher.url}/entries/4/1"
+            f"Subscribed to *Sample feed 4* (#1).\nLatest entry:\nBefore\n{publisher.url}/entries/4/1"
         ),
         f"1 subscription:\n#1 Sample feed 4\n{feed}",
         f"*Sample feed 4*\nBreaking news & more\n{publisher.url}/entries/4/2",
@@ -172,7 +172,7 @@ async def test_a_first_contact_in_a_terminal_reads_as_it_is_meant(
         ("subscribe http://192.168.0.1/feed", "address"),
         ("subscribe http://no-such-host.invalid/feed", "no-such-host.invalid"),
         ("{publisher}/bad/404", "404"),
-        ("{publisher}/bad/html", "Shall I watch the page itself"),
+        ("{publisher}/bad/html", "Shall I monitor the page itself"),
         ("{publisher}/bad/broken.xml", "broken"),
         ("{publisher}/bad/empty", "nothing to watch"),
         ("{publisher}/bad/huge", "large"),

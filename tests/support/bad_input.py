@@ -15,17 +15,17 @@ from tests.support.raw_http import Handler, answering, ok, redirect
 
 SUBSCRIBED = r"^Subscribed to \*"
 NO_PUBLIC_ADDRESS = "not one of the public web's"
-NO_URL = r"^I cannot watch that\. "
+NO_URL = r"^I can't use that address\. "
 NOT_FOLLOWED = "redirects lead in a circle, nowhere, or out of the public web"
 GARBLED = "answers with something garbled"
 TOO_LARGE = r"it is too large\. I read up to 5 MB"
-TOO_SLOW = r"127\.0\.0\.1 took longer than [\d.]+ s to answer\. Try again later"
+TOO_SLOW = r"127\.0\.0\.1 took longer than [\d.]+ s to respond\. Please try again later"
 UNPROVEN = "its server cannot prove that it is the right one"
 DEADLY = "takes more time or memory than I give one channel"
 NOTHING_THERE = "nothing to watch"
 NO_FEED = "neither a feed nor a page I can read"
-OFFERED = "Shall I watch the page itself"
-PAGE_SUBSCRIBED = "I will tell you what changes on it"
+OFFERED = "Shall I monitor the page itself"
+PAGE_SUBSCRIBED = "I'll let you know when it changes"
 
 FEED = rss([item("a")])
 PUBLIC, PUBLIC6 = "93.184.216.34", "[2606:4700::1111]"
@@ -75,8 +75,8 @@ URLS = {
         for url, why in (
             ("file:///etc/passwd", ".*only http and https"),
             ("gopher://127.0.0.1:6379/_INFO", ".*only http and https"),
-            (f"http://{PUBLIC}\\@127.0.0.1:{{port}}/", ".*there is a backslash in it"),
-            (f"http://127.0.0.1:{{port}}\\@{PUBLIC}/", ".*there is a backslash in it"),
+            (f"http://{PUBLIC}\\@127.0.0.1:{{port}}/", ".*contains a backslash"),
+            (f"http://127.0.0.1:{{port}}\\@{PUBLIC}/", ".*contains a backslash"),
             (f"http://{PUBLIC}%00@127.0.0.1:{{port}}/", "A user name or password in a URL is not accepted"),
             ("http://127.0.0.1%00.example.invalid/", ".*is not a host name"),
             ("http://127.0.0.1%0d%0aHost:example.invalid/", ".*is not a host"),
@@ -126,7 +126,7 @@ HTTP = {
             *("another protocol", "304 without a validator", "a change that nobody asked for"),
         ),
         f"{TOO_LARGE}|{GARBLED}": ("endless status line", "long status line"),
-        r"closed the connection without an answer": ("silence",),
+        r"closed the connection without a response": ("silence",),
         NOT_FOLLOWED: ("302 without Location", "a redirect to itself", "odd bytes in Location"),
     }.items()
     for name in names

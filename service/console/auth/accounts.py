@@ -196,7 +196,7 @@ class Passwords:
     @asynccontextmanager
     async def _in_turn(self, most_wait: int) -> AsyncIterator[None]:
         if self._waiting >= most_wait:
-            raise LimitReached("Too many people log in at this moment. Try again in a few seconds.")
+            raise LimitReached("Too many people are logging in right now. Please try again in a few seconds.")
         self._waiting += 1
         try:
             async with self._turn:

@@ -121,10 +121,10 @@ def _empty_page_error(root: html.HtmlElement, selector: str) -> EmptyBody:
     if selector:
         return EmptyBody("Nothing on the page matches `{selector}`.", selector=selector)
     if _asks_for_password(root):
-        return EmptyBody("The page asks for a login, and I have none.")
+        return EmptyBody("The page asks for a login, and I don't have one.")
     if next(root.iter("script"), None) is not None:
         return EmptyBody(
-            "The page shows nothing without JavaScript, which is not run here; look for a feed or another page."
+            "The page shows nothing without JavaScript, which I don't run; look for a feed or another page."
         )
     return EmptyBody("The page is empty.")
 

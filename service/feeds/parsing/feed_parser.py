@@ -51,7 +51,7 @@ def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: Previo
     text = decode_document(body, lowered.get("content-type", ""))
     root = root_element(text)
     if root is None:
-        raise EmptyBody("There is nothing in the document.")
+        raise EmptyBody("The document is empty.")
     if root == "{":
         return json_feed.parse(text, url=url)
     if root == "opml":

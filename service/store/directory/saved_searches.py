@@ -47,7 +47,7 @@ class SavedSearches(BatchedRepository):
         if not number:
             await self._put(watch.id, None)
             raise LimitReached(
-                "You watch for {most} things already, the most one person can. `unwatch #n` makes room.", most=most
+                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.", most=most
             )
         await self._link.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)

@@ -27,7 +27,7 @@ class ImportQueue(RedisRepository):
         await self._link.call("HSET", keys.IMPORTING, uid, bot)
         packed = (msgspec.msgpack.encode(feed) for feed in feeds)
         if not await self._link.run_script("list_append", (keys.imports(uid),), MAX_QUEUED_FEEDS, *packed):
-            raise LimitReached("I am still busy with the lists that you have sent. Send this one when I am done.")
+            raise LimitReached("I'm still importing the lists you sent. Please send this one when I'm done.")
 
     async def count(self, jid: str) -> int:
         """Return how many feeds a person has still to import."""

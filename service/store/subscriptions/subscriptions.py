@@ -58,7 +58,7 @@ class Subscriptions:
         given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
         new, *found = await self._link.run_script("user_subscribe", own, *given)
         if new < 0:
-            raise LimitReached("You have reached {count} subscriptions.", count=found[0])
+            raise LimitReached("You've reached the maximum of {count} subscriptions.", count=found[0])
         intents = found[1]
         await self._settle_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
         _, held = await self._link.call_many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))])

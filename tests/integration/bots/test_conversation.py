@@ -23,7 +23,7 @@ FEED = "https://example.org/feed"
 async def test_a_stranger_is_welcomed_once_and_answered(person: Person) -> None:
     alice = await person()
     first = await alice.say("help subscribe")
-    assert first.startswith("Hello! I am Coronet")
+    assert first.startswith("Hello! I'm Coronet")
     assert first.count("\n") == 4, "three lines, an empty one, then the answer"
     assert "Hello" not in await alice.say("help subscribe")
 
@@ -61,7 +61,7 @@ async def test_several_feeds_are_offered_by_number(person: Person, store: Store)
 async def test_a_page_without_a_feed_is_watched_itself_if_the_person_likes(person: Person, store: Store) -> None:
     alice = await person()
     async with scripted_worker(store, {"https://example.org/prices": ProbeReply(page=True)}):
-        assert "Shall I watch the page itself" in await alice.say("example.org/prices")
+        assert "Shall I monitor the page itself" in await alice.say("example.org/prices")
         assert "Subscribed to *A feed* (#1)" in await alice.say("yes")
         assert "Subscribed to *A feed (main table)* (#2)" in await alice.say("subscribe example.org/prices main table")
     channels = await store.channels.get_many([held.channel for held in await store.subscriptions.of_user(alice.jid)])
@@ -87,7 +87,7 @@ async def test_channels_that_moved_in_a_circle_are_still_answered(person: Person
     )
     for channel, successor in ((one, two), (two, one)):
         await store.redis.call("HSET", keys.channel(channel.id), "moved_to", successor.id, "dormant", "1")
-    assert "No worker is free to look at" in await alice.say(one.url)
+    assert "No worker is free to check" in await alice.say(one.url)
 
 
 async def test_what_went_wrong_is_said_plainly(person: Person, store: Store) -> None:
@@ -107,7 +107,7 @@ async def test_at_a_blocked_host_nothing_can_be_followed_and_why_says_so(person:
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
         await store.blocked_hosts.add("example.org", HostBlock("ada", 1.0))
-        refused = f"I cannot watch “{FEED}”: example.org is blocked here by an admin."
+        refused = f"I can't read “{FEED}”: example.org is blocked here by an admin."
         assert refused in await bob.say(FEED), "although it is polled"
         assert "example.org is blocked here by an admin." in await bob.say("https://www.example.org/other")
         assert "example.org is blocked here by an admin." in await alice.say("why #1")

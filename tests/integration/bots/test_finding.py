@@ -32,7 +32,7 @@ async def published(store: Store, channel: Channel, title: str) -> None:
 
 async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Person, store: Store) -> None:
     bob = await person()
-    assert "I watch for tag=python" in await bob.say("watch tag=python")
+    assert "Saved as search #1: tag=python" in await bob.say("watch tag=python")
     channels = [await followed(store, url, count) for url, count in ((SECRET, 9), (FEWS, 2), (OURS, 3))]
     for channel, title in zip(channels, ("In secret", "Among few", "For all"), strict=True):
         await published(store, channel, title)
@@ -57,7 +57,7 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
         assert "\n1. " in answer, asked
         assert "2. " not in answer, asked
         assert "`more`" not in answer, "that there was more would be a count"
-        assert "There is nothing more" in await bob.say("more")
+        assert "There are no more results" in await bob.say("more")
     for asked in ("find tokn=abc", "find channel=example.org/few type=entry", f"unsubscribe {FEWS}"):
         assert "Among few" not in await bob.say(asked)
     everything = "\n".join(message.body for message in bob.received)
@@ -79,17 +79,17 @@ async def test_what_is_no_query_or_none_that_can_be_watched_for_leaves_nothing(p
     before = await _stored(store)
     for line, said in (
         ("colour=red", "There is no attribute “colour”."),
-        (" ".join(f"tag=t{number}" for number in range(1000)), "That is longer than 3,000 characters"),
-        ("tag=" + "x" * 200_000, "That is longer than 3,000 characters"),
+        (" ".join(f"tag=t{number}" for number in range(1000)), "That's longer than 3,000 characters"),
+        ("tag=" + "x" * 200_000, "That's longer than 3,000 characters"),
         ("tag=a\u202eb", "There is an invisible character"),
-        ("/(/", "is no expression that I can watch for"),
-        (r"/(a)\1/", "is no expression that I can watch for"),
+        ("/(/", "isn't a regular expression I can use"),
+        (r"/(a)\1/", "isn't a regular expression I can use"),
     ):
         assert said in await eve.say(f"watch {line}")
         if not line.startswith("/"):
             assert said in await eve.say(f"find {line}")
     assert "search for channels" in await eve.say("find")
-    assert "You watch for nothing" in await eve.say("watch")
+    assert "You have no saved searches" in await eve.say("watch")
     assert await _stored(store) == before
 
 
@@ -102,11 +102,11 @@ async def test_people_find_what_they_follow_themselves_and_nobody_else_does(pers
     await DirectoryRegistrar(store, SystemClock(), 3).keep([(few.id, 2), (public.id, 4)])
     for asked in ("find tag=python", "find host=example.org type=feed"):
         answer = await alice.say(asked)
-        assert answer.count("yours; others do not find it") == 1, asked
+        assert answer.count("private: only you see it here") == 1, asked
         assert FEWS in answer
         assert OURS in answer
         assert FEWS not in await bob.say(asked), asked
-    assert "I know no channel" in await alice.say("find tag=rust")
+    assert "No channel matches" in await alice.say("find tag=rust")
     assert FEWS not in await alice.say("find tag=python type=entry limit 1")
     await store.subscriptions.unsubscribe(alice.jid, few.id)
     assert FEWS not in await alice.say("find tag=python")

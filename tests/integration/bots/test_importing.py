@@ -65,13 +65,13 @@ async def worker(settings: Settings, store: Store) -> AsyncIterator[None]:
 async def test_a_list_at_a_url_is_imported_and_its_end_is_told(person: Person, publisher: RawPublisher) -> None:
     alice = await person()
     assert "4 feeds" in await alice.say(f"import {publisher.url(LIST)}")
-    told = (await alice.wait_for(lambda message: "Your list is done" in message.body)).body
+    told = (await alice.wait_for(lambda message: "Your list is imported" in message.body)).body
     assert "3 new subscriptions" in told
-    assert "1 could not be added:" in told
+    assert "1 couldn't be added:" in told
     assert "404" in told
     assert "#1 My " in await alice.say("list"), "it is called what the list calls it"
     assert "3 new" not in await alice.say(f"import {publisher.url(LIST)}")
-    again = await alice.wait_for(lambda message: "3 you had already" in message.body)
+    again = await alice.wait_for(lambda message: "You already had 3." in message.body)
     assert "0 new subscriptions" in again.body
 
 
@@ -99,9 +99,9 @@ async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
     await store.users.update(alice.jid, welcomed=True)
     await store.import_queue.add(alice.jid, [OpmlSubscription(channel.url) for channel in channels], settings.xmpp_jid)
     async with serving(settings, store):
-        told = (await alice.wait_for(lambda message: "Your list is done" in message.body)).body
+        told = (await alice.wait_for(lambda message: "Your list is imported" in message.body)).body
         assert "5 new subscriptions" in told
-        assert "2 could not be added:" in told
+        assert "2 couldn't be added:" in told
     assert len(await store.subscriptions.of_user(alice.jid)) == 5
     assert await store.import_queue.users(settings.xmpp_jid) == []
 

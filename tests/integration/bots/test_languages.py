@@ -22,12 +22,12 @@ async def told(store: Store, client: ChatClient) -> str:
 
 async def test_who_chooses_a_language_is_answered_and_told_in_it(bot: Bot, person: Person, store: Store) -> None:
     alice = await person()
-    assert (await alice.say("language deutsch")).splitlines()[-1].startswith("Ab jetzt spreche ich Deutsch mit Ihnen.")
+    assert (await alice.say("language deutsch")).splitlines()[-1].startswith("Ab jetzt schreibe ich Ihnen auf Deutsch.")
     assert await alice.say("list") == (
         "Sie haben keine Abonnements. Senden Sie mir die Adresse einer Website oder eines Feeds, um anzufangen."
     )
     assert (await told(store, alice)).startswith("und 2 weitere: ")
-    assert "I speak English" not in await alice.say("language")
+    assert "in English" not in await alice.say("language")
     assert bot.connection.connected.is_set()
 
 
@@ -42,7 +42,7 @@ async def test_who_chooses_none_is_spoken_to_in_that_of_their_client(bot: Bot, p
     assert (await told(store, alice)).startswith("et 2 autres\u00a0: ")
     user_settings = (await store.users.user_settings([user_id(alice.jid)]))[0]
     assert (user_settings.language, user_settings.client_language) == ("", "fr")
-    assert (await alice.say("digest daily")).startswith("From now on"), "this client has said that it speaks English"
+    assert (await alice.say("digest daily")).startswith("Saved."), "this client has said that it speaks English"
 
 
 async def test_a_choice_stays_whatever_the_client_says(bot: Bot, person: Person) -> None:
@@ -52,8 +52,8 @@ async def test_a_choice_stays_whatever_the_client_says(bot: Bot, person: Person)
         f"<message to='{bot.connection.address}' type='chat' xml:lang='de'>"
         "<body>quiet off</body><thread>q</thread></message>"
     )
-    assert (await alice.wait_for(lambda heard: heard.thread == "q")).body.startswith("Desde ahora")
-    assert (await alice.say("language auto")).startswith("From now on I speak English")
+    assert (await alice.wait_for(lambda heard: heard.thread == "q")).body.startswith("Guardado.")
+    assert (await alice.say("language auto")).startswith("From now on I'll write to you in English")
 
 
 async def test_forms_are_in_the_language_that_was_chosen(bot: Bot, person: Person) -> None:

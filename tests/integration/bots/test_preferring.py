@@ -172,7 +172,7 @@ async def test_a_channel_is_told_at_once_after_silence_and_then_at_intervals(
     spaced, other = await subscribed(store, [alice], "spaced"), await subscribed(store, [alice], "other")
     clock = JumpingClock()
     async with serving(settings, store, clock):
-        assert "interval: at most once in 1 hour" in await alice.say("set #1 interval hourly")
+        assert "interval: at most every 1 hour" in await alice.say("set #1 interval hourly")
         await tell(store, [alice], spaced, "first")
         await alice.wait_for(lambda message: "Entry first" in message.body)
         for version in range(2, 5):

@@ -218,12 +218,12 @@ async def test_a_guest_who_asks_too_much_is_told_so_once_and_takes_nothing_from_
         bob = await Guest(await person(), alice.room, "bob").enter()
         for number in range(30):
             guest.say_as(f"eve{number}", "Coronet: list")
-        await alice.hears(": That is more than 4 commands")
+        await alice.hears(": That's more than 4 commands")
         bob.say("Coronet: list")
         alice.say("Coronet: list")
         await alice.hears("bob: You have no subscriptions")
         await alice.hears("alice: You have no subscriptions")
-    assert len([text for _, text in alice.heard if "That is more than" in text]) == 1
+    assert len([text for _, text in alice.heard if "That's more than" in text]) == 1
     assert len([text for _, text in alice.heard if "You have no subscriptions" in text]) == 6
 
 

@@ -183,7 +183,7 @@ async def test_what_the_worker_met_is_explained_and_the_url_stays_in_the_form(
     assert 'value="https://example.org/"' in text
 
 
-@pytest.mark.parametrize(("url", "words"), [("", "There is no URL"), ("ftp://example.org/", "http")])
+@pytest.mark.parametrize(("url", "words"), [("", "The URL is missing"), ("ftp://example.org/", "http")])
 async def test_what_is_no_url_is_explained_without_a_worker(ada: Visitor, url: str, words: str) -> None:
     status, text = await ada.post("/channels/add", url=url)
     assert status == 422

@@ -174,7 +174,7 @@ class FakeRequests:
         watches = self.person.watches
         if len(watches) >= self.limits.watches:
             raise LimitReached(
-                "You watch for {most} things already, the most one person can. `unwatch #n` makes room.",
+                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
                 most=self.limits.watches,
             )
         number = max(watches, default=0) + 1

@@ -126,12 +126,12 @@ def test_what_is_no_list_is_refused_in_words() -> None:
 
 def test_the_end_of_an_import_names_what_failed_and_why() -> None:
     gone = BadStatus("example.org answered 404.", status=404)
-    full = LimitReached("You have reached {count} subscriptions.", count=200)
+    full = LimitReached("You've reached the maximum of {count} subscriptions.", count=200)
     came = Imported(new=3).and_also(Imported(known=1, failed=(("https://example.org/a", gone),)))
     said = came.and_also(Imported(failed=(("https://example.org/b", full),))).text("en")
-    assert said.startswith("Your list is done: 3 new subscriptions. 1 you had already. 2 could not be added:")
+    assert said.startswith("Your list is imported: 3 new subscriptions. You already had 1. 2 couldn't be added:")
     assert "“https://example.org/a”" in said
-    assert "You have reached 200 subscriptions." in said
+    assert "You've reached the maximum of 200 subscriptions." in said
 
 
 @pytest.mark.timeout(20)

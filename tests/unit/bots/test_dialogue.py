@@ -197,24 +197,24 @@ def test_what_cannot_be_watched_comes_back_as_its_error() -> None:
 BAD_INPUT = {
     "": "What shall I look for?",
     "colour=red": "There is no attribute “colour”.",
-    " ".join(f"tag=t{number}" for number in range(200)): "Those are 200 conditions; 16 are the most.",
-    " ".join(f"tag=t{number}" for number in range(1000)): "That is longer than 3,000 characters",
-    "tag=" + "x" * 1_000_000: "That is longer than 3,000 characters",
-    "tag=" + "x" * 200: "The value of “tag” has 200 characters; 100 are the most.",
-    "tag=a\x07b": "There is an invisible character in “tag=a?b”.",
-    "tag=a\u202eb": "There is an invisible character in “tag=a?b”.",
-    '"tag=python': "A quotation mark is not closed",
+    " ".join(f"tag=t{number}" for number in range(200)): "That's 200 conditions; the maximum is 16.",
+    " ".join(f"tag=t{number}" for number in range(1000)): "That's longer than 3,000 characters",
+    "tag=" + "x" * 1_000_000: "That's longer than 3,000 characters",
+    "tag=" + "x" * 200: "The value of “tag” has 200 characters; the maximum is 100.",
+    "tag=a\x07b": "“tag=a?b” contains an invisible character.",
+    "tag=a\u202eb": "“tag=a?b” contains an invisible character.",
+    '"tag=python': "A quotation mark isn't closed",
 }
 BAD_PATTERNS = {
-    "/(/": "is no expression that I can watch for: missing ): (.",
-    r"/(a)\1/": "is no expression that I can watch for: invalid escape sequence",
-    "/(?=a)b/": "is no expression that I can watch for: invalid perl operator",
-    "/((a{100}){100}){100}/": "is no expression that I can watch for:",
+    "/(/": "isn't a regular expression I can use: missing ): (.",
+    r"/(a)\1/": "isn't a regular expression I can use: invalid escape sequence",
+    "/(?=a)b/": "isn't a regular expression I can use: invalid perl operator",
+    "/((a{100}){100}){100}/": "isn't a regular expression I can use:",
     "/x*/": "That expression matches every text",
     "/" + "x" * 300 + "/": "That expression is longer than 200 characters.",
-    "/a\x00b/": "There is an invisible character in “a?b”.",
-    '"the of"': "These words stand in nearly every text.",
-    "tag=python limit 5": "“limit” is for `find`",
+    "/a\x00b/": "“a?b” contains an invisible character.",
+    '"the of"': "These words are too common.",
+    "tag=python limit 5": "“limit” only works with `find`",
 }
 
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_searched_or_watched_for_is_answered_in_clear_words_and_n
     person = visitor()
     assert said in person.say(line)
     assert not person.watches
-    assert person.say("more") == "There is nothing more. `find` begins a new search."
+    assert person.say("more") == "There are no more results. `find` starts a new search."
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from(["many.example", "2", "yes", "unsubscribe all", NEWS])))

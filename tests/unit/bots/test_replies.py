@@ -21,14 +21,14 @@ URL = "https://example.org/feed"
 CAUSES = [
     errors.BadUrl("example: that is not a host."),
     errors.AddressRefused("10.0.0.1 is private."),
-    errors.HostNotFound("There is no host of the name example.org."),
+    errors.HostNotFound("There is no host named example.org."),
     errors.Unreachable("example.org cannot be reached: connection refused."),
     errors.TlsFailed("example.org: the TLS handshake failed (wrong version number)."),
     *(errors.BadStatus("", status=status) for status in (401, 403, 404, 410, 429, 503)),
     errors.BadRedirect(""),
-    errors.BadHttp("example.org: its answer is not valid HTTP."),
+    errors.BadHttp("example.org: its response is not valid HTTP."),
     errors.TooLarge(""),
-    errors.EmptyBody("There is nothing in the document."),
+    errors.EmptyBody("The document is empty."),
     errors.NotAFeed(""),
     errors.BrokenFeed(""),
     errors.ParseKilled(""),
@@ -64,21 +64,21 @@ def test_a_failure_keeps_its_words_across_processes() -> None:
 
 
 def test_outcomes_of_polls_are_told_in_few_words() -> None:
-    assert outcome("host-not-found", ENGLISH) == "its host is not found"
+    assert outcome("host-not-found", ENGLISH) == "host not found"
     assert outcome("something new", ENGLISH) == "failing"
 
 
 def test_status_says_since_when_something_fails() -> None:
     channel = channels(1)[0]
     report = StatusReport(1, 3, ((Followed(1, channel), "bad-status", NOW_S - 7_200),), NOW_S)
-    assert report.text("en").endswith("#1 A channel: its server answers with an error for 2 hours")
+    assert report.text("en").endswith("#1 A channel: server error (for 2 hours)")
 
 
 def test_long_lists_say_how_many_are_left_out() -> None:
     followed = tuple(Followed(n, channel) for n, channel in enumerate(channels(200, "T" * 100), 1))
     said = Listing(followed, 200, "").text("en")
     shown = said.count("\n#")
-    assert said.endswith(f"and {200 - shown} more\nNarrow it with `list word`.")
+    assert said.endswith(f"and {200 - shown} more\nNarrow it down with `list word`.")
     assert safe(said)
 
 
@@ -135,9 +135,9 @@ def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int)
 def test_what_the_log_has_dropped_is_told_in_words() -> None:
     (channel,) = channels(1)
     said = render_notification([channel], [news(channel, Entry("k", "Fresh"))], {channel.id: 3}, {}, ENGLISH)
-    assert "No longer kept: 3 earlier updates" in said
-    assert said.index("No longer kept") < said.index("Fresh")
-    assert "1 earlier update." in render_notification([channel], [], {channel.id: 1}, {}, ENGLISH)
+    assert "3 earlier updates are no longer available" in said
+    assert said.index("no longer available") < said.index("Fresh")
+    assert "1 earlier update is" in render_notification([channel], [], {channel.id: 1}, {}, ENGLISH)
 
 
 def test_words_in_braces_are_the_users_own() -> None:

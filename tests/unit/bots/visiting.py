@@ -16,19 +16,19 @@ LIST = page_url("https://shop.example/prices", "#list")
 TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
     "https://gone.example/": errors.BadStatus("gone.example answered 410 (Gone).", status=410),
     "https://typo.example/": errors.HostNotFound(
-        "There is no host of the name {host}, or its name server does not answer.", host="typo.example"
+        "There is no host named {host}, or its name server doesn't respond.", host="typo.example"
     ),
     **{
         f"https://answers-{status}.example/": errors.BadStatus("", status=status)
         for status in (401, 403, 404, 429, 503)
     },
     "https://private.example/": errors.AddressRefused("10.0.0.1 is private."),
-    "https://away.example/": errors.Unreachable("{host} took too long to answer.", host="away.example"),
+    "https://away.example/": errors.Unreachable("{host} took too long to respond.", host="away.example"),
     "https://expired.example/": errors.TlsFailed("{host}: its certificate has expired.", host="expired.example"),
     "https://round.example/": errors.BadRedirect(""),
-    "https://garbled.example/": errors.BadHttp("{host}: its answer is not valid HTTP.", host="garbled.example"),
+    "https://garbled.example/": errors.BadHttp("{host}: its response is not valid HTTP.", host="garbled.example"),
     "https://huge.example/": errors.TooLarge(""),
-    "https://empty.example/": errors.EmptyBody("There is nothing in the document."),
+    "https://empty.example/": errors.EmptyBody("The document is empty."),
     "https://broken.example/": errors.BrokenFeed(""),
     "https://slow.example/": errors.ParseKilled(""),
     "https://busy.example/": errors.NoWorker(""),

@@ -32,4 +32,4 @@ def test_every_job_gets_its_answer() -> None:
     assert first.result is not None
     assert first.result.feed is not None
     assert first.result.feed.entries[0].title == "Title a"
-    assert second.fault == Fault("empty-body", "There is nothing in the document.")
+    assert second.fault == Fault("empty-body", "The document is empty.")

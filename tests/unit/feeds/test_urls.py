@@ -51,11 +51,11 @@ def test_what_is_typed_becomes_canonical(typed: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "reason"),
     [
-        ("", "no URL"),
+        ("", "URL is missing"),
         ("hello", "not a full host name"),
         ("http://intranet/feed", "not a full host name"),
-        ("https:///feed", "not a URL"),
-        ("https://", "not a URL"),
+        ("https:///feed", "not the URL"),
+        ("https://", "not the URL"),
         ("https://user:secret@example.com/", "user name or password"),
         ("https://good.example\\@evil.example/", "backslash"),
         ("https://good.example%00@evil.example/", "user name or password"),

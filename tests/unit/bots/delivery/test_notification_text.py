@@ -83,7 +83,10 @@ def test_a_rewritten_page_shows_the_first_lines_and_counts_the_others() -> None:
 
 
 def test_each_notice_has_its_sentence() -> None:
-    daily = "I look once a day and tell you when it is well again; `unsubscribe https://example.org/feed` ends it."
+    daily = (
+        "I'll check it once a day and let you know when it works again; `unsubscribe https://example.org/feed` "
+        "ends the subscription."
+    )
     notices = {
         "dead": Notice("dead", "example.org answered 410 (Gone)."),
         "back": Notice("back"),
@@ -92,21 +95,21 @@ def test_each_notice_has_its_sentence() -> None:
     }
     texts = {kind: rendered(Delta(FEED.id, 1, 2, NOW_S, (), notice=notice)) for kind, notice in notices.items()}
     assert texts == {
-        "dead": f"*The News* cannot be reached any more: example.org answered 410 (Gone). {daily}",
-        "back": "*The News* is back: I tell you what is new there again.",
-        "moved": "*The News* has moved to https://new.example/feed; I watch it there from now on, "
-        "and you need not do anything.",
-        "quarantined": f"*The News* takes more time or memory to read than I give one channel. {daily}",
+        "dead": f"*The News* can't be reached any more: example.org answered 410 (Gone). {daily}",
+        "back": "*The News* is back: you'll get its news again.",
+        "moved": "*The News* has moved to https://new.example/feed. I'll check it there from now on; "
+        "you don't need to do anything.",
+        "quarantined": f"*The News* takes more time or memory to read than one channel may use. {daily}",
     }
 
 
 @pytest.mark.parametrize(
     ("selector", "words"),
     [
-        ("", "Of *The News* I watch the whole page from now on, and you need not do anything."),
+        ("", "*The News*: I now monitor the whole page. You don't need to do anything."),
         (
             "main > table",
-            "Of *The News* I watch another part from now on, main > table, and you need not do anything.",
+            "*The News*: I now monitor another part of the page, main > table. You don't need to do anything.",
         ),
     ],
 )
