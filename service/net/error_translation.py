@@ -42,7 +42,7 @@ def _certificate_fault(error: Exception, host: str) -> TlsFailed:
         18: TlsFailed("{host}: its certificate is self-signed.", host=host),
         19: TlsFailed("{host}: its certificate comes from a self-signed authority.", host=host),
         20: TlsFailed(
-            "{host}: its certificate comes from an authority that isn't trusted here, or its chain is incomplete.",
+            "{host}: its certificate comes from an authority that is not trusted here, or its chain is incomplete.",
             host=host,
         ),
         62: TlsFailed("{host}: its certificate is for another name.", host=host),

@@ -121,7 +121,7 @@ async def test_a_room_is_entered_asked_in_and_told_what_is_new(
     async with serving(settings, store):
         owner = await Guest(alice, f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
         owner.invite(settings.xmpp_jid)
-        await owner.hears("Hello! I am Coronet")
+        await owner.hears("Hello! I'm Coronet")
         owner.say(f"Coronet: subscribe {channel.url}")
         await owner.hears("alice: Subscribed to *A feed* (#1)")
         delta = await channels.publish(store, channel, "new")

@@ -174,8 +174,8 @@ async def test_a_first_contact_in_a_terminal_reads_as_it_is_meant(
         ("{publisher}/bad/404", "404"),
         ("{publisher}/bad/html", "Shall I monitor the page itself"),
         ("{publisher}/bad/broken.xml", "broken"),
-        ("{publisher}/bad/empty", "nothing to watch"),
-        ("{publisher}/bad/huge", "large"),
+        ("{publisher}/bad/empty", "nothing to read"),
+        ("{publisher}/bad/huge", "larger"),
     ],
 )
 async def test_what_cannot_be_watched_gets_its_own_sentence_and_changes_nothing(

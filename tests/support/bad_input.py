@@ -14,16 +14,16 @@ from tests.support.hostile_publisher import BAD_ANSWERS, DRIPS, ENDLESS, OK, end
 from tests.support.raw_http import Handler, answering, ok, redirect
 
 SUBSCRIBED = r"^Subscribed to \*"
-NO_PUBLIC_ADDRESS = "not one of the public web's"
+NO_PUBLIC_ADDRESS = "an address or port outside the public web"
 NO_URL = r"^I can't use that address\. "
-NOT_FOLLOWED = "redirects lead in a circle, nowhere, or out of the public web"
-GARBLED = "answers with something garbled"
-TOO_LARGE = r"it is too large\. I read up to 5 MB"
+NOT_FOLLOWED = "redirects go round in circles, lead nowhere, or leave the public web"
+GARBLED = "its server sends an invalid response"
+TOO_LARGE = r"it is larger than 5 MB"
 TOO_SLOW = r"127\.0\.0\.1 took longer than [\d.]+ s to respond\. Please try again later"
-UNPROVEN = "its server cannot prove that it is the right one"
-DEADLY = "takes more time or memory than I give one channel"
-NOTHING_THERE = "nothing to watch"
-NO_FEED = "neither a feed nor a page I can read"
+UNPROVEN = "I can't open a secure connection to"
+DEADLY = "takes more time or memory than one channel may use"
+NOTHING_THERE = "There's nothing to read"
+NO_FEED = "neither a feed nor a readable page"
 OFFERED = "Shall I monitor the page itself"
 PAGE_SUBSCRIBED = "I'll let you know when it changes"
 
@@ -84,9 +84,7 @@ URLS = {
             ("http://127.0.0.1:{port}/" + "x" * 20_000, r"This URL is longer than 2,000 characters"),
         )
     },
-    "a name that looks like another": Case(
-        r"no host of the name xn--pple-43d\.invalid", url="http://\u0430pple.invalid/"
-    ),
+    "a name that looks like another": Case(r"no host named xn--pple-43d\.invalid", url="http://\u0430pple.invalid/"),
     "a loopback that nobody listens on": Case(
         r"127\.0\.0\.1 cannot be reached: connection refused", url="http://127.1:1/"
     ),

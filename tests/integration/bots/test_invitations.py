@@ -54,7 +54,7 @@ def _of(settings: Settings, store: Store, parts: frozenset[int], *addresses: str
 async def test_an_invitation_that_only_another_bot_was_brought_is_followed(pair: Pair, *, direct: bool) -> None:
     one, other, alice = pair
     alice.invite(one.connection.session_jid, direct=direct)
-    await alice.hears("Hello! I am Coronet")
+    await alice.hears("Hello! I'm Coronet")
     assert other.connection.rooms == {alice.room}
     assert not one.connection.rooms
     alice.say("Coronet: list")
@@ -66,7 +66,7 @@ async def test_an_invitation_that_both_were_brought_is_followed_once_and_not_aga
 ) -> None:
     one, _, alice = pair
     alice.invite(one.connection.address, direct=True)
-    await alice.hears("Hello! I am Coronet")
+    await alice.hears("Hello! I'm Coronet")
     alice.say("Coronet: leave")
     await until_so(lambda: alice.roster() == ["alice"], "it has left")
     assert await alice.client.say("status")
@@ -113,7 +113,7 @@ async def test_a_room_is_told_by_the_shard_that_is_in_it(clean_redis: str, store
         ):
             alice = await Guest(client, "room@rooms.localhost", "alice").open()
             alice.invite(server.shards[0], direct=True)
-            await alice.hears("Hello! I am Coronet")
+            await alice.hears("Hello! I'm Coronet")
             channel = await make_channel(store)
             alice.say("Coronet: subscribe https://example.org/feed")
             await alice.hears("Subscribed")

@@ -97,7 +97,7 @@ async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_woul
     person: Person, store: Store
 ) -> None:
     (said,), _ = await _answered(store, "new@example.org", "status")
-    assert said.startswith("Hello! I am Coronet")
+    assert said.startswith("Hello! I'm Coronet")
     assert not (await store.users.get("new@example.org")).welcomed
     alice = await person()
     await alice.say("status")

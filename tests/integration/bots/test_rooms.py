@@ -74,7 +74,7 @@ async def test_invited_it_comes_answers_who_addresses_it_and_tells_all_what_is_n
 ) -> None:
     alice = await owner()
     alice.invite(bot.connection.address, direct=direct)
-    assert "Coronet: help" in await alice.hears("Hello! I am Coronet")
+    assert "Coronet: help" in await alice.hears("Hello! I'm Coronet")
     channel = await make_channel(store)
     alice.say("subscribe https://example.org/feed")
     alice.say("Coronet: subscribe https://example.org/feed")

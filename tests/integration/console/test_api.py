@@ -288,8 +288,8 @@ async def test_a_directory_is_measured_by_what_its_workers_keep(store: Store, ap
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("", "What shall I look for?"),
-        ("limit=5", "What shall I look for?"),
+        ("", "What should I search for?"),
+        ("limit=5", "What should I search for?"),
         ("colour=red", "There is no attribute “colour”."),
         ("tag=%00", "“tag=?” contains an invisible character."),
         ("tag=a%E2%80%AEb", "“tag=a?b” contains an invisible character."),

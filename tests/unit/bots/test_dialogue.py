@@ -195,7 +195,7 @@ def test_what_cannot_be_watched_comes_back_as_its_error() -> None:
 
 
 BAD_INPUT = {
-    "": "What shall I look for?",
+    "": "What should I search for?",
     "colour=red": "There is no attribute “colour”.",
     " ".join(f"tag=t{number}" for number in range(200)): "That's 200 conditions; the maximum is 16.",
     " ".join(f"tag=t{number}" for number in range(1000)): "That's longer than 3,000 characters",
