@@ -75,7 +75,7 @@ async def test_who_subscribes_to_a_channel_that_moved_is_led_to_its_successor(pe
     alice = await person()
     old, new = await make_channel(store, "https://old.example/feed"), await make_channel(store, FEED)
     await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
-    assert f"It has moved to {FEED}: subscribed to *A feed* (#1)" in await alice.say(old.url)
+    assert f"It has moved to {FEED}. Subscribed to *A feed* (#1)" in await alice.say(old.url)
     assert [held.channel for held in await store.subscriptions.of_user(alice.jid)] == [new.id]
 
 
