@@ -1,4 +1,4 @@
-"""One bot: its parts, wired, and what comes in, handed to them."""
+"""One bot: the wiring of its parts, and the dispatch of XMPP events to them."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ from bots.dialogue.request_handler import House
 from bots.dialogue.request_types import Limits
 from bots.inbound.intake import Intake
 from bots.inbound.takeover import Takeover
-from bots.pubsub.publisher import Publishing
-from bots.rooms.room_client import Rooms
+from bots.pubsub.node_publisher import NodePublisher
+from bots.rooms.room_client import RoomClient
 from bots.sessions.adhoc_session import Counter
 from bots.sessions.chat_session import Desk
 from bots.sessions.dry_run import Rehearsing
@@ -40,21 +40,21 @@ from bots.xmpp.presence import PresenceTracker
 from bots.xmpp.service_discovery import publish_profile
 from service.clock import Clock
 from service.feeds.sandbox.opml_reader import OpmlReader
-from service.net.upload_client import UploadClient as Files
+from service.net.upload_client import UploadClient
 from service.settings import Settings
 from service.store import Store
 from service.store.delivery.inbound_log import EntryId
 
-_APPEAR_WITHIN_S: Final = 30.0
+_PUBLISH_PROFILE_TIMEOUT_S: Final = 30.0
 
 
 class Bot:
-    """One XMPP connection, and all that is done for those whom ``assigned_users`` has."""
+    """One XMPP connection and all parts that serve its assigned users."""
 
     def __init__(
         self, settings: Settings, store: Store, clock: Clock, assigned_users: AssignedUsers, session: str
     ) -> None:
-        """Wire the parts; nothing runs before :meth:`run`. ``session`` tells an account's connections apart."""
+        """Create the parts; nothing runs before :meth:`run`. ``session`` distinguishes the sessions of one account."""
         limits = Limits(
             subscriptions=settings.max_subscriptions_per_user,
             new_urls_per_hour=settings.max_new_urls_per_hour,
@@ -82,7 +82,7 @@ class Bot:
             limits=limits,
             door=access,
             importing=self._importing,
-            uploads=FileUploader(self.connection, _files(settings)),
+            uploads=FileUploader(self.connection, _create_upload_client(settings)),
             lists=OpmlReader(),
             pubsub_service=settings.pubsub_service,
         )
@@ -101,12 +101,17 @@ class Bot:
             store, self.connection, house, access=access, assigned_users=assigned_users, clock=clock
         )
         self._intake = Intake(
-            store.inbound_log, self.connection, assigned_users, desk=self._desk, orders=self._counter, clock=clock
+            store.inbound_log,
+            self.connection,
+            assigned_users,
+            chat_sessions=self._desk,
+            adhoc_sessions=self._counter,
+            clock=clock,
         )
-        self._has_session = asyncio.Event()
-        self._publishing = _publishing(settings, store, self.connection, clock, assigned_users)
+        self._is_profile_due = asyncio.Event()
+        self._node_publisher = _create_node_publisher(settings, store, self.connection, clock, assigned_users)
         self.takeover = Takeover(store, self.connection, self._intake)
-        self._rooms = Rooms(
+        self._rooms = RoomClient(
             store,
             self.connection,
             self._desk,
@@ -118,114 +123,115 @@ class Bot:
         )
 
     async def run(self) -> None:
-        """Serve until cancelled; then finish what is under way, in order."""
+        """Serve until cancelled; then end the parts in order, each one before those that it uses."""
         try:
             await self._rooms.load()
-            keeping = [self._rooms.run(), self._appear(), self._importing.run()]
-            if self._publishing is not None:
-                keeping.append(self._publishing.run())
+            parts = [self._rooms.run(), self._publish_profile(), self._importing.run()]
+            if self._node_publisher is not None:
+                parts.append(self._node_publisher.run())
             await run_until_one_ends(
-                self.connection.run(), self._talk(), self._presence.run(), self._delivery.run(), *keeping
+                self.connection.run(), self._answer_users(), self._presence.run(), self._delivery.run(), *parts
             )
         finally:
             await self._desk.close()
             await self._counter.close()
 
-    async def _talk(self) -> None:
-        """Answer people until cancelled; then finish the replies under way, while there is a connection."""
+    async def _answer_users(self) -> None:
+        """Answer messages until cancelled; then finish the replies in progress, while there is a connection."""
         try:
             await run_until_one_ends(self._intake.run(), self._rehearsing.run())
         finally:
             await self._desk.close()
             await self._replies.close()
 
-    def _on_invitation(self, said: MessageReceived, place: EntryId) -> None:
-        self._rooms.invited(said, place)
+    def _on_invitation(self, message: MessageReceived, entry_id: EntryId) -> None:
+        self._rooms.on_invitation(message, entry_id)
 
-    async def _appear(self) -> None:
-        """Publish the picture and card of an account once in each session, until cancelled."""
+    async def _publish_profile(self) -> None:
+        """Publish the profile of an account once per session, until cancelled."""
         while True:
-            await self._has_session.wait()
-            self._has_session.clear()
+            await self._is_profile_due.wait()
+            self._is_profile_due.clear()
             if self.connection.is_account:
                 with contextlib.suppress(TimeoutError, XmppSessionLost):  # the next session tries again
-                    async with asyncio.timeout(_APPEAR_WITHIN_S):
+                    async with asyncio.timeout(_PUBLISH_PROFILE_TIMEOUT_S):
                         await publish_profile(self.connection)
 
-    # Whom we serve.
+    # Assigned users.
 
-    async def gained(self, parts: frozenset[int]) -> None:
-        """``assigned_users`` has these parts, too."""
+    async def on_partitions_gained(self, partitions: frozenset[int]) -> None:
+        """Begin to serve users of ``partitions``, which the assigned users now include."""
         self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
-        self._delivery.on_partitions_gained(parts)
-        self._intake.gained()
+        self._delivery.on_partitions_gained(partitions)
+        self._intake.on_partitions_gained()
 
-    async def lost(self) -> None:
-        """``assigned_users`` has fewer people; return when nothing is under way for the others, or will ever be."""
+    async def on_partitions_lost(self) -> None:
+        """Return when no work is left for users who are not assigned to this bot any more."""
         self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
         await self._importing.lost()
-        if self._publishing is not None:
-            await self._publishing.finished()
+        if self._node_publisher is not None:
+            await self._node_publisher.drain()
         await self._desk.finished()
         await self._delivery.drain()
         self._delivery.on_partitions_lost()
 
-    def certain(self) -> None:
-        """``assigned_users`` can be sure again of what it has."""
+    def on_lease_renewed(self) -> None:
+        """Continue deliveries that waited because the lease had expired."""
         self._delivery.on_lease_renewed()
 
+    # Events.
+
     def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
+        is_account, rooms = self.connection.is_account, self.connection.rooms
         match event:
-            case MessageReceived(invitation=RoomInvitation()) if (
-                not self.connection.is_account
-            ):  # nobody else may go there as our address
-                self._rooms.invited(event, "")
-            case MessageReceived(invitation=None) if event.jid in self.connection.rooms:
-                self._rooms.whispered(event)
+            case MessageReceived(invitation=RoomInvitation()) if not is_account:
+                self._rooms.on_invitation(event, "")  # a component's server stores nothing, and no other bot can join
+            case MessageReceived(invitation=None) if event.jid in rooms:
+                self._rooms.on_private_message(event)
             case MessageReceived():
                 self._intake.on_message(event)
             case AdhocCommandReceived():
                 self._counter.hear(event)
-            case Receipt() if event.jid not in self.connection.rooms:  # a room's receipt is what it gives back
+            case Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
                 self._delivery.on_receipt(event)
-            case MessageBounced() if event.resource and event.jid in self.connection.rooms:
-                pass  # an occupant says so, not the room
+            case MessageBounced() if event.resource and event.jid in rooms:
+                pass  # an occupant returned the message, not the room
             case MessageBounced():
                 self._delivery.on_bounced(event)
-                self._rooms.bounced(event)
+                self._rooms.on_bounced(event)
             case ClientActive():
                 self._presence.on_client_active(event)
             case PresenceChanged():
                 self._presence.on_presence_changed(event)
             case RoomMessageReceived():
-                self._rooms.heard(event)
+                self._rooms.on_room_message(event)
             case OccupantPresence() | RoomJoinRefused():
-                self._rooms.moved(event)
+                self._rooms.on_room_presence(event)
             case SessionStarted():
                 self._delivery.on_session_started()
                 self._presence.on_session_started()
-                self._rooms.started()
-                self._has_session.set()
-                self._intake.started()
+                self._rooms.on_session_started()
+                self._is_profile_due.set()
+                self._intake.on_session_started()
 
 
-def _files(settings: Settings) -> Files:
-    return Files(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
+def _create_upload_client(settings: Settings) -> UploadClient:
+    return UploadClient(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
 
 
-def _publishing(
-    settings: Settings, store: Store, link: Connection, clock: Clock, assigned_users: AssignedUsers
-) -> Publishing | None:
+def _create_node_publisher(
+    settings: Settings, store: Store, xmpp: Connection, clock: Clock, assigned_users: AssignedUsers
+) -> NodePublisher | None:
     if not settings.pubsub_service:
         return None
-    return Publishing(
+    return NodePublisher(
         store,
-        link,
+        xmpp,
         clock,
         assigned_users,
         service=settings.pubsub_service,
-        least_subscribers=settings.public_from_subscribers,
-        every_s=settings.maintenance_interval_s,
+        min_subscribers=settings.public_from_subscribers,
+        scan_interval_s=settings.maintenance_interval_s,
     )

@@ -1,11 +1,11 @@
-"""`coronet bot`: the program around :mod:`bots.process`."""
+"""The program ``coronet bot``: it opens the store, serves health checks and runs one :mod:`bots.process`."""
 
 import asyncio
 import contextlib
 
 import structlog
 
-from bots.process import Process, create
+from bots.process import Process, create_process
 from bots.tasks import run_until_one_ends
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
@@ -19,20 +19,20 @@ _log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT; wait for Redis and XMPP as long as they are away."""
+    """Run until SIGTERM or SIGINT. While Redis or the XMPP server is unavailable, keep trying to connect."""
     await run_until_stopped(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:
     store = open_store(settings)
     try:
-        process = create(settings, store, SystemClock())
+        process = create_process(settings, store, SystemClock())
 
-        async def ready() -> None:
+        async def check_ready() -> None:
             await store.ping()
-            process.ready()
+            process.check_ready()
 
-        health = await serve_health(settings.metrics_bind, settings.metrics_port, ready, settings=settings)
+        health = await serve_health(settings.metrics_bind, settings.metrics_port, check_ready, settings=settings)
         try:
             work = _work(store, process, settings.maintenance_interval_s, f"{health.url}/metrics")
             await run_until_one_ends(store.identity.run(), work)
@@ -42,25 +42,26 @@ async def _serve(settings: Settings) -> None:
         await store.close()
 
 
-async def _work(store: Store, process: Process, upkeep_every_s: float, metrics_url: str) -> None:
-    warned = ""
+async def _work(store: Store, process: Process, maintenance_interval_s: float, metrics_url: str) -> None:
+    """Wait for the store, then run the process and the periodic maintenance."""
+    last_warning = ""
     while True:
         try:
             await store.ping()
             break
         except StoreUnavailable as error:
-            if str(error) != warned:
-                warned = str(error)
-                _log.warning("waiting for the store", reason=warned)
+            if str(error) != last_warning:
+                last_warning = str(error)
+                _log.warning("waiting for the store", reason=last_warning)
             await asyncio.sleep(_RETRY_S)
-    await run_until_one_ends(process.run(), _upkeep(store, upkeep_every_s, metrics_url))
+    await run_until_one_ends(process.run(), _maintain(store, maintenance_interval_s, metrics_url))
 
 
-async def _upkeep(store: Store, every_s: float, metrics_url: str) -> None:
-    """Replay the intents to subscribe or unsubscribe that a crash left behind; and tell where our metrics are."""
+async def _maintain(store: Store, interval_s: float, metrics_url: str) -> None:
+    """Complete (un)subscriptions and erasures that a crash interrupted, and announce the URL of the metrics."""
     while True:
         with contextlib.suppress(StoreUnavailable):
             await store.subscriptions.replay_intents()
             await store.erasure.resume()
             await store.bot_endpoints.announce(metrics_url)
-        await asyncio.sleep(every_s)
+        await asyncio.sleep(interval_s)

@@ -1,7 +1,7 @@
-"""One bot process and its share of the work: it renews leases once a second, and runs the bots that serve them.
+"""One bot process: it renews leases once a second and runs the bots that serve its partitions.
 
-Processes of one *account* are all connected, and share out its people. *Components* let in one connection per address:
-the processes share out the addresses, and who gets none stands by.
+The processes of one *account* are all connected and share its users. *Components* allow one connection per address:
+the processes share the addresses, and a process without an address stands by.
 """
 
 import abc
@@ -16,7 +16,7 @@ import structlog
 
 from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers
-from bots.cluster.partitions import Partitions, State
+from bots.cluster.partitions import Partitions, PartitionState
 from bots.tasks import cancel_and_wait
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import Clock
@@ -25,8 +25,8 @@ from service.settings import Settings
 from service.store import Store
 from service.store.coordination.leases import FailedProcess
 
-BEAT_EVERY_S: Final = 1.0
-DRAIN_WITHIN_S: Final = 10.0
+HEARTBEAT_INTERVAL_S: Final = 1.0
+DRAIN_TIMEOUT_S: Final = 10.0
 _log = structlog.get_logger()
 
 
@@ -39,46 +39,49 @@ class Process(abc.ABC):
         self._store = store
         self._clock = clock
         self._id = secrets.token_hex(4)
-        self._name = name(settings)
+        self._group = lease_group(settings)
         self._count = count
         self._ttl_s = settings.lease_ttl_s
         self._partitions = Partitions()
-        self._until_s = -math.inf
-        """Until when (monotonic s) nobody can have taken our partitions over."""
+        self._valid_until_s = -math.inf
+        """Time (monotonic s) until which no other process can have taken the partitions over."""
         self._bots: dict[int, tuple[Bot, AssignedUsers, asyncio.Task[None]]] = {}
-        self._draining: set[asyncio.Task[None]] = set()
-        self._recovering: asyncio.Task[None] | None = None
-        self._warned = ""
+        self._drain_tasks: set[asyncio.Task[None]] = set()
+        self._recovery_task: asyncio.Task[None] | None = None
+        self._last_warning = ""
 
     @abc.abstractmethod
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
-        """Serve what is served now, of which these partitions are new; have :meth:`_drain` drain these others."""
+        """Serve the partitions in state SERVED, of which ``gained`` are new, and drain ``draining`` by :meth:`_drain`.
+
+        Called after each successful heartbeat and after the leases were given up.
+        """
 
     async def _recover(self, _failed: FailedProcess, /) -> bool:
-        """Recover the work of a failed process; return False if that has to be repeated.
+        """Recover the work of a failed process; return False if the recovery has to be repeated.
 
-        There is nothing to do for a component: its new connection takes the place of the old one.
+        A component needs none: its new connection replaces the one of the failed process.
         """
         return True
 
     async def run(self) -> None:
-        """Serve until cancelled, and then give up all leases."""
+        """Serve until cancelled; then end the bots and give up all leases."""
         try:
             while True:
-                await self._beat()
+                await self._send_heartbeat()
                 await self._sleep()
         finally:
             try:
-                tasks = [task for _, _, task in self._bots.values()]
-                await cancel_and_wait(*tasks, *self._draining, *filter(None, [self._recovering]))
+                bot_tasks = [task for _, _, task in self._bots.values()]
+                await cancel_and_wait(*bot_tasks, *self._drain_tasks, *filter(None, [self._recovery_task]))
             finally:
-                await self._leave()
+                await self._release_leases()
 
-    def ready(self) -> None:
-        """Return if we can serve, or stand by. Raises XmppSessionLost."""
-        if self._until_s == -math.inf:
+    def check_ready(self) -> None:
+        """Return if the process serves or stands by. Raises XmppSessionLost if it cannot serve yet."""
+        if self._valid_until_s == -math.inf:
             raise XmppSessionLost(
-                "Which part this process serves has not been settled yet. Do Redis and the server answer?"
+                "The partitions of this process are not known yet. Do Redis and the XMPP server respond?"
             )
         if not all(bot.connection.connected.is_set() for bot, _, _ in self._bots.values()):
             raise XmppSessionLost(
@@ -86,129 +89,134 @@ class Process(abc.ABC):
             )
 
     async def _sleep(self) -> None:
-        """Wait until the next heartbeat; raise what ended a bot that was to go on."""
+        """Wait until the next heartbeat is due. Raises the exception of a bot that ended unexpectedly."""
         tasks = [task for _, _, task in self._bots.values()]
         if not tasks:
-            await asyncio.sleep(BEAT_EVERY_S)
+            await asyncio.sleep(HEARTBEAT_INTERVAL_S)
             return
-        ended, _ = await asyncio.wait(tasks, timeout=BEAT_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(tasks, timeout=HEARTBEAT_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.result()
 
-    async def _beat(self) -> None:
-        returned, until_s = self._partitions.being(State.DRAINED), self._clock.monotonic_s() + self._ttl_s
+    async def _send_heartbeat(self) -> None:
+        """Renew the leases, return those of drained partitions, and apply the change."""
+        returned = self._partitions.in_state(PartitionState.DRAINED)
+        valid_until_s = self._clock.monotonic_s() + self._ttl_s
         try:
-            spread = await self._store.partition_leases.heartbeat(
-                self._name, self._id, self._count, self._ttl_s, returned
+            heartbeat = await self._store.partition_leases.heartbeat(
+                self._group, self._id, self._count, self._ttl_s, returned
             )
         except StoreUnavailable as error:
-            if str(error) != self._warned:
-                self._warned = str(error)
-                _log.warning("lease not renewed", reason=self._warned)
+            if str(error) != self._last_warning:
+                self._last_warning = str(error)
+                _log.warning("lease not renewed", reason=self._last_warning)
             return
-        self._warned = ""
-        self._until_s = until_s
-        taken = self._partitions.being(State.SERVED) - spread.partitions
-        if taken:
-            _log.warning("others took our people over", parts=len(taken))
-        await self._become(self._partitions.renewed(spread.partitions, spread.max_partitions, returned))
-        if spread.failed and (self._recovering is None or self._recovering.done()):
-            self._recovering = asyncio.create_task(self._bury(spread.failed))
+        self._last_warning = ""
+        self._valid_until_s = valid_until_s
+        taken_over = self._partitions.in_state(PartitionState.SERVED) - heartbeat.partitions
+        if taken_over:
+            _log.warning("partitions taken over by other processes", partitions=len(taken_over))
+        await self._change_partitions(
+            self._partitions.after_heartbeat(heartbeat.partitions, heartbeat.max_partitions, returned)
+        )
+        if heartbeat.failed and (self._recovery_task is None or self._recovery_task.done()):
+            self._recovery_task = asyncio.create_task(self._recover_all(heartbeat.failed))
 
-    async def _become(self, partitions: Partitions) -> None:
+    async def _change_partitions(self, partitions: Partitions) -> None:
         before, self._partitions = self._partitions, partitions
-        gained = partitions.being(State.SERVED) - before.being(State.SERVED)
-        await self._apply(gained, partitions.being(State.DRAINING) - before.being(State.DRAINING))
+        gained = partitions.in_state(PartitionState.SERVED) - before.in_state(PartitionState.SERVED)
+        draining = partitions.in_state(PartitionState.DRAINING) - before.in_state(PartitionState.DRAINING)
+        await self._apply(gained, draining)
 
     def _drain(self, numbers: frozenset[int], finish: Coroutine[Any, Any, None]) -> None:
-        """Give partitions back once what was begun for them is finished, or ``DRAIN_WITHIN_S`` have passed."""
+        """Await ``finish`` in a task, at most ``DRAIN_TIMEOUT_S``; the partitions are returned after that."""
 
         async def drain() -> None:
             try:
-                async with asyncio.timeout(DRAIN_WITHIN_S):
+                async with asyncio.timeout(DRAIN_TIMEOUT_S):
                     await finish
             except TimeoutError:
-                _log.warning("what was begun for others' people is not finished", parts=len(numbers))
+                _log.warning("draining timed out", partitions=len(numbers))
             finally:
-                self._partitions = self._partitions.drained(numbers)
+                self._partitions = self._partitions.after_draining(numbers)
 
         task = asyncio.create_task(drain())
-        self._draining.add(task)
-        task.add_done_callback(self._draining.discard)
+        self._drain_tasks.add(task)
+        task.add_done_callback(self._drain_tasks.discard)
 
-    async def _bury(self, failed: tuple[FailedProcess, ...]) -> None:
+    async def _recover_all(self, failed: tuple[FailedProcess, ...]) -> None:
         for each in failed:
             if await self._recover(each):
-                with contextlib.suppress(StoreUnavailable):  # then it is repeated
-                    await self._store.partition_leases.release_failed(self._name, each.holder)
+                with contextlib.suppress(StoreUnavailable):  # then the recovery is repeated, which is harmless
+                    await self._store.partition_leases.release_failed(self._group, each.holder)
 
-    async def _leave(self) -> None:
+    async def _release_leases(self) -> None:
         with contextlib.suppress(StoreUnavailable):
-            await self._store.partition_leases.release(self._name, self._id)
+            await self._store.partition_leases.release(self._group, self._id)
 
 
-class Account(Process):
-    """One of the processes that share an account, each with a session of its own, and with people of its own."""
+class AccountProcess(Process):
+    """One of the processes that share an account, with a session and assigned users of its own."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        """Serve as the settings say."""
+        """Create the bot of this process; nothing runs before :meth:`run`."""
         super().__init__(settings, store, clock, PARTITION_COUNT)
         self._assigned_users = AssignedUsers(store.inbound_log, clock, settings.xmpp_jid)
         self._bot = Bot(settings, store, clock, self._assigned_users, self._id)
-        self._seen_s = -math.inf
+        self._last_connected_s = -math.inf
 
     async def run(self) -> None:
         """See :meth:`Process.run`."""
         self._bots[0] = self._bot, self._assigned_users, asyncio.create_task(self._bot.run())
         await super().run()
 
-    async def _beat(self) -> None:
-        """Renew our leases while there is a session; without one for long, others serve our people."""
+    async def _send_heartbeat(self) -> None:
+        """Renew the leases while there is a session; give them up if there is none for the duration of a lease."""
         now_s = self._clock.monotonic_s()
         if self._bot.connection.connected.is_set():
-            self._seen_s = now_s
-        if now_s - self._seen_s <= self._ttl_s:
-            await super()._beat()
-        elif self._partitions.being(State.SERVED):
-            _log.warning("no session with the XMPP server: others serve our people meanwhile")
-            await self._leave()
-            await self._become(self._partitions.lost())
+            self._last_connected_s = now_s
+        if now_s - self._last_connected_s <= self._ttl_s:
+            await super()._send_heartbeat()
+        elif self._partitions.in_state(PartitionState.SERVED):
+            _log.warning("partitions given up, because there is no session with the XMPP server")
+            await self._release_leases()
+            await self._change_partitions(self._partitions.after_release())
 
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
-        served = self._partitions.being(State.SERVED)
-        self._assigned_users.assign(served, self._until_s)
+        served = self._partitions.in_state(PartitionState.SERVED)
+        self._assigned_users.assign(served, self._valid_until_s)
         if draining:
-            self._drain(draining, self._bot.lost())
+            self._drain(draining, self._bot.on_partitions_lost())
         if gained:
-            _log.info("serving", parts=len(served), of=PARTITION_COUNT)
-            await self._bot.gained(gained)
-        self._bot.certain()
+            _log.info("partitions gained", partitions=len(served), of=PARTITION_COUNT)
+            await self._bot.on_partitions_gained(gained)
+        self._bot.on_lease_renewed()
 
     async def _recover(self, failed: FailedProcess, /) -> bool:
         return await self._bot.takeover.recover(failed, self._ttl_s)
 
 
-class Components(Process):
-    """A process that serves some of the addresses that are shared out, with a bot for each."""
+class ComponentProcess(Process):
+    """A process that serves some of the addresses of components, with one bot for each."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        """Serve as the settings say."""
-        self._addresses = addresses(settings)
+        """Share the addresses in ``settings``; partition n is the n-th address."""
+        self._addresses = shared_addresses(settings)
         super().__init__(settings, store, clock, len(self._addresses))
 
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
         for number in draining:
-            _log.info("another process is to serve it", jid=self._addresses[number])
+            _log.info("address given up", jid=self._addresses[number])
             self._drain(frozenset((number,)), cancel_and_wait(self._bots.pop(number)[2]))
         for number in sorted(gained):
-            self._start(number)
+            self._start_bot(number)
         for bot, assigned_users, _ in self._bots.values():
-            assigned_users.assign(ALL_PARTITIONS, self._until_s)
-            bot.certain()
+            assigned_users.assign(ALL_PARTITIONS, self._valid_until_s)
+            bot.on_lease_renewed()
 
-    def _start(self, number: int) -> None:
+    def _start_bot(self, number: int) -> None:
         address = self._addresses[number]
-        _log.info("serving", jid=address)
+        _log.info("address gained", jid=address)
         assigned_users = AssignedUsers(self._store.inbound_log, self._clock, address, self._addresses)
         assigned_users.assign(ALL_PARTITIONS)
         settings = self._settings.model_copy(update={"xmpp_jid": address})
@@ -216,16 +224,18 @@ class Components(Process):
         self._bots[number] = bot, assigned_users, asyncio.create_task(bot.run())
 
 
-def create(settings: Settings, store: Store, clock: Clock) -> Process:
-    """Return the process for these settings."""
-    return Account(settings, store, clock) if settings.xmpp_login == "client" else Components(settings, store, clock)
+def create_process(settings: Settings, store: Store, clock: Clock) -> Process:
+    """Return the process for ``settings``: of an account if it logs in as a client, else of components."""
+    if settings.xmpp_login == "client":
+        return AccountProcess(settings, store, clock)
+    return ComponentProcess(settings, store, clock)
 
 
-def addresses(settings: Settings) -> tuple[str, ...]:
-    """Return all addresses that are shared out; the first is the home of people whose home is unknown."""
+def shared_addresses(settings: Settings) -> tuple[str, ...]:
+    """Return the addresses that the processes share; users without a known home belong to the first one."""
     return tuple(dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards)))
 
 
-def name(settings: Settings) -> str:
-    """Return under which name processes with these settings share out what they do."""
+def lease_group(settings: Settings) -> str:
+    """Return the name under which the processes with these settings share their leases."""
     return f"bots:{settings.xmpp_jid}"

@@ -1,1 +1,1 @@
-"""Partitions of people over bot processes, and the recovery of a failed process."""
+"""The partitions of users, and how several bot processes share them."""

@@ -29,13 +29,13 @@ def partition_of(user_id: UserId) -> int:
 class AssignedUsers:
     """The users whom one bot serves: those in its partitions whose home address is the bot's address."""
 
-    def __init__(self, heard: InboundLog, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
+    def __init__(self, inbound_log: InboundLog, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
         """Start without partitions.
 
         ``address`` is the bare JID of this bot. ``addresses`` are all addresses that share the users; users without a
         home among them belong to the first one.
         """
-        self._heard = heard
+        self._inbound_log = inbound_log
         self._clock = clock
         self._address = address
         self._addresses = addresses or (address,)
@@ -69,7 +69,7 @@ class AssignedUsers:
         included = [user_id for user_id in user_ids if self.includes(user_id)]
         if len(self._addresses) == 1 or not included:
             return included
-        homes = await self._heard.home_addresses(included)
+        homes = await self._inbound_log.home_addresses(included)
         return [user_id for user_id, home in zip(included, homes, strict=True) if self._is_own(home)]
 
     def _is_own(self, home: str) -> bool:

@@ -1,8 +1,8 @@
-"""The states of the partitions that a process holds. Pure.
+"""The states of the partitions that a process holds or held. Pure.
 
-Several processes share numbered partitions by leases in the store (:mod:`service.store.coordination.leases`). A
-process serves a partition while it has the lease. It drains one before it gives it back, and one that others took
-over: nothing that it began for it may go on while another process serves it.
+Several processes share numbered partitions by leases in the store (:mod:`service.store.coordination.leases`). A process
+serves a partition while it holds the lease. It drains a partition before it returns the lease, and also one that
+another process has taken over, because at most one process may work for a partition.
 """
 
 import enum
@@ -11,41 +11,45 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 
-class State(enum.Enum):
-    """What a process does with a partition that it holds or held."""
+class PartitionState(enum.Enum):
+    """The state of one partition in one process."""
 
     SERVED = enum.auto()
+    """The process holds the lease and serves the users of the partition."""
     DRAINING = enum.auto()
-    """What was begun for it is being finished."""
+    """The process finishes the work it has begun for the partition, and begins no more."""
     DRAINED = enum.auto()
-    """It is given back with the next heartbeat."""
+    """No work is left; the next heartbeat returns the lease."""
 
 
 class Partitions(msgspec.Struct, frozen=True):
-    """The partitions of one process at one moment, by number. Each method returns those of the next moment."""
+    """The partitions of one process by number. The object is immutable; each transition returns a new one."""
 
-    states: Mapping[int, State] = msgspec.field(default_factory=dict)
+    states: Mapping[int, PartitionState] = msgspec.field(default_factory=dict)
 
-    def being(self, state: State) -> frozenset[int]:
-        """Return the numbers of the partitions in this state."""
+    def in_state(self, state: PartitionState) -> frozenset[int]:
+        """Return the numbers of the partitions in ``state``."""
         return frozenset(number for number, own in self.states.items() if own is state)
 
-    def renewed(self, leased: frozenset[int], most: int, returned: Collection[int]) -> "Partitions":
-        """A heartbeat has given back what is ``returned``, and got the leases of ``leased``.
+    def after_heartbeat(self, leased: frozenset[int], fair_share: int, returned: Collection[int]) -> "Partitions":
+        """Return the states after a heartbeat.
 
-        What is new is served, and drained again as far as there are more than ``most``. What is drained is served again
-        only once it was given back and leased anew.
+        ``leased`` are the partitions whose leases the process holds now, ``returned`` those whose leases it gave back.
+
+        New partitions are served. Partitions whose lease was lost, and those beyond ``fair_share``, are drained. A
+        drained partition is served again only after it was returned and leased anew.
         """
         kept = {number: state for number, state in self.states.items() if number not in returned}
-        states = dict.fromkeys(sorted(leased), State.SERVED) | kept
-        gone = [number for number, state in states.items() if state is State.SERVED and number not in leased]
-        served = sorted(number for number, state in states.items() if state is State.SERVED and number in leased)
-        return Partitions(states | dict.fromkeys([*gone, *served[most:]], State.DRAINING))
+        states = dict.fromkeys(sorted(leased), PartitionState.SERVED) | kept
+        served = sorted(number for number, state in states.items() if state is PartitionState.SERVED)
+        lost = [number for number in served if number not in leased]
+        excess = [number for number in served if number in leased][fair_share:]
+        return Partitions(states | dict.fromkeys([*lost, *excess], PartitionState.DRAINING))
 
-    def lost(self) -> "Partitions":
-        """The process has given up all leases at once."""
-        return self.renewed(frozenset(), 0, ())
+    def after_release(self) -> "Partitions":
+        """Return the states after the process has given up all leases at once: all served partitions are drained."""
+        return self.after_heartbeat(frozenset(), 0, ())
 
-    def drained(self, numbers: Collection[int]) -> "Partitions":
-        """Nothing is under way any more for these partitions."""
-        return Partitions({**self.states, **dict.fromkeys(numbers, State.DRAINED)})
+    def after_draining(self, numbers: Collection[int]) -> "Partitions":
+        """Return the states after all work for these partitions has ended."""
+        return Partitions({**self.states, **dict.fromkeys(numbers, PartitionState.DRAINED)})

@@ -17,7 +17,7 @@ from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import Importing, follow
 from bots.dialogue.request_types import Limits, WhatItTold
 from bots.i18n.translator import spoken
-from bots.pubsub.atom import node_uri
+from bots.pubsub.atom_items import node_uri
 from bots.replies.base import Followed
 from bots.xmpp.file_upload import FileUploader
 from service.clock import Clock

@@ -1,1 +1,1 @@
-"""Received messages: stored before they are answered, and answered once."""
+"""Received messages: stored before they are answered, so that each is answered once (see docs/guarantees.md)."""

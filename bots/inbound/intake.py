@@ -1,13 +1,13 @@
-"""Durable intake of what people send to a bot.
+"""Durable intake of received messages.
 
-A message is stored before anybody answers it (:mod:`service.store.delivery.inbound_log`), under the name that its
-server gave it. So no failure of a process loses it, and of several processes of one account that receive the same
-message one answers.
+A message is stored in the inbound log (:mod:`service.store.delivery.inbound_log`) before any bot answers it, by a key
+that is the same in all sessions that receive it. So no message is lost if a process fails, and if several processes of
+an account receive the same message, one of them answers it.
 
-What was sent while no process was connected is kept by the account's server: as offline messages (XEP-0160), which
-arrive with the next session, and in the archive (XEP-0313), which also has what a failed process received and did not
-store. So each session of an account begins by reading the archive from the moment up to which everything was stored,
-and only then stores what arrives in the session.
+While no process is connected, the account's server stores messages: as offline messages (XEP-0160), which arrive in the
+next session, and in the archive (XEP-0313), which also has the messages that a failed process received and did not
+store. Therefore each session of an account first reads the archive, from the time up to which all messages are stored,
+and only then stores the messages that arrive in the session.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from bots.cluster.assigned_users import AssignedUsers
-from bots.sessions.adhoc_session import Counter as Orders
+from bots.sessions.adhoc_session import Counter as AdhocSessions
 from bots.sessions.chat_session import Desk
 from bots.tasks import run_until_one_ends
 from bots.xmpp import message_parser, stanzas
@@ -35,254 +35,263 @@ from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundLog, InboundMessage
 
-AT_ONCE: Final = 500
-NOTE_EVERY_S: Final = 5.0
-_MOST_WAITING: Final = 10_000
-_MOST_WAITING_OF_A_SITE: Final = 5_000
-"""Of people whose servers share a registrable domain, so that nobody fills the queue with addresses they invent."""
-_CATCH_UP_WITHIN_S: Final = 120.0
-"""For so long messages of a new session wait for the archive."""
-_SWEEP_EVERY_S: Final = 10.0
+BATCH_SIZE: Final = 500
+"""Maximum number of messages stored together."""
+CHECKPOINT_INTERVAL_S: Final = 5.0
+_MAX_QUEUED: Final = 10_000
+_MAX_QUEUED_PER_SITE: Final = 5_000
+"""Maximum for the users of one site (registrable domain), so that a server cannot fill the queue with invented JIDs."""
+_CATCH_UP_TIMEOUT_S: Final = 120.0
+"""Maximum time for which messages of a new session wait until the archive is read."""
+_SWEEP_INTERVAL_S: Final = 10.0
 _RETRY_S: Final = 0.5
 _log = structlog.get_logger()
 
 
-class Phase(enum.Enum):
-    """What of all messages to our address is stored."""
+class SyncState(enum.Enum):
+    """How far the messages to the bot's address are stored."""
 
     BEHIND = enum.auto()
-    """A session of an account began: the archive has to be read before anything else is stored."""
+    """A session of an account began; the archive has to be read before messages of the session are stored."""
     CATCHING_UP = enum.auto()
     """The archive is being read."""
     COMPLETE = enum.auto()
-    """All that was sent before is stored."""
+    """All messages sent before the queued ones are stored."""
     INCOMPLETE = enum.auto()
-    """There was no session yet, or the archive could not be read: the next session tries again."""
+    """There has been no session, or the archive could not be read; the next session tries again."""
 
 
-class WaitingMessages:
-    """Messages that wait to be stored, within bounds per person, per site and in all."""
+class IntakeQueue:
+    """A queue of messages to be stored, limited per user, per site and in total."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Create an empty queue."""
         self._messages: deque[MessageReceived] = deque()
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
-        """Return how many messages wait."""
+        """Return the number of queued messages."""
         return len(self._messages)
 
-    def put(self, said: MessageReceived) -> None:
-        """Add a message; drop it if a bound is reached."""
-        bounds = dict(zip(_counted(said), (MAX_UNANSWERED, _MOST_WAITING_OF_A_SITE), strict=True))
-        if len(self) < _MOST_WAITING and all(self._counts[key] < most for key, most in bounds.items()):
-            self._messages.append(said)
-            self._counts.update(bounds.keys())
+    def put(self, message: MessageReceived) -> None:
+        """Append a message; drop it if a limit is reached."""
+        limits = dict(zip(_counter_keys(message), (MAX_UNANSWERED, _MAX_QUEUED_PER_SITE), strict=True))
+        if len(self) < _MAX_QUEUED and all(self._counts[key] < limit for key, limit in limits.items()):
+            self._messages.append(message)
+            self._counts.update(limits.keys())
 
-    def take(self, most: int) -> list[MessageReceived]:
-        """Remove and return the oldest messages."""
-        taken = [self._messages.popleft() for _ in range(min(most, len(self)))]
-        self._counts.subtract(key for said in taken for key in _counted(said))
+    def take(self, limit: int) -> list[MessageReceived]:
+        """Remove and return the oldest messages, at most ``limit``."""
+        taken = [self._messages.popleft() for _ in range(min(limit, len(self)))]
+        self._counts.subtract(key for message in taken for key in _counter_keys(message))
         self._counts = +self._counts
         return taken
 
 
-def _counted(said: MessageReceived) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("person", said.jid), ("site", site_of_jid(said.jid))
+def _counter_keys(message: MessageReceived) -> tuple[tuple[str, str], tuple[str, str]]:
+    return ("user", message.jid), ("site", site_of_jid(message.jid))
 
 
 class Intake:
-    """The intake of one bot. :meth:`run` drives it; the other methods that are not coroutines never wait."""
+    """Stores the messages of one bot and hands them to the sessions of their senders.
+
+    :meth:`run` drives it; the event handlers never wait.
+    """
 
     def __init__(
         self,
-        heard: InboundLog,
-        link: XmppClient,
+        inbound_log: InboundLog,
+        xmpp: XmppClient,
         assigned_users: AssignedUsers,
         *,
-        desk: Desk,
-        orders: Orders,
+        chat_sessions: Desk,
+        adhoc_sessions: AdhocSessions,
         clock: Clock,
     ) -> None:
-        """Have ``desk`` and ``orders`` answer the people whom ``assigned_users`` has."""
-        self._heard = heard
-        self._link = link
+        """Hand messages and commands of ``assigned_users`` to the sessions, and notify other bots of the rest."""
+        self._inbound_log = inbound_log
+        self._xmpp = xmpp
         self._assigned_users = assigned_users
-        self._desk = desk
-        self._orders = orders
+        self._chat_sessions = chat_sessions
+        self._adhoc_sessions = adhoc_sessions
         self._clock = clock
-        self._phase = Phase.INCOMPLETE
-        self._waiting = WaitingMessages()
+        self._state = SyncState.INCOMPLETE
+        self._queue = IntakeQueue()
         self._has_work = asyncio.Event()
-        self._turn = asyncio.Lock()
-        """Held by whoever stores messages, so that what was sent first is stored first."""
-        self._gained = asyncio.Event()
-        self._gained.set()
-        self._noted_s = -NOTE_EVERY_S
+        self._store_lock = asyncio.Lock()
+        """Held while messages are stored, so that they are stored in the order in which they were sent."""
+        self._is_sweep_due = asyncio.Event()
+        self._is_sweep_due.set()
+        self._last_checkpoint_s = -CHECKPOINT_INTERVAL_S
 
     async def run(self) -> None:
         """Take in messages until cancelled."""
         await run_until_one_ends(
-            self._store_messages(), self._follow_notices(), self._sweep(), self._write_for_others()
+            self._store_messages(), self._follow_notices(), self._sweep(), self._send_for_other_bots()
         )
 
-    def started(self) -> None:
-        """A session began that continues no earlier one. The server of a component keeps nothing for it."""
-        self._phase = Phase.BEHIND if self._link.is_account else Phase.COMPLETE
+    def on_session_started(self) -> None:
+        """Have an account's archive read first. The server of a component stores nothing."""
+        self._state = SyncState.BEHIND if self._xmpp.is_account else SyncState.COMPLETE
         self._has_work.set()
 
-    def on_message(self, said: MessageReceived) -> None:
-        """A person wrote to us. Occupants of rooms who write privately are handled by :mod:`bots.rooms.room_client`."""
-        if said.is_private:
+    def on_message(self, message: MessageReceived) -> None:
+        """Queue a message. Private messages of room occupants are ignored; the room client handles them."""
+        if message.is_private:
             return
-        if message_parser.is_too_old(said, self._clock.wall_s()):
-            _log.info("said too long ago", jid=said.jid)
+        if message_parser.is_too_old(message, self._clock.wall_s()):
+            _log.info("message ignored, too old", jid=message.jid)
             return
-        self._waiting.put(said)
+        self._queue.put(message)
         self._has_work.set()
 
-    def gained(self) -> None:
-        """There are more people whom we serve."""
-        self._gained.set()
+    def on_partitions_gained(self) -> None:
+        """Have the unanswered messages of newly assigned users answered."""
+        self._is_sweep_due.set()
 
-    async def store_earlier(self, pages: AsyncIterator[Sequence[MessageReceived]]) -> int:
-        """Store what was sent earlier, before what is sent meanwhile; return how many messages were new.
+    async def store_archived(self, pages: AsyncIterator[Sequence[MessageReceived]]) -> int:
+        """Store archived messages, before any message that arrives meanwhile; return how many were new.
 
-        Raises StoreUnavailable, and what ``pages`` raises.
+        Raises StoreUnavailable, and the exceptions of ``pages``.
         """
-        now_s, new = self._clock.wall_s(), 0
-        async with self._turn:
+        now_s, new_count = self._clock.wall_s(), 0
+        async with self._store_lock:
             async for page in pages:
-                new += await self._put(
-                    [one for one in page if not (one.is_private or message_parser.is_too_old(one, now_s))]
+                new_count += await self._store(
+                    [each for each in page if not (each.is_private or message_parser.is_too_old(each, now_s))]
                 )
-        return new
+        return new_count
 
-    # What is sent to us.
+    # Storing received messages.
 
     async def _store_messages(self) -> None:
-        """Store what waits, after what the archive has; while Redis is away, answer messages from memory."""
+        """Store queued messages once the archive is read. While Redis is unavailable, answer them without storing."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(NOTE_EVERY_S):
+                async with asyncio.timeout(CHECKPOINT_INTERVAL_S):
                     await self._has_work.wait()
             self._has_work.clear()
-            if self._phase is Phase.BEHIND:
+            if self._state is SyncState.BEHIND:
                 await self._catch_up()
-            while self._waiting and self._phase is not Phase.BEHIND:
-                async with self._turn:
-                    said = self._waiting.take(AT_ONCE)
+            while self._queue and self._state is not SyncState.BEHIND:
+                async with self._store_lock:
+                    messages = self._queue.take(BATCH_SIZE)
                     try:
-                        await self._put(said)
+                        await self._store(messages)
                     except StoreUnavailable as error:
-                        _log.warning("nothing can be kept of what people say", reason=str(error), sentences=len(said))
-                        for each in said:
-                            if self._assigned_users.includes(user_id(each.jid)):
-                                self._desk.hear(each)
-            await self._note_progress()
+                        _log.warning("messages not stored", reason=str(error), messages=len(messages))
+                        for message in messages:
+                            if self._assigned_users.includes(user_id(message.jid)):
+                                self._chat_sessions.hear(message)
+            await self._write_checkpoint()
 
     async def _catch_up(self) -> None:
-        """Store what the archive has; a session that begins meanwhile starts over."""
-        self._phase, reached = Phase.CATCHING_UP, Phase.INCOMPLETE
+        """Store the messages in the archive. A session that begins meanwhile starts over."""
+        self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
         with contextlib.suppress(TimeoutError, XmppSessionLost):
-            async with asyncio.timeout(_CATCH_UP_WITHIN_S):
-                await self._read_archive()
-                reached = Phase.COMPLETE
-        if self._phase is Phase.CATCHING_UP:
-            self._phase = reached
+            async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):
+                await self._store_archive()
+                result = SyncState.COMPLETE
+        if self._state is SyncState.CATCHING_UP:
+            self._state = result
 
-    async def _read_archive(self) -> None:
+    async def _store_archive(self) -> None:
+        """Store the archived messages since the last checkpoint, at most ``MAX_AGE_S`` old; none without one."""
         now_s = self._clock.wall_s()
         while True:
             try:
-                until_s = await self._heard.caught_up_until_s(self._link.address)
-                since_s = max(until_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if until_s else now_s
-                count = await self.store_earlier(page.messages async for page in read_archive(self._link, since_s))
-                await self._heard.record_caught_up(self._link.address, now_s)
+                checkpoint_s = await self._inbound_log.caught_up_until_s(self._xmpp.address)
+                since_s = max(checkpoint_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if checkpoint_s else now_s
+                new_count = await self.store_archived(page.messages async for page in read_archive(self._xmpp, since_s))
+                await self._inbound_log.record_caught_up(self._xmpp.address, now_s)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
             else:
-                _log.info("what was said meanwhile is taken in", within_s=round(now_s - since_s), new=count)
+                _log.info("archive read", within_s=round(now_s - since_s), new=new_count)
                 return
 
-    async def _put(self, said: Sequence[MessageReceived]) -> int:
-        """Store messages, have their people answered by whoever serves them, and return how many were new."""
-        address, now_s, encode = self._link.address, self._clock.wall_s(), msgspec.msgpack.encode
-        stored = await self._heard.add(
+    async def _store(self, messages: Sequence[MessageReceived]) -> int:
+        """Store messages, acknowledge the new ones, hand them to the responsible bots, and return how many were new."""
+        address, now_s, encode = self._xmpp.address, self._clock.wall_s(), msgspec.msgpack.encode
+        is_new = await self._inbound_log.add(
             [
                 InboundMessage(
-                    one.jid, one.dedup_key, encode(one), address, message_parser.duplicates_since_s(one, now_s)
+                    each.jid, each.dedup_key, encode(each), address, message_parser.duplicates_since_s(each, now_s)
                 )
-                for one in said
+                for each in messages
             ]
         )
-        new = [each for each, is_new in zip(said, stored, strict=True) if is_new]
+        new = [each for each, each_is_new in zip(messages, is_new, strict=True) if each_is_new]
         for each in new:
             if each.wants_receipt:
-                self._link.send_unconfirmed(stanzas.receipt(address, each.sender, each.id))
+                self._xmpp.send_unconfirmed(stanzas.receipt(address, each.sender, each.id))
             if each.wants_marker:
-                self._link.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
-        ours = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in said))
-        self._desk.read(await self._heard.read_unanswered(ours))
-        await self._heard.notify([BotNotice(uid) for uid in {user_id(each.jid) for each in new}.difference(ours)])
+                self._xmpp.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
+        assigned = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in messages))
+        self._chat_sessions.read(await self._inbound_log.read_unanswered(assigned))
+        others = {user_id(each.jid) for each in new}.difference(assigned)
+        await self._inbound_log.notify([BotNotice(uid) for uid in others])
         return len(new)
 
-    async def _note_progress(self) -> None:
-        """Note now and then up to when everything is stored."""
+    async def _write_checkpoint(self) -> None:
+        """Store, every few seconds, the time up to which all messages are stored."""
         now_s = self._clock.monotonic_s()
-        is_complete = self._phase is Phase.COMPLETE and not self._waiting and not self._turn.locked()
-        if is_complete and self._link.connected.is_set() and now_s - self._noted_s >= NOTE_EVERY_S:
-            self._noted_s = now_s
-            until_s = self._clock.wall_s() - self._link.idle_s()
-            with contextlib.suppress(StoreUnavailable):  # then more of the archive is read again
-                await self._heard.record_caught_up(self._link.address, until_s)
+        is_complete = self._state is SyncState.COMPLETE and not self._queue and not self._store_lock.locked()
+        is_due = now_s - self._last_checkpoint_s >= CHECKPOINT_INTERVAL_S
+        if is_complete and self._xmpp.connected.is_set() and is_due:
+            self._last_checkpoint_s = now_s
+            complete_until_s = self._clock.wall_s() - self._xmpp.idle_s()
+            with contextlib.suppress(StoreUnavailable):  # then a longer part of the archive is read again
+                await self._inbound_log.record_caught_up(self._xmpp.address, complete_until_s)
 
-    # What waits for us in the store.
+    # Messages in the store.
 
     async def _follow_notices(self) -> None:
-        """Answer our people whose messages and ad-hoc commands other bots received."""
-        after = ""
+        """Handle the messages and ad-hoc commands of assigned users that other bots received."""
+        after_id = ""
         while True:
             try:
-                after = after or await self._heard.newest_notice_id()
-                notices = await self._heard.read_notices(after)
-                ours = set(await self._assigned_users.select({each.uid for each in notices.values()}))
-                mine = {ident: each for ident, each in notices.items() if each.uid in ours}
-                self._desk.read(
-                    await self._heard.read_unanswered({each.uid for each in mine.values() if not each.adhoc_command})
+                after_id = after_id or await self._inbound_log.newest_notice_id()
+                notices = await self._inbound_log.read_notices(after_id)
+                assigned = set(await self._assigned_users.select({each.uid for each in notices.values()}))
+                own = {ident: each for ident, each in notices.items() if each.uid in assigned}
+                self._chat_sessions.read(
+                    await self._inbound_log.read_unanswered(
+                        {each.uid for each in own.values() if not each.adhoc_command}
+                    )
                 )
-                after = next(reversed(notices), after)
-                for each in mine.values():
+                after_id = next(reversed(notices), after_id)
+                for each in own.values():
                     if each.adhoc_command:
-                        ordered = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
-                        self._orders.hear(msgspec.structs.replace(ordered, receiver=each.voice))
-                await self._heard.remove_notices(list(mine))
+                        command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
+                        self._adhoc_sessions.hear(msgspec.structs.replace(command, receiver=each.voice))
+                await self._inbound_log.remove_notices(list(own))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
 
     async def _sweep(self) -> None:
-        """Answer all our people of whom messages wait: when there are more whom we serve, and now and then."""
+        """Handle all unanswered messages of assigned users: periodically, and when users are added."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_SWEEP_EVERY_S):
-                    await self._gained.wait()
-            self._gained.clear()
+                async with asyncio.timeout(_SWEEP_INTERVAL_S):
+                    await self._is_sweep_due.wait()
+            self._is_sweep_due.clear()
             try:
-                ours = await self._assigned_users.select(await self._heard.unanswered_users())
-                self._desk.read(await self._heard.read_unanswered(ours))
+                assigned = await self._assigned_users.select(await self._inbound_log.unanswered_users())
+                self._chat_sessions.read(await self._inbound_log.read_unanswered(assigned))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
-                self._gained.set()
+                self._is_sweep_due.set()
 
-    async def _write_for_others(self) -> None:
-        """Write what other bots have us write."""
+    async def _send_for_other_bots(self) -> None:
+        """Send the stanzas that other bots pass to this session, because their receiver addressed it."""
         while True:
             try:
-                await self._link.connected.wait()
-                voice = self._link.session_jid
-                found = await self._heard.read_stanzas(voice)
-                if found:
-                    await self._link.send(list(found.values()))
-                    await self._heard.remove_stanzas(voice, list(found))
+                await self._xmpp.connected.wait()
+                session_jid = self._xmpp.session_jid
+                stanzas_by_id = await self._inbound_log.read_stanzas(session_jid)
+                if stanzas_by_id:
+                    await self._xmpp.send(list(stanzas_by_id.values()))
+                    await self._inbound_log.remove_stanzas(session_jid, list(stanzas_by_id))
             except (StoreUnavailable, XmppSessionLost):
                 await asyncio.sleep(_RETRY_S)

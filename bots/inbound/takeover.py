@@ -1,10 +1,10 @@
-"""Recovery of the unfinished work of a failed process, before its people are served by another one.
+"""Recovery of the unfinished work of a failed process, before another process serves its users.
 
-Several processes can share one XMPP account; each serves a part of its people. The recovery first ends the session of
-the failed process, so that its server has handled or dropped what was in transit. Then it reads the account's archive:
-messages that reached the server are marked as sent, receipts are applied, and what people wrote to the failed session
-is stored. Without an archive, what the server had not confirmed is sent again under the same id. Every step is
-idempotent: should this process fail as well, the next one starts over.
+Several processes can share one XMPP account; each serves a partition of its users. The recovery first terminates the
+session of the failed process, so that the server has handled or dropped the stanzas in transit. Then it reads the
+account's archive (XEP-0313): messages that reached the server are marked as sent, receipts are applied, and messages of
+users to the failed session are stored. Without an archive, unconfirmed messages are sent again under the same id. Every
+step is idempotent: if this process fails as well, the next one starts over.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -23,60 +23,83 @@ from service.store import Store
 from service.store.client.keys import user_id
 from service.store.coordination.leases import FailedProcess
 
-_UID_LENGTH: Final = len(user_id(""))
+_USER_ID_LENGTH: Final = len(user_id(""))
 _log = structlog.get_logger()
 
 
 class Takeover:
-    """Recovers the work of failed processes of our account."""
+    """Recovers the work of failed processes of the bot's account."""
 
-    def __init__(self, store: Store, link: XmppClient, intake: Intake) -> None:
-        """Have ``intake`` store what people wrote."""
+    def __init__(self, store: Store, xmpp: XmppClient, intake: Intake) -> None:
+        """Store messages of users through ``intake``."""
         self._store = store
-        self._link = link
+        self._xmpp = xmpp
         self._intake = intake
 
-    async def recover(self, failed: FailedProcess, ttl_s: float) -> bool:
-        """Recover what a process began whose lease of ``ttl_s`` has ended; return False if that has to be repeated."""
+    async def recover(self, failed: FailedProcess, lease_ttl_s: float) -> bool:
+        """Recover the messages and commands of a process whose lease of ``lease_ttl_s`` has expired.
+
+        Returns False if the store or the XMPP server was unavailable, so that the recovery has to be repeated.
+        """
         try:
-            await self._end_session(failed.holder)
-            await self._intake.store_earlier(self._read(failed.lease_ended_s - ttl_s - MAX_CLOCK_SKEW_S))
+            await self._terminate_session(failed.holder)
+            since_s = failed.lease_ended_s - lease_ttl_s - MAX_CLOCK_SKEW_S
+            await self._intake.store_archived(self._apply_archive(since_s))
         except (StoreUnavailable, XmppSessionLost, TimeoutError) as error:
-            _log.warning("a dead bot's work waits", session=failed.holder, reason=str(error))
+            _log.warning("takeover failed, will retry", session=failed.holder, reason=str(error))
             return False
-        _log.info("a dead bot's work is settled", session=failed.holder)
+        _log.info("takeover completed", session=failed.holder)
         return True
 
-    async def _end_session(self, session: str) -> None:
+    async def _terminate_session(self, session: str) -> None:
         try:
-            await self._link.terminate_session(session)
+            await self._xmpp.terminate_session(session)
         except TimeoutError:
-            _log.warning("a dead bot's session could not be ended", session=session)
+            _log.warning("session of a failed process not terminated", session=session)
 
-    async def _read(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
-        async for page in read_archive(self._link, since_s):
+    async def _apply_archive(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
+        """Apply the archive since a time (Unix s) to batches and replies; yield the messages of users, by page."""
+        async for page in read_archive(self._xmpp, since_s):
             await self._complete_batches(page)
             await self._complete_replies(page)
             yield page.messages
 
     async def _complete_batches(self, page: ArchivePage) -> None:
-        """Complete what has its receipt; await receipts for the rest that reached the server, or complete it."""
+        """Complete the batches with a receipt, and those that reached the server and whose users send no receipts.
+
+        Batches that reached the server and whose users send receipts are marked as sent.
+        """
         receipts = {(user_id(each.jid), each.message_id) for each in page.receipts}
         received = {pair for pair in receipts if is_batch_id(*pair)}
-        sent = {(mid[:_UID_LENGTH], mid) for mid in page.sent_ids if is_batch_id(mid[:_UID_LENGTH], mid)} - received
+        sent = {
+            (message_id[:_USER_ID_LENGTH], message_id)
+            for message_id in page.sent_ids
+            if is_batch_id(message_id[:_USER_ID_LENGTH], message_id)
+        } - received
         outbox = self._store.outbox
         await outbox.complete(received=sorted(received))
         uids = sorted({uid for uid, _ in sent})
         recipients = await self._store.users.recipients(uids)
-        awaits = {uid: sends_receipts for uid, (_, sends_receipts) in zip(uids, recipients, strict=True)}
-        flying = await outbox.in_flight(uids)
-        unconfirmed = sorted(sent & {(uid, each.message_id) for uid in uids for each in flying[uid] if not each.acked})
-        acked = [pair for pair in unconfirmed if awaits[pair[0]]]
-        await outbox.complete(acked=acked, done=[pair for pair in unconfirmed if not awaits[pair[0]]])
+        sends_receipts = {uid: sends for uid, (_, sends) in zip(uids, recipients, strict=True)}
+        inflight = await outbox.in_flight(uids)
+        pending = {(uid, batch.message_id) for uid in uids for batch in inflight[uid] if not batch.acked}
+        unconfirmed = sorted(sent & pending)
+        acked = [pair for pair in unconfirmed if sends_receipts[pair[0]]]
+        await outbox.complete(acked=acked, done=[pair for pair in unconfirmed if not sends_receipts[pair[0]]])
 
     async def _complete_replies(self, page: ArchivePage) -> None:
         """Complete the replies whose last part has reached the server, so that they are not sent again."""
-        uids = sorted({mid[:_UID_LENGTH] for mid in page.sent_ids if mid[_UID_LENGTH : _UID_LENGTH + 1] == "."})
-        noted = [each for each in await self._store.inbound_log.read_unanswered(uids) if each.reply]
-        last = {(each.uid, each.entry_id): reply_id(each.uid, each.entry_id, len(each.reply) - 1) for each in noted}
-        await self._store.inbound_log.remove_answered([pair for pair, mid in last.items() if mid in page.sent_ids])
+        uids = sorted(
+            {
+                message_id[:_USER_ID_LENGTH]
+                for message_id in page.sent_ids
+                if message_id[_USER_ID_LENGTH : _USER_ID_LENGTH + 1] == "."
+            }
+        )
+        answered = [each for each in await self._store.inbound_log.read_unanswered(uids) if each.reply]
+        last_ids = {
+            (each.uid, each.entry_id): reply_id(each.uid, each.entry_id, len(each.reply) - 1) for each in answered
+        }
+        await self._store.inbound_log.remove_answered(
+            [pair for pair, message_id in last_ids.items() if message_id in page.sent_ids]
+        )

@@ -1,1 +1,1 @@
-"""Public channels as nodes of a pubsub service (XEP-0060, XEP-0472)."""
+"""Public channels as nodes of a publish-subscribe service (XEP-0060), with Atom entries as items (XEP-0472)."""

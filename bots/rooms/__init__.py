@@ -1,1 +1,1 @@
-"""Group chats (XEP-0045): which rooms the bot is in, and what is said there."""
+"""Group chats (XEP-0045): the rooms that the bot has joined, and the messages to the bot in them."""

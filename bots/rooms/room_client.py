@@ -1,11 +1,11 @@
-"""Group chats: carries out what :mod:`bots.rooms.room_state` decides, and hands what is said in rooms to the desk.
+"""The client for group chats: it executes the actions of :mod:`bots.rooms.room_state` and forwards messages in rooms.
 
-A room is served like a person: its subscriptions are stored under its own address, and its owners and admins may change
-them. The room's copy of a message of ours is its receipt.
+A room is served like a user: its subscriptions are stored under its own address, and its owners and admins may change
+them. The echo of a message that the bot sent to the room is the receipt of the message.
 
-An invitation counts as its inviter's word if they sent it themselves, or if a service of their own server did (ADR
-0069); quotas count who really sent it. Requests to other servers are made in tasks, each for a bounded time, so that
-nobody waits for those who do not answer.
+An invitation is trusted to come from its inviter if the inviter sent it directly, or if a service of the inviter's own
+server relayed it (ADR 49); quotas count the actual sender. Requests to other servers run in tasks with time limits, so
+that a server that does not respond delays nobody.
 """
 
 import asyncio
@@ -27,7 +27,18 @@ from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.request_handler import House, RequestHandler
 from bots.i18n.translator import voice
 from bots.replies.conversation import NotAdmitted, excuse, in_a_room
-from bots.rooms.room_state import Check, Deed, Drop, Enter, Excuse, GiveUp, Leave, Settle, Visits, can_vouch
+from bots.rooms.room_state import (
+    CheckAddress,
+    ConfirmRoom,
+    DeleteRoom,
+    JoinRoom,
+    LeaveRoom,
+    NotifyInviter,
+    ReleaseAddress,
+    RoomAction,
+    RoomStates,
+    can_vouch,
+)
 from bots.sessions.chat_session import Desk
 from bots.tasks import cancel_and_wait
 from bots.xmpp import service_discovery, stanzas
@@ -52,44 +63,47 @@ from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
 
-INVITATIONS_PER_HOUR: Final = 10
-"""Of one address, be it a person's or a room's."""
-INVITATIONS_PER_HOUR_OF_A_SITE: Final = 100
-ANSWERS_WITHIN_S: Final = 20.0
-"""An address that does not say within this time what it is, is taken to say nothing clear."""
-PING_EVERY_S: Final = 300.0
-"""How often each room is asked whether we are still in it (XEP-0410)."""
-PING_WITHIN_S: Final = 30.0
-_LOOK_EVERY_S: Final = 1.0
+MAX_INVITATIONS_PER_HOUR: Final = 10
+"""Maximum number of invitations of one address, be it a user or a room."""
+MAX_INVITATIONS_PER_HOUR_PER_SITE: Final = 100
+DISCOVERY_TIMEOUT_S: Final = 20.0
+"""Time after which a missing response to service discovery counts as unclear."""
+PING_INTERVAL_S: Final = 300.0
+"""Interval at which the bot pings itself through each room to check that it is still in it (XEP-0410)."""
+PING_TIMEOUT_S: Final = 30.0
+_DUE_CHECK_INTERVAL_S: Final = 1.0
 _RETRY_S: Final = 1.0
-_MOST_WAITING: Final = 1_000
-_MOST_WAITING_OF_A_SITE: Final = 100
-_MOST_TASKS: Final = 2_000
-"""Open requests to other servers."""
-_BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
+_INVITATION_WINDOW_S: Final = 3_600.0
+_MAX_QUEUED: Final = 1_000
+_MAX_QUEUED_PER_SITE: Final = 100
+_MAX_TASKS: Final = 2_000
+"""Maximum number of pending requests to other servers up to which invitations cause further ones."""
+_NS_BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
 _BOOKMARK_OPTIONS: Final = {
     "persist_items": "true", "max_items": "max", "send_last_published_item": "never", "access_model": "whitelist",
 }  # fmt: skip
-_DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
-_WHAT_IS_IT: Final = f"<query xmlns='{_DISCO_INFO}'/>"
-_UNCLEAR: Final = frozenset(
+_NS_DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
+_DISCO_INFO_QUERY: Final = f"<query xmlns='{_NS_DISCO_INFO}'/>"
+_INCONCLUSIVE_CONDITIONS: Final = frozenset(
     (
-        "service-unavailable", "feature-not-implemented", "item-not-found",  # we are in it
+        "service-unavailable", "feature-not-implemented", "item-not-found",  # the bot is in the room
         "remote-server-not-found", "remote-server-timeout",
     )
 )  # fmt: skip
-"""Answers to a ping that do not say that we are out of the room."""
+"""Error conditions in response to a ping that do not mean that the bot is outside of the room (XEP-0410 §3.3)."""
 _log = structlog.get_logger()
 
+_Job = Callable[[], Coroutine[None, None, None]]
 
-class Rooms:
-    """One bot's rooms. :meth:`run` drives them; the other methods never wait."""
+
+class RoomClient:
+    """The rooms of one bot. :meth:`run` drives them; the event handlers never wait."""
 
     def __init__(
         self,
         store: Store,
-        link: XmppClient,
-        desk: Desk,
+        xmpp: XmppClient,
+        chat_sessions: Desk,
         *,
         assigned_users: AssignedUsers,
         delivery: OutboxConsumer,
@@ -97,73 +111,76 @@ class Rooms:
         access: Access,
         clock: Clock,
     ) -> None:
-        """Hand what is said to us to ``desk``; invitations of whom ``access`` does not admit are not followed.
+        """Forward messages to ``chat_sessions``.
 
-        Of the rooms of our address only those are ours that ``assigned_users`` has.
+        Only rooms among ``assigned_users`` are joined, and only invitations of users with ``access`` are accepted.
         """
         self._assigned_users = assigned_users
         self._store = store
-        self._link = link
-        self._desk = desk
+        self._xmpp = xmpp
+        self._chat_sessions = chat_sessions
         self._delivery = delivery
         self._house = house
         self._access = access
         self._clock = clock
-        self._bookmarks = PubsubClient(link, link.address)
-        self._visits = Visits()
-        self._jobs: asyncio.Queue[Callable[[], Coroutine[None, None, None]]] = asyncio.Queue()
-        """Done one after the other, because they use the store."""
-        self._waiting: Counter[str] = Counter()
-        """The number of waiting invitations that are not in the store, by registrable domain of their senders."""
+        self._bookmarks = PubsubClient(xmpp, xmpp.address)
+        self._states = RoomStates()
+        self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
+        """Work that uses the store, done one job after the other."""
+        self._queued_invitations: Counter[str] = Counter()
+        """Number of queued invitations that are not in the store, by site of their senders."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pinged_s = clock.monotonic_s()
+        """Requests to other servers."""
+        self._last_ping_s = clock.monotonic_s()
 
     async def load(self) -> None:
-        """Remember the rooms that are ours, before anything is sent to them; leave those that are not any more."""
+        """Load the assigned rooms, and hand over those that are not assigned any more.
+
+        Must be called before anything is sent to the rooms. Waits for Redis if necessary.
+        """
         while True:
             try:
-                found = await self._store.rooms.get(self._link.address)
-                told = await self._store.rooms.message_ids(list(found))
-                await self._store.inbound_log.set_home_address(list(found), self._link.address)
+                stored = await self._store.rooms.get(self._xmpp.address)
+                message_ids = await self._store.rooms.message_ids(list(stored))
+                await self._store.inbound_log.set_home_address(list(stored), self._xmpp.address)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 continue
-            known = {room: kept for room, kept in found.items() if self._is_ours(room)}
-            self._visits.remember(known, told, self._clock.monotonic_s())
-            self._link.rooms.update(known)
-            for room in [room for room in self._link.rooms if not self._is_ours(room)]:
-                self._plan(self._visits.handed_over(room))
-                self._link.rooms.discard(room)
+            assigned = {room: record for room, record in stored.items() if self._is_assigned(room)}
+            self._states.load(assigned, message_ids, self._clock.monotonic_s())
+            self._xmpp.rooms.update(assigned)
+            for room in [room for room in self._xmpp.rooms if not self._is_assigned(room)]:
+                self._queue_actions(self._states.hand_over(room))
+                self._xmpp.rooms.discard(room)
             return
 
-    def _is_ours(self, room: str) -> bool:
+    def _is_assigned(self, room: str) -> bool:
         return self._assigned_users.includes(user_id(room))
 
     async def run(self) -> None:
-        """Enter, leave and store rooms until cancelled."""
+        """Join, leave and store rooms until cancelled."""
         try:
             while True:
-                await self._link.connected.wait()
-                self._look()
+                await self._xmpp.connected.wait()
+                self._start_due_work()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_EVERY_S):
+                    async with asyncio.timeout(_DUE_CHECK_INTERVAL_S):
                         job = await self._jobs.get()
-                    await self._surely(job)
+                    await self._retry_while_unavailable(job)
         finally:
             await cancel_and_wait(*tuple(self._tasks))
 
-    def _look(self) -> None:
-        """Begin what is due."""
+    def _start_due_work(self) -> None:
         now_s = self._clock.monotonic_s()
-        self._plan(self._visits.due(now_s))
-        if now_s - self._pinged_s > PING_EVERY_S:
-            self._pinged_s = now_s
-            for room, nick in self._visits.inside():
-                self._begin(self._still_in(room, nick))
-            self._begin(self._leave_suspended())
+        self._queue_actions(self._states.due_actions(now_s))
+        if now_s - self._last_ping_s > PING_INTERVAL_S:
+            self._last_ping_s = now_s
+            for room, nick in self._states.joined_rooms():
+                self._start_task(self._ping(room, nick))
+            self._start_task(self._leave_suspended())
 
-    async def _surely(self, job: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do a job, however long Redis is away."""
+    async def _retry_while_unavailable(self, job: _Job) -> None:
+        """Execute a job, repeating it while Redis is unavailable; give up if the XMPP session ends."""
         with contextlib.suppress(XmppSessionLost):
             while True:
                 try:
@@ -171,274 +188,292 @@ class Rooms:
                 except StoreUnavailable:
                     await asyncio.sleep(_RETRY_S)
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        """Do what waits for others in a task."""
-        task = asyncio.create_task(work)
+    def _start_task(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # What comes in.
+    # Events.
 
-    def started(self) -> None:
-        """Enter all rooms again, as a session began that continues no earlier one."""
-        self._plan(self._visits.restart(self._clock.monotonic_s()))
+    def on_session_started(self) -> None:
+        """Join all rooms again, because a new session is in no room."""
+        self._queue_actions(self._states.on_session_started(self._clock.monotonic_s()))
 
-    def invited(self, said: MessageReceived, place: EntryId) -> None:
-        """Consider an invitation, which stays at this place in the store, unless "", until that is done."""
-        if said.invitation is None:
+    def on_invitation(self, message: MessageReceived, entry_id: EntryId) -> None:
+        """Queue an invitation; drop it if too many are queued.
+
+        ``entry_id`` is the position of the message in the inbound log, from which it is removed once it is handled; ""
+        if it is not stored.
+        """
+        if message.invitation is None:
             return
-        if not place:
-            site = site_of_jid(said.jid)
-            if self._waiting.total() >= _MOST_WAITING or self._waiting[site] >= _MOST_WAITING_OF_A_SITE:
+        if not entry_id:
+            site = site_of_jid(message.jid)
+            queued = self._queued_invitations
+            if queued.total() >= _MAX_QUEUED or queued[site] >= _MAX_QUEUED_PER_SITE:
                 return
-            self._waiting[site] += 1
-        self._jobs.put_nowait(partial(self._see_to, said, said.invitation, place))
+            queued[site] += 1
+        self._jobs.put_nowait(partial(self._handle_invitation, message, message.invitation, entry_id))
 
-    def moved(self, event: OccupantPresence | RoomJoinRefused) -> None:
-        """Note that somebody came or went, or that we were not let in."""
-        now_s = self._clock.monotonic_s()
-        self._plan(
-            self._visits.refused(event) if isinstance(event, RoomJoinRefused) else self._visits.moved(event, now_s)
-        )
+    def on_room_presence(self, event: OccupantPresence | RoomJoinRefused) -> None:
+        """Update the state of a room: an occupant joined, changed or left, or the bot was refused."""
+        if isinstance(event, RoomJoinRefused):
+            self._queue_actions(self._states.on_join_refused(event))
+        else:
+            self._queue_actions(self._states.on_occupant_presence(event, self._clock.monotonic_s()))
 
-    def bounced(self, event: MessageBounced) -> None:
-        """Enter a room again that does not know us, as a message to it came back."""
+    def on_bounced(self, event: MessageBounced) -> None:
+        """Join a room again that returned a message because the bot is not in it."""
         if event.condition == "not-acceptable" and not event.resource:
-            self._visits.lost(event.jid, self._clock.monotonic_s())
+            self._states.on_room_lost(event.jid, self._clock.monotonic_s())
 
-    def heard(self, event: RoomMessageReceived) -> None:
-        """Hand on what somebody said in a room, if it was said to us."""
-        if self._visits.is_echo(event):
+    def on_room_message(self, event: RoomMessageReceived) -> None:
+        """Forward a message that addresses the bot; take an echo for a receipt."""
+        if self._states.record_echo(event):
             self._delivery.on_receipt(Receipt(event.room, event.id))
-            if event.room_id and is_batch_id(user_id(event.room), event.id) and self._jobs.qsize() < _MOST_WAITING:
+            if event.room_id and is_batch_id(user_id(event.room), event.id) and self._jobs.qsize() < _MAX_QUEUED:
                 self._jobs.put_nowait(partial(self._store.rooms.record_message_id, event.room, event.room_id, event.id))
             return
-        spoken = self._visits.to_us(event)
-        if spoken is None:
+        addressed = self._states.addressed_text(event)
+        if addressed is None:
             return
-        person = self._visits.person(event.room, event.nick)
-        if spoken.can_manage and spoken.text.strip().lower().rstrip(".!") in LEAVE:
-            if self._jobs.qsize() < _MOST_WAITING:
-                self._jobs.put_nowait(partial(self._leave, event.room, person))
+        occupant_user_id = self._states.occupant_user_id(event.room, event.nick)
+        if addressed.can_manage and addressed.text.strip().lower().rstrip(".!") in LEAVE:
+            if self._jobs.qsize() < _MAX_QUEUED:
+                self._jobs.put_nowait(partial(self._leave, event.room, occupant_user_id))
             return
-        self._desk.hear(
+        self._chat_sessions.hear(
             MessageReceived(
-                event.room, f"{event.room}/{event.nick}", event.id, spoken.text or "help", "", wants_receipt=False,
-                language=event.language, reply_to_id=spoken.reply_to_id, is_reaction=event.is_reaction,
-                is_groupchat=True, can_manage=spoken.can_manage, occupant_id=event.occupant_id,
-                occupant_user_id=person,
+                event.room, f"{event.room}/{event.nick}", event.id, addressed.text or "help", "", wants_receipt=False,
+                language=event.language, reply_to_id=addressed.reply_to_id, is_reaction=event.is_reaction,
+                is_groupchat=True, can_manage=addressed.can_manage, occupant_id=event.occupant_id,
+                occupant_user_id=occupant_user_id,
             )
         )  # fmt: skip
 
-    def whispered(self, said: MessageReceived) -> None:
-        """Hand on what somebody in a room said to us alone."""
-        nick = said.sender.partition("/")[2]
-        if nick and not said.sent_s and self._visits.is_inside(said.jid):
-            may_change, person = self._visits.is_manager(said.jid, nick), self._visits.person(said.jid, nick)
-            own = msgspec.structs.replace(
-                said, can_manage=may_change, wants_receipt=False, occupant_id=nick, occupant_user_id=person
+    def on_private_message(self, message: MessageReceived) -> None:
+        """Forward a private message of an occupant of a room that the bot is inside."""
+        nick = message.sender.partition("/")[2]
+        if nick and not message.sent_s and self._states.is_inside(message.jid):
+            self._chat_sessions.hear(
+                msgspec.structs.replace(
+                    message,
+                    can_manage=self._states.is_manager(message.jid, nick),
+                    wants_receipt=False,
+                    occupant_id=nick,
+                    occupant_user_id=self._states.occupant_user_id(message.jid, nick),
+                )
             )
-            self._desk.hear(own)
 
-    # What is done.
+    # Actions.
 
-    def _plan(self, deeds: list[Deed]) -> None:
-        for deed in deeds:
-            self._jobs.put_nowait(partial(self._do, deed))
+    def _queue_actions(self, actions: list[RoomAction]) -> None:
+        for action in actions:
+            self._jobs.put_nowait(partial(self._execute, action))
 
-    async def _do(self, deed: Deed) -> None:
-        address = self._link.address
-        match deed:
-            case Check(room):
-                self._begin(self._check(room))
-            case Enter(room, nick, password):
-                self._link.rooms.add(room)  # from now on its occupants can reach us
-                self._link.send_unconfirmed(
+    async def _execute(self, action: RoomAction) -> None:
+        address = self._xmpp.address
+        match action:
+            case CheckAddress(room):
+                self._start_task(self._check_address(room))
+            case JoinRoom(room, nick, password):
+                self._xmpp.rooms.add(room)  # from now on its occupants can send messages to the bot
+                self._xmpp.send_unconfirmed(
                     stanzas.room_join(address, room, nick, password, service_discovery.PRESENCE_CONTENT)
                 )
-            case Leave(room, nick):
-                self._link.send_unconfirmed(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
-            case Settle():
-                await self._settle(deed)
-            case GiveUp(room):
-                await self._give_up(room)
-            case Drop(room):
-                self._begin(self._forget_address(room))
-            case Excuse(to, room, reason):
-                speaks = (await self._store.users.get(to)).user_settings.effective_language
-                self._write(to, excuse(reason, room, voice(speaks)))
+            case LeaveRoom(room, nick):
+                self._xmpp.send_unconfirmed(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
+            case ConfirmRoom():
+                await self._confirm(action)
+            case DeleteRoom(room):
+                await self._delete(room)
+            case ReleaseAddress(room):
+                self._start_task(self._release_address(room))
+            case NotifyInviter(to, room, reason):
+                language = (await self._store.users.get(to)).user_settings.effective_language
+                self._send_text(to, excuse(reason, room, voice(language)))
 
-    def _write(self, to: str, words: str, kind: str = "chat") -> None:
-        ident = new_message_id(user_id(to))
-        self._link.send_unconfirmed(stanzas.message(self._link.address, to, ident, stanzas.body(words), kind=kind))
+    def _send_text(self, to: str, text: str, kind: str = "chat") -> None:
+        message_id = new_message_id(user_id(to))
+        self._xmpp.send_unconfirmed(stanzas.message(self._xmpp.address, to, message_id, stanzas.body(text), kind=kind))
 
-    async def _leave(self, room: str, person: UserId) -> None:
-        """Leave a room, as one of its managers wants, unless they are suspended."""
-        if not await self._are_suspended([person]):
-            self._plan(self._visits.left(room))
+    async def _leave(self, room: str, occupant_user_id: UserId) -> None:
+        """Leave a room on the command of one of its managers, unless the manager is suspended."""
+        if not await self._is_any_suspended([occupant_user_id]):
+            self._queue_actions(self._states.leave(room))
 
     # Invitations.
 
-    async def _see_to(self, said: MessageReceived, to: RoomInvitation, place: EntryId) -> None:
-        await self._surely(partial(self._consider, said, to, place))
-        if not place:
-            self._waiting[site_of_jid(said.jid)] -= 1
-            self._waiting = +self._waiting
+    async def _handle_invitation(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
+        await self._retry_while_unavailable(partial(self._check_invitation, message, invitation, entry_id))
+        if not entry_id:
+            self._queued_invitations[site_of_jid(message.jid)] -= 1
+            self._queued_invitations = +self._queued_invitations
 
-    async def _consider(self, said: MessageReceived, to: RoomInvitation, place: EntryId) -> None:
-        """Follow an invitation, or say why not, unless too many come from there."""
-        if place and not self._assigned_users.includes(user_id(said.jid)):
-            return  # the bot that serves them now has read it
-        if to.is_accepted:
-            self._plan(self._visits.invited(to, self._clock.monotonic_s()))
-        elif said.jid not in self._link.rooms and not await self._is_too_much(said.jid, to):
-            # nobody in a room invites us in its name
-            if to.relayed_inviter and can_vouch(to.room, to.inviter) and len(self._tasks) < _MOST_TASKS:
-                self._begin(self._ask_service(said, to, place))
+    async def _check_invitation(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
+        """Ignore an invitation beyond the quotas; accept or decline others."""
+        if entry_id and not self._assigned_users.includes(user_id(message.jid)):
+            return  # the bot that serves the sender now has read the message
+        if invitation.is_accepted:
+            self._queue_actions(self._states.on_invitation(invitation, self._clock.monotonic_s()))
+        elif message.jid not in self._xmpp.rooms and not await self._exceeds_quotas(message.jid, invitation):
+            # an occupant of a joined room cannot invite the bot in the room's name
+            room, inviter = invitation.room, invitation.inviter
+            if invitation.relayed_inviter and can_vouch(room, inviter) and len(self._tasks) < _MAX_TASKS:
+                self._start_task(self._verify_service(message, invitation, entry_id))
                 return
-            await self._decide(to)
-        await self._done(said, place)
+            await self._decide(invitation)
+        await self._remove_from_log(message, entry_id)
 
-    async def _done(self, said: MessageReceived, place: EntryId) -> None:
-        if place:
-            await self._store.inbound_log.remove_answered([(user_id(said.jid), place)])
+    async def _remove_from_log(self, message: MessageReceived, entry_id: EntryId) -> None:
+        if entry_id:
+            await self._store.inbound_log.remove_answered([(user_id(message.jid), entry_id)])
 
-    async def _is_too_much(self, sender: str, to: RoomInvitation) -> bool:
-        """Return whether an invitation is ignored; the real sender is counted, whomever it names."""
-        if not await self._may_invite(sender, INVITATIONS_PER_HOUR):
+    async def _exceeds_quotas(self, sender: str, invitation: RoomInvitation) -> bool:
+        """Return whether to ignore an invitation; counts it for the actual sender, whatever inviter it names."""
+        if not await self._count_invitation(sender, MAX_INVITATIONS_PER_HOUR):
             return True
-        site = f"@{site_of_jid(sender)}"  # no address of anybody's
-        if not await self._may_invite(site, INVITATIONS_PER_HOUR_OF_A_SITE):
+        site_key = f"@{site_of_jid(sender)}"  # not the JID of any user
+        if not await self._count_invitation(site_key, MAX_INVITATIONS_PER_HOUR_PER_SITE):
             return True
-        return await self._are_suspended(map(user_id, {sender, to.room, to.inviter}))
+        return await self._is_any_suspended(map(user_id, {sender, invitation.room, invitation.inviter}))
 
-    async def _may_invite(self, jid: str, per_hour: int) -> bool:
-        """Return whether these are not too many invitations from one address, and count one."""
-        return await self._store.users.count_use(jid, "invitation", per_hour, 3600.0)
+    async def _count_invitation(self, jid: str, max_per_hour: int) -> bool:
+        """Count an invitation of an address; return whether it is within the limit."""
+        return await self._store.users.count_use(jid, "invitation", max_per_hour, _INVITATION_WINDOW_S)
 
-    async def _ask_service(self, said: MessageReceived, to: RoomInvitation, place: EntryId) -> None:
-        """Go on with an invitation once a service below the inviter's domain has said whether it has rooms."""
-        is_vouched = await self._is_group_chat(to.room.rpartition("@")[2]) is True
+    async def _verify_service(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
+        """Decide on an invitation after asking the relaying service whether it is a group chat service."""
+        is_vouched = await self._is_group_chat(invitation.room.rpartition("@")[2]) is True
 
         async def decide() -> None:
-            await self._decide(msgspec.structs.replace(to, is_vouched=is_vouched))
-            await self._done(said, place)
+            await self._decide(msgspec.structs.replace(invitation, is_vouched=is_vouched))
+            await self._remove_from_log(message, entry_id)
 
-        await self._surely(decide)
+        await self._retry_while_unavailable(decide)
 
-    async def _decide(self, event: RoomInvitation) -> None:
-        """Follow an invitation, or say why not: to the inviter only if it is surely they."""
-        by = event.inviter
-        speaker = voice((await self._store.users.get(by)).user_settings.effective_language if event.is_vouched else "")
-        if not event.is_vouched and not self._access.is_open:
-            self._decline(event, excuse("not vouched for", event.room, speaker))
-        elif not await self._access.has_access(by):
-            self._decline(event, NotAdmitted().text(speaker.language))
-        elif not (event.relayed_inviter and event.is_vouched) or await self._may_invite(by, INVITATIONS_PER_HOUR):
-            _log.info("invited", room=event.room, by=by, is_vouched=event.is_vouched)
-            await self._accept(event)
+    async def _decide(self, invitation: RoomInvitation) -> None:
+        """Accept or decline an invitation."""
+        inviter, is_vouched = invitation.inviter, invitation.is_vouched
+        language = (await self._store.users.get(inviter)).user_settings.effective_language if is_vouched else ""
+        if not is_vouched and not self._access.is_open:
+            self._decline(invitation, excuse("not vouched for", invitation.room, voice(language)))
+        elif not await self._access.has_access(inviter):
+            self._decline(invitation, NotAdmitted().text(voice(language).language))
+        elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
+            inviter, MAX_INVITATIONS_PER_HOUR
+        ):
+            _log.info("invitation accepted", room=invitation.room, by=inviter, is_vouched=is_vouched)
+            await self._accept(invitation)
 
-    async def _accept(self, event: RoomInvitation) -> None:
-        """Go there, or have the bot do that which serves the room."""
-        room, address = event.room, self._link.address
-        if self._is_ours(room):
-            self._plan(self._visits.invited(event, self._clock.monotonic_s()))
+    async def _accept(self, invitation: RoomInvitation) -> None:
+        """Join the room if it is assigned to this bot, else pass the invitation to the bot that serves the room."""
+        room, address = invitation.room, self._xmpp.address
+        if self._is_assigned(room):
+            self._queue_actions(self._states.on_invitation(invitation, self._clock.monotonic_s()))
             return
-        accepted = msgspec.structs.replace(event, is_accepted=True)
-        said = MessageReceived(room, event.inviter, "", "", "", wants_receipt=False, invitation=accepted)
-        await self._store.inbound_log.add([InboundMessage(room, "", msgspec.msgpack.encode(said), address)])
+        accepted = msgspec.structs.replace(invitation, is_accepted=True)
+        message = MessageReceived(room, invitation.inviter, "", "", "", wants_receipt=False, invitation=accepted)
+        await self._store.inbound_log.add([InboundMessage(room, "", msgspec.msgpack.encode(message), address)])
         await self._store.inbound_log.notify([BotNotice(user_id(room))])
 
-    def _decline(self, event: RoomInvitation, words: str) -> None:
-        """Tell who invited us why we do not come: through the room, and directly if it is surely they."""
-        if event.relayed_inviter:
-            self._link.send_unconfirmed(
-                stanzas.invitation_decline(self._link.address, event.room, event.relayed_inviter, words)
+    def _decline(self, invitation: RoomInvitation, text: str) -> None:
+        """Send the reason to the inviter: through the room, and directly if the inviter is vouched for."""
+        if invitation.relayed_inviter:
+            self._xmpp.send_unconfirmed(
+                stanzas.invitation_decline(self._xmpp.address, invitation.room, invitation.relayed_inviter, text)
             )
-        if event.is_vouched:
-            self._write(event.inviter, words)
+        if invitation.is_vouched:
+            self._send_text(invitation.inviter, text)
 
-    # What other servers say.
+    # Requests to other servers.
 
-    async def _check(self, room: str) -> None:
-        """Have a room's address say whether it is a group chat; if it says nothing clear, its domain."""
+    async def _check_address(self, room: str) -> None:
+        """Ask an address, and if the response is unclear its domain, whether it is a group chat."""
         is_group_chat = await self._is_group_chat(room)
         if is_group_chat is None and await self._is_group_chat(room.rpartition("@")[2]) is False:
             is_group_chat = False
-        self._plan(self._visits.checked(room, is_group_chat=is_group_chat))
+        self._queue_actions(self._states.on_address_checked(room, is_group_chat=is_group_chat))
 
     async def _is_group_chat(self, jid: str) -> bool | None:
-        """Return whether an address is a room, or a service with rooms (XEP-0045 §6); None if it says nothing clear."""
-        answer = await self._asked(jid, _WHAT_IS_IT, ANSWERS_WITHIN_S)
-        told = answer.find(f"{{{_DISCO_INFO}}}query") if answer is not None else None
-        if answer is None or answer.get("type") != "result" or told is None:
+        """Return whether an address is a room or a service with rooms (XEP-0045 §6); None without a clear response."""
+        response = await self._request(jid, _DISCO_INFO_QUERY, DISCOVERY_TIMEOUT_S)
+        info = response.find(f"{{{_NS_DISCO_INFO}}}query") if response is not None else None
+        if response is None or response.get("type") != "result" or info is None:
             return None
-        identities = [(each.get("category"), each.get("type")) for each in told.iterfind(f"{{{_DISCO_INFO}}}identity")]
-        features = [each.get("var") for each in told.iterfind(f"{{{_DISCO_INFO}}}feature")]
+        identities = [
+            (each.get("category"), each.get("type")) for each in info.iterfind(f"{{{_NS_DISCO_INFO}}}identity")
+        ]
+        features = [each.get("var") for each in info.iterfind(f"{{{_NS_DISCO_INFO}}}feature")]
         return ("conference", "text") in identities and stanzas.NS_MUC in features
 
-    async def _still_in(self, room: str, nick: str) -> None:
-        answer = await self._asked(f"{room}/{nick}", "<ping xmlns='urn:xmpp:ping'/>", PING_WITHIN_S)
-        if answer is not None and answer.get("type") == "error" and stanzas.error_condition(answer) not in _UNCLEAR:
-            self._visits.lost(room, self._clock.monotonic_s())
+    async def _ping(self, room: str, nick: str) -> None:
+        """Ping the bot through the room; join again if the room responds that the bot is not in it (XEP-0410)."""
+        response = await self._request(f"{room}/{nick}", "<ping xmlns='urn:xmpp:ping'/>", PING_TIMEOUT_S)
+        if response is None or response.get("type") != "error":
+            return
+        if stanzas.error_condition(response) not in _INCONCLUSIVE_CONDITIONS:
+            self._states.on_room_lost(room, self._clock.monotonic_s())
 
-    async def _asked(self, jid: str, question: str, within_s: float) -> Element | None:
-        """Return the answer of an address, None if there is none in time."""
+    async def _request(self, jid: str, payload: str, timeout_s: float) -> Element | None:
+        """Return the response of an address to a request of type "get", None if there is none in time."""
         with contextlib.suppress(TimeoutError, XmppSessionLost):
-            async with asyncio.timeout(within_s):
-                return await self._link.request(jid, "get", question)
+            async with asyncio.timeout(timeout_s):
+                return await self._xmpp.request(jid, "get", payload)
         return None
 
-    # Entering for good, and leaving.
+    # Confirming and deleting rooms.
 
-    async def _are_suspended(self, people: Iterable[UserId]) -> bool:
-        """Return whether any of these is suspended; "" is nobody."""
-        return bool(await self._store.users.suspended_users(set(people) - {""}))
+    async def _is_any_suspended(self, user_ids: Iterable[UserId]) -> bool:
+        """Return whether at least one of these users is suspended; "" stands for an unknown user and is ignored."""
+        return bool(await self._store.users.suspended_users(set(user_ids) - {""}))
 
     async def _leave_suspended(self) -> None:
-        """Leave the rooms behind which somebody is who was suspended meanwhile; they are looked at again later."""
-        rooms = self._visits.people()
+        """Leave the rooms with a responsible user who has been suspended meanwhile; they are tried again later."""
+        users_by_room = self._states.responsible_users()
         with contextlib.suppress(StoreUnavailable):
-            suspended = await self._store.users.suspended_users(frozenset[UserId]().union(*rooms.values()))
-            for room, people in rooms.items():
-                if people & suspended:
-                    self._plan(self._visits.suspended(room, self._clock.monotonic_s(), is_new=False))
+            suspended = await self._store.users.suspended_users(frozenset[UserId]().union(*users_by_room.values()))
+            for room, users in users_by_room.items():
+                if users & suspended:
+                    self._queue_actions(self._states.on_suspended(room, self._clock.monotonic_s(), is_new=False))
 
-    async def _settle(self, deed: Settle) -> None:
-        room, kept = deed.room, deed.kept
-        if await self._are_suspended({*deed.people, user_id(room)} if deed.is_new else deed.people):
-            _log.info("a room of somebody suspended", room=room)
-            self._plan(self._visits.suspended(room, self._clock.monotonic_s(), is_new=deed.is_new))
+    async def _confirm(self, action: ConfirmRoom) -> None:
+        """Store an admitted room, greet it the first time, and begin to serve it; leave it if a user is suspended."""
+        room, record, users = action.room, action.record, action.responsible_users
+        if await self._is_any_suspended({*users, user_id(room)} if action.is_new else users):
+            _log.info("room left, responsible user suspended", room=room)
+            self._queue_actions(self._states.on_suspended(room, self._clock.monotonic_s(), is_new=action.is_new))
             return
-        await self._store.rooms.put(self._link.address, room, kept)
-        await self._store.inbound_log.set_home_address([room], self._link.address)
-        known = await self._store.users.get(room)
-        if not known.welcomed:
+        await self._store.rooms.put(self._xmpp.address, room, record)
+        await self._store.inbound_log.set_home_address([room], self._xmpp.address)
+        state = await self._store.users.get(room)
+        if not state.welcomed:
             await self._store.users.update(room, welcomed=True)
-            self._write(room, in_a_room(kept.nick, voice(known.user_settings.effective_language)), "groupchat")
-        if self._visits.settled(room):
+            self._send_text(room, in_a_room(record.nick, voice(state.user_settings.effective_language)), "groupchat")
+        if self._states.confirm(room):
             self._delivery.on_presence(UserAvailable(room))
-        if deed.is_new and self._link.is_account:  # bookmarks (XEP-0402) are for people who look after the account
-            nick = f"<nick>{escape(kept.nick)}</nick>"
-            conference = f"<conference xmlns='{_BOOKMARKS}' autojoin='true'>{nick}</conference>"
+        if action.is_new and self._xmpp.is_account:  # bookmarks (XEP-0402) inform people who manage the account
+            nick = f"<nick>{escape(record.nick)}</nick>"
+            conference = f"<conference xmlns='{_NS_BOOKMARKS}' autojoin='true'>{nick}</conference>"
             with contextlib.suppress(TimeoutError, PubsubRefused):
-                await self._bookmarks.publish_item(_BOOKMARKS, room, conference, _BOOKMARK_OPTIONS)
+                await self._bookmarks.publish_item(_NS_BOOKMARKS, room, conference, _BOOKMARK_OPTIONS)
 
-    async def _give_up(self, room: str) -> None:
-        _log.info("out of a room", room=room)
+    async def _delete(self, room: str) -> None:
+        """Delete a room with its subscriptions and its bookmark."""
+        _log.info("room left", room=room)
         await RequestHandler(self._house, room).forget_everything()
-        await self._store.rooms.drop(self._link.address, room)
-        self._begin(self._forget_address(room))
-        if self._link.is_account:
+        await self._store.rooms.drop(self._xmpp.address, room)
+        self._start_task(self._release_address(room))
+        if self._xmpp.is_account:
             with contextlib.suppress(TimeoutError, PubsubRefused):
-                await self._bookmarks.retract_item(_BOOKMARKS, room)
+                await self._bookmarks.retract_item(_NS_BOOKMARKS, room)
 
-    async def _forget_address(self, room: str) -> None:
-        """Take a room's address for a person's again, once nothing is under way that its occupants sent us.
+    async def _release_address(self, room: str) -> None:
+        """Treat a room's address as a user's again, once no message of an occupant can be in transit.
 
-        A room answers in order: what they sent before we left comes before its answer.
+        A room sends in order: messages that occupants sent before the bot left arrive before its response.
         """
-        if room in self._link.rooms:
-            await self._asked(room, _WHAT_IS_IT, ANSWERS_WITHIN_S)
-        if not self._visits.is_visited(room):
-            self._link.rooms.discard(room)
+        if room in self._xmpp.rooms:
+            await self._request(room, _DISCO_INFO_QUERY, DISCOVERY_TIMEOUT_S)
+        if not self._states.is_known(room):
+            self._xmpp.rooms.discard(room)

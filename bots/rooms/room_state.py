@@ -1,11 +1,13 @@
-"""The state of the bot's stay in each room: events in, actions out. Pure; times (monotonic s) are arguments.
+"""The state machine of the bot's rooms: events in, actions out. Pure; times (monotonic s) are arguments.
 
-A visit begins with an invitation, or with a stored room. Before each entry the address is asked whether it is a group
-chat (service discovery, ADR 49). Then the bot asks to enter, and its own presence (status 110) admits it: from then
-on the room is ours, not before, so that nobody makes somebody's address a room by an invitation. What is said in the
-room counts once the visit is settled, that is, once nobody suspended turned out to be behind it.
+A room becomes known by an invitation, or is loaded from the store. Before each join, the address is asked whether it is
+a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110) admits it.
+From then on the room is established; not before, so that nobody can turn the address of a user into a room by an
+invitation. Messages in the room count once the bot is inside, that is, once nobody responsible for the room has turned
+out to be suspended.
 
-A ban, a kick, or the end of a room ends the visit for good. After any other loss the bot enters again, with back-off.
+A ban, a kick, or the destruction of the room ends the stay for good. After any other loss the bot joins again, with
+increasing delays.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,365 +25,390 @@ from service.net.sites import site_of, site_of_jid
 from service.store.client.keys import user_id
 from service.store.people.rooms import MAX_MESSAGE_IDS, Room
 
-CREATED: Final = "201"
-MYSELF: Final = "110"
-RENAMED: Final = "210"
-"""The room gave us another nick than we asked for."""
-TURNED_OUT: Final = frozenset(("301", "307", "321", "322"))
-"""Banned, kicked, no longer a member, or no longer open to strangers."""
+STATUS_CREATED: Final = "201"
+STATUS_SELF: Final = "110"
+STATUS_NICK_CHANGED: Final = "210"
+"""The room gave the bot another nick than requested."""
+REMOVAL_STATUSES: Final = frozenset(("301", "307", "321", "322"))
+"""The bot was banned or kicked, lost its membership, or the room became members-only."""
 
-MOST_ROOMS: Final = 1_000
-MOST_ROOMS_OF_A_SITE: Final = 500
-"""Rooms on the servers of one registrable domain, and rooms to which its people have invited us."""
-MOST_ROOMS_OF_AN_INVITER: Final = 50
-MOST_MANAGERS: Final = 100
-"""Owners and admins of one room whom we know."""
-MOST_GUESTS: Final = 200
-"""Others in one room whose JID we know."""
-MOST_NICKS: Final = 9
-ANSWERS_WITHIN_S: Final = 60.0
-"""An invitation to an address that does not answer within this time is dropped."""
-_RETRY_S: Final = (15.0, 3_600.0)
-_FINAL: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
-"""Refusals of a room that was ours which no retry will change; of others, any refusal is final."""
-_MANAGERS: Final = ("owner", "admin")
+MAX_ROOMS: Final = 1_000
+MAX_ROOMS_PER_SITE: Final = 500
+"""Maximum number of rooms on the servers of one site (registrable domain), and of rooms to which its users invited."""
+MAX_ROOMS_PER_INVITER: Final = 50
+MAX_MANAGERS: Final = 100
+"""Maximum number of owners and admins tracked in one room."""
+MAX_GUESTS: Final = 200
+"""Maximum number of other occupants with a known JID tracked in one room."""
+MAX_NICKS: Final = 9
+INVITATION_TIMEOUT_S: Final = 60.0
+"""Time after which an invitation to an address that does not respond is dropped."""
+_MIN_RETRY_S, _MAX_RETRY_S = 15.0, 3_600.0
+_FINAL_CONDITIONS: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
+"""Conditions with which an established room refuses for good. For new rooms, every refusal is final."""
+_MANAGER_AFFILIATIONS: Final = ("owner", "admin")
 
 
-class Check(msgspec.Struct, frozen=True):
-    """Ask the address whether it is a group chat; the answer is for :meth:`Visits.checked`."""
+class CheckAddress(msgspec.Struct, frozen=True):
+    """Ask the address whether it is a group chat, and call :meth:`RoomStates.on_address_checked`."""
 
     room: str
 
 
-class Enter(msgspec.Struct, frozen=True):
-    """Ask the room to let us in."""
+class JoinRoom(msgspec.Struct, frozen=True):
+    """Send the presence that joins the room."""
 
     room: str
     nick: str
     password: str
 
 
-class Leave(msgspec.Struct, frozen=True):
-    """Leave the room."""
+class LeaveRoom(msgspec.Struct, frozen=True):
+    """Send the presence that leaves the room."""
 
     room: str
     nick: str
 
 
-class Settle(msgspec.Struct, frozen=True):
-    """The room has let us in: unless one of ``people`` is suspended, store it and call :meth:`Visits.settled`.
+class ConfirmRoom(msgspec.Struct, frozen=True):
+    """Store the admitted room and call :meth:`RoomStates.confirm`, or :meth:`RoomStates.on_suspended` instead.
 
-    ``people`` are who invited us and the owners who are there, as far as their JIDs are known; ``is_new``: the room was
-    not ours before.
+    The latter if one of ``responsible_users`` is suspended: the inviter and the owners present, as far as their JIDs
+    are known. ``is_new``: the room was not established before.
     """
 
     room: str
-    kept: Room
-    people: frozenset[UserId]
+    record: Room
+    responsible_users: frozenset[UserId]
     is_new: bool
 
 
-class GiveUp(msgspec.Struct, frozen=True):
-    """The room is ours no more: delete it and its subscriptions."""
+class DeleteRoom(msgspec.Struct, frozen=True):
+    """Delete an established room and its subscriptions, because the bot has left it for good."""
 
     room: str
 
 
-class Drop(msgspec.Struct, frozen=True):
-    """The room did not become ours: nothing of it is kept."""
+class ReleaseAddress(msgspec.Struct, frozen=True):
+    """Treat the address as that of a user again, because it did not become an established room."""
 
     room: str
 
 
-class Excuse(msgspec.Struct, frozen=True):
-    """Tell who invited us, and was vouched for, why we do not come."""
+class NotifyInviter(msgspec.Struct, frozen=True):
+    """Tell a vouched-for inviter why the bot does not join."""
 
     to: str
     room: str
     reason: Literal["refused", "no group chat", "too many rooms"]
 
 
-Deed = Check | Enter | Leave | Settle | GiveUp | Drop | Excuse
+RoomAction = CheckAddress | JoinRoom | LeaveRoom | ConfirmRoom | DeleteRoom | ReleaseAddress | NotifyInviter
 
 
-class State(Enum):
-    """How far a visit has come."""
+class RoomPhase(Enum):
+    """The progress of the bot in one room."""
 
-    OUTSIDE = auto()  # its address is being checked, or will be when the visit is due
-    ENTERING = auto()  # it is a group chat, and was asked to let us in
-    ADMITTED = auto()  # it has let us in; the people behind it are being checked
-    INSIDE = auto()  # settled: what is said there counts
+    OUTSIDE = auto()
+    """The address is being checked, or will be at the next attempt."""
+    JOINING = auto()
+    """The address is a group chat; the bot has requested to join."""
+    ADMITTED = auto()
+    """The room has admitted the bot; the responsible users are being checked."""
+    INSIDE = auto()
+    """The room is confirmed; messages in it count."""
 
 
-class _Visit:
-    """One room. Occupants are kept by hashes of their nicks, because names may be long."""
+class _RoomState:
+    """The state of one room. Occupants are stored under hashes of their nicks, because nicks can be long."""
 
-    def __init__(self, kept: Room, due_s: float, *, ours: bool) -> None:
-        """``kept.by`` is who invited us, "" unless vouched for; ``ours``: the room has let us in at some time."""
-        self.nick, self.password, self.by = kept.nick, kept.password, kept.by
-        self.ours = ours
-        self.attempt = 0
-        self.wait_s = _RETRY_S[0]
-        self.told: FIFOCache[str, str] = FIFOCache(MAX_MESSAGE_IDS)
-        """The room's id of each of our latest messages → our own id."""
-        self.reset(due_s)
+    def __init__(self, record: Room, next_attempt_s: float, *, is_established: bool) -> None:
+        """Start outside of the room.
 
-    def reset(self, due_s: float) -> None:
-        """Note that we are not in the room; the next attempt is at ``due_s``."""
-        self.state = State.OUTSIDE
-        self.due_s = due_s
-        self.occupants: dict[str, tuple[str, UserId]] = {}  # their affiliations and own ids, "" for hidden ones
+        ``record.by`` is the inviter, "" unless vouched for. ``is_established``: the room has admitted the bot before.
+        """
+        self.nick, self.password, self.inviter = record.nick, record.password, record.by
+        self.is_established = is_established
+        self.nick_attempt = 0
+        self.retry_s = _MIN_RETRY_S
+        self.message_ids: FIFOCache[str, str] = FIFOCache(MAX_MESSAGE_IDS)
+        """The ids that the room gave the bot's latest messages → the bot's ids."""
+        self.reset(next_attempt_s)
+
+    def reset(self, next_attempt_s: float) -> None:
+        """Note that the bot is not in the room, and when it tries to join next."""
+        self.phase = RoomPhase.OUTSIDE
+        self.next_attempt_s = next_attempt_s
+        self.occupants: dict[str, tuple[str, UserId]] = {}
+        """Hash of the nick → affiliation and user id, "" if the room hides the JID."""
 
     @property
     def is_admitted(self) -> bool:
-        """Whether the room has let us in, settled or not."""
-        return self.state in (State.ADMITTED, State.INSIDE)
+        """Whether the room has admitted the bot, confirmed or not."""
+        return self.phase in (RoomPhase.ADMITTED, RoomPhase.INSIDE)
 
-    def see(self, event: OccupantPresence) -> None:
-        """Note who is there, and what they may do."""
-        nick, person = user_id(event.nick), user_id(event.jid) if event.jid else ""
+    def update_occupant(self, event: OccupantPresence) -> None:
+        """Track an occupant who joined or changed, if there is a use and space for it; drop one who left."""
+        nick, occupant_user_id = user_id(event.nick), user_id(event.jid) if event.jid else ""
         self.occupants.pop(nick, None)
-        manages = event.affiliation in _MANAGERS
-        count = sum((affiliation in _MANAGERS) == manages for affiliation, _ in self.occupants.values())
-        if event.is_present and (manages or person) and count < (MOST_MANAGERS if manages else MOST_GUESTS):
-            self.occupants[nick] = (event.affiliation, person)
+        is_manager = event.affiliation in _MANAGER_AFFILIATIONS
+        count = sum((affiliation in _MANAGER_AFFILIATIONS) == is_manager for affiliation, _ in self.occupants.values())
+        limit = MAX_MANAGERS if is_manager else MAX_GUESTS
+        if event.is_present and (is_manager or occupant_user_id) and count < limit:
+            self.occupants[nick] = (event.affiliation, occupant_user_id)
 
-    def is_managed_by(self, nick: str) -> bool:
-        """Whether this is an owner or admin."""
-        return self.occupants.get(user_id(nick), ("", ""))[0] in _MANAGERS
+    def is_manager(self, nick: str) -> bool:
+        """Return whether the occupant is an owner or admin."""
+        return self.occupants.get(user_id(nick), ("", ""))[0] in _MANAGER_AFFILIATIONS
 
-    def people(self) -> frozenset[UserId]:
-        """Return who invited us and which owners are there, as far as they are known."""
-        owners = {person for affiliation, person in self.occupants.values() if affiliation == "owner" and person}
-        return frozenset(owners | {user_id(self.by)} if self.by else owners)
+    def responsible_users(self) -> frozenset[UserId]:
+        """Return the inviter and the owners present, as far as they are known."""
+        owners = {occupant for affiliation, occupant in self.occupants.values() if affiliation == "owner" and occupant}
+        return frozenset(owners | {user_id(self.inviter)} if self.inviter else owners)
 
 
-class Spoken(msgspec.Struct, frozen=True):
-    """What was said to us in a room; ``reply_to_id`` is our own id of a message of ours."""
+class AddressedText(msgspec.Struct, frozen=True):
+    """Text that an occupant addressed to the bot; ``reply_to_id`` is the bot's own id of the message replied to."""
 
     text: str
     reply_to_id: str
     can_manage: bool
 
 
-class Visits:
-    """All rooms of one bot."""
+class RoomStates:
+    """The states of all rooms of one bot. Event handlers return the actions to execute, in order."""
 
     def __init__(self) -> None:
-        """Begin without any room."""
-        self._visits: dict[str, _Visit] = {}
+        """Start without rooms."""
+        self._rooms: dict[str, _RoomState] = {}
 
-    def _in(self, room: str, *states: State) -> _Visit | None:
-        """Return the visit to a room if it is in one of these states."""
-        visit = self._visits.get(room)
-        return visit if visit is not None and visit.state in states else None
+    def _in_phase(self, room: str, *phases: RoomPhase) -> _RoomState | None:
+        """Return the state of a room if it is in one of these phases."""
+        state = self._rooms.get(room)
+        return state if state is not None and state.phase in phases else None
 
-    def remember(self, rooms: Mapping[str, Room], told: Mapping[str, Mapping[str, str]], now_s: float) -> None:
-        """Enter these stored rooms again.
+    # Queries.
 
-        ``told`` is how a room calls messages of ours, oldest first: JID → its id → ours.
-        """
-        for room, kept in rooms.items():
-            visit = self._visits.setdefault(room, _Visit(kept, now_s, ours=True))
-            latest = {**told.get(room, {}), **visit.told}
-            visit.told.clear()
-            visit.told.update(latest)
-
-    def restart(self, now_s: float) -> list[Deed]:
-        """Start over in a new session, in which we are in no room."""
-        dropped: list[Deed] = [Drop(room) for room, visit in self._visits.items() if not visit.ours]
-        self._visits = {room: visit for room, visit in self._visits.items() if visit.ours}
-        for visit in self._visits.values():
-            visit.reset(now_s)
-            visit.wait_s = _RETRY_S[0]
-        return dropped
-
-    def is_visited(self, room: str) -> bool:
-        """Whether this address is a room of ours, or may become one."""
-        return room in self._visits
+    def is_known(self, room: str) -> bool:
+        """Return whether this address is a room, or may become one by an open invitation."""
+        return room in self._rooms
 
     def is_inside(self, room: str) -> bool:
-        """Whether what is said in this room counts."""
-        return self._in(room, State.INSIDE) is not None
+        """Return whether messages in this room count."""
+        return self._in_phase(room, RoomPhase.INSIDE) is not None
 
     def is_manager(self, room: str, nick: str) -> bool:
-        """Whether this is an owner or admin of a room of ours."""
-        return self.is_inside(room) and self._visits[room].is_managed_by(nick)
+        """Return whether an occupant is an owner or admin of a room that the bot is inside."""
+        return self.is_inside(room) and self._rooms[room].is_manager(nick)
 
-    def person(self, room: str, nick: str) -> UserId:
-        """Return who somebody in a room is, "" if the room hides that."""
-        visit = self._visits.get(room)
-        return visit.occupants.get(user_id(nick), ("", ""))[1] if visit is not None else ""
+    def occupant_user_id(self, room: str, nick: str) -> UserId:
+        """Return the user id of an occupant, "" if the room hides the JID."""
+        state = self._rooms.get(room)
+        return state.occupants.get(user_id(nick), ("", ""))[1] if state is not None else ""
 
-    def inside(self) -> Iterable[tuple[str, str]]:
-        """Return the rooms that we are inside, with our nick there."""
-        return [(room, visit.nick) for room, visit in self._visits.items() if visit.state is State.INSIDE]
+    def joined_rooms(self) -> Iterable[tuple[str, str]]:
+        """Return the rooms that the bot is inside, with its nick there."""
+        return [(room, state.nick) for room, state in self._rooms.items() if state.phase is RoomPhase.INSIDE]
 
-    def people(self) -> dict[str, frozenset[UserId]]:
-        """Return the rooms that we are inside, with who invited us and the owners who are there, if known."""
-        return {room: visit.people() for room, visit in self._visits.items() if visit.state is State.INSIDE}
+    def responsible_users(self) -> dict[str, frozenset[UserId]]:
+        """Return the rooms that the bot is inside, with their inviters and the owners present, as far as known."""
+        inside = RoomPhase.INSIDE
+        return {room: state.responsible_users() for room, state in self._rooms.items() if state.phase is inside}
 
-    def invited(self, event: RoomInvitation, now_s: float) -> list[Deed]:
-        """Follow an invitation of somebody who may invite us."""
-        by = event.inviter if event.is_vouched else ""
-        if event.room in self._visits:
+    def addressed_text(self, event: RoomMessageReceived) -> AddressedText | None:
+        """Return the text of a message that addresses the bot by its nick or replies to it; None for others."""
+        state = self._in_phase(event.room, RoomPhase.INSIDE)
+        if state is None:
+            return None
+        own_id = state.message_ids.get(event.reply_to_id, "")
+        can_manage = state.is_manager(event.nick)
+        if event.is_reaction:
+            return AddressedText(event.text, own_id, can_manage) if own_id and can_manage else None
+        text = _strip_nick(event.text, state.nick)
+        if text is None and not (own_id and event.text):
+            return None
+        return AddressedText(event.text if text is None else text, own_id, can_manage)
+
+    # Invitations and joining.
+
+    def load(self, rooms: Mapping[str, Room], message_ids: Mapping[str, Mapping[str, str]], now_s: float) -> None:
+        """Add stored rooms, to be joined again; rooms that are known keep their state.
+
+        ``message_ids`` maps room JIDs to the ids of the bot's messages there, oldest first: the room's id → the bot's.
+        """
+        for room, record in rooms.items():
+            state = self._rooms.setdefault(room, _RoomState(record, now_s, is_established=True))
+            latest = {**message_ids.get(room, {}), **state.message_ids}
+            state.message_ids.clear()
+            state.message_ids.update(latest)
+
+    def on_session_started(self, now_s: float) -> list[RoomAction]:
+        """Join all established rooms again in a new session; drop open invitations."""
+        dropped: list[RoomAction] = [
+            ReleaseAddress(room) for room, state in self._rooms.items() if not state.is_established
+        ]
+        self._rooms = {room: state for room, state in self._rooms.items() if state.is_established}
+        for state in self._rooms.values():
+            state.reset(now_s)
+            state.retry_s = _MIN_RETRY_S
+        return dropped
+
+    def on_invitation(self, event: RoomInvitation, now_s: float) -> list[RoomAction]:
+        """Begin to follow an invitation of a user who may use the bot, unless there are too many rooms."""
+        inviter = event.inviter if event.is_vouched else ""
+        if event.room in self._rooms:
             return []
-        if not self._has_space(event.room, by):
-            return [Excuse(by, event.room, "too many rooms")] if by else []
-        kept = Room(_nick(0), event.password, by)
-        self._visits[event.room] = _Visit(kept, now_s + ANSWERS_WITHIN_S, ours=False)
-        return [Check(event.room)]
+        if not self._has_space(event.room, inviter):
+            return [NotifyInviter(inviter, event.room, "too many rooms")] if inviter else []
+        record = Room(_nick(0), event.password, inviter)
+        self._rooms[event.room] = _RoomState(record, now_s + INVITATION_TIMEOUT_S, is_established=False)
+        return [CheckAddress(event.room)]
 
-    def _has_space(self, room: str, by: str) -> bool:
-        """Return whether there may be one room more, here and of this inviter."""
-        if len(self._visits) >= MOST_ROOMS:
+    def _has_space(self, room: str, inviter: str) -> bool:
+        """Return whether the limits in total, per site (of room and inviter) and per inviter allow one more room."""
+        if len(self._rooms) >= MAX_ROOMS:
             return False
-        service, home = site_of_jid(room), site_of_jid(by)
-        here = sum(site_of_jid(other) == service for other in self._visits)
-        inviters = [visit.by for visit in self._visits.values() if by and visit.by]
-        of_site = sum(site_of_jid(inviter) == home for inviter in inviters)
-        return max(here, of_site) < MOST_ROOMS_OF_A_SITE and inviters.count(by) < MOST_ROOMS_OF_AN_INVITER
+        room_site, inviter_site = site_of_jid(room), site_of_jid(inviter)
+        room_count = sum(site_of_jid(other) == room_site for other in self._rooms)
+        inviters = [state.inviter for state in self._rooms.values() if inviter and state.inviter]
+        inviter_count = sum(site_of_jid(other) == inviter_site for other in inviters)
+        return max(room_count, inviter_count) < MAX_ROOMS_PER_SITE and inviters.count(inviter) < MAX_ROOMS_PER_INVITER
 
-    def checked(self, room: str, *, is_group_chat: bool | None) -> list[Deed]:
-        """Enter an address that says that it is a group chat; None: it has not said so clearly."""
-        visit = self._in(room, State.OUTSIDE)
-        if visit is None or (visit.ours and is_group_chat is None):
+    def on_address_checked(self, room: str, *, is_group_chat: bool | None) -> list[RoomAction]:
+        """Join an address that is a group chat; give up others. None means that the response was unclear or missing."""
+        state = self._in_phase(room, RoomPhase.OUTSIDE)
+        if state is None or (state.is_established and is_group_chat is None):
             return []
         if not is_group_chat:
-            return self._ended(room, "no group chat")
-        visit.state = State.ENTERING
-        return [Enter(room, visit.nick, visit.password)]
+            return self._end(room, "no group chat")
+        state.phase = RoomPhase.JOINING
+        return [JoinRoom(room, state.nick, state.password)]
 
-    def due(self, now_s: float) -> list[Deed]:
-        """Return what is to be tried now; invitations to addresses that do not answer are dropped."""
-        deeds: list[Deed] = []
-        for room, visit in list(self._visits.items()):
-            if visit.is_admitted or visit.due_s > now_s:
+    def due_actions(self, now_s: float) -> list[RoomAction]:
+        """Begin the attempts that are due; drop invitations to addresses that have not responded in time."""
+        actions: list[RoomAction] = []
+        for room, state in list(self._rooms.items()):
+            if state.is_admitted or state.next_attempt_s > now_s:
                 continue
-            if visit.ours:
-                visit.reset(now_s + visit.wait_s)
-                visit.wait_s = min(visit.wait_s * 2, _RETRY_S[1])
-                deeds.append(Check(room))
+            if state.is_established:
+                state.reset(now_s + state.retry_s)
+                state.retry_s = min(state.retry_s * 2, _MAX_RETRY_S)
+                actions.append(CheckAddress(room))
             else:
-                deeds += self.left(room) if visit.state is State.ENTERING else self._ended(room)
-        return deeds
+                actions += self.leave(room) if state.phase is RoomPhase.JOINING else self._end(room)
+        return actions
 
-    def lost(self, room: str, now_s: float) -> None:
-        """Note that we are not in a room any more."""
-        visit = self._in(room, State.ADMITTED, State.INSIDE)
-        if visit is not None:
-            visit.reset(now_s)
-            visit.wait_s = _RETRY_S[0]
-
-    def moved(self, event: OccupantPresence, now_s: float) -> list[Deed]:
-        """Note that somebody came, changed, or went; unless we have asked to enter, that means nothing."""
-        visit = self._in(event.room, State.ENTERING, State.ADMITTED, State.INSIDE)
-        if visit is None:
+    def on_join_refused(self, event: RoomJoinRefused) -> list[RoomAction]:
+        """Try another nick, join later, or give up, depending on the condition."""
+        state = self._in_phase(event.room, RoomPhase.JOINING)
+        if state is None:
             return []
-        if event.is_present and not visit.is_admitted:
-            is_own = MYSELF in event.statuses and (event.nick == visit.nick or RENAMED in event.statuses)
+        if event.condition == "conflict" and state.nick_attempt + 1 < MAX_NICKS:
+            state.nick_attempt += 1
+            state.nick = _nick(state.nick_attempt)
+            return [JoinRoom(event.room, state.nick, state.password)]
+        is_temporary = state.is_established and event.condition not in _FINAL_CONDITIONS
+        return [] if is_temporary else self._end(event.room, "refused")
+
+    def confirm(self, room: str) -> bool:
+        """Enter the phase INSIDE, as no responsible user is suspended; return False if the bot has left meanwhile."""
+        state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
+        if state is not None:
+            state.phase = RoomPhase.INSIDE
+        return state is not None
+
+    # Inside and leaving.
+
+    def on_occupant_presence(self, event: OccupantPresence, now_s: float) -> list[RoomAction]:
+        """Update an occupant or the bot's own state; ignored for rooms that the bot has not requested to join."""
+        state = self._in_phase(event.room, RoomPhase.JOINING, RoomPhase.ADMITTED, RoomPhase.INSIDE)
+        if state is None:
+            return []
+        if event.is_present and not state.is_admitted:
+            has_own_nick = event.nick == state.nick or STATUS_NICK_CHANGED in event.statuses
+            is_own = STATUS_SELF in event.statuses and has_own_nick
         else:
-            is_own = event.nick == visit.nick or MYSELF in event.statuses
+            is_own = event.nick == state.nick or STATUS_SELF in event.statuses
         if is_own:
-            return self._we_moved(event, visit, now_s)
-        visit.see(event)
+            return self._on_own_presence(event, state, now_s)
+        state.update_occupant(event)
         return []
 
-    def _we_moved(self, event: OccupantPresence, visit: _Visit, now_s: float) -> list[Deed]:
+    def _on_own_presence(self, event: OccupantPresence, state: _RoomState, now_s: float) -> list[RoomAction]:
         if not event.is_present:
-            if event.is_destroyed or event.statuses & TURNED_OUT:
-                return self._ended(event.room)
-            self.lost(event.room, now_s)
+            if event.is_destroyed or event.statuses & REMOVAL_STATUSES:
+                return self._end(event.room)
+            self.on_room_lost(event.room, now_s)
             return []
-        if CREATED in event.statuses:  # there was no such room: entering it made it
-            visit.reset(now_s + visit.wait_s)
-            return [Leave(event.room, event.nick), *([] if visit.ours else self._ended(event.room))]
-        visit.nick = event.nick
-        if visit.is_admitted:
+        if STATUS_CREATED in event.statuses:  # the room did not exist: joining created it
+            state.reset(now_s + state.retry_s)
+            return [LeaveRoom(event.room, event.nick), *([] if state.is_established else self._end(event.room))]
+        state.nick = event.nick
+        if state.is_admitted:
             return []
-        is_new, visit.ours, visit.state = not visit.ours, True, State.ADMITTED
-        visit.wait_s = _RETRY_S[0]
-        return [Settle(event.room, Room(visit.nick, visit.password, visit.by), visit.people(), is_new)]
+        is_new, state.is_established, state.phase = not state.is_established, True, RoomPhase.ADMITTED
+        state.retry_s = _MIN_RETRY_S
+        record = Room(state.nick, state.password, state.inviter)
+        return [ConfirmRoom(event.room, record, state.responsible_users(), is_new)]
 
-    def settled(self, room: str) -> bool:
-        """Be inside from now on, as nobody suspended is behind the room; return whether we are still there."""
-        visit = self._in(room, State.ADMITTED, State.INSIDE)
-        if visit is not None:
-            visit.state = State.INSIDE
-        return visit is not None
-
-    def suspended(self, room: str, now_s: float, *, is_new: bool) -> list[Deed]:
-        """Leave a room behind which somebody suspended is: for good if it is new, else look again later."""
-        visit = self._in(room, State.ADMITTED, State.INSIDE)
-        if visit is None:
-            return []
-        visit.reset(now_s + _RETRY_S[1])
-        visit.ours = not is_new
-        return [Leave(room, visit.nick), *(self._ended(room) if is_new else [])]
-
-    def refused(self, event: RoomJoinRefused) -> list[Deed]:
-        """Try another nick, or later, or not again, as a room does not let us in."""
-        visit = self._in(event.room, State.ENTERING)
-        if visit is None:
-            return []
-        if event.condition == "conflict" and visit.attempt + 1 < MOST_NICKS:
-            visit.attempt += 1
-            visit.nick = _nick(visit.attempt)
-            return [Enter(event.room, visit.nick, visit.password)]
-        return [] if visit.ours and event.condition not in _FINAL else self._ended(event.room, "refused")
-
-    def left(self, room: str) -> list[Deed]:
-        """Leave a room for good."""
-        visit = self._visits.get(room)
-        return [Leave(room, visit.nick), *self._ended(room)] if visit is not None else []
-
-    def handed_over(self, room: str) -> list[Deed]:
-        """Leave a room to another bot of ours."""
-        visit = self._visits.pop(room, None)
-        return [Leave(room, visit.nick)] if visit is not None and visit.state is not State.OUTSIDE else []
-
-    def _ended(self, room: str, reason: Literal["", "refused", "no group chat"] = "") -> list[Deed]:
-        """End a visit; for this reason, who invited us to a new room is told."""
-        visit = self._visits.pop(room)
-        if visit.ours:
-            return [GiveUp(room)]
-        return [Drop(room), *([Excuse(visit.by, room, reason)] if reason and visit.by else [])]
-
-    def is_echo(self, event: RoomMessageReceived) -> bool:
-        """Whether this is a message of ours, as all in the room get it; the room's id of it is kept."""
-        visit = self._in(event.room, State.INSIDE)
-        if visit is None or event.nick != visit.nick:
+    def record_echo(self, event: RoomMessageReceived) -> bool:
+        """Store the room's id of a message if it is an echo of the bot's own; return whether it is one."""
+        state = self._in_phase(event.room, RoomPhase.INSIDE)
+        if state is None or event.nick != state.nick:
             return False
         if event.room_id:
-            visit.told[event.room_id] = event.id
+            state.message_ids[event.room_id] = event.id
         return True
 
-    def to_us(self, event: RoomMessageReceived) -> Spoken | None:
-        """Return what was said to us: by our name, or under a message of ours; None if it was not."""
-        visit = self._in(event.room, State.INSIDE)
-        if visit is None:
-            return None
-        ours = visit.told.get(event.reply_to_id, "")
-        may_change = visit.is_managed_by(event.nick)
-        if event.is_reaction:
-            return Spoken(event.text, ours, may_change) if ours and may_change else None
-        named = _addressed(event.text, visit.nick)
-        if named is None and not (ours and event.text):
-            return None
-        return Spoken(event.text if named is None else named, ours, may_change)
+    def on_room_lost(self, room: str, now_s: float) -> None:
+        """Note that the bot is not in a room any more, to join it again at once."""
+        state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
+        if state is not None:
+            state.reset(now_s)
+            state.retry_s = _MIN_RETRY_S
+
+    def on_suspended(self, room: str, now_s: float, *, is_new: bool) -> list[RoomAction]:
+        """Leave a room with a suspended responsible user: for good if the room is new, else for the longest delay."""
+        state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
+        if state is None:
+            return []
+        state.reset(now_s + _MAX_RETRY_S)
+        state.is_established = not is_new
+        return [LeaveRoom(room, state.nick), *(self._end(room) if is_new else [])]
+
+    def leave(self, room: str) -> list[RoomAction]:
+        """Leave a room for good."""
+        state = self._rooms.get(room)
+        return [LeaveRoom(room, state.nick), *self._end(room)] if state is not None else []
+
+    def hand_over(self, room: str) -> list[RoomAction]:
+        """Leave a room to another bot process, which joins it."""
+        state = self._rooms.pop(room, None)
+        return [LeaveRoom(room, state.nick)] if state is not None and state.phase is not RoomPhase.OUTSIDE else []
+
+    def _end(self, room: str, reason: Literal["", "refused", "no group chat"] = "") -> list[RoomAction]:
+        """Remove a room; tell the inviter of a new one the ``reason``, if there is one."""
+        state = self._rooms.pop(room)
+        if state.is_established:
+            return [DeleteRoom(room)]
+        return [
+            ReleaseAddress(room),
+            *([NotifyInviter(state.inviter, room, reason)] if reason and state.inviter else []),
+        ]
 
 
 def can_vouch(room: str, jid: str) -> bool:
-    """Say whether a room is on a service of a person's own server, if it is a service: its domain is below theirs.
+    """Return whether a room is on a service of the server of ``jid``, so that it can vouch for the identity of ``jid``.
 
-    Not on their very domain: it has accounts. Nor below a domain under which anybody can have one.
+    The service's domain must be below the server's domain, which itself has accounts. It must belong to the same site,
+    because anybody can have a domain below a public suffix.
     """
-    service, home = room.rpartition("@")[2], jid.rpartition("@")[2]
-    return service.endswith(f".{home}") and ("." not in home or site_of(service) == site_of(home))
+    service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
+    return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))
 
 
-def _addressed(text: str, nick: str) -> str | None:
-    """Return what was said to ``nick``, without their name; None if it was said to nobody, or somebody else."""
+def _strip_nick(text: str, nick: str) -> str | None:
+    """Return a text without the nick that it begins with, None if it does not begin with ``nick``."""
     rest = text.strip().removeprefix("@")
     if not rest.lower().startswith(nick.lower()):
         return None
@@ -390,5 +417,5 @@ def _addressed(text: str, nick: str) -> str | None:
 
 
 def _nick(attempt: int) -> str:
-    """Return our name in a room, the next one if others have the first ones."""
+    """Return the bot's nick for the n-th attempt, as earlier ones may be taken."""
     return BOT_NAME if attempt == 0 else f"{BOT_NAME}-{attempt + 1}"

@@ -46,7 +46,7 @@ async def measured(
         return time.monotonic()
 
     async def shared() -> bool:
-        holders = await store.partition_leases.holders(process.name(settings))
+        holders = await store.partition_leases.holders(process.lease_group(settings))
         return len(holders) == PARTITION_COUNT and len(set(holders.values())) == plan["count"]
 
     with tempfile.TemporaryDirectory() as logs:

@@ -49,7 +49,7 @@ def settings(clean_redis: str, sharded: PrivateProsody) -> Settings:
 
 async def served_by(store: Store, settings: Settings, count: int) -> bool:
     """Whether all addresses are served, by so many processes."""
-    holders = await store.partition_leases.holders(process.name(settings))
+    holders = await store.partition_leases.holders(process.lease_group(settings))
     return len(holders) == 2 and len(set(holders.values())) == count
 
 

@@ -31,7 +31,7 @@ ENTRY = re.compile(r"\bEntry k(\d+)\b")
 
 async def servers(store: Store, settings: Settings) -> list[str]:
     """Which bot serves each part of the people; empty until all are served."""
-    holders = await store.partition_leases.holders(process.name(settings))
+    holders = await store.partition_leases.holders(process.lease_group(settings))
     return [holders[part] for part in range(PARTITION_COUNT)] if len(holders) == PARTITION_COUNT else []
 
 

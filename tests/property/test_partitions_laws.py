@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bots.cluster.partitions import Partitions, State
+from bots.cluster.partitions import Partitions, PartitionState
 
 COUNT = 7
 TTL = 3
@@ -52,31 +52,31 @@ class Processes(RuleBasedStateMachine):
 
     def become(self, name: str, partitions: Partitions) -> None:
         self.partitions[name] = partitions
-        self.working.setdefault(name, set()).update(partitions.being(State.SERVED))
+        self.working.setdefault(name, set()).update(partitions.in_state(PartitionState.SERVED))
 
     @rule(name=PROCESSES, reply_is_lost=st.booleans())
     def beat(self, name: str, *, reply_is_lost: bool) -> None:
         own = self.partitions.get(name, Partitions())
-        returned = own.being(State.DRAINED)
+        returned = own.in_state(PartitionState.DRAINED)
         assert not returned & self.working.get(name, set()), "what is given back is finished"
         leased, most = self.leases.beat(name, returned)
         if not reply_is_lost:
-            self.become(name, own.renewed(leased, most, returned))
-            assert self.partitions[name].being(State.SERVED) <= leased
-            assert len(self.partitions[name].being(State.SERVED)) <= most
+            self.become(name, own.after_heartbeat(leased, most, returned))
+            assert self.partitions[name].in_state(PartitionState.SERVED) <= leased
+            assert len(self.partitions[name].in_state(PartitionState.SERVED)) <= most
 
     @rule(name=PROCESSES)
     def finish_draining(self, name: str) -> None:
         own = self.partitions.get(name, Partitions())
-        draining = own.being(State.DRAINING)
+        draining = own.in_state(PartitionState.DRAINING)
         self.working.setdefault(name, set()).difference_update(draining)
-        self.partitions[name] = own.drained(draining)
+        self.partitions[name] = own.after_draining(draining)
 
     @rule(name=PROCESSES)
     def lose_the_session(self, name: str) -> None:
         if name in self.partitions:
             self.leases.leave(name)
-            self.become(name, self.partitions[name].lost())
+            self.become(name, self.partitions[name].after_release())
 
     @rule(name=PROCESSES)
     def die(self, name: str) -> None:
@@ -96,7 +96,7 @@ class Processes(RuleBasedStateMachine):
     @invariant()
     def at_most_one_with_a_lease_serves_a_partition(self) -> None:
         alive = [own for name, own in self.partitions.items() if self.leases.lives(name)]
-        served = [number for own in alive for number in own.being(State.SERVED)]
+        served = [number for own in alive for number in own.in_state(PartitionState.SERVED)]
         assert len(served) == len(set(served))
 
     def teardown(self) -> None:
@@ -107,7 +107,7 @@ class Processes(RuleBasedStateMachine):
                 self.beat(name, reply_is_lost=False)
                 self.finish_draining(name)
             self.bury()
-        shares = [self.partitions[name].being(State.SERVED) for name in "abcd"]
+        shares = [self.partitions[name].in_state(PartitionState.SERVED) for name in "abcd"]
         assert sorted(number for own in shares for number in own) == list(range(COUNT))
         assert max(map(len, shares)) <= math.ceil(COUNT / 4)
 

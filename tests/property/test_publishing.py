@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots.pubsub.publisher import MOST_AT_FIRST, Publishing
+from bots.pubsub.node_publisher import MAX_INITIAL_ITEMS, NodePublisher
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.pubsub_client import PubsubRefused
 from service.clock import SystemClock
@@ -116,13 +116,13 @@ class Store:
         return self.log[::-1][:count]
 
 
-async def go_on(publishing: Publishing, most: int) -> bool:
+async def go_on(publisher: NodePublisher, most: int) -> bool:
     """Bring the node up by at most so many steps; whether there is nothing left."""
     for _ in range(most):
-        if not await publishing.unfinished([CID]):
+        if not await publisher.find_outdated([CID]):
             return True
         try:
-            await publishing.bring_up(CID)
+            await publisher.update_node(CID)
         except (XmppSessionLost, PubsubRefused):
             continue
     return False
@@ -130,14 +130,14 @@ async def go_on(publishing: Publishing, most: int) -> bool:
 
 async def lives(story: Sequence[tuple[str, int]], fails: Sequence[Fails]) -> tuple[Store, Service]:
     store, service, entries = Store(), Service(fails), ["first"]
-    publishing = Publishing(
+    publisher = NodePublisher(
         store,  # type: ignore[arg-type] # as much as is used
         service,  # type: ignore[arg-type] # as much as is used
         SystemClock(),
         None,  # type: ignore[arg-type] # steps are taken by hand
         service="pubsub.example.org",
-        least_subscribers=3,
-        every_s=1e9,
+        min_subscribers=3,
+        scan_interval_s=1e9,
     )
     for what, number in story:
         match what:
@@ -155,8 +155,8 @@ async def lives(story: Sequence[tuple[str, int]], fails: Sequence[Fails]) -> tup
             case "renamed":
                 store.channel = structs.replace(store.channel, title=f"Renamed {len(store.log)}")
             case _:
-                await go_on(publishing, number)
-    assert await go_on(publishing, 200), "it comes to an end"
+                await go_on(publisher, number)
+    assert await go_on(publisher, 200), "it comes to an end"
     return store, service
 
 
@@ -173,7 +173,7 @@ def wanted(store: Store) -> list[str]:
 @pytest.fixture(autouse=True, scope="module")
 def _fast() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bots.pubsub.publisher.PUBLISHED_PER_S", 1e9)
+        patch.setattr("bots.pubsub.node_publisher.MAX_ITEMS_PER_S", 1e9)
         yield
 
 
@@ -187,7 +187,7 @@ def test_a_node_says_what_the_log_says_and_nothing_is_told_twice(story: list[Any
     title = "{http://www.w3.org/2005/Atom}title"
     if CID in service.nodes:  # else it was lost after all was told, which shows with the next version
         kept = [fromstring(payload).findtext(title, "") for payload in service.nodes[CID].values()]  # noqa: S314 - we wrote it
-        assert set(kept) >= set(wanted(store)[-MOST_AT_FIRST:])
+        assert set(kept) >= set(wanted(store)[-MAX_INITIAL_ITEMS:])
         assert len(kept) == len(set(kept)), "one item per entry"
     last: dict[str, str] = {}
     for ident, payload in service.told:

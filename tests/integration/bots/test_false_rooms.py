@@ -113,8 +113,8 @@ async def test_invitations_in_a_persons_name_take_nothing_from_them(
 async def test_one_server_does_not_use_up_all_rooms(
     bot: Bot, elsewhere: OtherServer, owner: Callable[[], Awaitable[Guest]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room_state, "MOST_ROOMS", 4)
-    monkeypatch.setattr(room_state, "MOST_ROOMS_OF_A_SITE", 2)
+    monkeypatch.setattr(room_state, "MAX_ROOMS", 4)
+    monkeypatch.setattr(room_state, "MAX_ROOMS_PER_SITE", 2)
     rooms = [f"{number}@{ELSEWHERE}" for number in range(4)]
     elsewhere.information.update(dict.fromkeys(rooms, GROUP_CHAT))
     alice = await owner()

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from bots.dialogue.request_handler import RequestHandler
-from bots.pubsub.atom import ATOM, node_uri
+from bots.pubsub.atom_items import NS_ATOM, node_uri
 from service.embedded.prosody import PrivateProsody
 from service.model import Change, Channel, Entry
 from service.settings import Settings
@@ -57,7 +57,7 @@ class Reader:
     @property
     def titles(self) -> list[str]:
         """The titles of all items that came, in order."""
-        return [entry.findtext(f"{{{ATOM}}}title", "") for _, entry in self.told]
+        return [entry.findtext(f"{{{NS_ATOM}}}title", "") for _, entry in self.told]
 
     async def nodes(self) -> dict[str, str]:
         """Return the titles of all nodes there are."""
@@ -111,7 +111,7 @@ async def test_a_public_channels_entries_are_items_and_corrections_take_their_pl
         await store.pubsub_nodes.notify_changed(channel.id)
         await until_so(lambda: reader.titles[2:] == ["Entry a, corrected"], "the correction is told")
         assert reader.told[2][0] == reader.told[0][0], "it takes the place of what it corrects"
-        assert reader.told[2][1].findtext(f"{{{ATOM}}}content") == "In other words."
+        assert reader.told[2][1].findtext(f"{{{NS_ATOM}}}content") == "In other words."
         assert len(await reader.entries(channel.id)) == 3
 
 

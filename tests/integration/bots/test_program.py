@@ -24,7 +24,7 @@ from tests.support.waiting import until, until_so
 
 async def held(store: Store, settings: Settings) -> bool:
     """Whether some bot serves."""
-    return bool(await store.partition_leases.holders(process.name(settings)))
+    return bool(await store.partition_leases.holders(process.lease_group(settings)))
 
 
 async def test_sigterm_ends_it_in_order_and_frees_the_post(settings: Settings, store: Store, person: Person) -> None:
@@ -56,11 +56,11 @@ async def test_two_bots_give_one_answer_and_the_second_goes_on_when_the_first_le
 
 async def test_it_answers_as_soon_as_it_says_that_it_is_ready(settings: Settings, store: Store, person: Person) -> None:
     alice = await person()
-    program = process.create(settings, store, SystemClock())
+    program = process.create_process(settings, store, SystemClock())
 
     async def is_ready() -> bool:
         with contextlib.suppress(XmppSessionLost):
-            program.ready()
+            program.check_ready()
             return True
         return False
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bots.inbound.intake import Intake, WaitingMessages
+from bots.inbound.intake import Intake, IntakeQueue
 from bots.tasks import cancel_and_wait
 from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
@@ -24,7 +24,7 @@ def said(jid: str, text: str = "list") -> MessageReceived:
 
 
 def test_no_server_fills_the_queue_with_addresses_that_it_invents() -> None:
-    waiting = WaitingMessages()
+    waiting = IntakeQueue()
     senders = [f"{number}@{number % 7}.invented.example" for number in range(12_000)]
     for jid in (*senders, "alice@home.example"):
         waiting.put(said(jid))
@@ -34,7 +34,7 @@ def test_no_server_fills_the_queue_with_addresses_that_it_invents() -> None:
 
 
 def test_one_person_fills_no_more_than_a_hundred_places_and_all_together_ten_thousand() -> None:
-    waiting = WaitingMessages()
+    waiting = IntakeQueue()
     for _ in range(150):
         waiting.put(said("alice@home.example"))
     assert len(waiting) == 100
@@ -119,9 +119,9 @@ class Memory:
 @contextlib.asynccontextmanager
 async def taking_in(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Intake]:
     monkeypatch.setattr("bots.inbound.intake.read_archive", scene.read_archive)
-    monkeypatch.setattr("bots.inbound.intake.NOTE_EVERY_S", 0.01)
+    monkeypatch.setattr("bots.inbound.intake.CHECKPOINT_INTERVAL_S", 0.01)
     it = cast("Any", scene)
-    intake = Intake(it, it, it, desk=cast("Any", scene.desk), orders=it, clock=SystemClock())
+    intake = Intake(it, it, it, chat_sessions=cast("Any", scene.desk), adhoc_sessions=it, clock=SystemClock())
     running = asyncio.create_task(intake._store_messages())
     try:
         yield intake
@@ -133,7 +133,7 @@ async def test_what_the_archive_has_is_stored_before_what_is_said_meanwhile(monk
     scene = Scene()
     scene.archive = [said("alice@home.example", "first")]
     async with taking_in(scene, monkeypatch) as intake:
-        intake.started()
+        intake.on_session_started()
         intake.on_message(said("alice@home.example", "second"))
         await until_so(lambda: scene.asked == 1, "the archive is asked")
         assert not scene.stored
@@ -150,13 +150,13 @@ async def test_without_the_archive_messages_are_stored_but_not_noted_as_all(
     scene.archive_error = error
     scene.archive_answers.set()
     async with taking_in(scene, monkeypatch) as intake:
-        intake.started()
+        intake.on_session_started()
         intake.on_message(said("alice@home.example", "now"))
         await until_so(lambda: scene.stored == ["now"], "it is stored")
         await asyncio.sleep(0.05)
         assert not scene.noted
         scene.archive_error = None
-        intake.started()
+        intake.on_session_started()
         await until_so(lambda: scene.noted > 1, "the next session catches up")
         assert scene.asked == 2
 
@@ -164,9 +164,9 @@ async def test_without_the_archive_messages_are_stored_but_not_noted_as_all(
 async def test_a_session_that_begins_while_the_archive_is_read_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     async with taking_in(scene, monkeypatch) as intake:
-        intake.started()
+        intake.on_session_started()
         await until_so(lambda: scene.asked == 1, "the archive is asked")
-        intake.started()
+        intake.on_session_started()
         intake.on_message(said("alice@home.example", "now"))
         scene.archive_error = XmppSessionLost("the first session is over")
         scene.archive_answers.set()
@@ -179,7 +179,7 @@ async def test_while_the_store_is_away_messages_are_answered_from_memory(monkeyp
     scene = Scene()
     scene.is_account, scene.store_is_away = False, True
     async with taking_in(scene, monkeypatch) as intake:
-        intake.started()
+        intake.on_session_started()
         intake.on_message(said("alice@home.example", "help"))
         await until_so(lambda: scene.desk.heard == ["help"], "it is answered")
         scene.store_is_away = False

@@ -10,7 +10,7 @@ import pytest
 
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import LANGUAGES, voice
-from bots.rooms.room_state import Visits
+from bots.rooms.room_state import RoomStates
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.events import OccupantPresence, RoomMessageReceived
 from service.feeds.entries.change_detection import detect_changes
@@ -105,27 +105,27 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
 
 def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
     """A server lets fewer names through than these; what it lets through is XML."""
-    visits = Visits()
-    visits.remember({ROOM: Room("Coronet")}, {}, 0.0)
-    visits.checked(ROOM, is_group_chat=True)
-    visits.moved(
+    states = RoomStates()
+    states.load({ROOM: Room("Coronet")}, {}, 0.0)
+    states.on_address_checked(ROOM, is_group_chat=True)
+    states.on_occupant_presence(
         OccupantPresence(ROOM, "Coronet", "none", is_present=True, statuses=frozenset(["110"]), is_destroyed=False),
         0.0,
     )
-    visits.settled(ROOM)
+    states.confirm(ROOM)
     for nick in filter(None, map(stanzas.remove_invalid_chars, STRINGS)):
         come = ET.Element("presence", {"from": f"{ROOM}/{nick}"})
         ET.SubElement(ET.SubElement(come, f"{{{MUC_USER}}}x"), f"{{{MUC_USER}}}item", {"affiliation": "owner"})
         there = message_parser.parse_room_presence(come)
         assert isinstance(there, OccupantPresence)
-        visits.moved(there, 0.0)
+        states.on_occupant_presence(there, 0.0)
         spoken = ET.Element("message", {"from": f"{ROOM}/{nick}", "type": "groupchat"})
         ET.SubElement(spoken, "body").text = f"{nick}: status"
         said = message_parser.parse_message(spoken)
         assert isinstance(said, RoomMessageReceived)
         assert said.nick == nick
-        assert visits.is_manager(ROOM, nick)
-        visits.moved(msgspec.structs.replace(there, is_present=False), 0.0)
-        visits.to_us(said)
+        assert states.is_manager(ROOM, nick)
+        states.on_occupant_presence(msgspec.structs.replace(there, is_present=False), 0.0)
+        states.addressed_text(said)
         answer = stanzas.message("bot@example.org", ROOM, "1", stanzas.body(f"{said.nick}: hello"), kind="groupchat")
         assert ET.fromstring(answer).findtext("body") == f"{nick}: hello"  # noqa: S314 - we wrote it

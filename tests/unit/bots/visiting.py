@@ -1,6 +1,6 @@
 """Somebody new, in front of a small web in which much goes wrong."""
 
-from bots.pubsub.atom import node_uri
+from bots.pubsub.atom_items import node_uri
 from service import errors
 from service.corona.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
 from service.corona.polling_schedule import PollingSchedule

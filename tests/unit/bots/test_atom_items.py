@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from bots.pubsub import atom
-from bots.pubsub.atom import ATOM, Item
+from bots.pubsub import atom_items
+from bots.pubsub.atom_items import NS_ATOM, NodeItem
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 
@@ -28,16 +28,16 @@ entries = st.builds(
 )
 
 
-def made(*deltas: Delta) -> list[Item]:
-    return atom.items(CHANNEL, deltas, SERVICE)
+def made(*deltas: Delta) -> list[NodeItem]:
+    return atom_items.build_items(CHANNEL, deltas, SERVICE)
 
 
 def delta(*changes: Change, version: int = 2, detected_s: float = 2_000.0) -> Delta:
     return Delta(CHANNEL.id, version - 1, version, detected_s, changes)
 
 
-def said(item: Item, name: str) -> str | None:
-    return fromstring(item.payload).findtext(f"{{{ATOM}}}{name}")  # noqa: S314 - we wrote it
+def said(item: NodeItem, name: str) -> str | None:
+    return fromstring(item.payload).findtext(f"{{{NS_ATOM}}}{name}")  # noqa: S314 - we wrote it
 
 
 @given(st.lists(entries, max_size=5, unique_by=lambda entry: entry.key))
@@ -46,7 +46,7 @@ def test_any_entries_become_items_that_a_service_gives_back_as_they_are(wanted: 
     assert len({item.id for item in items}) == len(items) == len(wanted)
     for item in items:
         kept = fromstring(f"<item id='{item.id}'>{item.payload}</item>")[0]  # noqa: S314 - we wrote it
-        assert atom.same(kept, fromstring(item.payload))  # noqa: S314 - we wrote it
+        assert atom_items.is_equal(kept, fromstring(item.payload))  # noqa: S314 - we wrote it
         assert said(item, "title")
         assert said(item, "updated")
 
@@ -58,7 +58,7 @@ def test_an_entry_is_a_complete_atom_entry() -> None:
     assert said(item, "published") == said(item, "updated") == "1970-01-01T00:16:40Z"
     assert said(item, "author/{http://www.w3.org/2005/Atom}name") == "Ann"
     assert said(item, "content") == "Text."
-    links = [link.get("href") for link in fromstring(item.payload).iterfind(f"{{{ATOM}}}link")]  # noqa: S314 - we wrote it
+    links = [link.get("href") for link in fromstring(item.payload).iterfind(f"{{{NS_ATOM}}}link")]  # noqa: S314 - we wrote it
     assert links == [ENTRY.link, f"xmpp:{SERVICE}?;node={CHANNEL.id};item={item.id}"]
 
 
@@ -84,5 +84,5 @@ def test_a_version_of_a_page_is_one_item_with_its_changed_lines() -> None:
 def test_what_differs_is_not_the_same() -> None:
     (one,) = made(delta(Change("addition", ENTRY)))
     (other,) = made(delta(Change("addition", structs.replace(ENTRY, summary="Others."))))
-    assert not atom.same(fromstring(one.payload), fromstring(other.payload))  # noqa: S314 - we wrote them
-    assert not atom.same(Element("a", {"b": "1"}), Element("a"))
+    assert not atom_items.is_equal(fromstring(one.payload), fromstring(other.payload))  # noqa: S314 - we wrote them
+    assert not atom_items.is_equal(Element("a", {"b": "1"}), Element("a"))

@@ -1,0 +1,277 @@
+"""The publisher of public channels as nodes of a pubsub service; it also deletes the nodes of other channels.
+
+One bot publishes: the one that serves the first partition of the first address. Workers report new versions. In
+addition, all channels and nodes are scanned periodically, so that a lost report only delays the update. One request is
+sent at a time, so that a slow service does not delay deliveries to users.
+
+The stored position of a node advances once the service has all versions up to it; an interrupted step is repeated.
+Before an item is published, the publisher asks the service whether it has the same item, because subscribers are
+notified of each publication. The position is stored before the node is created, so that the node is deleted in any case
+when the channel ceases to be public.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+from xml.etree.ElementTree import fromstring
+
+import structlog
+
+from bots.cluster.assigned_users import AssignedUsers
+from bots.pubsub import atom_items
+from bots.pubsub.atom_items import NodeItem
+from bots.tasks import run_until_one_ends
+from bots.xmpp.interface import XmppClient, XmppSessionLost
+from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
+from service.clock import Clock
+from service.errors import StoreUnavailable
+from service.feeds.parsing.html_text import one_line
+from service.feeds.urls import without_selector
+from service.model import Channel, ChannelId, Delta
+from service.search import Searcher
+from service.store import Store
+from service.store.channels.pubsub_nodes import PublishedPosition
+from service.store.client.keys import REGISTRY_BUCKETS
+
+MAX_ITEMS_PER_S: Final = 10
+MAX_INITIAL_ITEMS: Final = 20
+"""Maximum number of items of a new node, or of one whose next versions the channel's log has dropped."""
+REFUSAL_PAUSE_S: Final = 600.0
+"""Time for which a node is not updated after the service has refused it."""
+_INITIAL_VERSIONS: Final = 30
+_VERSIONS_PER_STEP: Final = 20
+_ITEMS_PER_REQUEST: Final = 20
+_MAX_TITLE_CHARS: Final = 200
+_SCAN_BATCH: Final = 100
+_SCAN_PAUSE_S: Final = 0.1
+_BUCKETS_PER_READ: Final = 16
+_REPORTS_TIMEOUT_S: Final = 5.0
+_LEADERSHIP_INTERVAL_S: Final = 1.0
+_MIN_RETRY_S: Final = 1.0
+_MAX_RETRY_S: Final = 300.0
+_NODE_CONDITIONS: Final = frozenset(("bad-request", "not-acceptable", "conflict", "not-allowed"))
+"""Error conditions that concern one node or item and not all requests of the bot."""
+_NODE_CONFIG: Final = {
+    "type": "urn:xmpp:pubsub-social-feed:1", "persist_items": "1", "max_items": "max", "access_model": "open",
+    "publish_model": "publishers", "deliver_payloads": "1", "notify_delete": "1", "notify_retract": "1",
+    "send_last_published_item": "never",
+}  # fmt: skip
+"""Configuration of a social feed (XEP-0472): readable by everybody, writable by the bot."""
+_log = structlog.get_logger()
+
+
+class NodePublisher:
+    """Keeps the nodes of one pubsub service up to date. :meth:`run` drives it."""
+
+    def __init__(
+        self,
+        store: Store,
+        xmpp: XmppClient,
+        clock: Clock,
+        assigned_users: AssignedUsers,
+        *,
+        service: str,
+        min_subscribers: int,
+        scan_interval_s: float,
+    ) -> None:
+        """Publish on the service with the JID ``service``.
+
+        A channel is public from ``min_subscribers`` on. All channels are scanned every ``scan_interval_s`` or longer.
+        """
+        self._store = store
+        self._pubsub = PubsubClient(xmpp, service)
+        self._clock = clock
+        self._service = service
+        self._search = Searcher(store, min_subscribers)
+        self._scan_interval_s = scan_interval_s
+        self._assigned_users = assigned_users
+        self._step_lock = asyncio.Lock()
+        self._due: dict[ChannelId, None] = {}
+        """Channels to update, as an ordered set."""
+        self._has_due = asyncio.Event()
+        self._paused_until_s: dict[ChannelId, float] = {}
+
+    async def run(self) -> None:
+        """Publish until cancelled, while this bot is the publisher."""
+        await run_until_one_ends(self._follow_reports(), self._scan(), self._update_due())
+
+    async def drain(self) -> None:
+        """Return when no step is in progress, so that another bot may publish."""
+        async with self._step_lock:
+            pass
+
+    async def _wait_until_publisher(self) -> None:
+        while not self._assigned_users.is_publisher:  # noqa: ASYNC110 - heartbeats decide
+            await asyncio.sleep(_LEADERSHIP_INTERVAL_S)
+
+    # Finding channels to update.
+
+    async def _follow_reports(self) -> None:
+        """Check the channels of which workers report a new version."""
+        after_id = ""
+        while True:
+            try:
+                channel_ids, after_id = await self._store.pubsub_nodes.wait_for_changes(after_id, _REPORTS_TIMEOUT_S)
+                if self._assigned_users.is_publisher:
+                    await self._check(channel_ids)
+            except StoreUnavailable:
+                await asyncio.sleep(_MIN_RETRY_S)
+
+    async def _scan(self) -> None:
+        """Check all channels and all nodes periodically."""
+        while True:
+            await self._wait_until_publisher()
+            try:
+                for first in range(0, len(REGISTRY_BUCKETS), _BUCKETS_PER_READ):
+                    buckets = REGISTRY_BUCKETS[first : first + _BUCKETS_PER_READ]
+                    await self._check_in_batches(await self._store.channels.ids_in_buckets(buckets))
+                await self._check_in_batches(await self._store.pubsub_nodes.channel_ids(self._service))
+            except StoreUnavailable as error:
+                _log.warning("scan of pubsub nodes failed", reason=str(error))
+            await asyncio.sleep(self._scan_interval_s)
+
+    async def _check_in_batches(self, channel_ids: Sequence[ChannelId]) -> None:
+        for first in range(0, len(channel_ids), _SCAN_BATCH):
+            await self._check(channel_ids[first : first + _SCAN_BATCH])
+            await asyncio.sleep(_SCAN_PAUSE_S)
+
+    async def _check(self, channel_ids: Sequence[ChannelId]) -> None:
+        """Mark those of these channels as due whose nodes are outdated, except those that are paused."""
+        now_s = self._clock.monotonic_s()
+        self._paused_until_s = {cid: until_s for cid, until_s in self._paused_until_s.items() if until_s > now_s}
+        active = [channel_id for channel_id in channel_ids if channel_id not in self._paused_until_s]
+        for channel_id in await self.find_outdated(active) if active else ():
+            self._due[channel_id] = None
+            self._has_due.set()
+
+    async def find_outdated(self, channel_ids: Sequence[ChannelId]) -> list[ChannelId]:
+        """Return those of these channels whose nodes are not up to date. Raises StoreUnavailable."""
+        public = await self._search.filter_public(channel_ids)
+        positions = await self._store.pubsub_nodes.positions(self._service, channel_ids)
+        latest = {cid: PublishedPosition(channel.version, _title(channel)) for cid, channel in public.items()}
+        return [channel_id for channel_id in channel_ids if positions.get(channel_id) != latest.get(channel_id)]
+
+    # Updating one node after the other.
+
+    async def _update_due(self) -> None:
+        retry_s = _MIN_RETRY_S
+        while True:
+            await self._has_due.wait()
+            await self._wait_until_publisher()
+            channel_id = next(iter(self._due))
+            del self._due[channel_id]
+            if not self._due:
+                self._has_due.clear()
+            try:
+                async with self._step_lock:
+                    await self.update_node(channel_id)
+                await self._check([channel_id])  # another step may be necessary
+            except PubsubRefused as error:
+                _log.warning(
+                    "pubsub request refused: may the bot create nodes? (Prosody: admins of the component)",
+                    service=self._service,
+                    node=channel_id,
+                    condition=error.condition,
+                )
+                if error.condition in _NODE_CONDITIONS:
+                    self._pause(channel_id)
+                    continue
+            except (XmppSessionLost, TimeoutError, StoreUnavailable) as error:
+                _log.warning(
+                    "node update failed, will retry", service=self._service, retry_s=retry_s, reason=str(error)
+                )
+            except Exception:  # noqa: BLE001 - an unexpected error in one channel must not stop the others
+                _log.exception("node update failed", channel=channel_id)
+                self._pause(channel_id)
+                continue
+            else:
+                retry_s = _MIN_RETRY_S
+                continue
+            self._due[channel_id] = None  # behind the others
+            self._has_due.set()
+            await asyncio.sleep(retry_s)
+            retry_s = min(2 * retry_s, _MAX_RETRY_S)
+
+    def _pause(self, channel_id: ChannelId) -> None:
+        self._paused_until_s[channel_id] = self._clock.monotonic_s() + REFUSAL_PAUSE_S
+
+    async def update_node(self, channel_id: ChannelId) -> None:
+        """Execute the next step that brings the node of a channel up to date, or deletes it.
+
+        Raises :class:`PubsubRefused`, XmppSessionLost, TimeoutError, or StoreUnavailable; safe to repeat.
+        """
+        public = await self._search.filter_public([channel_id])
+        position = (await self._store.pubsub_nodes.positions(self._service, [channel_id])).get(channel_id)
+        if channel_id in public:
+            await self._publish_next(public[channel_id], position or PublishedPosition())
+        elif position is not None:
+            await self._delete_node(channel_id)
+
+    async def _publish_next(self, channel: Channel, position: PublishedPosition) -> None:
+        """Publish the versions after ``position``, up to a limit, and store the new position."""
+        deltas, items = await self._next_items(channel, position.version)
+        if not position.version:
+            await self._create_node(channel)
+        try:
+            if position.version and position.title != _title(channel):
+                await self._pubsub.configure_node(channel.id, _node_config(channel))
+            await self._publish_items(channel.id, items)
+        except PubsubRefused as error:
+            if error.condition != "item-not-found":
+                raise
+            reached = PublishedPosition()  # the service has lost the node: start over
+        else:
+            reached = PublishedPosition(deltas[-1].version if deltas else channel.version, _title(channel))
+        await self._store.pubsub_nodes.put(self._service, channel.id, reached)
+
+    async def _create_node(self, channel: Channel) -> None:
+        """Create a node, or configure the one that exists."""
+        await self._store.pubsub_nodes.put(self._service, channel.id, PublishedPosition())
+        try:
+            await self._pubsub.create_node(channel.id, _node_config(channel))
+        except PubsubRefused as error:
+            if error.condition != "conflict":
+                raise
+            await self._pubsub.configure_node(channel.id, _node_config(channel))
+        _log.info("node created", channel=channel.id[:8], service=self._service)
+
+    async def _delete_node(self, channel_id: ChannelId) -> None:
+        try:
+            await self._pubsub.delete_node(channel_id)
+        except PubsubRefused as error:
+            if error.condition != "item-not-found":
+                raise
+        await self._store.pubsub_nodes.drop(self._service, channel_id)
+        _log.info("node deleted", channel=channel_id[:8], service=self._service)
+
+    async def _next_items(self, channel: Channel, version: int) -> tuple[list[Delta], list[NodeItem]]:
+        """Return the next deltas after ``version``, oldest first, and the items that they change.
+
+        For a new node (version 0), and if the log has dropped some of the deltas, returns the latest ones.
+        """
+        last = min(channel.version, version + _VERSIONS_PER_STEP)
+        deltas = await self._store.channels.deltas(channel.id, version + 1, last) if version else []
+        if version and len(deltas) == last - version:
+            notified = [delta for delta in deltas if not delta.initial]
+            return deltas, atom_items.build_items(channel, notified, self._service)
+        deltas = (await self._store.channels.versions(channel.id, _INITIAL_VERSIONS))[::-1]
+        return deltas, atom_items.build_items(channel, deltas, self._service)[-MAX_INITIAL_ITEMS:]
+
+    async def _publish_items(self, channel_id: ChannelId, items: Sequence[NodeItem]) -> None:
+        """Publish those of these items that the node does not have in the same form."""
+        for first in range(0, len(items), _ITEMS_PER_REQUEST):
+            batch = items[first : first + _ITEMS_PER_REQUEST]
+            existing = await self._pubsub.get_items(channel_id, [item.id for item in batch])
+            for item in batch:
+                element = fromstring(item.payload)  # noqa: S314 - generated by atom_items
+                if item.id not in existing or not atom_items.is_equal(existing[item.id], element):
+                    await self._pubsub.publish_item(channel_id, item.id, item.payload)
+                    await asyncio.sleep(1 / MAX_ITEMS_PER_S)
+
+
+def _title(channel: Channel) -> str:
+    return one_line(channel.title, _MAX_TITLE_CHARS) or channel.url
+
+
+def _node_config(channel: Channel) -> dict[str, str]:
+    return {"title": _title(channel), "description": without_selector(channel.url), **_NODE_CONFIG}
