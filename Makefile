@@ -91,7 +91,7 @@ experiments: $(venv)/dev.stamp
 # Fifteen thousand histories of key groups that split and merge under readers, writers and dying keepers; else six hundred.
 # The store's whole contract on a Redis Cluster as well.
 storms: $(venv)/dev.stamp
-	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py tests/contract tests/integration/workers/test_keeper.py $(ARGS)
+	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py tests/contract tests/integration/workers/test_key_group_balancer.py $(ARGS)
 
 fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz parse $(ARGS)

@@ -64,7 +64,7 @@ from workers.ownership.owner import ChannelOwner
 from workers.peers.exchange import ContentExchange
 from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler
-from workers.polling.websub import UPKEEP_S, HubSubscriber
+from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
 from workers.tasks import BackgroundTasks
 
 
@@ -151,8 +151,8 @@ class Node:
             store,
             parts.poller,
             clock=parts.clock,
-            happened=self._happened,
-            hubs_named=parts.hubs.noticed,
+            on_event=self._happened,
+            on_hubs_found=parts.hubs.on_hubs_found,
             tasks=tasks,
         )
         self.owning = ChannelOwner(
@@ -175,8 +175,8 @@ class Node:
         }
         """What is done with letters, each in a task of its own; all others are the protocol's messages."""
         self._at_effect: dict[type[Effect], Callable[[Any], None]] = {
-            StartPolling: self.polling.start,
-            StopPolling: lambda effect: self.polling.stop(effect.channel),
+            StartPolling: self.polling.start_polling,
+            StopPolling: lambda effect: self.polling.stop_polling(effect.channel),
             ReleaseOwnership: lambda effect: self.owning.disown(effect.channel),
             Publish: lambda effect: tasks.start(self.owning.publish(effect)),
             ListOwnedChannels: lambda effect: tasks.start(self.owning.list_owned(effect)),
@@ -193,7 +193,7 @@ class Node:
             await self._read_aims()
             await self._beat()
             self._tasks.start(self._vital(self._read_inbox))
-            self._tasks.start(self._vital(self.polling.keep_agenda))
+            self._tasks.start(self._vital(self.polling.run))
             with PeriodicTasks() as phases:
                 # Nodes of one process begin together: what they do together holds up the polls of all.
                 share = from_hex(self.me.id) / (1 << BITS)
@@ -203,7 +203,7 @@ class Node:
                 phases.every(interval_s, self._keep_directory, share)
                 phases.every(interval_s, self.directories.keep_up, share)
                 phases.every(interval_s, self._note_paces, share)
-                phases.every(UPKEEP_S, lambda: self._parts.hubs.keep_up(self.ring, self.me.id))
+                phases.every(RENEWAL_INTERVAL_S, lambda: self._parts.hubs.renew(self.ring, self.me.id))
                 await self._lost
         finally:
             await self._tasks.cancel()
@@ -214,7 +214,7 @@ class Node:
 
     def hubs_named(self, cid: ChannelId, hubs: Sequence[str], topic: str) -> None:
         """Follow, in the background, what a channel's document names."""
-        self._tasks.start(self._parts.hubs.noticed(cid, hubs, topic))
+        self._tasks.start(self._parts.hubs.on_hubs_found(cid, hubs, topic))
 
     async def _vital(self, work: Callable[[], Awaitable[None]]) -> None:
         """End this life with the bug that ends this work: a node that is deaf or idle must not keep its channels."""
@@ -258,7 +258,7 @@ class Node:
 
     async def _tick(self) -> None:
         await self._happened(Tick())
-        await self.polling.verdicts.record()
+        await self.polling.health.record()
         with contextlib.suppress(StoreUnavailable):  # once for many letters; their number is bounded meanwhile
             await self._store.node_inboxes.trim(self.me.id, self._read_to)
         self.owning.retry_fan_outs()
@@ -310,7 +310,7 @@ class Node:
 
     async def _take_in(self, cid: ChannelId) -> None:
         try:
-            await self.polling.take_in(cid)
+            await self.polling.process_pushes(cid)
         except (PublisherError, LimitReached, HostBlocked, StoreUnavailable) as error:
             log.info("what was pushed is left to the next poll", channel=cid[:8], why=str(error))
 
@@ -341,7 +341,7 @@ class Node:
             self._tasks.start(self.owning.adopt(adopted))
         try:
             # Our own part first: what cannot be sent now is repeated anyway.
-            await self.polling.refresh([effect for effect in effects if isinstance(effect, UpdateBase)])
+            await self.polling.update_bases([effect for effect in effects if isinstance(effect, UpdateBase)])
             sends = [(send.node, encode(self.me.id, send.message)) for send in effects if isinstance(send, Send)]
             await self._store.node_inboxes.send(
                 [(node, InboxMessage("peer", self.me.id, sent)) for node, sent in sends]

@@ -54,7 +54,8 @@ from workers.node import Node
 from workers.polling.concurrency_limits import ConcurrencyLanes
 from workers.polling.politeness import public_address_group
 from workers.polling.poll_state import PollState
-from workers.polling.poller import Poller, document, listening
+from workers.polling.poll_trace import trace_listener
+from workers.polling.poller import Poller, document_of
 from workers.url_resolver import UrlResolver, no_looks
 
 _WITHIN_S = 9.0
@@ -134,7 +135,7 @@ class WorkerRequestHandlers:
 
         teller = asyncio.create_task(telling())
         try:
-            with listening(lambda words: steps.put_nowait(ProgressReply(words, time.monotonic() - began_s))):
+            with trace_listener(lambda words: steps.put_nowait(ProgressReply(words, time.monotonic() - began_s))):
                 return await polling
         finally:
             steps.put_nowait(None)
@@ -183,7 +184,7 @@ class WorkerRequestHandlers:
         with contextlib.suppress(PublisherError, UserError):
             async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _SHOWN_WITHIN_S)
-                job = DetectChanges((document(fetched),), b"", channel.url, channel.kind, time.time())
+                job = DetectChanges((document_of(fetched),), b"", channel.url, channel.kind, time.time())
                 watch = PollState(channel, Validators(), 0, address_group=public_address_group(fetched.address))
                 return (await self._lanes.detect_changes(job, watch, _SHOWN_WITHIN_S)).latest
         return ()

@@ -32,8 +32,8 @@ from service.store.coordination.requests import ProbeReply, ProbeRequest
 from workers.node import Node
 from workers.polling.concurrency_limits import ConcurrencyLanes
 from workers.polling.politeness import public_address_group
-from workers.polling.poll_state import PollState, found, snapshot
-from workers.polling.poller import Poller, document, hubs_of
+from workers.polling.poll_state import PollState, build_snapshot, build_update
+from workers.polling.poller import Poller, document_of, hubs_of
 
 _LATEST = 10
 _BETWEEN_LOOKS_S = 1.5
@@ -166,7 +166,7 @@ class UrlResolver:
             return await self._probed(state.channel)
         channel = state.channel if state else Channel(channel_id(url), url)
         fetched = await self._fetch(channel)
-        arrived = document(fetched)
+        arrived = document_of(fetched)
         try:
             channel, findings = await self._read(arrived, channel, memory)
         except NotAFeed as error:
@@ -190,10 +190,10 @@ class UrlResolver:
                 state, memory = await self._known(url)
                 twin = state.channel if state else Channel(channel_id(url), url)
                 again = await self._fetch(twin)
-            same = await self._examine((document(again),), msgspec.structs.replace(plain, url=url), b"")
+            same = await self._examine((document_of(again),), msgspec.structs.replace(plain, url=url), b"")
             if same.latest and _keys(same) == _keys(findings):
                 if state is not None and twin.dormant:
-                    twin, same = await self._read(document(again), twin, memory)
+                    twin, same = await self._read(document_of(again), twin, memory)
                 if state is None or twin.dormant:
                     await self._keep(twin, again, same, known=state is not None)
                 return twin
@@ -210,7 +210,7 @@ class UrlResolver:
         if channel.kind == "feed" and not await self._store.subscriptions.count(channel.id):
             channel, memory = msgspec.structs.replace(channel, kind="page"), b""
         fetched = await self._fetch(channel)
-        first = document(fetched)
+        first = document_of(fetched)
         documents = (first,) if memory else (first, await self._second_look(channel) or first)
         try:
             findings = await self._examine(documents, channel, memory)
@@ -232,7 +232,7 @@ class UrlResolver:
     async def _second_look(self, channel: Channel) -> Document | None:
         await asyncio.sleep(_BETWEEN_LOOKS_S)
         with contextlib.suppress(PublisherError, UserError):
-            return document(await self._fetch(channel))
+            return document_of(await self._fetch(channel))
         return None
 
     async def _fetch(self, channel: Channel) -> FetchResult:
@@ -305,9 +305,9 @@ class UrlResolver:
             return
         listed = tuple(Change("addition", entry) for entry in reversed(findings.latest))
         findings = msgspec.structs.replace(findings, changes=findings.changes + listed)
-        find = found(state.channel, (), fetched.validators, findings, time.time())
+        find = build_update(state.channel, (), fetched.validators, findings, time.time())
         if find is not None:
-            after = snapshot(find.candidate, await self._store.channels.content_entries(channel.id))
+            after = build_snapshot(find.candidate, await self._store.channels.content_entries(channel.id))
             after = msgspec.structs.replace(after, kind=channel.kind)
             with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
                 await self._store.channels.publish(find.candidate.delta, after, state.epoch, silent=True)

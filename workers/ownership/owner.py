@@ -35,7 +35,7 @@ from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
 from workers.peers.content_cache import ContentLocator
 from workers.polling.politeness import charged_site
-from workers.polling.poll_state import snapshot
+from workers.polling.poll_state import build_snapshot
 from workers.tasks import BackgroundTasks
 
 _BUCKETS_AT_ONCE = 8
@@ -164,7 +164,7 @@ class ChannelOwner:
         began_s = self._clock.wall_s()
         try:
             before = () if notice else await self._store.channels.content_entries(offered.channel)
-            after = None if notice else snapshot(offered, before, effect.updates)
+            after = None if notice else build_snapshot(offered, before, effect.updates)
             delta = await self._store.channels.publish(offered.delta, after, effect.epoch, silent=offered.delta.initial)
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
             # When the store failed, it may have been written: adopting again tells.

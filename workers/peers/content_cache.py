@@ -1,4 +1,7 @@
-"""The contents of channels that this worker has, and where it looks for those that it has not."""
+"""The contents of channels that this worker has cached, and the order in which it looks for others.
+
+A content is looked up in this worker's cache, at other workers, in the store, and at last at the publisher.
+"""
 
 import asyncio
 import contextlib
@@ -14,19 +17,20 @@ from service.observability.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BY
 from service.store.channels.channels import Channels
 from service.store.coordination.requests import ContentSource
 
-KEPT_S = 6 * 3600.0
-"""A content that nobody asked for in so long is not kept: the channel may be polled by others by now."""
+EXPIRY_S = 6 * 3600.0
+"""A content that was not used for so long is removed: other nodes may poll the channel by now."""
 
-MOST_MEMORY_BYTES = 32 * 1024 * 1024
+MAX_BASELINE_BYTES = 32 * 1024 * 1024
 _FRAMING_BYTES = 16
-_KEPT_WITH_MEMORY_BYTES = 512
+_BASELINE_OVERHEAD_BYTES = 512
 
 
 class LocatedContent(msgspec.Struct, frozen=True):
     """A content, and where it was found: ``near`` by a walk of so many ``hops``, or as ``source`` says.
 
-    ``publisher``: nobody has it any more; it is empty, and becomes what the publisher's document says next.
-    ``worker`` is the process that handed it over, as peers name it; "" for this one, the store and publishers.
+    The source ``publisher`` means that no copy exists any more: the content is empty, and the publisher's next document
+    replaces it. ``worker`` is the process that sent the content, by its peer id; "" for this one, the store and
+    publishers.
     """
 
     content: Content
@@ -37,11 +41,11 @@ class LocatedContent(msgspec.Struct, frozen=True):
 
 
 Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
-"""Asks other workers for a content of this version. Does not raise: whoever does not answer has nothing."""
+"""Requests the content of a channel's version from other workers. Returns None if no worker sends it; never raises."""
 
 
 class ContentLocator:
-    """The contents that this worker has, within the cache's bounds, and the way to all others."""
+    """The content cache of this worker, and the way to contents that are not in it."""
 
     def __init__(
         self,
@@ -49,115 +53,115 @@ class ContentLocator:
         cache: Cache,
         clock: Clock,
         find: Find | None = None,
-        changed: Callable[[], None] = lambda: None,
+        on_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Ask others by ``find`` before the store; ``changed`` is called when the cache has changed."""
+        """Call ``find``, if there is one, before the store is read, and ``on_changed`` when the cache has changed."""
         self._channels = channels
         self._cache = cache
         self._clock = clock
         self._find = find
-        self._tell_change = changed
-        self._under_way: dict[Digest, asyncio.Future[LocatedContent | None]] = {}
+        self._on_changed = on_changed
+        self._requests: dict[Digest, asyncio.Future[LocatedContent | None]] = {}
 
-    async def locate(self, cid: ChannelId, version: int, digest: Digest) -> LocatedContent:
+    async def locate(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
         """Return a channel's content at a version, or at a later one if only the store has it.
 
-        ``digest`` names it; b"" if it is not known. Raises :class:`service.errors.StoreUnavailable`.
+        ``digest`` names the content; b"" if it is not known. Raises :class:`service.errors.StoreUnavailable`.
         """
-        located = await self._located(cid, version, digest)
+        located = await self._locate(channel_id, version, digest)
         source = f"hop{located.hops}" if located.source == "near" else located.source
         CONTENT_LOOKUPS.labels(source).inc()
         CONTENT_BYTES.labels(source).inc(located.content.size_bytes)
         return located
 
-    def put(self, cid: ChannelId, digest: Digest, content: Content) -> None:
-        """Have this content of a channel, and no other; what is too large to be handed over is not kept."""
+    def put(self, channel_id: ChannelId, digest: Digest, content: Content) -> None:
+        """Cache a channel's content instead of its previous one, unless it is too large to be sent to other workers."""
         if content.size_bytes + _FRAMING_BYTES > MOST_BYTES:
-            self._cache.drop(cid)
+            self._cache.drop(channel_id)
             return
-        self._cache.put(cid, digest, content, self._clock.monotonic_s())
-        self._changed()
+        self._cache.put(channel_id, digest, content, self._clock.monotonic_s())
+        self._report_change()
 
-    def versioned(self, delta: Delta, memory: bytes, before: Digest, after: Digest) -> None:
-        """Have the content ``after`` a delta that was found here, if the one ``before`` is here too."""
-        known = self._cache.get(before, self._clock.monotonic_s())
-        if known is None or not after:
+    def on_versioned(self, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
+        """Cache the content ``after`` a delta that this worker detected, if the content ``before`` it is cached."""
+        previous = self._cache.get(before, self._clock.monotonic_s())
+        if previous is None or not after:
             return
-        content = Content(memory, packed(newest(delta.changes, unpacked(known.latest))))
+        content = Content(baseline, packed(newest(delta.changes, unpacked(previous.latest))))
         if digest_of(content) == after:
             self.put(delta.channel, after, content)
 
     def expire(self) -> None:
-        """Be without what nobody uses any more."""
+        """Remove contents that were not used for ``EXPIRY_S``."""
         before_bytes = self._cache.size_bytes
         self._cache.expire(self._clock.monotonic_s())
         if self._cache.size_bytes != before_bytes:
-            self._changed()
+            self._report_change()
 
-    def _changed(self) -> None:
+    def _report_change(self) -> None:
         CACHE_BYTES.set(self._cache.size_bytes)
         CACHE_ENTRIES.set(len(self._cache.digests))
-        self._tell_change()
+        self._on_changed()
 
-    async def _located(self, cid: ChannelId, version: int, digest: Digest) -> LocatedContent:
+    async def _locate(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
         if digest:
             content = self._cache.get(digest, self._clock.monotonic_s())
             if content is not None:
                 return LocatedContent(content, version, "cache")
-            handed = await self._handed(self._find, cid, version, digest) if self._find else None
-            if handed is not None:
-                self.put(cid, digest, handed.content)
-                return msgspec.structs.replace(handed, version=version)  # who asked first may know another one
-        version, digest, content = await self._channels.content(cid)
+            received = await self._request(self._find, channel_id, version, digest) if self._find else None
+            if received is not None:
+                self.put(channel_id, digest, received.content)
+                return msgspec.structs.replace(received, version=version)  # a shared request may have named another one
+        version, digest, content = await self._channels.content(channel_id)
         if digest and digest_of(content) == digest:
-            self.put(cid, digest, content)
+            self.put(channel_id, digest, content)
         return LocatedContent(content, version, "store" if content.memory else "publisher")
 
-    async def _handed(self, find: Find, cid: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Have others asked, once for all who want it now."""
-        asked = self._under_way.get(digest)
-        if asked is None:
-            asked = self._under_way[digest] = asyncio.ensure_future(find(cid, version, digest))
-            asked.add_done_callback(lambda _: self._under_way.pop(digest, None))
-        return await asyncio.shield(asked)
+    async def _request(self, find: Find, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
+        """Request a content from other workers; concurrent callers share one request."""
+        request = self._requests.get(digest)
+        if request is None:
+            request = self._requests[digest] = asyncio.ensure_future(find(channel_id, version, digest))
+            request.add_done_callback(lambda _: self._requests.pop(digest, None))
+        return await asyncio.shield(request)
 
 
 class BaselineCache:
-    """What polls remember of contents (opaque here), by channel and version: the latest read or written here.
+    """The baselines (opaque here) with which polls compare, by channel and version: the latest read or written here.
 
-    They may run ahead of the version's content while a document changes without saying anything new. To lose
-    such a one costs nothing: the version's, which is compared with instead, knows all that was told.
-    A channel that was made again is another one.
+    A baseline may be newer than that of the version's content while a document changes without new entries. Losing it
+    costs nothing: the version's baseline, which replaces it, contains all entries that were sent. A channel that was
+    deleted and created again counts as another one.
     """
 
     def __init__(self, contents: ContentLocator) -> None:
-        """Locate in ``contents`` what is not kept here."""
+        """Locate baselines that are not cached in ``contents``."""
         self._contents = contents
-        self._kept = LRUCache[ChannelId, tuple[Channel, bytes]](
-            MOST_MEMORY_BYTES, lambda kept: len(kept[1]) + _KEPT_WITH_MEMORY_BYTES
+        self._baselines = LRUCache[ChannelId, tuple[Channel, bytes]](
+            MAX_BASELINE_BYTES, lambda cached: len(cached[1]) + _BASELINE_OVERHEAD_BYTES
         )
 
-    async def of(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
-        """Return what is remembered of this version of a channel, whose content has this digest.
+    async def get(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
+        """Return the baseline of this version of a channel, whose content has this digest, and the located content.
 
-        And how it was located, if it had to be: then it may be of a later version.
+        The second is None if the baseline was cached; otherwise it may be of a later version.
         Raises :class:`service.errors.StoreUnavailable`.
         """
-        kept, memory = self._kept.get(channel.id, (None, b""))
-        if kept is not None and (kept.created_s, kept.version) == (channel.created_s, channel.version):
-            return memory, None
+        cached, baseline = self._baselines.get(channel.id, (None, b""))
+        if cached is not None and (cached.created_s, cached.version) == (channel.created_s, channel.version):
+            return baseline, None
         located = await self._contents.locate(channel.id, channel.version, digest)
-        memory = located.content.memory
-        self.keep(msgspec.structs.replace(channel, version=located.version), memory)
-        return memory, located
+        baseline = located.content.memory
+        self.put(msgspec.structs.replace(channel, version=located.version), baseline)
+        return baseline, located
 
-    def keep(self, channel: Channel, memory: bytes) -> None:
-        """Compare this version of a channel with this from now on; what was not used for longest is forgotten."""
-        self._kept.pop(channel.id, None)
-        with contextlib.suppress(ValueError):  # it is larger than all that may be kept
-            self._kept[channel.id] = channel, memory
+    def put(self, channel: Channel, baseline: bytes) -> None:
+        """Set the baseline of this version of a channel; the least recently used ones are removed."""
+        self._baselines.pop(channel.id, None)
+        with contextlib.suppress(ValueError):  # it is larger than the whole cache
+            self._baselines[channel.id] = channel, baseline
 
-    def versioned(self, channel: Channel, delta: Delta, memory: bytes, before: Digest, after: Digest) -> None:
-        """Compare this version of a channel, which a delta found here has made, with this from now on."""
-        self.keep(channel, memory)
-        self._contents.versioned(delta, memory, before, after)
+    def on_versioned(self, channel: Channel, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
+        """Set the baseline of a version that was made from a delta detected here, and cache its content."""
+        self.put(channel, baseline)
+        self._contents.on_versioned(delta, baseline, before, after)

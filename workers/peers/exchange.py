@@ -35,7 +35,7 @@ from service.observability.metrics import PEER_REFUSALS
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store.channels.channels import Channels
-from workers.peers.content_cache import KEPT_S, ContentLocator
+from workers.peers.content_cache import EXPIRY_S, ContentLocator
 from workers.peers.content_finder import FIND, HERE, NOWHERE, ContentFinder, asked, onward
 from workers.peers.neighbour_overlay import PING, TELL, NeighbourOverlay
 from workers.tasks import BackgroundTasks
@@ -60,7 +60,7 @@ class ContentExchange:
         self._ring = RingView(-1, ())
         self._changed = asyncio.Event()
         self._tasks = BackgroundTasks()
-        self._cache = Cache(settings.content_cache_bytes, KEPT_S)
+        self._cache = Cache(settings.content_cache_bytes, EXPIRY_S)
         self._me: NodeId = ""
         self._sealer: RequestSigner | None = None
         self._client: PeerClient | None = None

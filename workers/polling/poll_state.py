@@ -1,4 +1,4 @@
-"""What a node remembers of a channel that it polls, and what follows from what its documents say."""
+"""The state that a node keeps of a channel that it polls, and how it follows from documents and versions. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,13 +12,13 @@ from service.location.content_cache import newest
 from service.model import Channel, Delta, Entry, PollingHints, Validators
 from service.store.channels.channels import ChannelState, Snapshot
 
-_DOCUMENTS_KEPT = 8
-_BYTES_KEPT = 8 * 1024 * 1024
+_MAX_DOCUMENTS = 8
+_MAX_DOCUMENT_BYTES = 8 * 1024 * 1024
 _DAY_S = 86_400
 
 
 class Publisher(NamedTuple):
-    """Whose document is read: a site, and the network that answers for it ("": not known yet)."""
+    """The publisher of a document: its site, and the network that answers for it ("" if not known yet)."""
 
     site: str
     network: str
@@ -26,15 +26,19 @@ class Publisher(NamedTuple):
 
 
 class PollState(msgspec.Struct, gc=False):
-    """The base that the next poll compares with, and what makes that poll conditional.
+    """The base that the next poll of a channel compares with, and what makes that poll conditional.
 
-    Validators may run ahead of the store's while the content says nothing new; they never run ahead of a
-    version that is not confirmed, so what is found but not versioned is found again. ``unversioned`` are the
-    documents, oldest first, in which something was found that has no version yet. ``wishes`` are those of
-    the last document read here. ``slow``: its last fetch took long; ``costly``: its last parse did.
-    ``deadly_sha256`` is that of a body that killed its parser. ``full_day`` is the channel's day (:func:`day_of`) of
-    the last unconditional poll. ``digest`` names the content of the channel's version. ``publisher`` is who was polled
-    last.
+    Validators may be newer than the store's while the content contains nothing new. They are never newer than the last
+    confirmed version, so that changes that were detected but not versioned are detected again.
+
+    - ``unversioned``: the documents, oldest first, with changes that have no version yet.
+    - ``wishes``: the polling hints of the last document read here.
+    - ``address_group``: that of the address that answered the last poll, "" if not known.
+    - ``slow``, ``costly``: whether the last fetch took long, and whether the last parse did.
+    - ``deadly_sha256``: the hash of a body for which the parser was killed.
+    - ``full_day``: the channel's day (:func:`channel_day`) of the last unconditional poll.
+    - ``digest``: names the content of the channel's version.
+    - ``publisher``: that of the last poll.
     """
 
     channel: Channel
@@ -52,43 +56,43 @@ class PollState(msgspec.Struct, gc=False):
 
 
 class DetectedUpdate(msgspec.Struct, frozen=True):
-    """Documents that say something new, and what the channel's owner shall version for them.
+    """Documents with changes, and the candidate version that is offered to the channel's owner.
 
-    They are kept until a version is confirmed: if another node's find was versioned first, they are
-    compared again with that version.
+    It is kept until a version is confirmed: if another node's candidate was versioned first, the documents are compared
+    again with that version.
     """
 
     documents: tuple[Document, ...]
     candidate: Candidate
 
 
-def watch(state: ChannelState, subscribers: int, now_s: float) -> PollState:
+def new_poll_state(stored: ChannelState, subscribers: int, now_s: float) -> PollState:
     """Return a channel's state in the store as the base of its next poll."""
-    channel = msgspec.structs.replace(state.channel, title="", link="")  # tens of thousands of names for nothing
-    full_day = day_of(channel, now_s)
+    channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
+    full_day = channel_day(channel, now_s)
     return PollState(
-        channel, state.validators, subscribers, wishes=state.wishes, full_day=full_day, digest=state.digest
+        channel, stored.validators, subscribers, wishes=stored.wishes, full_day=full_day, digest=stored.digest
     )
 
 
-def renewed(held: PollState, loaded: PollState) -> PollState:
-    """Return the watch as loaded just now, with what only this node knows."""
+def merge_reloaded(state: PollState, reloaded: PollState) -> PollState:
+    """Return the state just loaded from the store, with what only this node knows."""
     return msgspec.structs.replace(
-        held,
-        channel=loaded.channel,
-        validators=loaded.validators,
-        subscribers=loaded.subscribers,
-        digest=loaded.digest,
+        state,
+        channel=reloaded.channel,
+        validators=reloaded.validators,
+        subscribers=reloaded.subscribers,
+        digest=reloaded.digest,
         unversioned=(),
         publisher=None,
     )
 
 
-def advanced(held: PollState, version: int, base: VersionBase) -> PollState:
-    """Return the watch at a version that we were told of, with what only this node knows."""
-    channel = msgspec.structs.replace(held.channel, version=version)
+def advance_to_version(state: PollState, version: int, base: VersionBase) -> PollState:
+    """Return the state at a version whose base the owner has sent, with what only this node knows."""
+    channel = msgspec.structs.replace(state.channel, version=version)
     return msgspec.structs.replace(
-        held,
+        state,
         channel=channel,
         validators=base.validators,
         subscribers=base.subscribers,
@@ -97,50 +101,57 @@ def advanced(held: PollState, version: int, base: VersionBase) -> PollState:
     )
 
 
-def is_of(candidate: Candidate, base: VersionBase) -> bool:
-    """Say whether a version was made from this very candidate: then nothing of it is left to tell."""
+def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
+    """Whether a version was made from this very candidate, so that none of its changes is left to be versioned."""
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 
 
-def day_of(channel: Channel, now_s: float) -> int:
-    """Return the number of the channel's day, of 256 in turn; days of different channels begin at different times.
+def channel_day(channel: Channel, now_s: float) -> int:
+    """Return the number of the channel's day, modulo 256; days of different channels begin at different times.
 
-    Python shares numbers that small, and has a new one of 32 bytes for each channel otherwise.
+    Python shares integer objects that small; larger ones would take 32 bytes per channel.
     """
     offset_s = int(channel.id[:4], 16) / 65_536 * _DAY_S
     return int((now_s + offset_s) // _DAY_S) % 256
 
 
-def condition(held: PollState, now_s: float) -> Validators:
-    """Return what to make a poll conditional with: once a day only our own hash, for servers whose validators err."""
-    if day_of(held.channel, now_s) == held.full_day:
-        return held.validators
-    return Validators(body_sha256=held.validators.body_sha256)
+def conditional_validators(state: PollState, now_s: float) -> Validators:
+    """Return the validators for the next request.
+
+    Once a day only the hash of the body remains, for servers whose own validators are wrong.
+    """
+    if channel_day(state.channel, now_s) == state.full_day:
+        return state.validators
+    return Validators(body_sha256=state.validators.body_sha256)
 
 
-def documents_of(held: PollState, arrived: Document | None) -> tuple[Document, ...]:
-    """Return the documents to compare, oldest first: a short feed may have dropped what is still to be versioned."""
-    return held.unversioned if arrived is None else _bounded((*_besides(held, (arrived,)), arrived))
+def documents_to_compare(state: PollState, arrived: Document | None) -> tuple[Document, ...]:
+    """Return the unversioned documents and the one that ``arrived``, oldest first.
+
+    A short feed may have dropped entries that still have to be versioned.
+    """
+    return state.unversioned if arrived is None else _limit((*_others(state, (arrived,)), arrived))
 
 
-def moved_on(held: PollState, documents: Sequence[Document], validators: Validators) -> None:
-    """Go on from documents that say nothing new, unless another poll has found something meanwhile."""
-    held.unversioned = _besides(held, documents)
-    if not held.unversioned:
-        held.validators = validators
+def accept_unchanged(state: PollState, documents: Sequence[Document], validators: Validators) -> None:
+    """Continue from documents without changes, unless another poll has detected some meanwhile."""
+    state.unversioned = _others(state, documents)
+    if not state.unversioned:
+        state.validators = validators
 
 
-def kept(held: PollState, documents: Sequence[Document]) -> None:
-    """Compare documents at every poll until what they say is versioned."""
-    held.unversioned = _bounded((*_besides(held, documents), *documents))
+def keep_unversioned(state: PollState, documents: Sequence[Document]) -> None:
+    """Compare these documents at every poll until their changes are versioned."""
+    state.unversioned = _limit((*_others(state, documents), *documents))
 
 
-def found(
+def build_update(
     channel: Channel, documents: Sequence[Document], validators: Validators, findings: DetectionResult, now_s: float
 ) -> DetectedUpdate | None:
-    """Return what the documents say besides the version of ``channel``, with which they were compared; or None.
+    """Return the update that documents contain beyond the version of ``channel``; None if there is none.
 
-    What a dormant channel lists is always found, to be taken in silently.
+    ``findings`` is the result of comparing the documents with that version. A dormant channel always has an update,
+    which brings its entries up to date without being sent to anybody.
     """
     if not findings.changes and not channel.dormant:
         return None
@@ -157,8 +168,8 @@ def found(
     return DetectedUpdate(tuple(documents), candidate)
 
 
-def snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHistory | None = None) -> Snapshot:
-    """Return what a channel's state becomes once a candidate is versioned; ``before`` are its latest entries so far."""
+def build_snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHistory | None = None) -> Snapshot:
+    """Return a channel's state once a candidate is versioned; ``before`` are its latest entries until then."""
     return Snapshot(
         candidate.validators,
         candidate.memory,
@@ -172,12 +183,12 @@ def snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHisto
     )
 
 
-def _besides(held: PollState, documents: Sequence[Document]) -> tuple[Document, ...]:
-    return tuple(document for document in held.unversioned if document not in documents)
+def _others(state: PollState, documents: Sequence[Document]) -> tuple[Document, ...]:
+    return tuple(document for document in state.unversioned if document not in documents)
 
 
-def _bounded(documents: tuple[Document, ...]) -> tuple[Document, ...]:
-    documents = documents[-_DOCUMENTS_KEPT:]
-    while len(documents) > 1 and sum(len(document.body) for document in documents) > _BYTES_KEPT:
+def _limit(documents: tuple[Document, ...]) -> tuple[Document, ...]:
+    documents = documents[-_MAX_DOCUMENTS:]
+    while len(documents) > 1 and sum(len(document.body) for document in documents) > _MAX_DOCUMENT_BYTES:
         documents = documents[1:]
     return documents

@@ -1,10 +1,7 @@
-"""A node's scheduled polls: when each channel is due, what its next poll compares with, and what its results mean.
+"""The scheduler of a node's polls: starts each poll when it is due, and passes on what it detects.
 
-The protocol (``service.corona.protocol``) says which channels to poll by which rota. Polls that are due within a
-twentieth of a second begin together, so that what they ask the store travels together.
-
-A notice that polls prove, as that a channel is dead, is offered once per poll and never kept: until its version is
-there, every further poll finds the same. So nothing is lost when an owner is busy, outdated or dead.
+The protocol (:mod:`service.corona.protocol`) decides which channels this node polls by which schedule. Polls that are
+due within a twentieth of a second begin together, so that their requests to the store share round trips.
 """
 
 import asyncio
@@ -21,457 +18,402 @@ import structlog
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, StartPolling, UpdateBase
 from service.corona.messages import Candidate
-from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError, StoreUnavailable
-from service.feeds.channel_health import (
-    BUSY,
-    ChannelHealth,
-    OutageDetector,
-    PollReport,
-    diagnose,
-    recheck_delay_s,
-    symptom_of,
-)
-from service.feeds.polling_hints import backoff_s
+from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError
 from service.feeds.sandbox.protocol import Document
-from service.model import Channel, ChannelId, Delta, NodeId, Notice, PollResult, Validators
+from service.model import ChannelId, NodeId, PollResult
 from service.observability.metrics import POLL_LAG
 from service.observability.tracing import FIRST_STEP, TRACING
 from service.store import Store
-from workers.polling.poll_state import DetectedUpdate, PollState, advanced, is_of, kept, renewed, watch
-from workers.polling.poller import Poller, tell
+from workers.polling.health_monitor import HealthMonitor, PolledChannel
+from workers.polling.poll_state import (
+    DetectedUpdate,
+    PollState,
+    advance_to_version,
+    is_version_of,
+    keep_unversioned,
+    merge_reloaded,
+    new_poll_state,
+)
+from workers.polling.poll_trace import trace
+from workers.polling.poller import Poller
 from workers.tasks import BackgroundTasks
-
-_REPORTS_KEPT = 1_000
-
-log = structlog.get_logger(__name__)
-
-
-class PolledChannel(msgspec.Struct, frozen=True):
-    """A channel that this node polls, as it knows it, and at which phase."""
-
-    channel: Channel
-    phase: StartPolling
-
-
-class HealthMonitor:
-    """One node's part in judging channels.
-
-    ``place_of`` tells where a channel stands here, None if others poll it. ``offer`` brings a candidate to
-    the channel's owner.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        place_of: Callable[[ChannelId], PolledChannel | None],
-        offer: Callable[[Candidate], Awaitable[None]],
-    ) -> None:
-        self._store = store
-        self._clock = clock
-        self._place_of = place_of
-        self._offer = offer
-        self._outage = OutageDetector()
-        self._reports: list[tuple[ChannelId, PollReport]] = []
-
-    def polled(self, channel: Channel, result: PollResult, permanent_url: str) -> None:
-        """Take in how a poll ended; what may be our own network's fault charges nobody yet."""
-        charge, was_ours = None, self._outage.is_ours
-        for settled, earlier in self._outage.settle(channel, result):
-            if earlier is result:
-                charge = symptom_of(channel.url, result, permanent_url)
-            else:
-                self._charge(settled, earlier)
-        self._reports.append((channel.id, PollReport(result, charge)))
-        if self._outage.is_ours is not was_ours:
-            log.warning("publishers can be reached again" if was_ours else "nobody can be reached; is our network up?")
-
-    async def record(self) -> None:
-        """Write down how polls ended since the last time, and judge; keep it for the next time if the store is away."""
-        for channel, result in self._outage.overdue(self._clock.wall_s()):
-            self._charge(channel, result)
-        reports, self._reports = self._reports, []
-        try:
-            cases = await self._store.channels.record_polls(reports)
-        except StoreUnavailable:
-            self._reports = (reports + self._reports)[-_REPORTS_KEPT:]
-            return
-        with contextlib.suppress(StoreUnavailable):  # the next polls tell the same
-            for (cid, report), case in zip(reports, cases, strict=True):
-                if case is not None and (place := self._place_of(cid)) is not None:
-                    await self._weigh(place, report.result, case)
-
-    def _charge(self, channel: Channel, result: PollResult) -> None:
-        self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), again=True)))
-
-    async def _weigh(self, place: PolledChannel, result: PollResult, case: ChannelHealth) -> None:
-        cid = place.channel.id
-        rest = (
-            backoff_s(case.refusals, place.phase.schedule.interval_s) if case.charge == BUSY else recheck_delay_s(case)
-        )
-        # A publisher that said how long it wants to be left alone knows better.
-        if rest and not await self._store.request_budgets.paused_s(cid):
-            await self._store.request_budgets.pause(cid, rest)
-        notice = diagnose(case, place.phase.schedule.size, result.detail)
-        if notice is not None:
-            log.info("verdict", channel=cid[:8], kind=notice.kind, detail=notice.detail)
-            await self._offer(_candidate(place.channel, notice, result.at_s))
-
-
-def _candidate(channel: Channel, notice: Notice, at_s: float) -> Candidate:
-    """Return a candidate that leaves validators and memory alone."""
-    return Candidate(Delta(channel.id, channel.version, 0, at_s, (), notice=notice), Validators(), b"")
-
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1
 _SLOT_S = 0.05
-"""Polls due in one slot begin together: what one of them asks the store costs a tenth of what it costs alone."""
+"""Polls due in one slot begin together: a request to the store then costs a tenth of what it costs alone."""
+
+log = structlog.get_logger(__name__)
 
 
 class DueQueue:
-    """The next poll of each channel, in fleet time (seconds): a heap in which outdated times stay until they surface.
+    """The next poll of each channel, in fleet time (s): a heap in which outdated entries stay until they surface.
 
-    A heap costs a few microseconds per poll whatever the number of channels, where one interval job per channel
-    would cost a fifth of a core at 1,000 polls a second.
+    A heap costs a few microseconds per poll whatever the number of channels. One interval job per channel would cost a
+    fifth of a core at 1,000 polls a second.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, ChannelId]] = []
         self._due_s: dict[ChannelId, float] = {}
 
-    def plan(self, channel: ChannelId, due_s: float) -> None:
-        """Poll the channel at this time, instead of any time planned before."""
-        if self._due_s.get(channel) != due_s:
-            self._due_s[channel] = due_s
-            heappush(self._heap, (due_s, channel))
+    def schedule(self, channel_id: ChannelId, due_s: float) -> None:
+        """Set the time of a channel's next poll; it replaces an earlier one."""
+        if self._due_s.get(channel_id) != due_s:
+            self._due_s[channel_id] = due_s
+            heappush(self._heap, (due_s, channel_id))
 
-    def drop(self, channel: ChannelId) -> None:
-        """Plan no poll of the channel."""
-        self._due_s.pop(channel, None)
+    def remove(self, channel_id: ChannelId) -> None:
+        """Remove a channel."""
+        self._due_s.pop(channel_id, None)
 
-    def planned_s(self, channel: ChannelId) -> float:
-        """Return when the channel is due; infinity if it is not planned."""
-        return self._due_s.get(channel, inf)
+    def due_s(self, channel_id: ChannelId) -> float:
+        """Return when a channel is due; infinity if it is not in the queue."""
+        return self._due_s.get(channel_id, inf)
 
-    def take(self, until_s: float) -> list[tuple[float, ChannelId]]:
-        """Return what is due until then, earliest first, with its time; it is planned no more."""
-        taken = []
+    def pop_due(self, until_s: float) -> list[tuple[float, ChannelId]]:
+        """Remove and return the channels that are due by ``until_s`` with their times, earliest first."""
+        due = []
         while self._heap and self._heap[0][0] <= until_s:
-            due_s, channel = heappop(self._heap)
-            if self._due_s.get(channel) == due_s:
-                del self._due_s[channel]
-                taken.append((due_s, channel))
-        return taken
+            due_s, channel_id = heappop(self._heap)
+            if self._due_s.get(channel_id) == due_s:
+                del self._due_s[channel_id]
+                due.append((due_s, channel_id))
+        return due
 
     def next_s(self) -> float | None:
-        """Return when something may be due next (it may turn out to be outdated), or None."""
+        """Return the time of the first entry, which may be outdated; None if the queue is empty."""
         return self._heap[0][0] if self._heap else None
 
 
-class State(Enum):
-    """Whether a channel's base is the version that its owner told last, and whether a scheduled poll is under way.
+class BaseState(Enum):
+    """Whether a channel's base is the latest version that its owner announced, and whether a poll is under way.
 
     The base is loaded before a poll begins, unless the owner sent it. A channel has one scheduled poll at a time.
     """
 
-    OUTDATED = "the base is loaded at the next turn"
+    OUTDATED = "the base is loaded before the next poll"
     IDLE = "the base is current"
     POLLING = "the base is current, and a poll is under way"
     SUPERSEDED = "a poll is under way whose base is outdated"
 
 
-_LOADED = {State.OUTDATED: State.IDLE, State.SUPERSEDED: State.POLLING}
-_VERSION_TOLD = {State.IDLE: State.OUTDATED, State.POLLING: State.SUPERSEDED}
-_POLL_ENDED = {State.POLLING: State.IDLE, State.SUPERSEDED: State.OUTDATED}
+_BASE_LOADED = {BaseState.OUTDATED: BaseState.IDLE, BaseState.SUPERSEDED: BaseState.POLLING}
+_VERSION_ANNOUNCED = {BaseState.IDLE: BaseState.OUTDATED, BaseState.POLLING: BaseState.SUPERSEDED}
+_POLL_ENDED = {BaseState.POLLING: BaseState.IDLE, BaseState.SUPERSEDED: BaseState.OUTDATED}
 
 
-class _Polled(msgspec.Struct, gc=False):
-    """A channel that this node polls: by which rota, from which base (none before it is loaded), and what it found."""
+class _ScheduledChannel(msgspec.Struct, gc=False):
+    """A channel that this node polls by a schedule.
 
-    phase: StartPolling
-    state: State = State.OUTDATED
-    watch: PollState | None = None
+    ``poll_state`` is None before the base is loaded. ``update`` is the one detected last that is not versioned yet.
+    """
+
+    assignment: StartPolling
+    base: BaseState = BaseState.OUTDATED
+    poll_state: PollState | None = None
     begun_s: float = -inf
-    """When the last poll that has begun was due, which may be ahead."""
-    found: DetectedUpdate | None = None
+    """When the last poll that has begun was due, which may be in the near future."""
+    update: DetectedUpdate | None = None
 
-    def happened(self, transition: dict[State, State]) -> None:
-        self.state = transition.get(self.state, self.state)
+    def transition(self, transitions: dict[BaseState, BaseState]) -> None:
+        self.base = transitions.get(self.base, self.base)
 
 
 class PollScheduler:
-    """A node's share of all polls.
+    """The polls of one node.
 
-    ``happened`` tells the protocol what was found; ``hubs_named`` which hubs a channel's document names for
-    which topic.
+    ``on_event`` passes detected updates to the protocol. ``on_hubs_found`` is called with the WebSub hubs that a
+    channel's document names, and the topic.
     """
 
     def __init__(
         self,
-        me: NodeId,
+        node_id: NodeId,
         store: Store,
         poller: Poller,
         *,
         clock: Clock,
-        happened: Callable[[Event], Awaitable[None]],
-        hubs_named: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
+        on_event: Callable[[Event], Awaitable[None]],
+        on_hubs_found: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
         tasks: BackgroundTasks,
     ) -> None:
-        self._me = me
+        self._node_id = node_id
         self._store = store
         self._poller = poller
         self._clock = clock
-        self._happened = happened
-        self._hubs_named = hubs_named
+        self._on_event = on_event
+        self._on_hubs_found = on_hubs_found
         self._tasks = tasks
         self._fleet_ahead_s = 0.0
-        self._agenda = DueQueue()
-        self._agenda_changed = asyncio.Event()
-        self._polled: dict[ChannelId, _Polled] = {}
-        self.verdicts = HealthMonitor(store, clock, place_of=self._place_of, offer=self._offer_notice)
-        self._taking_in: dict[ChannelId, bool] = {}
-        """Channels whose pushes are read, and whether more have come since."""
+        self._queue = DueQueue()
+        self._queue_changed = asyncio.Event()
+        self._channels: dict[ChannelId, _ScheduledChannel] = {}
+        self.health = HealthMonitor(store, clock, get_polled=self._polled_channel, offer=self._offer_candidate)
+        self._processing_pushes: dict[ChannelId, bool] = {}
+        """Channels whose pushes are being processed, and whether more have arrived since."""
 
     def fleet_s(self) -> float:
         """Return the fleet's common time: the store's clock (Unix s)."""
         return self._clock.monotonic_s() + self._fleet_ahead_s
 
     def set_fleet_time(self, fleet_s: float, at_monotonic_s: float) -> None:
-        """Take over the fleet's common time as it was at a moment of ours; after a jump of it, plan every poll anew."""
+        """Set the fleet's time at a moment of this process's monotonic clock; after a jump, reschedule every poll."""
         before_s, self._fleet_ahead_s = self._fleet_ahead_s, fleet_s - at_monotonic_s
         if abs(self._fleet_ahead_s - before_s) > _CLOCK_JUMP_S:
-            for polled in self._polled.values():
-                polled.begun_s = -inf
-                self._plan(polled)
+            for channel in self._channels.values():
+                channel.begun_s = -inf
+                self._schedule(channel)
 
-    def start(self, phase: StartPolling) -> None:
-        """Poll a channel by this rota from now on. Its base is loaded at its turn.
+    def start_polling(self, assignment: StartPolling) -> None:
+        """Poll a channel by this schedule from now on.
 
-        A node that takes over thousands of channels would do nothing else for seconds if it loaded all at once.
+        Its base is loaded before its first poll: a node that takes over thousands of channels would be busy for seconds
+        if it loaded all of them at once.
         """
-        polled = self._polled.setdefault(phase.channel, _Polled(phase))
-        polled.phase = phase
-        if polled.watch is not None:
-            polled.watch.subscribers = phase.subscribers
-        self._plan(polled)
+        channel = self._channels.setdefault(assignment.channel, _ScheduledChannel(assignment))
+        channel.assignment = assignment
+        if channel.poll_state is not None:
+            channel.poll_state.subscribers = assignment.subscribers
+        self._schedule(channel)
 
-    def stop(self, cid: ChannelId) -> None:
-        """Poll this channel no more."""
-        self._polled.pop(cid, None)
-        self._agenda.drop(cid)
+    def stop_polling(self, channel_id: ChannelId) -> None:
+        """Cancel the planned polls of a channel."""
+        self._channels.pop(channel_id, None)
+        self._queue.remove(channel_id)
 
-    async def refresh(self, effects: Iterable[UpdateBase]) -> None:
-        """Compare with other versions from the next poll on, and now what was found on an earlier one."""
-        changed: dict[ChannelId, _Polled] = {}
+    async def update_bases(self, effects: Iterable[UpdateBase]) -> None:
+        """Compare with other versions from the next poll on, and now the updates that are not versioned yet."""
+        changed: dict[ChannelId, _ScheduledChannel] = {}
         for effect in effects:
-            if polled := self._polled.get(effect.channel):
-                changed[effect.channel] = polled
-                self._go_on_from(polled, effect)
-        if at_once := [cid for cid, polled in changed.items() if polled.found and polled.state in _LOADED]:
-            await self._load(at_once)
-        for cid, polled in changed.items():
-            if polled.found and self._polled.get(cid) is polled:
-                self._tasks.start(self._compare_again(polled))
+            if channel := self._channels.get(effect.channel):
+                changed[effect.channel] = channel
+                self._update_base(channel, effect)
+        needed = [
+            channel_id for channel_id, channel in changed.items() if channel.update and channel.base in _BASE_LOADED
+        ]
+        if needed:
+            await self._load(needed)
+        for channel_id, channel in changed.items():
+            if channel.update and self._channels.get(channel_id) is channel:
+                self._tasks.start(self._compare_again(channel))
 
-    def _go_on_from(self, polled: _Polled, effect: UpdateBase) -> None:
-        """Take over the version that the owner told with its base, or else have it loaded."""
-        told, before = effect.announcement, polled.watch
-        if before is None or told is None or told.base is None:
-            polled.happened(_VERSION_TOLD)
-        elif polled.state not in _LOADED and before.channel.version < told.version:
-            polled.watch = advanced(before, told.version, told.base)
-            if polled.found and is_of(polled.found.candidate, told.base):
-                self._poller.versioned(before, polled.watch, polled.found.candidate)
-                polled.found = None
+    def _update_base(self, channel: _ScheduledChannel, effect: UpdateBase) -> None:
+        """Advance to the version that the owner announced with its base; without a base, mark it for loading."""
+        announced, before = effect.announcement, channel.poll_state
+        if before is None or announced is None or announced.base is None:
+            channel.transition(_VERSION_ANNOUNCED)
+        elif channel.base not in _BASE_LOADED and before.channel.version < announced.version:
+            channel.poll_state = advance_to_version(before, announced.version, announced.base)
+            if channel.update and is_version_of(channel.update.candidate, announced.base):
+                self._poller.on_versioned(before, channel.poll_state, channel.update.candidate)
+                channel.update = None
 
-    async def _load(self, cids: Sequence[ChannelId]) -> None:
-        """Load bases from the store. What does not exist there stays outdated: its owner will say so."""
-        for cid, state in zip(cids, await self._store.channels.states(cids), strict=True):
-            polled = self._polled.get(cid)
-            if polled is not None and state is not None:
-                base = watch(state, polled.phase.subscribers, self._clock.wall_s())
-                polled.watch = base if polled.watch is None else renewed(polled.watch, base)
-                polled.happened(_LOADED)
+    async def _load(self, channel_ids: Sequence[ChannelId]) -> None:
+        """Load bases from the store. A channel that does not exist stays outdated until its owner stops its polls."""
+        stored = await self._store.channels.states(channel_ids)
+        for channel_id, stored_state in zip(channel_ids, stored, strict=True):
+            channel = self._channels.get(channel_id)
+            if channel is not None and stored_state is not None:
+                loaded = new_poll_state(stored_state, channel.assignment.subscribers, self._clock.wall_s())
+                known = channel.poll_state
+                channel.poll_state = loaded if known is None else merge_reloaded(known, loaded)
+                channel.transition(_BASE_LOADED)
 
-    async def poll_now(self, cid: ChannelId) -> PollResult | None:
-        """Poll a channel at once, whether or not it is ours to poll; None if it does not exist.
+    async def poll_now(self, channel_id: ChannelId) -> PollResult | None:
+        """Poll a channel at once, even if this node does not poll it by a schedule; None if it does not exist.
 
-        The result is written down before it is returned: who asked looks at the last polls next.
+        The result is stored before it is returned, because the caller may list the latest polls next.
         """
-        held = await self._held(cid)
-        if held is None:
+        state = await self._get_state(channel_id)
+        if state is None:
             return None
-        await self._poller.acquire_poll(held)
-        tell("The channel may be polled: nobody wants it to be left alone, and its budget has a poll left.")
-        result = await self._poll(held)
-        await self.verdicts.record()
-        tell("The result is written down.")
+        await self._poller.acquire_poll(state)
+        trace("The channel is not paused, and its request limit allows a poll.")
+        result = await self._poll(state)
+        await self.health.record()
+        trace("The result is stored.")
         return result
 
-    async def take_in(self, cid: ChannelId) -> None:
-        """Compare what a hub pushed for a channel, one push after the other; what is too much becomes one poll.
+    async def process_pushes(self, channel_id: ChannelId) -> None:
+        """Compare the documents that a hub pushed for a channel; poll instead if they are too much.
 
-        Raises :class:`HostBlocked`: nothing of a blocked host is wanted, unasked either; :class:`LimitReached` if that
-        poll has to wait; the :class:`PublisherError` of a push that cannot be read. The next poll finds what is new.
+        Raises :class:`HostBlocked` if the channel's host is blocked, whose pushes are dropped; :class:`LimitReached`
+        if the poll has to wait; the :class:`PublisherError` of a push that cannot be parsed. In the last two cases the
+        next scheduled poll detects the changes.
         """
-        if cid in self._taking_in:
-            self._taking_in[cid] = True
+        if channel_id in self._processing_pushes:
+            self._processing_pushes[channel_id] = True
             return
-        self._taking_in[cid] = True
+        self._processing_pushes[channel_id] = True
         try:
-            while self._taking_in[cid]:
-                self._taking_in[cid] = False
-                await self._take_in(cid)
+            while self._processing_pushes[channel_id]:
+                self._processing_pushes[channel_id] = False
+                await self._process_pushes(channel_id)
         finally:
-            del self._taking_in[cid]
+            del self._processing_pushes[channel_id]
 
-    async def _take_in(self, cid: ChannelId) -> None:
-        held = await self._held(cid)
-        # What a dormant channel lists is to be taken in as a whole.
-        if held is None or held.channel.dormant:
-            await self._store.websub.drop_pushes(cid)
+    async def _process_pushes(self, channel_id: ChannelId) -> None:
+        state = await self._get_state(channel_id)
+        # A dormant channel needs its whole document, which a push does not contain.
+        if state is None or state.channel.dormant:
+            await self._store.websub.drop_pushes(channel_id)
             return
         try:
-            self._poller.raise_if_blocked(held.channel)
-            async with self._poller.hold_push_slot(held, await self._store.websub.queued_bytes(cid)) as lane:
-                pushes = await self._store.websub.take_pushes(cid)
+            self._poller.raise_if_blocked(state.channel)
+            async with self._poller.hold_push_slot(state, await self._store.websub.queued_bytes(channel_id)) as lane:
+                pushes = await self._store.websub.take_pushes(channel_id)
                 if all(push.body for push in pushes):
                     for push in pushes:
                         headers = {"content-type": push.content_type}
-                        pushed = Document(push.body, held.channel.url, headers, partial=True)
-                        if found := await self._poller.compare_pushed(held, pushed, lane):
-                            await self._offer(found)
+                        pushed = Document(push.body, state.channel.url, headers, partial=True)
+                        if update := await self._poller.compare_pushed(state, pushed, lane):
+                            await self._offer(update)
                     return
         except HostBlocked:
-            await self._store.websub.drop_pushes(cid)
+            await self._store.websub.drop_pushes(channel_id)
             raise
         except (LimitReached, ParseKilled) as error:
-            log.info("push left to a poll", channel=cid[:8], why=str(error))
-            await self._store.websub.drop_pushes(cid)
-        await self._poller.acquire_poll(held)
-        await self._poll(held)
+            log.info("push dropped, will poll", channel=channel_id[:8], reason=str(error))
+            await self._store.websub.drop_pushes(channel_id)
+        await self._poller.acquire_poll(state)
+        await self._poll(state)
 
-    async def keep_agenda(self) -> None:
-        """Start each poll when it is due, for ever: a little ahead, so that polls ask the store together."""
+    async def run(self) -> None:
+        """Start each poll when it is due, for ever. It is prepared a little ahead, so that polls share round trips."""
         while True:
-            now_s, first_s = self.fleet_s(), self._agenda.next_s()
+            now_s, first_s = self.fleet_s(), self._queue.next_s()
             if first_s is None or (slot_s := self._slot_s(first_s)) > now_s + _AHEAD_S:
-                self._agenda_changed.clear()
+                self._queue_changed.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if first_s is None else slot_s - _AHEAD_S - now_s):
-                        await self._agenda_changed.wait()
+                        await self._queue_changed.wait()
                 continue
             outdated: dict[ChannelId, float] = {}
-            for due_s, cid in self._agenda.take(max(now_s, slot_s + _SLOT_S, first_s)):
-                polled = self._polled[cid]
-                # A poll that is begun ahead of its time must not be planned once more.
-                polled.begun_s = max(due_s, now_s)
-                self._plan(polled)
-                if polled.state is State.OUTDATED:
-                    outdated[cid] = due_s
+            for due_s, channel_id in self._queue.pop_due(max(now_s, slot_s + _SLOT_S, first_s)):
+                channel = self._channels[channel_id]
+                # A poll that is begun ahead of its time must not be scheduled again.
+                channel.begun_s = max(due_s, now_s)
+                self._schedule(channel)
+                if channel.base is BaseState.OUTDATED:
+                    outdated[channel_id] = due_s
                 else:
-                    self._begin(polled, due_s, slot_s)
+                    self._begin(channel, due_s, slot_s)
             if outdated:
                 self._tasks.start(self._load_and_begin(outdated, slot_s))
 
     def _slot_s(self, due_s: float) -> float:
-        """Return when the slot of a poll begins: at the same instant of the clock for all nodes of a process."""
+        """Return the start of the slot of a poll, which is at the same instant for all nodes of a process."""
         return floor((due_s - self._fleet_ahead_s) / _SLOT_S) * _SLOT_S + self._fleet_ahead_s
 
     async def _load_and_begin(self, due_s: dict[ChannelId, float], at_s: float) -> None:
         try:
             await self._load(list(due_s))
         except OperationalError as error:
-            log.info("not polled", channels=len(due_s), why=str(error))
+            log.info("polls skipped", channels=len(due_s), reason=str(error))
             return
-        for cid in due_s.keys() & self._polled.keys():
-            self._begin(self._polled[cid], due_s[cid], at_s)
+        for channel_id in due_s.keys() & self._channels.keys():
+            self._begin(self._channels[channel_id], due_s[channel_id], at_s)
 
-    def _begin(self, polled: _Polled, due_s: float, at_s: float) -> None:
-        """Begin the poll that is due, unless there is nothing to compare with, or the last one is still under way."""
-        if polled.state is State.IDLE:
-            polled.state = State.POLLING
-            self._tasks.start(self._poll_scheduled(polled, due_s, at_s))
+    def _begin(self, channel: _ScheduledChannel, due_s: float, at_s: float) -> None:
+        """Begin the poll that was due at ``due_s`` in the slot ``at_s``.
 
-    async def _poll_scheduled(self, polled: _Polled, due_s: float, at_s: float) -> None:
-        cid = polled.phase.channel
-        assert polled.watch is not None  # noqa: S101 - what is being polled was loaded
+        Does nothing if the base could not be loaded, or the last poll is still under way.
+        """
+        if channel.base is BaseState.IDLE:
+            channel.base = BaseState.POLLING
+            self._tasks.start(self._poll_scheduled(channel, due_s, at_s))
+
+    async def _poll_scheduled(self, channel: _ScheduledChannel, due_s: float, at_s: float) -> None:
+        channel_id = channel.assignment.channel
+        assert channel.poll_state is not None  # noqa: S101 - a channel that is being polled was loaded
         try:
-            await self._poller.acquire_poll(polled.watch)
+            await self._poller.acquire_poll(channel.poll_state)
             if (early_s := at_s - self.fleet_s()) > 0:
                 await asyncio.sleep(early_s)
-            if self._polled.get(cid) is polled:  # not stopped meanwhile; another version may have come
-                # After the set's next poll it would only burden the publisher: what there is was seen by that one.
+            if self._channels.get(channel_id) is channel:  # not stopped meanwhile; its base may have advanced
+                # After the polling set's next poll is due, this one could detect nothing that the next one does not.
                 late_s = self.fleet_s() - due_s
                 POLL_LAG.observe(max(late_s, 0.0))
-                await self._poll(polled.watch, self._clock.monotonic_s() + polled.phase.schedule.gap_s - late_s)
+                before_s = self._clock.monotonic_s() + channel.assignment.schedule.gap_s - late_s
+                await self._poll(channel.poll_state, before_s)
         except (LimitReached, HostBlocked, OperationalError) as error:
-            log.info("not polled", channel=cid[:8], why=str(error))
+            log.info("poll skipped", channel=channel_id[:8], reason=str(error))
         finally:
-            polled.happened(_POLL_ENDED)
+            channel.transition(_POLL_ENDED)
 
-    def _place_of(self, cid: ChannelId) -> PolledChannel | None:
-        polled = self._polled.get(cid)
-        return PolledChannel(polled.watch.channel, polled.phase) if polled and polled.watch else None
+    def _polled_channel(self, channel_id: ChannelId) -> PolledChannel | None:
+        channel = self._channels.get(channel_id)
+        if channel is None or channel.poll_state is None:
+            return None
+        return PolledChannel(channel.poll_state.channel, channel.assignment)
 
-    async def _held(self, cid: ChannelId) -> PollState | None:
-        """Return the current base of a channel, whether or not this node polls it; None if there is no such channel."""
-        polled = self._polled.get(cid)
-        if polled is None:
-            (state,), (count,) = await asyncio.gather(
-                self._store.channels.states([cid]), self._store.subscriptions.counts([cid])
+    async def _get_state(self, channel_id: ChannelId) -> PollState | None:
+        """Return a channel's current base, whether or not this node polls it; None if it does not exist."""
+        channel = self._channels.get(channel_id)
+        if channel is None:
+            (stored,), (count,) = await asyncio.gather(
+                self._store.channels.states([channel_id]), self._store.subscriptions.counts([channel_id])
             )
-            return watch(state, count, self._clock.wall_s()) if state else None
-        if polled.state in _LOADED:
-            await self._load([cid])
-        return polled.watch
+            return new_poll_state(stored, count, self._clock.wall_s()) if stored else None
+        if channel.base in _BASE_LOADED:
+            await self._load([channel_id])
+        return channel.poll_state
 
-    async def _offer_notice(self, candidate: Candidate) -> None:
-        await self._happened(CandidateFound(candidate))
-
-    def _plan(self, polled: _Polled) -> None:
-        phase, after_s = polled.phase, max(self.fleet_s(), polled.begun_s)
-        due_s, interval_s = phase.schedule.next_poll_s(phase.rank, after_s), phase.schedule.interval_s
-        # A rota that begins more than a turn (and what clocks differ by) ahead is from before our clock was set back.
+    def _schedule(self, channel: _ScheduledChannel) -> None:
+        """Set the time of a channel's next poll."""
+        assignment, after_s = channel.assignment, max(self.fleet_s(), channel.begun_s)
+        schedule = assignment.schedule
+        due_s, interval_s = schedule.next_poll_s(assignment.rank, after_s), schedule.interval_s
+        # A schedule that begins further ahead than one interval and clocks' differences predates a reset of the clock.
         if due_s - after_s > 2 * interval_s:
             due_s -= (ceil((due_s - after_s) / interval_s) - 1) * interval_s
-        self._agenda.plan(phase.channel, due_s)
-        self._agenda_changed.set()
+        self._queue.schedule(assignment.channel, due_s)
+        self._queue_changed.set()
 
-    async def _poll(self, held: PollState, before_s: float = inf) -> PollResult:
-        poll = await self._poller.poll(held, self._me, before_s)
-        result = poll.result
-        log.debug("polled", channel=held.channel.id[:8], outcome=result.outcome, status=result.status)
-        self.verdicts.polled(held.channel, result, poll.permanent_url)
-        if poll.found is not None:
-            await self._offer(poll.found, result.took_s)
-        if poll.topic:
-            self._tasks.start(self._hubs_named(held.channel.id, poll.hubs, poll.topic))
+    async def _poll(self, state: PollState, before_s: float = inf) -> PollResult:
+        """Poll a channel, report its health, and offer the update that the poll detected, if any."""
+        outcome = await self._poller.poll(state, self._node_id, before_s)
+        result = outcome.result
+        log.debug("polled", channel=state.channel.id[:8], outcome=result.outcome, status=result.status)
+        self.health.on_polled(state.channel, result, outcome.permanent_url)
+        if outcome.update is not None:
+            await self._offer(outcome.update, result.took_s)
+        if outcome.topic:
+            self._tasks.start(self._on_hubs_found(state.channel.id, outcome.hubs, outcome.topic))
         return result
 
-    async def _offer(self, found: DetectedUpdate, took_s: float = 0.0) -> None:
-        cid = found.candidate.channel
-        delta = found.candidate.delta
+    async def _offer(self, update: DetectedUpdate, took_s: float = 0.0) -> None:
+        """Offer an update, which was detected in ``took_s`` seconds, to the channel's owner."""
+        delta = update.candidate.delta
         began_s = self._clock.wall_s() - took_s
-        TRACING.record_step(delta.trace_id, FIRST_STEP, began_s, channel=cid, node=self._me, changes=len(delta.changes))
-        if polled := self._polled.get(cid):
-            polled.found = found
-        tell("The changes are on their way to the owner of the channel, who makes a version of them.")
-        await self._happened(CandidateFound(found.candidate))
+        TRACING.record_step(
+            delta.trace_id,
+            FIRST_STEP,
+            began_s,
+            channel=delta.channel,
+            node=self._node_id,
+            changes=len(delta.changes),
+        )
+        if channel := self._channels.get(delta.channel):
+            channel.update = update
+        trace("The changes are sent to the owner of the channel, which creates a version.")
+        await self._offer_candidate(update.candidate)
 
-    async def _compare_again(self, polled: _Polled) -> None:
-        """Offer what is left of a find, if anything, after another version came in between."""
-        found, held = polled.found, polled.watch
-        if found is None or held is None or found.candidate.base_version >= held.channel.version:
+    async def _offer_candidate(self, candidate: Candidate) -> None:
+        await self._on_event(CandidateFound(candidate))
+
+    async def _compare_again(self, channel: _ScheduledChannel) -> None:
+        """Offer the changes of an update that remain after another candidate was versioned, if any."""
+        update, state = channel.update, channel.poll_state
+        if update is None or state is None or update.candidate.base_version >= state.channel.version:
             return
-        polled.found = None
+        channel.update = None
         try:
-            left = await self._poller.compare_again(held, found)
+            remaining = await self._poller.compare_again(state, update)
         except (PublisherError, OperationalError) as error:
-            log.info("not compared again; the next poll will", channel=held.channel.id[:8], why=str(error))
-            kept(held, found.documents)
+            log.info("comparison failed, next poll repeats it", channel=state.channel.id[:8], reason=str(error))
+            keep_unversioned(state, update.documents)
             return
-        if left is not None:
-            await self._offer(left)
+        if remaining is not None:
+            await self._offer(remaining)

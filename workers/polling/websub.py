@@ -1,7 +1,7 @@
-"""What a node does about hubs (W3C WebSub): where a feed names one, it is asked to push what is new.
+"""WebSub subscriptions (W3C) of a node's channels: hubs that feeds name are asked to push changes.
 
-What to ask next, and when, follows from the store alone (``service.feeds.websub``), so a node may die at any moment
-and another goes on. HubSubscriber only spare time and polls: whatever they do, the channel is polled.
+The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub`), so a node may die at
+any moment and another one continues. Hubs only reduce delay and polls: whatever they do, the channel is polled.
 """
 
 import asyncio
@@ -30,111 +30,117 @@ from service.store import Store
 from service.store.channels.websub import new_hub_secrets
 from workers.polling.politeness import Politeness
 
-UPKEEP_S = 60.0
-"""How often a node looks which of its channels' hubs are to be asked."""
+RENEWAL_INTERVAL_S = 60.0
+"""How often a node examines which hubs of its channels a request is due to."""
 
-_ASKED_AT_ONCE = 8
-_PER_SITE = 50
-_LOADED_AT_ONCE = 500
+_MAX_CONCURRENT = 8
+_MAX_PER_SITE = 50
+_BATCH_SIZE = 500
 
 log = structlog.get_logger(__name__)
 
 
 class HubSubscriber:
-    """Subscribes at hubs, renews and leaves, within the fleet's politeness.
+    """Subscribes at hubs, renews subscriptions and ends them, within the politeness limits.
 
-    ``public_url`` is where hubs reach the console; without one (""), nothing is asked.
+    ``public_url`` is the URL at which hubs reach the console; without one (""), no hub is contacted.
     """
 
     def __init__(self, store: Store, fetcher: Fetcher, politeness: Politeness, clock: Clock, public_url: str) -> None:
         self._store = store
         self._fetcher = fetcher
-        self._courtesy = politeness
+        self._politeness = politeness
         self._clock = clock
         self._public_url = public_url.rstrip("/")
-        self._slots = asyncio.Semaphore(_ASKED_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
-    async def noticed(self, cid: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Follow what a channel's document names, and ask the hub at once if that is news.
+    async def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
+        """Store the hubs that a channel's document names, and send the request that a change of them makes due.
 
-        ``topic`` is the document's own URL as it states it. What fails now is asked again by :meth:`keep_up`.
+        ``topic`` is the document's own URL as it states it. :meth:`renew` repeats a request that fails.
         """
         if not self._public_url:
             return
         try:
             state = await self._store.websub.change(
-                cid, lambda state: update_hub(state, hubs, topic, new_hub_secrets())
+                channel_id, lambda state: update_hub(state, hubs, topic, new_hub_secrets())
             )
             if state is not None:
                 async with self._slots:
-                    await self._ask(cid, state)
+                    await self._request(channel_id, state)
         except (PublisherError, UserError, StoreUnavailable) as error:
-            log.info("hub not asked", channel=cid[:8], why=str(error))
+            log.info("hub request failed", channel=channel_id[:8], reason=str(error))
 
-    async def keep_up(self, ring: RingView, me: NodeId) -> None:
-        """Ask the hubs of our own channels what is due: to subscribe, to renew, or to let us go."""
+    async def renew(self, ring: RingView, node_id: NodeId) -> None:
+        """Send the due requests to the hubs of this node's channels: to subscribe, to renew, or to unsubscribe."""
         if not self._public_url:
             return
         try:
-            due = await self._due(ring, me)
+            due = await self._load_due(ring, node_id)
         except StoreUnavailable as error:
             log.warning("hub subscriptions unreadable", error=str(error))
             return
-        by_site = groupby(sorted(due, key=_site_first), key=lambda each: site_of(_host(each[1])))
-        await asyncio.gather(*(self._ask_one_site(list(group)[:_PER_SITE]) for _, group in by_site))
+        by_site = groupby(sorted(due, key=_site_and_due_s), key=lambda each: site_of(_host(each[1])))
+        await asyncio.gather(*(self._request_one_site(list(group)[:_MAX_PER_SITE]) for _, group in by_site))
 
-    async def _due(self, ring: RingView, me: NodeId) -> list[tuple[ChannelId, HubState]]:
+    async def _load_due(self, ring: RingView, node_id: NodeId) -> list[tuple[ChannelId, HubState]]:
+        """Return the channels owned by this node to whose hubs a request is due, and unregister those without a hub."""
         websub, now_s = self._store.websub, self._clock.wall_s()
-        registered = await websub.ids_in_buckets(owned_prefixes(ring, me))
-        mine = [cid for cid in registered if ring.has_among(cid, me, 1)]
+        registered = await websub.ids_in_buckets(owned_prefixes(ring, node_id))
+        owned = [channel_id for channel_id in registered if ring.has_among(channel_id, node_id, 1)]
         due: list[tuple[ChannelId, HubState]] = []
-        for start in range(0, len(mine), _LOADED_AT_ONCE):
-            cids = mine[start : start + _LOADED_AT_ONCE]
-            states = dict(zip(cids, await websub.get_many(cids), strict=True))
-            await websub.unregister([cid for cid, state in states.items() if state is None])
+        for start in range(0, len(owned), _BATCH_SIZE):
+            batch = owned[start : start + _BATCH_SIZE]
+            states = dict(zip(batch, await websub.get_many(batch), strict=True))
+            await websub.unregister([channel_id for channel_id, state in states.items() if state is None])
             due += [
-                (cid, state) for cid, state in states.items() if state is not None and next_request_s(state) <= now_s
+                (channel_id, state)
+                for channel_id, state in states.items()
+                if state is not None and next_request_s(state) <= now_s
             ]
         return due
 
-    async def _ask_one_site(self, due: Sequence[tuple[ChannelId, HubState]]) -> None:
-        """Ask one after the other, until a hub has failed once: the rest are still due next time."""
+    async def _request_one_site(self, due: Sequence[tuple[ChannelId, HubState]]) -> None:
+        """Send the requests to the hubs of one site in sequence, until one fails: the rest remain due."""
         async with self._slots:
-            for cid, state in due:
+            for channel_id, state in due:
                 try:
-                    await self._ask_if_wanted(cid, state)
+                    await self._request_if_active(channel_id, state)
                 except (PublisherError, UserError, StoreUnavailable) as error:
-                    log.info("hub not asked", channel=cid[:8], hub=_host(state), why=str(error))
+                    log.info("hub request failed", channel=channel_id[:8], hub=_host(state), reason=str(error))
                     return
 
-    async def _ask_if_wanted(self, cid: ChannelId, state: HubState) -> None:
-        channel = await self._store.channels.get(cid)
+    async def _request_if_active(self, channel_id: ChannelId, state: HubState) -> None:
+        """Send the due request; if the channel is dormant or deleted, end the subscription instead."""
+        channel = await self._store.channels.get(channel_id)
         after: HubState | None = state
         if channel is None or channel.dormant:
-            after = await self._store.websub.change(cid, lambda state: update_hub(state, (), "", new_hub_secrets()))
+            after = await self._store.websub.change(
+                channel_id, lambda state: update_hub(state, (), "", new_hub_secrets())
+            )
         if after is not None:
-            await self._ask(cid, after)
+            await self._request(channel_id, after)
 
-    async def _ask(self, cid: ChannelId, state: HubState) -> None:
-        """Ask what is due, unless another node does; that it was asked is noted first."""
+    async def _request(self, channel_id: ChannelId, state: HubState) -> None:
+        """Send the due request, unless another node does. It is recorded before it is sent."""
         websub, now_s = self._store.websub, self._clock.wall_s()
         if now_s < next_request_s(state):
             return
         if is_unresponsive(state):
-            await websub.compare_and_set(cid, state, leave_hub(state, new_hub_secrets()))
+            await websub.compare_and_set(channel_id, state, leave_hub(state, new_hub_secrets()))
             return
-        await self._courtesy.acquire_redirect(_host(state))
+        await self._politeness.acquire_redirect(_host(state))
         after = record_request(state, now_s)
-        if await websub.compare_and_set(cid, state, after):
-            callback = f"{self._public_url}/websub/{cid}/{state.token}"
-            await self._fetcher.post(state.named.hub, request_form(after, callback), self._courtesy.acquire_redirect)
-            log.info("hub asked", channel=cid[:8], hub=_host(state), status=after.status)
+        if await websub.compare_and_set(channel_id, state, after):
+            callback = f"{self._public_url}/websub/{channel_id}/{state.token}"
+            await self._fetcher.post(state.named.hub, request_form(after, callback), self._politeness.acquire_redirect)
+            log.info("hub request sent", channel=channel_id[:8], hub=_host(state), status=after.status)
 
 
 def _host(state: HubState) -> str:
     return urlsplit(state.named.hub).hostname or ""
 
 
-def _site_first(due: tuple[ChannelId, HubState]) -> tuple[str, float]:
-    """Order by the hubs' sites, and the longest due of a site first."""
+def _site_and_due_s(due: tuple[ChannelId, HubState]) -> tuple[str, float]:
+    """Return the sort key of a request: its hub's site, then its due time."""
     return site_of(_host(due[1])), next_request_s(due[1])

@@ -163,9 +163,9 @@ async def test_who_found_a_version_has_its_content_without_asking(store: Store) 
         before = Content(b"before", packed([Entry("a")]))
         delta = Delta(channel.id, 1, 2, 0.0, (Change("addition", Entry("b")),))
         after = Content(b"after", packed([Entry("b"), Entry("a")]))
-        finder.peers.contents.versioned(delta, b"after", finder.has(channel, before), digest_of(after))
+        finder.peers.contents.on_versioned(delta, b"after", finder.has(channel, before), digest_of(after))
         assert (await finder.locate(channel, digest_of(after))).source == "cache"
-        finder.peers.contents.versioned(delta, b"not what the owner says", digest_of(after), b"\4" * 16)
+        finder.peers.contents.on_versioned(delta, b"not what the owner says", digest_of(after), b"\4" * 16)
         assert finder.peers.contents._cache._kept[channel.id].content == after
 
 

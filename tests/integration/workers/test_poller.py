@@ -1,4 +1,4 @@
-"""What publishers are owed by a whole fleet, and what they cannot do to each other."""
+"""The poller: politeness of a whole fleet, and isolation of publishers from each other."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
 
 
 class Parser(ParserPool):
-    """Finds the same feed in everything, but dies of what is ``deadly``."""
+    """Finds no changes in any document; killed by the body ``deadly``."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -49,34 +49,34 @@ def politeness(store: Store) -> Politeness:
     return Politeness(store.request_budgets, Settings(host_requests_per_s=1000.0))
 
 
-def lanes(prompt: ParserPool | None = None) -> ConcurrencyLanes:
-    return create_poll_lanes(prompt or Parser(), Parser(), ParserTimeBudgets())
+def lanes(fast: ParserPool | None = None) -> ConcurrencyLanes:
+    return create_poll_lanes(fast or Parser(), Parser(), ParserTimeBudgets())
 
 
-def poller(store: Store, fetcher: Fetcher, *, prompt: ParserPool | None = None) -> Poller:
-    return Poller(fetcher, politeness(store), lanes(prompt), BaselineCache(stored(store)), SystemClock())
+def poller(store: Store, fetcher: Fetcher, *, fast: ParserPool | None = None) -> Poller:
+    return Poller(fetcher, politeness(store), lanes(fast), BaselineCache(stored(store)), SystemClock())
 
 
 def fetcher() -> Fetcher:
     return Fetcher(user_agent="Coronet/0 (+test)", allow_private=True, extra_ports=())
 
 
-async def test_a_publisher_that_wants_to_be_left_alone_is_left_alone_by_every_node(store: Store) -> None:
+async def test_retry_after_pauses_a_channel_for_every_node(store: Store) -> None:
     async with raw_publisher(answering(BUSY, then_close=False)) as publisher, fetcher() as reach:
-        held = watched(publisher.url())
-        result = (await poller(store, reach).poll(held, US)).result
+        state = watched(publisher.url())
+        result = (await poller(store, reach).poll(state, US)).result
         assert result.status == 503
         for ask in (
             poller(store, reach).acquire_poll(watched(publisher.url())),
-            poller(store, reach).fetch_unknown(held.channel, 5.0),
+            poller(store, reach).fetch_unknown(state.channel, 5.0),
         ):
             with pytest.raises(LimitReached):
                 await ask
         assert len(publisher.requests) == 1
 
 
-async def test_however_many_nodes_and_people_ask_a_channel_is_polled_as_often_as_agreed(store: Store) -> None:
-    """Three in a row, for those who come late; then the agreed rate."""
+async def test_the_poll_limit_of_a_channel_holds_for_all_nodes(store: Store) -> None:
+    """A burst of three, then the configured rate."""
     channel = Channel(channel_id("https://example.org/feed"), "https://example.org/feed")
     granted = 0
     for _ in range(20):
@@ -88,14 +88,14 @@ async def test_however_many_nodes_and_people_ask_a_channel_is_polled_as_often_as
     assert granted == 3
 
 
-async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or many channels elsewhere could have the fleet ask one host as often as they like."""
+async def test_redirects_are_charged_to_their_target_host(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise many channels elsewhere could cause any number of requests to one host."""
     monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as victim:
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
-            sparing = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
-            polls = Poller(reach, sparing, lanes(), BaselineCache(stored(store)), SystemClock())
+            limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
+            polls = Poller(reach, limited, lanes(), BaselineCache(stored(store)), SystemClock())
             for _ in range(4):
                 await polls.poll(watched(publisher.url()), US)
             with pytest.raises(LimitReached):
@@ -103,15 +103,15 @@ async def test_redirects_count_for_the_host_they_lead_to(store: Store, monkeypat
         assert len(victim.requests) == 4
 
 
-async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_redirect_within_a_host_is_charged_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
 
     async def lead_to_the_feed(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(ok(b"feed") if head.startswith("GET /feed ") else redirect("/feed"))
 
     async with raw_publisher(lead_to_the_feed) as publisher, fetcher() as reach:
-        sparing = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, sparing, lanes(), BaselineCache(stored(store)), SystemClock())
+        limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
+        polls = Poller(reach, limited, lanes(), BaselineCache(stored(store)), SystemClock())
         for _ in range(4):
             await polls.poll(watched(publisher.url("/moved")), US)
         with pytest.raises(LimitReached):
@@ -119,16 +119,16 @@ async def test_a_redirect_within_a_host_is_a_request_to_it_too(store: Store, mon
         assert len([head for head in publisher.requests if head.startswith("GET /feed ")]) == 4
 
 
-async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or polls that were granted over a while, and waited, would all ask at once when there is room."""
+async def test_a_token_expires_while_a_poll_waits_for_a_slot(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise polls with tokens taken over some time would be sent all at once when slots become free."""
     monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
-        room, url = lanes(), publisher.url()
-        slots = room.choose_for_poll(watched(url)).slots = asyncio.Semaphore(0)
-        sparing = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, sparing, room, BaselineCache(stored(store)), SystemClock())
+        own_lanes, url = lanes(), publisher.url()
+        slots = own_lanes.choose_for_poll(watched(url)).slots = asyncio.Semaphore(0)
+        limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
+        polls = Poller(reach, limited, own_lanes, BaselineCache(stored(store)), SystemClock())
         poll = asyncio.create_task(polls.poll(PollState(Channel(channel_id(url), url), Validators(), 1), US))
-        await until_so(lambda: slots._waiters, "the poll is granted and waits for room")
+        await until_so(lambda: slots._waiters, "the poll is granted and waits for a slot")
         while await store.request_budgets.take_site(RateLimit("127.0.0.1", 0.01, 4)) == 0.0:
             pass
         slots.release()
@@ -137,23 +137,23 @@ async def test_a_grant_does_not_keep_while_a_poll_waits_for_room(store: Store, m
         assert publisher.requests == []
 
 
-async def test_a_poll_that_got_no_room_before_the_next_of_its_set_is_left_to_that(store: Store) -> None:
-    """A worker that has too much to do would make up for it afterwards, at the publishers' cost."""
+async def test_a_poll_without_a_slot_before_the_next_of_its_set_is_skipped(store: Store) -> None:
+    """Otherwise an overloaded worker would repeat polls later, at the publishers' cost."""
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
-        room, clock = lanes(), SystemClock()
-        slots = room.choose_for_poll(watched(publisher.url())).slots = asyncio.Semaphore(0)
-        polls = Poller(reach, politeness(store), room, BaselineCache(stored(store)), clock)
-        watch, now_s = watched(publisher.url()), clock.monotonic_s()
-        late, early = (asyncio.create_task(polls.poll(watch, US, before_s)) for before_s in (now_s, now_s + 1000.0))
-        await until_so(lambda: len(slots._waiters or ()) == 2, "both wait for room")
+        own_lanes, clock = lanes(), SystemClock()
+        slots = own_lanes.choose_for_poll(watched(publisher.url())).slots = asyncio.Semaphore(0)
+        polls = Poller(reach, politeness(store), own_lanes, BaselineCache(stored(store)), clock)
+        state, now_s = watched(publisher.url()), clock.monotonic_s()
+        late, early = (asyncio.create_task(polls.poll(state, US, before_s)) for before_s in (now_s, now_s + 1000.0))
+        await until_so(lambda: len(slots._waiters or ()) == 2, "both waits for a slot")
         slots.release()
-        with pytest.raises(LimitReached, match="another's turn"):
+        with pytest.raises(LimitReached, match="another worker"):
             await late
         assert (await early).result.outcome == "unchanged"
         assert len(publisher.requests) == 1
 
 
-async def test_many_channels_of_a_silent_host_hold_up_no_other_host(store: Store) -> None:
+async def test_many_channels_of_a_silent_host_delay_no_other_host(store: Store) -> None:
     async def silent(_head: str, _writer: object) -> None:
         await asyncio.Event().wait()
 
@@ -173,25 +173,25 @@ async def test_many_channels_of_a_silent_host_hold_up_no_other_host(store: Store
 async def test_a_document_that_killed_its_parser_is_not_parsed_again(store: Store) -> None:
     parser = Parser()
     async with raw_publisher(answering(ok(b"deadly"), then_close=False)) as publisher, fetcher() as reach:
-        polls, held = poller(store, reach, prompt=parser), watched(publisher.url())
-        outcomes = [(await polls.poll(held, US)).result.outcome for _ in range(3)]
+        polls, state = poller(store, reach, fast=parser), watched(publisher.url())
+        outcomes = [(await polls.poll(state, US)).result.outcome for _ in range(3)]
         assert outcomes == [ParseKilled.code] * 3
         assert parser.deaths == 1
 
 
-async def test_what_was_slow_is_polled_beside_the_prompt_until_it_is_prompt_again(
+async def test_a_slow_channel_is_polled_in_the_slow_lane_until_it_is_fast_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as publisher, fetcher() as reach:
-        polls, held = poller(store, reach), watched(publisher.url())
+        polls, state = poller(store, reach), watched(publisher.url())
         monkeypatch.setattr("workers.polling.poller.FAST_FETCH_S", -1.0)
-        await polls.poll(held, US)
-        assert held.slow
+        await polls.poll(state, US)
+        assert state.slow
         monkeypatch.undo()
-        lane = polls._lanes.choose_for_poll(held)
-        async with lane.site(publisher_of(held.channel, "")):  # the slow lane has room for one of each site
-            waiting = asyncio.create_task(polls.poll(held, US))
+        lane = polls._lanes.choose_for_poll(state)
+        async with lane.site(publisher_of(state.channel, "")):  # the slow lane has one slot per site
+            waiting = asyncio.create_task(polls.poll(state, US))
             prompt = await polls.poll(watched(publisher.url()), US)
             assert not waiting.done()
         assert prompt.result.outcome == (await waiting).result.outcome == "unchanged"
-        assert not held.slow
+        assert not state.slow

@@ -47,13 +47,13 @@ class Node:
 
     async def notice(self, hub: Hub) -> None:
         """See the channel's document name this hub."""
-        await self.hubs.noticed(self.channel.id, (hub.url,), TOPIC)
+        await self.hubs.on_hubs_found(self.channel.id, (hub.url,), TOPIC)
         await hub.settled()
 
     async def keep_up(self, hub: Hub, *, ahead_s: float = 0.0) -> None:
         """Do the upkeep, so much later."""
         self.clock.ahead_s = ahead_s
-        await self.hubs.keep_up(await self.store.ring.look(), self.id)
+        await self.hubs.renew(await self.store.ring.look(), self.id)
         await hub.settled()
 
     async def state(self) -> HubState:
@@ -157,7 +157,7 @@ async def test_a_dead_hub_is_tried_once_at_a_time_for_all_its_channels(one: Node
     channels = [await make_channel(store, f"{TOPIC}/{number}", listed=True) for number in range(4)]
     async with hub.open():
         for channel in channels:
-            await one.hubs.noticed(channel.id, (hub.url,), channel.url)
+            await one.hubs.on_hubs_found(channel.id, (hub.url,), channel.url)
     await one.keep_up(hub, ahead_s=700.0)
     states = await store.websub.get_many([channel.id for channel in channels])
     assert sorted(state.failures for state in states if state) == [1, 1, 1, 2]
@@ -176,7 +176,7 @@ async def test_a_hub_that_is_not_named_any_more_is_left_for_the_next_one(one: No
 
 async def test_a_hub_that_does_not_let_go_is_forgotten(one: Node, hub: Hub, store: Store) -> None:
     await one.notice(hub)
-    await one.hubs.noticed(one.channel.id, (), "")
+    await one.hubs.on_hubs_found(one.channel.id, (), "")
     hub.silent = True
     while (state := await store.websub.get(one.channel.id)) is not None:
         await one.keep_up(hub, ahead_s=next_request_s(state) - time.time() + 1.0)

@@ -1,4 +1,4 @@
-"""What a node's polls come to: a story on a real worker, and what the store is told after single polls."""
+"""The health monitor: notices on a real worker, and reports after single polls."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -21,7 +21,7 @@ from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.waiting import until
-from workers.polling.scheduler import HealthMonitor, PolledChannel
+from workers.polling.health_monitor import HealthMonitor, PolledChannel
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
@@ -31,12 +31,12 @@ INTERVAL_S = 900.0
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """As elsewhere, at the greatest haste."""
+    """The usual settings with the shortest intervals."""
     return settings.model_copy(update={"poll_interval_s": 1.0, "maintenance_interval_s": 0.5})
 
 
 class Moody:
-    """A publisher of one feed that is gone, or somewhere else, when a test says so."""
+    """A publisher of one feed that a test can delete or move."""
 
     def __init__(self) -> None:
         self.entries = ["The first"]
@@ -70,7 +70,7 @@ async def moody() -> AsyncIterator[Moody]:
 
 
 async def _told(store: Store, told: list[str], count: int) -> Sequence[str]:
-    """Add what Alice is told to ``told`` until it is so much: entries by title, notices by kind."""
+    """Append what Alice is sent to ``told`` until it has ``count`` items: entries by title, notices by kind."""
 
     async def enough() -> bool:
         while batch := (await store.outbox.claim([UID], 20, 6.0)).get(UID):
@@ -85,11 +85,11 @@ async def _told(store: Store, told: list[str], count: int) -> Sequence[str]:
     return told
 
 
-async def test_a_channel_dies_comes_back_and_moves_and_its_subscriber_is_told_each_once(
+async def test_a_subscriber_gets_one_notice_when_a_channel_dies_returns_and_moves(
     store: Store, moody: Moody, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.feeds.channel_health.SETTLED_S", 0.0)
-    monkeypatch.setattr("service.feeds.channel_health.SETTLED_POLLS", 2)
+    monkeypatch.setattr("service.feeds.channel_health.PERMANENT_AFTER_S", 0.0)
+    monkeypatch.setattr("service.feeds.channel_health.PERMANENT_POLLS", 2)
     monkeypatch.setattr("service.feeds.channel_health.DAY_S", 0.2)
     await start_worker()
     await until(store.ring.nodes, "a node in the ring")
@@ -115,8 +115,8 @@ async def test_a_channel_dies_comes_back_and_moves_and_its_subscriber_is_told_ea
     assert (after.channel, after.number) == (channel_id(f"{moody.url}/new"), subscription.number)
 
 
-class Judging:
-    """A node's verdicts on one channel, without the node; its own clock, which stands at the last poll."""
+class Observed:
+    """The health monitor of one channel, with a clock that stands at the last poll."""
 
     def __init__(self, store: Store, channel: Channel) -> None:
         self.channel = channel
@@ -124,7 +124,7 @@ class Judging:
         self._store = store
         self._now_s = 1_000.0
         phase = StartPolling(channel.id, 0, PollingSchedule(0.0, INTERVAL_S / 3, 3))
-        self._verdicts = HealthMonitor(store, self, place_of=lambda _: PolledChannel(channel, phase), offer=self._note)
+        self._monitor = HealthMonitor(store, self, get_polled=lambda _: PolledChannel(channel, phase), offer=self._note)
 
     def wall_s(self) -> float:
         return self._now_s
@@ -140,91 +140,89 @@ class Judging:
     def polled(self, outcome: str, status: int = 0, *, channel: Channel | None = None) -> None:
         self._now_s += 1.0
         result = PollResult(US, self._now_s, outcome, status, detail="as it was")
-        self._verdicts.polled(channel or self.channel, result, "")
+        self._monitor.on_polled(channel or self.channel, result, "")
 
     async def record(self) -> float:
-        """Write down what there is; return how long the channel is left alone now (s)."""
-        await self._verdicts.record()
+        """Record the reports; return how long the channel is paused now (s)."""
+        await self._monitor.record()
         return await self._store.request_budgets.paused_s(self.channel.id)
 
 
 @pytest_asyncio.fixture
-async def judging(store: Store) -> Judging:
-    return Judging(store, await make_channel(store))
+async def observed(store: Store) -> Observed:
+    return Observed(store, await make_channel(store))
 
 
-async def test_a_notice_is_offered_at_every_poll_until_it_is_told(store: Store, judging: Judging) -> None:
+async def test_a_notice_is_offered_at_every_poll_until_it_is_versioned(store: Store, observed: Observed) -> None:
     for _ in range(QUARANTINE_POLLS + 1):
-        judging.polled(ParseKilled.code)
-    assert await judging.record() == 0.0
+        observed.polled(ParseKilled.code)
+    assert await observed.record() == 0.0
     quarantined = Notice("quarantined", "as it was")
-    assert judging.offered == [quarantined] * 2
-    (state,) = await store.channels.adopt([judging.channel.id], US)
+    assert observed.offered == [quarantined] * 2
+    (state,) = await store.channels.adopt([observed.channel.id], US)
     assert state is not None
-    told = Delta(judging.channel.id, 1, 0, 2_000.0, (), notice=quarantined)
+    told = Delta(observed.channel.id, 1, 0, 2_000.0, (), notice=quarantined)
     await store.channels.publish(told, None, state.epoch, silent=False)
-    judging.polled(ParseKilled.code)
-    assert await judging.record() == pytest.approx(DAY_S, abs=60)
-    assert judging.offered == [quarantined] * 2
-    judging.polled("new", 200)
-    await judging.record()
-    assert judging.offered[2:] == [Notice("back")]
+    observed.polled(ParseKilled.code)
+    assert await observed.record() == pytest.approx(DAY_S, abs=60)
+    assert observed.offered == [quarantined] * 2
+    observed.polled("new", 200)
+    await observed.record()
+    assert observed.offered[2:] == [Notice("back")]
 
 
-async def test_a_busy_publisher_that_names_no_time_is_left_alone_for_longer_and_longer(
-    store: Store, judging: Judging
-) -> None:
-    judging.polled(BadStatus.code, 503)
-    first_s = await judging.record()
+async def test_a_busy_publisher_without_retry_after_is_paused_ever_longer(store: Store, observed: Observed) -> None:
+    observed.polled(BadStatus.code, 503)
+    first_s = await observed.record()
     assert first_s == pytest.approx(backoff_s(1, INTERVAL_S), abs=60)
-    await store.request_budgets.pause(judging.channel.id, 0.001)
-    judging.polled(BadStatus.code, 429)
-    assert await judging.record() == pytest.approx(backoff_s(2, INTERVAL_S), abs=60)
+    await store.request_budgets.pause(observed.channel.id, 0.001)
+    observed.polled(BadStatus.code, 429)
+    assert await observed.record() == pytest.approx(backoff_s(2, INTERVAL_S), abs=60)
 
 
-async def test_a_publisher_that_names_a_time_is_taken_at_its_word(store: Store, judging: Judging) -> None:
-    await store.request_budgets.pause(judging.channel.id, 120.0)
-    judging.polled(BadStatus.code, 503)
-    assert await judging.record() <= 120.0
+async def test_a_pause_that_the_publisher_asked_for_takes_precedence(store: Store, observed: Observed) -> None:
+    await store.request_budgets.pause(observed.channel.id, 120.0)
+    observed.polled(BadStatus.code, 503)
+    assert await observed.record() <= 120.0
 
 
-async def test_in_our_own_outage_polls_are_shown_and_no_channel_is_failing(store: Store, judging: Judging) -> None:
+async def test_a_network_outage_is_not_attributed_to_channels(store: Store, observed: Observed) -> None:
     others = [Channel(f"{host}" * 40, f"https://{host}.example/feed") for host in "bcd"]
-    judging.polled("unchanged", 304)
-    for channel in (judging.channel, *others, judging.channel):
-        judging.polled(HostNotFound.code, channel=channel)
-    judging.polled("unchanged", 304, channel=others[0])
-    await judging.record()
-    (state,) = await store.channels.states([judging.channel.id])
+    observed.polled("unchanged", 304)
+    for channel in (observed.channel, *others, observed.channel):
+        observed.polled(HostNotFound.code, channel=channel)
+    observed.polled("unchanged", 304, channel=others[0])
+    await observed.record()
+    (state,) = await store.channels.states([observed.channel.id])
     assert state is not None
     assert state.failing_since_s is None
-    outcomes = [poll.outcome for poll in await store.channels.polls(judging.channel.id, 9)]
+    outcomes = [poll.outcome for poll in await store.channels.polls(observed.channel.id, 9)]
     assert outcomes == [HostNotFound.code, HostNotFound.code, "unchanged"]
 
 
-async def test_a_failure_is_charged_once_somebody_else_has_answered(store: Store, judging: Judging) -> None:
-    judging.polled(Unreachable.code)
-    await judging.record()
-    (waiting,) = await store.channels.states([judging.channel.id])
-    judging.polled("unchanged", 304, channel=Channel("b" * 40, "https://b.example/feed"))
-    await judging.record()
-    (charged,) = await store.channels.states([judging.channel.id])
+async def test_a_failure_is_attributed_once_another_publisher_responds(store: Store, observed: Observed) -> None:
+    observed.polled(Unreachable.code)
+    await observed.record()
+    (waiting,) = await store.channels.states([observed.channel.id])
+    observed.polled("unchanged", 304, channel=Channel("b" * 40, "https://b.example/feed"))
+    await observed.record()
+    (charged,) = await store.channels.states([observed.channel.id])
     assert waiting is not None
     assert charged is not None
     assert (waiting.failing_since_s, charged.failing_since_s) == (None, 1_001.0)
-    assert len(await store.channels.polls(judging.channel.id, 9)) == 1
+    assert len(await store.channels.polls(observed.channel.id, 9)) == 1
 
 
-async def test_what_the_store_cannot_take_now_is_written_down_later(
-    store: Store, judging: Judging, monkeypatch: pytest.MonkeyPatch
+async def test_reports_are_kept_while_the_store_is_unavailable(
+    store: Store, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(_: object) -> None:
         raise StoreUnavailable("away")
 
-    judging.polled(BadStatus.code, 410)
+    observed.polled(BadStatus.code, 410)
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "record_polls", away)
-        await judging.record()
-    judging.polled(BadStatus.code, 410)
-    await judging.record()
-    assert [poll.at_s for poll in await store.channels.polls(judging.channel.id, 9)] == [1_002.0, 1_001.0]
+        await observed.record()
+    observed.polled(BadStatus.code, 410)
+    await observed.record()
+    assert [poll.at_s for poll in await store.channels.polls(observed.channel.id, 9)] == [1_002.0, 1_001.0]

@@ -1,4 +1,4 @@
-"""What pushes take of a worker: one of a channel at a time, with a slot and the parser held, or else one poll."""
+"""Processing of pushed documents: one at a time per channel, with a slot and the parser held, else one poll."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ NEWS = Push(rss([item("pushed")]), "text/xml")
 
 
 class Worker:
-    """A node's polling; what is found is only noted."""
+    """The poll scheduler of a node, whose detected updates are dropped."""
 
     def __init__(self, store: Store, publisher: RawPublisher, polling: PollScheduler, lanes: ConcurrencyLanes) -> None:
         self.store = store
@@ -39,13 +39,13 @@ class Worker:
         self.polling = polling
         self.lanes = lanes
 
-    async def held(self, cid: ChannelId) -> PollState:
-        watch = await self.polling._held(cid)
-        assert watch is not None
-        return watch
+    async def state(self, cid: ChannelId) -> PollState:
+        state = await self.polling._get_state(cid)
+        assert state is not None
+        return state
 
     async def pushed(self, path: str, *pushes: Push) -> str:
-        """Return the id of a channel for which this was pushed; its publisher is on this machine."""
+        """Create a channel of the local publisher with these pushes; return its id."""
         url = self.publisher.url(path)
         channel = Channel(channel_id(url), url, created_s=1_000.0, private=True, listed=True)
         await self.store.channels.create(channel, SNAPSHOT, [Entry("first", "First", f"{url}/1")], 1_000.0)
@@ -66,13 +66,13 @@ async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
     lanes = create_poll_lanes(parser, Parser(), ParserTimeBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
         poller = Poller(reach, politeness(store), lanes, BaselineCache(stored(store)), clock)
-        polling = PollScheduler(US, store, poller, clock=clock, happened=nobody, hubs_named=no_hub, tasks=tasks)
+        polling = PollScheduler(US, store, poller, clock=clock, on_event=nobody, on_hubs_found=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()
 
 
 class CountingParser(Parser):
-    """Counts how many documents it reads at once, and the pushes that it has read."""
+    """Counts concurrent and completed parses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,27 +92,27 @@ def parser() -> CountingParser:
     return CountingParser()
 
 
-async def test_a_push_is_taken_only_with_the_parser_held(worker: Worker, store: Store, parser: CountingParser) -> None:
+async def test_a_push_is_loaded_only_with_the_parser_held(worker: Worker, store: Store, parser: CountingParser) -> None:
     cids = [await worker.pushed(f"/{number}", NEWS) for number in range(10)]
-    lane = worker.lanes.choose_for_poll(await worker.held(cids[0]))
+    lane = worker.lanes.choose_for_poll(await worker.state(cids[0]))
     async with lane.reading:
-        taking = [asyncio.create_task(worker.polling.take_in(cid)) for cid in cids]
+        taking = [asyncio.create_task(worker.polling.process_pushes(cid)) for cid in cids]
         await until_so(lambda: lane.reading._waiters, "a push waits for the parser")
-        assert all([await store.websub.queued_bytes(cid) for cid in cids]), "none of them is in our memory"
+        assert all([await store.websub.queued_bytes(cid) for cid in cids]), "no push has been loaded"
     await asyncio.gather(*taking)
     assert (parser.read_so_far, parser.most) == (10, 1)
 
 
-async def test_pushes_of_a_channel_are_taken_in_one_after_the_other(
+async def test_pushes_of_a_channel_are_processed_in_sequence(
     worker: Worker, store: Store, parser: CountingParser
 ) -> None:
     cid = await worker.pushed("/feed", NEWS)
-    lane = worker.lanes.choose_for_poll(await worker.held(cid))
+    lane = worker.lanes.choose_for_poll(await worker.state(cid))
     async with lane.reading:
-        first = asyncio.create_task(worker.polling.take_in(cid))
+        first = asyncio.create_task(worker.polling.process_pushes(cid))
         await until_so(lambda: lane.reading._waiters, "the push waits for the parser")
         for _ in range(20):
-            await worker.polling.take_in(cid)  # what is under way looks again
+            await worker.polling.process_pushes(cid)  # the call under way repeats
         assert len(lane.reading._waiters or ()) == 1
         await store.websub.queue_push(cid, Push(rss([item("later")]), "text/xml"))
     await first
@@ -120,13 +120,13 @@ async def test_pushes_of_a_channel_are_taken_in_one_after_the_other(
     assert await store.websub.take_pushes(cid) == []
 
 
-async def test_pushes_that_find_no_room_in_time_become_one_poll(
+async def test_pushes_without_a_slot_in_time_become_one_poll(
     worker: Worker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.polling.poller._PUSHES_WAIT_S", 0.05)
+    monkeypatch.setattr("workers.polling.poller._PUSH_SLOT_TIMEOUT_S", 0.05)
     cid = await worker.pushed("/feed", NEWS, Push(b"x" * 1_000_000, "text/xml"))
-    lane = worker.lanes.choose_for_document(await worker.held(cid), 10**6)
+    lane = worker.lanes.choose_for_document(await worker.state(cid), 10**6)
     async with lane.reading:
-        await worker.polling.take_in(cid)
+        await worker.polling.process_pushes(cid)
     assert len(worker.publisher.requests) == 1
     assert await store.websub.queued_bytes(cid) == 0

@@ -1,0 +1,113 @@
+"""The monitor of channels' health on one node: it reports how polls ended, and proposes notices to subscribers.
+
+A notice that polls prove, for example that a channel is dead, is offered to the channel's owner after each such poll
+and never stored here: until a version with the notice exists, every further poll proves it again. So it is not lost
+when the owner is busy, outdated or dead.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import structlog
+
+from service.clock import Clock
+from service.corona.events import StartPolling
+from service.corona.messages import Candidate
+from service.errors import StoreUnavailable
+from service.feeds.channel_health import (
+    BUSY,
+    ChannelHealth,
+    OutageDetector,
+    PollReport,
+    diagnose,
+    recheck_delay_s,
+    symptom_of,
+)
+from service.feeds.polling_hints import backoff_s
+from service.model import Channel, ChannelId, Delta, Notice, PollResult, Validators
+from service.store import Store
+
+_MAX_REPORTS = 1_000
+
+log = structlog.get_logger(__name__)
+
+
+class PolledChannel(msgspec.Struct, frozen=True):
+    """A channel that this node polls, and the schedule by which it does."""
+
+    channel: Channel
+    assignment: StartPolling
+
+
+class HealthMonitor:
+    """One node's observations of channels' health.
+
+    ``get_polled`` returns a channel that this node polls, None if only other nodes poll it. ``offer`` sends a candidate
+    to the channel's owner.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        get_polled: Callable[[ChannelId], PolledChannel | None],
+        offer: Callable[[Candidate], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._get_polled = get_polled
+        self._offer = offer
+        self._outages = OutageDetector()
+        self._reports: list[tuple[ChannelId, PollReport]] = []
+
+    def on_polled(self, channel: Channel, result: PollResult, permanent_url: str) -> None:
+        """Note how a poll ended. A failure that an outage of this node's network may explain has no symptom yet."""
+        symptom, was_outage = None, self._outages.is_ours
+        for settled, earlier in self._outages.settle(channel, result):
+            if earlier is result:
+                symptom = symptom_of(channel.url, result, permanent_url)
+            else:
+                self._report_symptom(settled, earlier)
+        self._reports.append((channel.id, PollReport(result, symptom)))
+        if self._outages.is_ours is not was_outage:
+            log.warning("network outage ended" if was_outage else "network outage: no publisher is reachable")
+
+    async def record(self) -> None:
+        """Store how polls ended since the last call, and offer the notices that they prove.
+
+        If the store is unavailable, the reports are kept for the next call.
+        """
+        for channel, result in self._outages.overdue(self._clock.wall_s()):
+            self._report_symptom(channel, result)
+        reports, self._reports = self._reports, []
+        try:
+            healths = await self._store.channels.record_polls(reports)
+        except StoreUnavailable:
+            self._reports = (reports + self._reports)[-_MAX_REPORTS:]
+            return
+        with contextlib.suppress(StoreUnavailable):  # the next polls prove the same
+            for (channel_id, report), health in zip(reports, healths, strict=True):
+                if health is not None and (polled := self._get_polled(channel_id)) is not None:
+                    await self._diagnose(polled, report.result, health)
+
+    def _report_symptom(self, channel: Channel, result: PollResult) -> None:
+        self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), again=True)))
+
+    async def _diagnose(self, polled: PolledChannel, result: PollResult, health: ChannelHealth) -> None:
+        """Pause a channel whose publisher is busy or that is given up, and offer a notice if one is proved."""
+        channel_id, schedule = polled.channel.id, polled.assignment.schedule
+        delay_s = backoff_s(health.refusals, schedule.interval_s) if health.charge == BUSY else recheck_delay_s(health)
+        # A pause that the publisher asked for takes precedence.
+        if delay_s and not await self._store.request_budgets.paused_s(channel_id):
+            await self._store.request_budgets.pause(channel_id, delay_s)
+        notice = diagnose(health, schedule.size, result.detail)
+        if notice is not None:
+            log.info("channel health changed", channel=channel_id[:8], kind=notice.kind, detail=notice.detail)
+            await self._offer(_notice_candidate(polled.channel, notice, result.at_s))
+
+
+def _notice_candidate(channel: Channel, notice: Notice, at_s: float) -> Candidate:
+    """Return a candidate with a notice only: without validators and baseline, it leaves the stored ones unchanged."""
+    return Candidate(Delta(channel.id, channel.version, 0, at_s, (), notice=notice), Validators(), b"")
