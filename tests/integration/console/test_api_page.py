@@ -30,6 +30,6 @@ async def test_what_an_operation_takes_and_gives_is_said_in_words(ada: Visitor) 
     (wanted,) = re.findall(r'id="SetPolicy">.*?</section>', text, re.DOTALL)
     fields = re.findall(r"<dt><code>(\w+)</code></dt>\s*<dd>(.*?)</dd>", wanted, re.DOTALL)
     assert [name for name, _ in fields] == ["aims", "seen"]
-    assert fields[0][1] == '<a href="#Aims">Aims</a> or null'
+    assert fields[0][1] == '<a href="#FleetObjective">FleetObjective</a> or null'
     assert ", optional" in fields[1][1]
     assert "list of string" in text
