@@ -15,7 +15,7 @@ import typer
 
 from service.corona.objectives import Goal
 from service.simulate.clash.servers import MapKind
-from service.simulate.corona.workload import Bins, Ids, Phases
+from service.simulate.corona.workload import BinLayout, IdAssignment, PollPhases
 from service.simulate.schedulers.publication_trace import Publishers
 
 REPORTED = ("clash", "corona", "discovery", "location", "partial-lookup", "schedulers")
@@ -48,9 +48,9 @@ def corona(
     plot: Plot = None,
     goal: Annotated[Goal, typer.Option(help="What is optimised.")] = Goal.LITE,
     base: Annotated[int | None, typer.Option(help="The paper's sizes N/bˡ and wedges (16); else any size.")] = None,
-    phases: Annotated[Phases, typer.Option(help="When the nodes of a set poll.")] = Phases.EVEN,
-    ids: Annotated[Ids, typer.Option(help="Which ids nodes take.")] = Ids.BALANCED,
-    bins: Annotated[Bins, typer.Option(help="How channels are summed up.")] = Bins.QUANTILE,
+    phases: Annotated[PollPhases, typer.Option(help="When the nodes of a set poll.")] = PollPhases.EVEN,
+    ids: Annotated[IdAssignment, typer.Option(help="Which ids nodes take.")] = IdAssignment.BALANCED,
+    bins: Annotated[BinLayout, typer.Option(help="How channels are summed up.")] = BinLayout.QUANTILE,
     nodes: Annotated[int, typer.Option(min=1)] = 1024,
     channels: Annotated[int, typer.Option(min=10)] = 100_000,
     subscriptions: Annotated[int, typer.Option(min=10)] = 5_000_000,
@@ -63,11 +63,11 @@ def corona(
     loss: Annotated[float | None, typer.Option(min=0, max=0.5, help="Of messages; 0.02 where there is churn.")] = None,
 ) -> None:
     """Corona's simulations: its own way, and ours."""
-    from service.simulate.corona.workload import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.corona.workload import CoronaSetup  # noqa: PLC0415 - asking for help must not load it
 
     if base not in BASES:
         raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
-    setup = Setup(
+    setup = CoronaSetup(
         goal=goal,
         base=base,
         phases=phases,

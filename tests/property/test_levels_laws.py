@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from service.corona.honeycomb import AllocationProblem, load
 from service.corona.objectives import Floats
 from service.simulate.corona.paper_levels import (
-    NONE,
-    Solution,
+    NO_CHANNEL,
+    LevelSolution,
     level_sizes,
     levels_for_budget,
     levels_for_delay,
@@ -38,13 +38,13 @@ def _choices(problem: AllocationProblem, sizes: Floats) -> list[Floats]:
     return [np.array(choice) for choice in product(*each)]
 
 
-def _one_more(problem: AllocationProblem, sizes: Floats, solution: Solution, step: int = 1) -> Floats:
+def _one_more(problem: AllocationProblem, sizes: Floats, solution: LevelSolution, step: int = 1) -> Floats:
     """Return the other side of the bracket: the undecided channel's next (or last) step taken as well (or back).
 
     A channel of which no share is undecided has not taken the step that could be taken back.
     """
     other = solution.sizes.copy()
-    if solution.undecided != NONE and (step > 0 or solution.share > 0):
+    if solution.undecided != NO_CHANNEL and (step > 0 or solution.share > 0):
         ordered = np.unique(sizes)
         place = int(np.searchsorted(ordered, other[solution.undecided])) + step
         other[solution.undecided] = ordered[place]
@@ -65,7 +65,7 @@ def test_a_budget_is_kept_one_channel_off_the_optimum(
     beyond = _one_more(problem, sizes, solution)
     assert delay(problem, beyond) <= best * (1 + ROUNDING)
     assert best <= delay(problem, solution.sizes) * (1 + ROUNDING)
-    assert solution.undecided == NONE or load(problem, beyond) > budget * (1 - ROUNDING)
+    assert solution.undecided == NO_CHANNEL or load(problem, beyond) > budget * (1 - ROUNDING)
 
 
 @given(channels, options, st.floats(0.01, 1.2))
@@ -93,7 +93,7 @@ def test_what_cannot_be_decided_is_met_exactly_by_a_share_of_it(
     smallest = np.full(len(rows), sizes.min())
     low, high = load(problem, smallest), load(problem, problem.most)
     solution = levels_for_budget(problem, sizes, low + share * (high - low))
-    if solution.undecided != NONE:
+    if solution.undecided != NO_CHANNEL:
         assert 0 <= solution.share <= 1 + ROUNDING
         before, after = (_with_step(solution, place) for place in range(2))
         met = (1 - solution.share) * load(problem, before) + solution.share * load(problem, after)
@@ -101,13 +101,13 @@ def test_what_cannot_be_decided_is_met_exactly_by_a_share_of_it(
     slow, fast = delay(problem, smallest), delay(problem, problem.most)
     wanted = fast + share * (slow - fast)
     solution = levels_for_delay(problem, sizes, wanted / float(problem.weights.sum()) * TAU_S / 2, TAU_S)
-    if solution.undecided != NONE:
+    if solution.undecided != NO_CHANNEL:
         before, after = (_with_step(solution, place) for place in range(2))
         met = (1 - solution.share) * delay(problem, before) + solution.share * delay(problem, after)
         assert met == pytest.approx(wanted)
 
 
-def _with_step(solution: Solution, place: int) -> Floats:
+def _with_step(solution: LevelSolution, place: int) -> Floats:
     """Return the sizes before the undecided channel's step, or after it."""
     found = solution.sizes.copy()
     found[solution.undecided] = solution.step[place]

@@ -9,13 +9,13 @@ from service.corona.clusters import TradeoffClusters
 from service.corona.honeycomb import AllocationProblem, load
 from service.corona.objectives import Floats
 from service.simulate.corona.paper_levels import (
-    followed,
+    encode_levels,
     level_sizes,
     levels_for_budget,
     levels_for_delay,
-    merged_by_level,
-    summarised,
-    told_most,
+    merge_by_level,
+    owner_sizes,
+    summarise_by_level,
 )
 from service.simulate.corona.workload import Points
 from tests.support.allocation_problems import POLL_INTERVAL_S, delay, part
@@ -25,7 +25,7 @@ OPTIONS = level_sizes(NODES, 16)
 
 
 class _Fleet:
-    """Owners of a hundred channels each, some of which are orphans; all know the whole fleet."""
+    """OwnerDecisions of a hundred channels each, some of which are orphans; all know the whole fleet."""
 
     def __init__(self, exponent: float, *, whole: bool, seed: int) -> None:
         random = np.random.default_rng(seed)
@@ -38,11 +38,13 @@ class _Fleet:
 
     @property
     def problem(self) -> AllocationProblem:
-        return AllocationProblem.of(self._weights, least=1.0, most=told_most(NODES, self._levels, self._orphaned))
+        return AllocationProblem.of(self._weights, least=1.0, most=encode_levels(NODES, self._levels, self._orphaned))
 
     def clusters(self) -> TradeoffClusters:
         problem = self.problem
-        return merged_by_level([summarised(part(problem, self._owner == one), BINS) for one in range(OWNERS)], BINS)
+        return merge_by_level(
+            [summarise_by_level(part(problem, self._owner == one), BINS) for one in range(OWNERS)], BINS
+        )
 
     def round(self, *, budget: float | None = None, delay_s: float = 30.0) -> Floats:
         """Let every owner decide once; return all sizes."""
@@ -54,7 +56,7 @@ class _Fleet:
         )
         for one in range(OWNERS):
             mine = self._owner == one
-            found[mine] = followed(part(problem, mine), self._points[mine], told, OPTIONS, solution)
+            found[mine] = owner_sizes(part(problem, mine), self._points[mine], told, OPTIONS, solution)
         self._levels = np.searchsorted(-OPTIONS, -found)
         return found
 

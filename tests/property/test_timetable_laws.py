@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from service.corona.polling_schedule import PollingSchedule, new_schedule, revised_schedule
 from service.overlay.id_space import shared_digits
-from service.simulate.corona.timetable import Book, mean_waits_s
-from service.simulate.corona.workload import Trie, hex_id
+from service.simulate.corona.timetable import TimetableBuilder, mean_waits_s
+from service.simulate.corona.workload import NodeTrie, hex_id
 from tests.support.ring_strategies import ring
 
 TAU_S = 1800.0
@@ -52,7 +52,7 @@ def _polls(rotas: list[tuple[float, PollingSchedule]], end_s: float) -> list[tup
 def test_the_next_poll_is_that_of_the_rotas_one_by_one(
     channels: list[tuple[int, list[tuple[float, float]]]], moments_s: list[float]
 ) -> None:
-    book = Book()
+    book = TimetableBuilder()
     rotas = [_rotas(point, history) for point, history in channels]
     for number, made in enumerate(rotas):
         for at_s, rota in made:
@@ -72,7 +72,7 @@ def test_changing_n_in_mid_flight_skips_no_poll_and_makes_none_collide(
     point: int, history: list[tuple[float, float]]
 ) -> None:
     rotas = _rotas(point, history)
-    book = Book()
+    book = TimetableBuilder()
     for at_s, rota in rotas:
         book.write(0, rota, at_s, 0)
     table, at_s, gaps_s = book.timetable(1), 0.0, [rota.gap_s for _, rota in rotas]
@@ -87,7 +87,7 @@ def test_changing_n_in_mid_flight_skips_no_poll_and_makes_none_collide(
 @given(drawn, histories)
 def test_the_mean_wait_is_the_integral_over_the_polls(point: int, history: list[tuple[float, float]]) -> None:
     rotas = _rotas(point, history)
-    book = Book()
+    book = TimetableBuilder()
     for at_s, rota in rotas:
         book.write(0, rota, at_s, 0)
     polls_s = [at_s for at_s, _ in _polls(rotas, 10 * END_S)]
@@ -100,10 +100,10 @@ def test_the_mean_wait_is_the_integral_over_the_polls(point: int, history: list[
 @given(st.lists(drawn, min_size=1, max_size=40, unique=True), st.lists(drawn, min_size=1, max_size=5))
 def test_all_ranks_are_those_of_the_ring_view(nodes: list[int], targets: list[int]) -> None:
     ids = [hex_id(node) for node in nodes]
-    trie, view = Trie(ids), ring(ids)
+    trie, view = NodeTrie(ids), ring(ids)
     for target in targets:
         repeated = np.full(len(ids), target, dtype=np.uint64)
-        found = trie.at_rank(repeated, np.arange(len(ids)))
+        found = trie.nodes_at_rank(repeated, np.arange(len(ids)))
         assert tuple(trie.nodes[number] for number in found.tolist()) == view.nearest(hex_id(target), len(ids))
 
 
@@ -112,7 +112,7 @@ def test_all_ranks_are_those_of_the_ring_view(nodes: list[int], targets: list[in
 )
 def test_a_wedge_holds_the_nodes_that_share_its_digits(nodes: list[int], target: int, wedge: tuple[int, int]) -> None:
     digits, base = wedge
-    found = Trie([hex_id(node) for node in nodes]).sharing(
+    found = NodeTrie([hex_id(node) for node in nodes]).wedge_sizes(
         np.array([target], dtype=np.uint64), digits * (base.bit_length() - 1)
     )
     aim = int(hex_id(target), 16)

@@ -1,70 +1,70 @@
-"""Polls of a fleet: of a calm one, in which nobody joins or leaves and every message arrives, and of a restless one.
+"""The polls of a simulated fleet, with and without faults.
 
-*Calm*: what owners have written down is what is done, so that tens of millions of polls need not be enumerated. Polling
-sets of one channel lie inside each other: a member is a channel and a rank, whatever the size is at the time.
+``ScheduledPolls``: without churn and loss, polls follow the owners' schedules exactly and need not be enumerated,
+although there are tens of millions. The polling sets of one channel are nested, so that a member is a channel and a
+rank, regardless of the set's size.
 
-*Restless*: nodes die and join, and one message in so many is lost. Whoever misses an assignment goes on by the one
-before, or stays idle if there was none, until the channel is assigned anew; so a rota's poll may be missing, and
-another one come in between. And who is dead polls nothing, although its turn comes until its lease ends. This depends
-on each node, so the polls of the channels followed are enumerated.
+``FaultyPolls``: nodes die and join, and messages are lost. A node that misses an assignment continues the previous one,
+or does nothing, until the next assignment: a poll of a schedule may be missing, or an additional one occur. A dead node
+does not poll until its lease ends. As this depends on each node, the polls of sampled channels are enumerated.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from service.simulate.corona.fleet import Fleet
+from service.simulate.corona.fleet import SimulatedFleet
 from service.simulate.corona.timetable import Timetable, mean_waits_s
-from service.simulate.corona.workload import Points, Trie
+from service.simulate.corona.workload import NodeTrie, Points
 from service.simulate.schedulers.publication_trace import Bools, Floats, Ints, first_place
 
-CHANNELS_AT_ONCE = 4096
+CHANNEL_BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """One line for each member of some polling sets, in the order of channels and ranks."""
+    """The members of polling sets, one row per member, ordered by channel and rank."""
 
     channel: Ints
     rank: Ints
 
 
-class Calm:
-    """Polls by rotas, which space them evenly."""
+class ScheduledPolls:
+    """Evenly spaced polls, exactly as scheduled."""
 
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
         self.numbers = np.arange(len(timetable.rows) - 1)
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return when each channel is polled first after its moment."""
+        """Return the time of each channel's first poll after ``after_s``."""
         return self.table.next_s(channel, after_s)
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
-        """Return how often a channel is polled after ``begin_s``, up to ``end_s``, on average."""
+        """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
         first, last = self.table.span(begin_s, end_s)
         return float((last - first).sum()) / len(self.numbers)
 
-    def node_polls(self, trie: Trie, points: Points, begin_s: float, end_s: float) -> Floats:
-        """Return how often each node of a ring that did not change polls after ``begin_s``, up to ``end_s``."""
-        found = np.zeros(len(trie.nodes))
-        for begin in range(0, len(self.numbers), CHANNELS_AT_ONCE):
-            of, polls = self._member_polls(begin, min(begin + CHANNELS_AT_ONCE, len(self.numbers)), begin_s, end_s)
+    def node_polls(self, trie: NodeTrie, points: Points, begin_s: float, end_s: float) -> Floats:
+        """Return the number of polls of each node after ``begin_s`` until ``end_s``; the ring must be constant."""
+        totals = np.zeros(len(trie.nodes))
+        for begin in range(0, len(self.numbers), CHANNEL_BATCH):
+            of, polls = self._member_polls(begin, min(begin + CHANNEL_BATCH, len(self.numbers)), begin_s, end_s)
             busy = np.flatnonzero(polls)
-            found += np.bincount(trie.at_rank(points[of.channel[busy]], of.rank[busy]), polls[busy], len(found))
-        return found
+            totals += np.bincount(trie.nodes_at_rank(points[of.channel[busy]], of.rank[busy]), polls[busy], len(totals))
+        return totals
 
-    def busiest_node(self, fleet: Fleet, begin_s: float, end_s: float) -> float:
-        """Return the polls of the node that made most of them, over the mean."""
+    def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
+        """Return the largest number of polls of a node divided by the mean."""
         polls = self.node_polls(fleet.trie, fleet.channels.points, begin_s, end_s)
         return float(polls.max() / polls.mean())
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return what an update at any moment of this time waits on average, for each channel, exactly."""
+        """Return, for each channel, the exact mean time until the next poll, over all times in the interval."""
         return mean_waits_s(self.table, begin_s, end_s)
 
     def _member_polls(self, first: int, beyond: int, begin_s: float, end_s: float) -> tuple[Members, Floats]:
-        """Return the members of the largest sets of channels ``first`` to ``beyond``, and how often each polls."""
+        """Return the members of the largest sets of channels ``first`` to ``beyond`` - 1, with their polls."""
         table = self.table
         rows = slice(table.rows[first], table.rows[beyond])
         largest = np.zeros(beyond - first, dtype=np.int64)
@@ -81,7 +81,7 @@ class Calm:
         return of, polls
 
     def _counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
-        """Return how often each member polls by its row after ``begin_s``, up to ``end_s``."""
+        """Return the number of polls of each member by its row after ``begin_s`` until ``end_s``."""
         size = self.table.size[row]
         turn = (of.rank - self.table.first_rank[row]) % size
         first, last = (np.maximum(self.table.index_after(row, at_s), 0) for at_s in (begin_s, end_s))
@@ -89,8 +89,8 @@ class Calm:
         return np.where(of.rank < size, polls, 0).astype(np.float64)
 
 
-class RandomPhases(Calm):
-    """Each member waits a random time before its first poll, and then polls every τ (Corona §3.3, literally)."""
+class RandomPhasePolls(ScheduledPolls):
+    """Polls whose members wait a random time before the first poll, and then poll every τ (Corona §3.3)."""
 
     def __init__(self, timetable: Timetable, rng: np.random.Generator) -> None:
         super().__init__(timetable)
@@ -100,7 +100,7 @@ class RandomPhases(Calm):
         self._phases = rng.random(int(self._starts[-1]))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return when each channel is polled first after its moment, whatever rota's members do it."""
+        """Return the time of each channel's first poll after ``after_s``, by members of any schedule."""
         table = self.table
         row = table.row_at(channel, after_s)
         found_s = self._in_row_s(row, after_s)
@@ -112,22 +112,22 @@ class RandomPhases(Calm):
         return found_s
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
-        """Return how often a channel is polled after ``begin_s``, up to ``end_s``, on average."""
+        """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
         table = self.table
         inside = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
         found = 0.0
-        for begin in range(0, len(inside), CHANNELS_AT_ONCE):
-            row, of = self._lines(inside[begin : begin + CHANNELS_AT_ONCE])
+        for begin in range(0, len(inside), CHANNEL_BATCH):
+            row, of = self._lines(inside[begin : begin + CHANNEL_BATCH])
             from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
             found += float(self._counts(of, row, from_s, to_s).sum())
         return found / len(self.numbers)
 
-    def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels do not change any more
-        """Return what an update at any moment waits on average, for each channel, with the set of the end."""
+    def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
+        """Return, for each channel, the mean time until the next poll, with the polling set at ``end_s``."""
         waits_s = np.empty(len(self.numbers))
         last_row = self.table.row_at(self.numbers, np.full(len(waits_s), end_s))
-        for begin in range(0, len(last_row), CHANNELS_AT_ONCE):
-            row, of = self._lines(last_row[begin : begin + CHANNELS_AT_ONCE])
+        for begin in range(0, len(last_row), CHANNEL_BATCH):
+            row, of = self._lines(last_row[begin : begin + CHANNEL_BATCH])
             phase = self._phases[self._starts[of.channel] + of.rank]
             phase = phase[np.lexsort((phase, of.channel))]
             starts = np.flatnonzero(of.rank == 0)
@@ -146,10 +146,10 @@ class RandomPhases(Calm):
         return np.where(of.rank < size, polls, 0.0)
 
     def _in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return when the first of the row's members polls."""
+        """Return the time of the first poll by a member of each row."""
         found_s = np.empty(len(row))
-        for begin in range(0, len(row), CHANNELS_AT_ONCE):
-            part = slice(begin, begin + CHANNELS_AT_ONCE)
+        for begin in range(0, len(row), CHANNEL_BATCH):
+            part = slice(begin, begin + CHANNEL_BATCH)
             size, at_s = self.table.size[row[part]], after_s[part]
             lines, of = self._lines(row[part])
             interval_s = self.table.size[lines] * self.table.gap_s[lines]
@@ -159,35 +159,35 @@ class RandomPhases(Calm):
         return found_s
 
     def _lines(self, row: Ints) -> tuple[Ints, Members]:
-        """Return one line for each member of these rows, and which row it is of."""
+        """Return the row and the member for each member of these rows."""
         size = self.table.size[row]
         lines = np.repeat(row, size)
         rank = np.arange(len(lines)) - np.repeat(np.cumsum(size) - size, size)
         return lines, Members(self.table.channel[lines], rank)
 
 
-AFTERWARDS_S = 7200.0
-"""Polls are told for so long after the end, so that updates of the end are found."""
-ROWS_AT_ONCE = 1 << 14
+AFTER_END_S = 7200.0
+"""Polls are enumerated until this long after the end, so that the last updates are detected."""
+ROW_BATCH = 1 << 14
 
 
-class Restless:
-    """All polls that were really made, sorted by channel and time."""
+class FaultyPolls:
+    """The enumerated polls of a fleet with churn and loss, sorted by channel and time."""
 
-    def __init__(self, fleet: Fleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
+    def __init__(self, fleet: SimulatedFleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
         self.numbers = numbers
         self._place = np.full(fleet.setup.channels, -1)
         self._place[numbers] = np.arange(len(numbers))
         self._fleet, self._table = fleet, timetable
-        self._salt, self._horizon_s = np.uint64(seed), fleet.setup.end_s + AFTERWARDS_S
+        self._salt, self._horizon_s = np.uint64(seed), fleet.setup.end_s + AFTER_END_S
         self._died_s = np.full(int(max(ring.max() for ring in fleet.numbers)) + 1, np.inf)
         for number, died_s in fleet.died_s.items():
             self._died_s[number] = died_s
         rows = np.arange(len(timetable.channel))
         parts = [
             part
-            for begin in range(0, len(rows), ROWS_AT_ONCE)
-            for part in self._made(rows[begin : begin + ROWS_AT_ONCE])
+            for begin in range(0, len(rows), ROW_BATCH)
+            for part in self._enumerate(rows[begin : begin + ROW_BATCH])
         ]
         channel = np.concatenate([part[0] for part in parts])
         at_s = np.concatenate([part[1] for part in parts])
@@ -197,24 +197,24 @@ class Restless:
         self._starts = np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=len(numbers)))))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return when each of these channels is polled first after its moment; never, if not long after the end."""
+        """Return the time of each channel's first poll after ``after_s``; the horizon if there is none."""
         place = self._place[channel]
         end = self._starts[place + 1]
         found = first_place(self._starts[place], end, lambda poll: self._at_s[poll] > after_s)
         return np.where(found < end, self._at_s[np.minimum(found, len(self._at_s) - 1)], self._horizon_s)
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
-        """Return how often a channel is polled after ``begin_s``, up to ``end_s``, on average."""
+        """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
         return float(((self._at_s > begin_s) & (self._at_s <= end_s)).sum() / len(self.numbers))
 
-    def busiest_node(self, fleet: Fleet, begin_s: float, end_s: float) -> float:
-        """Return the polls of the node that made most of them, over the mean of as many as there were at first."""
+    def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
+        """Return the largest number of polls of a node divided by the mean for the initial number of nodes."""
         inside = (self._at_s > begin_s) & (self._at_s <= end_s)
         polls = np.bincount(self._node[inside], minlength=len(self._died_s))
         return float(polls.max() / (inside.sum() / fleet.setup.nodes))
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return what an update at any moment of this time waits on average, in the order of ``numbers``."""
+        """Return the mean time until the next poll over all times in the interval, in the order of ``numbers``."""
         first_s = self.next_s(self.numbers, np.full(len(self.numbers), begin_s))
         last_s = self.next_s(self.numbers, np.full(len(self.numbers), end_s))
         place = np.repeat(np.arange(len(self.numbers)), np.diff(self._starts))
@@ -224,8 +224,8 @@ class Restless:
         squares = between + (first_s - begin_s) ** 2 - (last_s - end_s) ** 2
         return np.asarray(squares / 2 / (end_s - begin_s))
 
-    def _made(self, rows: Ints) -> list[tuple[Ints, Floats, Ints]]:
-        """Return the polls of these rows, and those of their predecessors that go on beside them."""
+    def _enumerate(self, rows: Ints) -> list[tuple[Ints, Floats, Ints]]:
+        """Return the polls of these rows, and those of their predecessors by nodes that missed the change."""
         table = self._table
         from_s, to_s = table.start_s[rows], np.minimum(table.end_s[rows], self._horizon_s)
         own = self._polls(rows, rows, from_s, to_s)
@@ -236,7 +236,7 @@ class Restless:
         ]
 
     def _polls(self, rows: Ints, planned: Ints, from_s: Floats, to_s: Floats) -> tuple[Ints, Floats, Ints]:
-        """Return what is polled in the time of ``rows`` by the rotas ``planned``: by those who know no newer one."""
+        """Return the polls during ``rows`` by nodes whose latest received schedule is ``planned``."""
         table = self._table
         first, last = (np.maximum(table.index_after(planned, at_s), 0) for at_s in (from_s, to_s))
         count = np.maximum(last - first, 0)
@@ -245,23 +245,23 @@ class Restless:
         row, plan = rows[line], planned[line]
         node = self._node_at(plan, (table.first_rank[plan] + index) % table.size[plan])
         at_s = table.first_s[plan] + index * table.gap_s[plan]
-        made = self._hears(plan, node) & (at_s < self._died_s[node])
-        made &= (row == plan) | ~self._hears(row, node)
+        made = self._received(plan, node) & (at_s < self._died_s[node])
+        made &= (row == plan) | ~self._received(row, node)
         return self._place[table.channel[row[made]]], at_s[made], node[made]
 
     def _node_at(self, row: Ints, rank: Ints) -> Ints:
-        """Return the number of the node of this rank in each row's polling set."""
+        """Return the number of the node with a rank in each row's polling set."""
         found = np.empty(len(row), dtype=np.int64)
         rings = self._table.ring[row]
         order = np.argsort(rings, kind="stable")
         present, starts = np.unique(rings[order], return_index=True)
         for ring, lines in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
             points = self._fleet.channels.points[self._table.channel[row[lines]]]
-            found[lines] = self._fleet.numbers[ring][self._fleet.tries[ring].at_rank(points, rank[lines])]
+            found[lines] = self._fleet.numbers[ring][self._fleet.tries[ring].nodes_at_rank(points, rank[lines])]
         return found
 
-    def _hears(self, row: Ints, node: Ints) -> Bools:
-        """Say whether each node got the assignment of each row: the same whenever it is asked."""
+    def _received(self, row: Ints, node: Ints) -> Bools:
+        """Return whether each node received each row's assignment, as a deterministic function of both."""
         mixed = (row.astype(np.uint64) << np.uint64(24)) + node.astype(np.uint64) + (self._salt << np.uint64(52))
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

@@ -1,26 +1,25 @@
-"""The paper's own mode: bins, polling levels, and what an owner does with levels that were chosen for bins.
+"""The paper's algorithms where production differs: polling levels, bins per level, and owners' decisions.
 
 In production n is any number. In the paper it is one of N/bˡ, and Honeycomb chooses each channel's level l (Corona
-§3.1, §3.2). With a multiplier λ each channel has its own best level, argmin w/n + λ·s·n, and changes it at the
-breakpoints λ = -Δf/Δg = (w/s)/(n·n'), n and n' being neighbouring sizes. As λ falls, channels take their steps in the
-order of these breakpoints, so that the constraint is bracketed by two solutions that differ in one channel's step; the
-one that keeps the constraint is taken.
+§3.1, §3.2). For a multiplier λ each channel has a best level, argmin w/n + λ·s·n, which changes at the breakpoints
+λ = -Δf/Δg = (w/s)/(n·n'), where n and n' are neighbouring sizes. As λ decreases, channels take their steps in the order
+of these breakpoints, so that the constraint is bracketed by two solutions that differ in one channel's step; the one
+that keeps the constraint is taken.
 
-*Bins* (Corona §3.2, §4): 16 clusters for every polling level that channels are at. Production's bins span all channels
-together. In the paper each level has bins of its own, so that those around a level's edge grow finer from round to
-round: with a single set, half of all channels would share the last bin, because by Zipf's law so many have nearly as
-few subscribers as the least popular one. Clusters have no room for a level. So a channel's ``most`` tells it: it is the
-number of nodes plus the level, which no option uses; that of an orphan is 1, and makes it the slack cluster's.
+*Bins* (Corona §3.2, §4): the paper has 16 clusters for every polling level that is in use, so that the bins around a
+level's edge become finer from round to round. Production's bins cover all channels; with a single set of 16, half of
+all channels would share the last bin, because so many have nearly as few subscribers as the least popular one (Zipf).
+Clusters have no field for a level. Therefore a channel's ``most`` encodes it: the number of nodes plus the level, which
+no option uses. The ``most`` of an orphan is 1, which puts it into the slack cluster.
 
-*Levels* (§3.2, §3.3): clusters are coarse, and an owner knows its own channels at fine grain. If it held the fleet's λ
-against its own channels one by one, they would not add up to what was solved: of the cluster at a level's edge all
-above its mean would take the step, whatever share of it the constraint has room for, and of a cluster beyond the edge
-those that lie above the edge, although it does not step. Each round would then undo what the last one did. So a channel
-does what its cluster does, and of the cluster at the edge each owner has the same share of its own take the step, those
-with the greatest w/s first. All owners together then make the polls that were reckoned with, whatever the clusters'
-widths.
+*Levels* (§3.2, §3.3): clusters are coarse, and an owner knows its own channels individually. If each owner applied the
+fleet's λ to its channels one by one, the sum would differ from the solution: of the cluster at a level's edge, all
+channels above its mean would take the step, regardless of the share that the constraint allows, and each round would
+undo the previous one. So a channel does what its cluster does, and of the cluster at the edge each owner lets the same
+share of its own channels take the step, those with the greatest w/s first. The total then equals the solution,
+regardless of the widths of the clusters.
 
-We deviate: the paper does not say how fine and coarse grain are put together, only that they are.
+Deviation: the paper does not specify how its fine and coarse information are combined.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,33 +35,33 @@ from service.corona.objectives import Floats
 from service.simulate.corona.workload import Points
 from service.simulate.schedulers.publication_trace import Bools, Ints
 
-NONE = -1
+NO_CHANNEL = -1
 _ROUNDING = 1e-6
-"""Bounds may have travelled as 32-bit numbers."""
+"""Relative tolerance for bounds, which messages encode as 32-bit floats."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solution:
-    """What Honeycomb has chosen.
+class LevelSolution:
+    """The result of Honeycomb's optimisation.
 
     ``sizes`` are n by channel, shape (M,). ``multiplier`` is λ: all steps with greater breakpoints are taken, and
-    of equal ones the first that fit. ``undecided`` is the channel whose step makes the bracket's two sides differ
-    (``NONE`` if all steps are taken, or none can be); the step is from the one size to the other. If it is a cluster of
-    many channels, the constraint is met exactly when this ``share`` of them takes it.
+    of equal ones the first that fit. ``undecided`` is the channel in whose ``step`` (from size, to size) the two sides
+    of the bracket differ; ``NO_CHANNEL`` if all steps are taken or none can be. If that channel is a cluster of many,
+    the constraint is met exactly if a ``share`` of them takes the step.
     """
 
     sizes: Floats
     multiplier: float
-    undecided: int = NONE
+    undecided: int = NO_CHANNEL
     step: tuple[float, float] = (0.0, 0.0)
     share: float = 0.0
 
 
 def level_sizes(nodes: int, base: int) -> Floats:
-    """Return how many nodes poll at each level, on average: N/bˡ for l = 0, 1, … K, and 1 at the last.
+    """Return the mean number of nodes that poll at each level: N/bˡ for l = 0, 1, … K, and 1 at the last.
 
     Raises:
-        ValueError: There is no node, or the base is below 2.
+        ValueError: ``nodes`` is below 1 or ``base`` is below 2.
     """
     if nodes < 1 or base < 2:  # noqa: PLR2004 - no number system has a smaller base
         raise ValueError(f"There are no levels of {nodes} nodes to base {base}.")
@@ -73,12 +72,12 @@ def level_sizes(nodes: int, base: int) -> Floats:
 
 
 def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> Floats:
-    """Return each channel's best size at this λ, shape (M,): what a node does with the λ that the fleet agrees on.
+    """Return each channel's best size at the multiplier λ, shape (M,).
 
     Args:
-        problem: The channels. Of ``options``, each takes those between its least and most; ``most`` wins, and a
-            channel that no option suits takes the nearest.
-        options: The sizes there are, such as :func:`level_sizes`, in any order.
+        problem: The channels. Each can take the ``options`` between its ``least`` and ``most``; ``most`` takes
+            precedence, and a channel without a suitable option takes the nearest.
+        options: The available sizes, such as :func:`level_sizes`, in any order.
         multiplier: λ, not negative.
     """
     options, lowest, highest = _bounded(problem, options)
@@ -87,37 +86,39 @@ def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> 
     return np.asarray(options[np.clip(taken, lowest, highest)])
 
 
-def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> Solution:
-    """Return the sizes that minimise Σ w/n within Σ s·n ≤ budget, but for one step of one channel.
+def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> LevelSolution:
+    """Return the sizes that minimise Σ w/n subject to Σ s·n ≤ budget, except for one step of one channel.
 
-    A budget that does not allow every channel's least has the wishes for least given up; one that does not even
-    allow everybody's smallest option is overdrawn: somebody has to poll each channel.
+    If the budget does not allow every channel's ``least``, these are ignored. If it does not allow the smallest option
+    for every channel, it is exceeded, because at least one node polls each channel.
     """
     base_cost = load(problem, sizes_at(problem, options, inf))
     if base_cost > budget and problem.least.any():
         problem = AllocationProblem(problem.weights, problem.costs, np.zeros_like(problem.least), problem.most)
         base_cost = load(problem, sizes_at(problem, options, inf))
-    return _taken(problem, options, problem.costs, lambda size: size, budget - base_cost, reach=False)
+    return _take_steps(problem, options, problem.costs, lambda size: size, budget - base_cost, reach=False)
 
 
-def levels_for_delay(problem: AllocationProblem, options: Floats, delay_s: float, poll_interval_s: float) -> Solution:
-    """Return the sizes that minimise Σ s·n within Σ w·D/Σ w ≤ delay_s, D = τ/(2n), but for one step of one channel.
+def levels_for_delay(
+    problem: AllocationProblem, options: Floats, delay_s: float, poll_interval_s: float
+) -> LevelSolution:
+    """Return the sizes that minimise Σ s·n subject to Σ w·D/Σ w ≤ delay_s, D = τ/(2n), except for one step.
 
-    A delay that the options do not allow gets every channel's most.
+    If the options do not allow the delay, every channel gets its ``most``.
     """
     allowed = float(problem.weights.sum()) * 2 * delay_s / poll_interval_s
     slowest = float((problem.weights / sizes_at(problem, options, inf)).sum())
-    return _taken(problem, options, problem.weights, lambda size: -1 / size, slowest - allowed, reach=True)
+    return _take_steps(problem, options, problem.weights, lambda size: -1 / size, slowest - allowed, reach=True)
 
 
 def _bounded(problem: AllocationProblem, options: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-    """Return the options in order, and the places of each channel's lowest and highest one."""
+    """Return the sorted options, and the indexes of each channel's smallest and largest option."""
     options = np.unique(options)
     highest = np.maximum(np.searchsorted(options, problem.most * (1 + _ROUNDING), side="right") - 1, 0)
     return options, np.minimum(np.searchsorted(options, problem.least * (1 - _ROUNDING)), highest), highest
 
 
-def _taken(
+def _take_steps(
     problem: AllocationProblem,
     options: Floats,
     amounts: Floats,
@@ -125,11 +126,11 @@ def _taken(
     allowance: float,
     *,
     reach: bool,
-) -> Solution:
-    """Take channels' steps from one option to the next in the order of their breakpoints, as long as they fit.
+) -> LevelSolution:
+    """Take steps between options in the order of their breakpoints while the ``allowance`` lasts.
 
-    A step uses up a channel's amount times the difference of the options' measures. To ``reach`` the allowance, the
-    next step is taken, too.
+    A step uses the channel's amount times the difference of the options' measures. With ``reach``, the step that
+    exceeds the allowance is also taken.
     """
     options, lowest, highest = _bounded(problem, options)
     ratios, steps = problem.weights / problem.costs, np.arange(len(options) - 1)
@@ -143,58 +144,58 @@ def _taken(
     count = int(np.searchsorted(used, allowance, side="right")) if allowance > 0 else 0
     choices = lowest + np.bincount(channels[:count], minlength=len(lowest))
     if allowance <= 0 or count == len(used):
-        return Solution(options[choices], inf if allowance <= 0 else 0.0)
+        return LevelSolution(options[choices], inf if allowance <= 0 else 0.0)
     left = allowance - (float(used[count - 1]) if count else 0.0)
     undecided, step = int(channels[count]), int(steps[count])
     choices[undecided] += reach and left > 0
     sides = float(options[step]), float(options[step + 1])
-    # However the product is rounded, at this λ the undecided step is not taken.
+    # At this λ the undecided step is not taken, regardless of rounding.
     multiplier = float(np.nextafter(breakpoints[count], inf))
-    return Solution(options[choices], multiplier, undecided, sides, left / float(uses[count]))
+    return LevelSolution(options[choices], multiplier, undecided, sides, left / float(uses[count]))
 
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-"""2⁶⁴ over the golden ratio: multiplied by it, neighbouring numbers are spread evenly."""
+"""2⁶⁴ divided by the golden ratio (Fibonacci hashing): multiples of it are spread evenly."""
 
 
-def followed(
-    own: AllocationProblem, points: Points, told: AllocationProblem, options: Floats, solution: Solution
+def owner_sizes(
+    own: AllocationProblem, points: Points, clusters: AllocationProblem, options: Floats, solution: LevelSolution
 ) -> Floats:
     """Return n of each of an owner's channels.
 
     Args:
-        own: Its channels; their ``most`` tells their levels (see :func:`told_most`).
-        points: Their ids.
-        told: The fleet's clusters, as :meth:`~service.corona.clusters.TradeoffClusters.to_level_problem`.
-        options: The sizes there are.
-        solution: What was chosen for the clusters.
+        own: The owner's channels; their ``most`` encodes their levels (see :func:`encode_levels`).
+        points: The channels' ids.
+        clusters: The fleet's clusters, from :meth:`~service.corona.clusters.TradeoffClusters.to_level_problem`.
+        options: The available sizes.
+        solution: The solution for the clusters.
     """
-    found = sizes_at(own, options, solution.multiplier)
-    levels, ratios = np.rint(told.most), np.log(told.weights / told.costs)
+    chosen = sizes_at(own, options, solution.multiplier)
+    levels, ratios = np.rint(clusters.most), np.log(clusters.weights / clusters.costs)
     for level in np.unique(own.most):
-        mine, clusters = np.flatnonzero(own.most == level), np.flatnonzero(levels == level)
-        if level > 1 and len(clusters):
-            nearest = clusters[_nearest(ratios[clusters], np.log(own.weights[mine] / own.costs[mine]))]
-            found[mine] = solution.sizes[nearest]
-            edge = mine[nearest == solution.undecided]
-            if solution.undecided != NONE and len(edge):
+        at_level, candidates = np.flatnonzero(own.most == level), np.flatnonzero(levels == level)
+        if level > 1 and len(candidates):
+            nearest = candidates[_nearest(ratios[candidates], np.log(own.weights[at_level] / own.costs[at_level]))]
+            chosen[at_level] = solution.sizes[nearest]
+            edge = at_level[nearest == solution.undecided]
+            if solution.undecided != NO_CHANNEL and len(edge):
                 stepping = _share(own.weights[edge] / own.costs[edge], points[edge], solution)
-                found[edge] = np.where(stepping, *solution.step[::-1])
-    return found
+                chosen[edge] = np.where(stepping, *solution.step[::-1])
+    return chosen
 
 
 def _nearest(known: Floats, asked: Floats) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
-    """Return the place of the nearest known number for each that is asked."""
+    """Return, for each number in ``asked``, the index of the nearest number in ``known``."""
     order = np.argsort(known)
     between = (known[order][1:] + known[order][:-1]) / 2
     return order[np.searchsorted(between, asked)]
 
 
-def _share(ratios: Floats, points: Points, solution: Solution) -> Bools:
-    """Say which of these channels are the solution's share: the first by ratio, on average as many as there should be.
+def _share(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
+    """Return which of these channels are in the solution's share: those with the greatest ratios.
 
-    Where that is no whole number, chance decides, so that the fleet is right even if each owner has few. It is another
-    one for each solution: else those who were lucky once would be so for ever, and their share never move.
+    The number is rounded randomly, so that the total is right even if each owner has few channels. The random number
+    depends on the solution: otherwise the same owners would always round up.
     """
     rank = np.empty(len(ratios))
     rank[np.lexsort((points, -ratios))] = np.arange(len(ratios))
@@ -202,20 +203,20 @@ def _share(ratios: Floats, points: Points, solution: Solution) -> Bools:
     return np.asarray(rank + chance < solution.share * len(ratios))
 
 
-def told_most(nodes: int, level: Ints, orphaned: Bools) -> Floats:
-    """Return each channel's ``most``, by which its level is told."""
+def encode_levels(nodes: int, level: Ints, orphaned: Bools) -> Floats:
+    """Return each channel's ``most``, which encodes its level."""
     return np.where(orphaned, 1.0, nodes + level.astype(np.float64))
 
 
-def summarised(problem: AllocationProblem, bins: int) -> TradeoffClusters:
-    """Return the clusters of channels whose least is 1 and whose most is as told."""
+def summarise_by_level(problem: AllocationProblem, bins: int) -> TradeoffClusters:
+    """Return the clusters of channels whose ``least`` is 1 and whose ``most`` encodes their level."""
     parts = (problem.weights, problem.costs, problem.least, problem.most)
     levels = (AllocationProblem(*(part[problem.most == told] for part in parts)) for told in np.unique(problem.most))
     return _side_by_side(summarise(level, log_bins=bins) for level in levels)
 
 
-def merged_by_level(found: list[TradeoffClusters], bins: int) -> TradeoffClusters:
-    """Return the clusters of all these summaries' channels."""
+def merge_by_level(found: list[TradeoffClusters], bins: int) -> TradeoffClusters:
+    """Merge the clusters of several summaries, separately for each level."""
     together = _side_by_side(found)
     told = np.rint(together.most_cost / together.least_cost)
     return _side_by_side(merge([_chosen(together, told == one)], log_bins=bins) for one in np.unique(told))

@@ -1,4 +1,4 @@
-"""Table, plots and page of the experiment ``corona``."""
+"""The table, plots and report page of the experiment ``corona``."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,12 +8,12 @@ import msgspec
 from rich.table import Table
 
 from service.corona.objectives import Goal
-from service.simulate.corona.experiment import Outcome, Profile, Window, run
-from service.simulate.corona.workload import Bins, Ids, Phases, Setup
+from service.simulate.corona.experiment import ChannelProfile, CoronaOutcome, Window, run
+from service.simulate.corona.workload import BinLayout, CoronaSetup, IdAssignment, PollPhases
 from service.simulate.report import SEEDS, Job, command, draw, render, terminal_table
 
-OURS = Setup()
-PAPERS = Setup(base=16, ids=Ids.RANDOM, bins=Bins.PAPER)
+CORONET = CoronaSetup()
+PAPER = CoronaSetup(base=16, ids=IdAssignment.RANDOM, bins=BinLayout.PAPER)
 SIXTY: Mapping[str, object] = {
     "nodes": 60,
     "channels": 7_500,
@@ -23,34 +23,34 @@ SIXTY: Mapping[str, object] = {
 }
 
 
-def _with(setup: Setup, **changes: object) -> Setup:
+def _with(setup: CoronaSetup, **changes: object) -> CoronaSetup:
     return msgspec.structs.replace(setup, **changes)
 
 
 _AGAINST_PAPER = {
-    **{f"our {goal}": _with(OURS, goal=goal) for goal in Goal},
-    **{f"paper's {goal}": _with(PAPERS, goal=goal) for goal in Goal},
-    "our fair, longest wait": _with(OURS, goal=Goal.FAIR, longest_wait_s=120.0),
-    "our lite on 60 nodes": _with(OURS, **SIXTY),
-    "paper's lite on 60 nodes": _with(PAPERS, **SIXTY),
+    **{f"our {goal}": _with(CORONET, goal=goal) for goal in Goal},
+    **{f"paper's {goal}": _with(PAPER, goal=goal) for goal in Goal},
+    "our fair, longest wait": _with(CORONET, goal=Goal.FAIR, longest_wait_s=120.0),
+    "our lite on 60 nodes": _with(CORONET, **SIXTY),
+    "paper's lite on 60 nodes": _with(PAPER, **SIXTY),
 }
-"""Run with all seeds."""
+"""Setups that run with all seeds."""
 _ONCE = {
-    "paper's lite, random phases": _with(PAPERS, phases=Phases.RANDOM),
-    "our lite, random phases": _with(OURS, phases=Phases.RANDOM),
-    "our lite, random ids": _with(OURS, ids=Ids.RANDOM),
-    "our lite, the paper's bins": _with(OURS, bins=Bins.PAPER),
-    "our lite, levels of base 16": _with(OURS, base=16),
+    "paper's lite, random phases": _with(PAPER, phases=PollPhases.RANDOM),
+    "our lite, random phases": _with(CORONET, phases=PollPhases.RANDOM),
+    "our lite, random ids": _with(CORONET, ids=IdAssignment.RANDOM),
+    "our lite, the paper's bins": _with(CORONET, bins=BinLayout.PAPER),
+    "our lite, levels of base 16": _with(CORONET, base=16),
 }
 
 JOBS = [
-    Job("our lite, churn", run, (_with(OURS, churn=0.05, loss=0.02), 1)),
+    Job("our lite, churn", run, (_with(CORONET, churn=0.05, loss=0.02), 1)),
     *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
     *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
 ]
-"""The longest first: it alone takes as long as six others."""
+"""The runs of the page; the longest one, which takes as long as six others, is first."""
 
-Found = dict[str, list[Outcome]]
+OutcomesByName = dict[str, list[CoronaOutcome]]
 
 _OPTIONS = {
     **{name: name for name in ("goal", "base", "ids", "bins", "phases", "nodes", "channels", "subscriptions")},
@@ -60,13 +60,13 @@ _OPTIONS = {
 }
 
 
-def page(found: Found) -> str:
-    """Return the page."""
-    return render("corona.md.j2", runs=found, command=lambda setup: command("corona", setup, OURS, _OPTIONS))
+def page(found: OutcomesByName) -> str:
+    """Return the report page as Markdown."""
+    return render("corona.md.j2", runs=found, command=lambda setup: command("corona", setup, CORONET, _OPTIONS))
 
 
-def table(outcome: Outcome) -> Table:
-    """Return a run as a table for a terminal."""
+def table(outcome: CoronaOutcome) -> Table:
+    """Return the results of one run as a table for the terminal."""
     rounds = outcome.converged_after_rounds
     rows = (
         ("mean detection, s", f"{outcome.mean_detection_s:.2f}"),
@@ -84,16 +84,16 @@ def table(outcome: Outcome) -> Table:
     return terminal_table(("", ""), rows)
 
 
-def plot_run(outcome: Outcome, file: Path) -> None:
-    """Draw load and delay over time, and each channel's polls and wait over popularity."""
+def plot_run(outcome: CoronaOutcome, file: Path) -> None:
+    """Draw load and delay over time, and polls and wait of channels over popularity."""
     named = {f"{outcome.setup.goal}, seed {outcome.seed}": outcome}
     draw(file, [(_load, named), (_delay, named), (_polls, named), (_waits, named)])
 
 
-def plot(found: Found, file: Path) -> None:
-    """Draw the paper's figures 3 to 10, reproduced, with ours in them."""
+def plot(found: OutcomesByName, file: Path) -> None:
+    """Draw the paper's figures 3 to 10 with the results of both modes."""
 
-    def both(*goals: str) -> dict[str, Outcome]:
+    def both(*goals: str) -> dict[str, CoronaOutcome]:
         return {name: found[name][0] for goal in goals for name in (f"paper's {goal}", f"our {goal}")}
 
     draw(
@@ -111,25 +111,25 @@ def plot(found: Found, file: Path) -> None:
     )
 
 
-def _over_time(axis: Any, outcomes: dict[str, Outcome], value: Callable[[Window], float], legacy: float) -> None:
+def _over_time(axis: Any, outcomes: dict[str, CoronaOutcome], value: Callable[[Window], float], legacy: float) -> None:
     for name, found in outcomes.items():
         axis.plot([window.end_s / 3600 for window in found.windows], list(map(value, found.windows)), label=name)
     axis.axhline(legacy, color="k", linestyle=":", label="legacy")
     axis.set(xlabel="hours")
 
 
-def _load(axis: Any, outcomes: dict[str, Outcome]) -> None:
+def _load(axis: Any, outcomes: dict[str, CoronaOutcome]) -> None:
     setup = _any(outcomes).setup
     _over_time(axis, outcomes, lambda window: window.polls_per_channel, setup.subscriptions / setup.channels)
     axis.set(title="Load (Fig. 3)", ylabel="polls per channel per τ", yscale="log")
 
 
-def _delay(axis: Any, outcomes: dict[str, Outcome]) -> None:
+def _delay(axis: Any, outcomes: dict[str, CoronaOutcome]) -> None:
     _over_time(axis, outcomes, lambda window: window.mean_detection_s, _any(outcomes).legacy_detection_s)
     axis.set(title="Detection (Fig. 4; 9 on 60 nodes)", ylabel="mean detection, s", yscale="log")
 
 
-def _minutes(axis: Any, outcomes: dict[str, Outcome]) -> None:
+def _minutes(axis: Any, outcomes: dict[str, CoronaOutcome]) -> None:
     setup = _any(outcomes).setup
     per_minute = setup.channels / setup.poll_interval_s * 60
     legacy = setup.subscriptions / setup.poll_interval_s * 60
@@ -137,30 +137,30 @@ def _minutes(axis: Any, outcomes: dict[str, Outcome]) -> None:
     axis.set(title="Load (Fig. 10)", ylabel="polls per minute", ylim=(0, None))
 
 
-def _any(outcomes: dict[str, Outcome]) -> Outcome:
+def _any(outcomes: dict[str, CoronaOutcome]) -> CoronaOutcome:
     return list(outcomes.values())[-1]
 
 
-def _over_popularity(axis: Any, outcomes: dict[str, Outcome], value: Callable[[Profile], float]) -> None:
+def _over_popularity(axis: Any, outcomes: dict[str, CoronaOutcome], value: Callable[[ChannelProfile], float]) -> None:
     for name, found in outcomes.items():
         places = [channel.place for channel in found.profile]
         axis.plot(places, list(map(value, found.profile)), ".", markersize=3, label=name)
     axis.set(xlabel="channels by popularity", yscale="log")
 
 
-def _polls(axis: Any, outcomes: dict[str, Outcome]) -> None:
+def _polls(axis: Any, outcomes: dict[str, CoronaOutcome]) -> None:
     _over_popularity(axis, outcomes, lambda channel: channel.polls_per_tau)
     profile = _any(outcomes).profile
     axis.plot([channel.place for channel in profile], [each.subscribers for each in profile], "k:", label="legacy")
     axis.set(title="Polls (Fig. 5)", ylabel="polls per τ")
 
 
-def _waits(axis: Any, outcomes: dict[str, Outcome]) -> None:
+def _waits(axis: Any, outcomes: dict[str, CoronaOutcome]) -> None:
     _over_popularity(axis, outcomes, lambda channel: channel.mean_wait_s)
     axis.set(title="Detection (Fig. 6)", ylabel="mean wait, s")
 
 
-def _by_interval(axis: Any, outcomes: dict[str, Outcome]) -> None:
+def _by_interval(axis: Any, outcomes: dict[str, CoronaOutcome]) -> None:
     for name, found in outcomes.items():
         ranked = sorted(found.profile[::2], key=lambda one: (one.update_interval_s, one.subscribers))
         axis.plot([channel.mean_wait_s for channel in ranked], ".", markersize=4, label=name)

@@ -1,8 +1,8 @@
-"""Every poll of a run, told by arithmetic: tens of millions of them, of which none is enumerated.
+"""All polls of a run, computed from the channels' polling schedules instead of enumerated.
 
-A channel's polls follow from the rotas it has had, each in force from when its owner made it until the next. Which
-poll comes first after a moment, and how many fall between two, is what ``schedule.PollingSchedule`` says of one
-channel; here it is said of many at once. A test holds the two to the same polls, one by one.
+A channel's polls follow from its schedules, each in force from the time when the owner made it until the next one.
+``PollingSchedule`` gives the next poll, or the number of polls between two times, for one channel; ``Timetable`` gives
+them for many channels at once. A test compares both poll by poll.
 """
 
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.corona.polling_schedule import ROUNDING_S, PollingSchedule, new_schedule, revised_schedule
-from service.simulate.corona.workload import Channels, Setup
+from service.simulate.corona.workload import CoronaSetup, SimulatedChannels
 from service.simulate.schedulers.publication_trace import Floats, Ints, first_place
 
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """All rotas, sorted by channel and then by time: those of channel c are rows ``rows[c]`` to ``rows[c + 1]``.
+    """All schedules, sorted by channel and time; those of channel c are rows ``rows[c]`` to ``rows[c + 1]``.
 
-    A rota's polls are those after ``start_s`` up to ``end_s``, at ``first_s + k·gap_s`` by rank ``first_rank + k``
-    modulo ``size``. ``ring`` is the ring by which ranks were told.
+    A schedule has the polls at ``first_s + k·gap_s`` by the node of rank ``first_rank + k`` modulo ``size``, after
+    ``start_s`` and until ``end_s``. ``ring`` is the number of the ring to which the ranks refer.
     """
 
     rows: Ints
@@ -33,14 +33,14 @@ class Timetable:
     ring: Ints
 
     def row_at(self, channel: Ints, at_s: Floats) -> Ints:
-        """Return the row in force; at the very moment of a change, the new one."""
+        """Return the row in force at each time; at the time of a change, the new row."""
         return first_place(self.rows[channel] + 1, self.rows[channel + 1], lambda row: self.start_s[row] > at_s) - 1
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return when each channel is polled first after its moment, whatever rota that poll is of."""
+        """Return the time of each channel's first poll after ``after_s``."""
         row = self.row_at(channel, after_s)
         found_s = self.in_row_s(row, after_s)
-        # A poll nearer to the change than rounding is one of the row that ends: the next rota counts it as made.
+        # A poll within rounding distance of a change belongs to the row that ends; the next schedule treats it as done.
         late = np.flatnonzero(found_s > self.end_s[row] + ROUNDING_S)
         while late.size:
             row[late] += 1
@@ -49,15 +49,15 @@ class Timetable:
         return found_s
 
     def in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return what ``PollingSchedule.next_s`` says of these rotas, whenever they end."""
+        """Return the next poll of these rows after ``after_s``, ignoring their ends."""
         return self.first_s[row] + np.maximum(self.index_after(row, after_s), 0) * self.gap_s[row]
 
     def index_after(self, row: Ints, after_s: Floats) -> Ints:
-        """Return the number k of each row's first poll after its moment; negative before the row's first."""
+        """Return the index k of each row's first poll after ``after_s``; negative before the row's first poll."""
         return np.floor((after_s + ROUNDING_S - self.first_s[row]) / self.gap_s[row]).astype(np.int64) + 1
 
     def span(self, begin_s: float, end_s: float) -> tuple[Ints, Ints]:
-        """Return the numbers k of each row's polls in this time: from the first, up to but without the second."""
+        """Return the range of indexes k of each row's polls between two times, as (first, end)."""
         every = np.arange(len(self.channel))
         first = np.maximum(self.index_after(every, np.maximum(self.start_s, begin_s)), 0)
         last = np.maximum(self.index_after(every, np.minimum(self.end_s, end_s)), 0)
@@ -65,10 +65,10 @@ class Timetable:
 
 
 def mean_waits_s(timetable: Timetable, begin_s: float, end_s: float) -> Floats:
-    """Return what an update at any moment of this time waits on average, for each channel, exactly.
+    """Return, for each channel, the exact mean time until the next poll, over all times in the interval.
 
-    The wait at t is that for the next poll; its integral over a row is a sum of triangles: down to the row's first
-    poll, between its polls, and from its last one on, towards the next row's first.
+    The integral of the wait over a row is a sum of triangles: until the row's first poll, between its polls, and from
+    its last poll towards the first poll of the next row.
     """
     every = np.arange(len(timetable.channel))
     from_s = np.maximum(timetable.start_s, begin_s)
@@ -85,18 +85,18 @@ def mean_waits_s(timetable: Timetable, begin_s: float, end_s: float) -> Floats:
     return waited / (end_s - begin_s)
 
 
-class Book:
-    """Where owners write their rotas down."""
+class TimetableBuilder:
+    """Collects schedules and builds a timetable from them."""
 
     def __init__(self) -> None:
         self._lines: list[tuple[int, float, float, float, int, int, int]] = []
 
-    def write(self, channel: int, rota: PollingSchedule, now_s: float, ring: int) -> None:
-        """Note that from now on, and in no earlier time, this rota holds."""
-        self._lines.append((channel, now_s, rota.first_s, rota.gap_s, rota.size, rota.first_rank, ring))
+    def write(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
+        """Add a channel's schedule, in force from ``now_s`` on. Calls for a channel are in order of time."""
+        self._lines.append((channel, now_s, schedule.first_s, schedule.gap_s, schedule.size, schedule.first_rank, ring))
 
     def timetable(self, channels: int) -> Timetable:
-        """Return everything written."""
+        """Return the timetable of all schedules."""
         columns = list(zip(*self._lines, strict=True))
         channel = np.array(columns[0], dtype=np.int64)
         start_s, first_s, gap_s = (np.array(column, dtype=np.float64) for column in columns[1:4])
@@ -117,35 +117,35 @@ class Book:
         )
 
 
-class Rotas(Book):
-    """The rotas that owners have made for the channels that are followed; the others have none."""
+class OwnerSchedules(TimetableBuilder):
+    """The schedules that owners make for the sampled channels (``sampled``)."""
 
-    def __init__(self, setup: Setup, channels: Channels, followed: Ints) -> None:
+    def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints) -> None:
         super().__init__()
-        self.followed = followed
+        self.sampled = sampled
         self._setup, self._ids = setup, channels.ids()
         self._present: dict[int, PollingSchedule] = {}
         self._size: Floats = np.zeros(setup.channels)
-        """By channel, what its present rota was made for."""
+        """The size n of each channel's present schedule."""
 
     def begin(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Begin anew the rotas of those that are followed, with n of their own out of all ``sizes``."""
-        chosen = numbers[np.isin(numbers, self.followed, assume_unique=True)]
+        """Make new schedules for the sampled channels among ``numbers``, with n from ``sizes`` (of all channels)."""
+        chosen = numbers[np.isin(numbers, self.sampled, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
-            rota = new_schedule(self._ids[number], size, nodes, self._setup.poll_interval_s, now_s)
-            self._replace(number, rota, ring, now_s)
+            schedule = new_schedule(self._ids[number], size, nodes, self._setup.poll_interval_s, now_s)
+            self._replace(number, schedule, ring, now_s)
         self._size[chosen] = sizes[chosen]
 
     def change(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Go on with another n, or for another ring, from the next poll of each on."""
-        if not self._setup.restless:  # else members may have missed what stays as it was, and are told again
+        """Revise schedules for another n or another ring, from each channel's next poll on."""
+        if not self._setup.has_faults:  # with faults, unchanged assignments are sent again
             numbers = numbers[self._size[numbers] != sizes[numbers]]
         for number, size in zip(numbers.tolist(), sizes[numbers].tolist(), strict=True):
-            if (rota := self._present.get(number)) is not None:
-                changed_rota = revised_schedule(rota, size, nodes, self._setup.poll_interval_s, now_s)
+            if (schedule := self._present.get(number)) is not None:
+                changed_rota = revised_schedule(schedule, size, nodes, self._setup.poll_interval_s, now_s)
                 self._replace(number, changed_rota, ring, now_s)
         self._size[numbers] = sizes[numbers]
 
-    def _replace(self, number: int, rota: PollingSchedule, ring: int, now_s: float) -> None:
-        self._present[number] = rota
-        self.write(number, rota, now_s, ring)
+    def _replace(self, number: int, schedule: PollingSchedule, ring: int, now_s: float) -> None:
+        self._present[number] = schedule
+        self.write(number, schedule, now_s, ring)

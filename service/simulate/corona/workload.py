@@ -1,10 +1,10 @@
-"""The world of Corona §5: how many nodes, channels and subscriptions, where they are, and what is asked of them.
+"""The workload of Corona §5: parameters of a run, channels, node ids, and nearest-node queries for many channels.
 
-Ids are drawn to 64 bits of the 160: what lies below tells neither nodes nor channels apart.
+Only the first 64 of 160 bits of an id are drawn; nodes and channels already differ in these.
 
-Nearest nodes for a hundred thousand channels at once: what ``RingView`` answers one by one, as arrays. The ring's
-binary trie is walked from the root by all questions together: as ``RingView`` does, always to the side that is nearer
-first, or past it where it has too few nodes. A test holds the two to the same answers.
+``NodeTrie`` finds the nearest nodes of a hundred thousand channels at once, which ``RingView`` does for one channel.
+All queries descend the binary trie of node ids together. At each vertex a query visits the nearer side, or skips it if
+that side has too few nodes. A test verifies that both give the same results.
 """
 
 from collections.abc import Sequence
@@ -34,40 +34,41 @@ Points = NDArray[np.uint64]
 DRAWN_BITS = 64
 
 
-class Phases(StrEnum):
-    """When the nodes of a polling set poll."""
+class PollPhases(StrEnum):
+    """How the polls of a polling set's nodes are spread over τ."""
 
     EVEN = "even"
     RANDOM = "random"
-    """The paper's text (§3.3): each waits a random time in (0, τ)."""
+    """As in Corona §3.3: each node waits a random time in (0, τ)."""
 
 
-class Ids(StrEnum):
-    """Which ids joining nodes take."""
+class IdAssignment(StrEnum):
+    """How joining nodes choose their ids."""
 
     BALANCED = "balanced"
     RANDOM = "random"
 
 
-class Bins(StrEnum):
-    """How summaries are made: ours, or the paper's 16 of equal width (§4)."""
+class BinLayout(StrEnum):
+    """The bins of tradeoff clusters: Coronet's quantiles, or the paper's 16 of equal width (§4)."""
 
     QUANTILE = "quantile"
     PAPER = "16"
 
 
-class Setup(msgspec.Struct, frozen=True):
-    """One run. ``base`` is the paper's: n is one of N/bˡ and polling sets are wedges; without it, n is any number.
+class CoronaSetup(msgspec.Struct, frozen=True):
+    """The parameters of one run.
 
-    ``target_delay_s`` is T of Fast; ``churn`` the share of the nodes that leave in an hour, as many joining, and
-    ``loss`` the share of messages that never arrive.
+    With ``base`` b, as in the paper, n is one of N/bˡ and polling sets are wedges; with None, n is any number.
+    ``target_delay_s`` is T of the goal Fast. ``churn`` is the share of nodes that die per hour, while as many join;
+    ``loss`` is the share of lost messages.
     """
 
     goal: Goal = Goal.LITE
     base: int | None = None
-    phases: Phases = Phases.EVEN
-    ids: Ids = Ids.BALANCED
-    bins: Bins = Bins.QUANTILE
+    phases: PollPhases = PollPhases.EVEN
+    ids: IdAssignment = IdAssignment.BALANCED
+    bins: BinLayout = BinLayout.QUANTILE
     nodes: int = 1024
     channels: int = 100_000
     subscriptions: int = 5_000_000
@@ -81,64 +82,64 @@ class Setup(msgspec.Struct, frozen=True):
 
     @property
     def end_s(self) -> float:
-        """When the run ends."""
+        """The duration of the run."""
         return self.rounds * self.maintenance_s
 
     @property
-    def restless(self) -> bool:
-        """Whether anything goes wrong."""
+    def has_faults(self) -> bool:
+        """Whether nodes die or messages are lost."""
         return self.churn > 0 or self.loss > 0
 
     @property
     def log_bins(self) -> int:
-        """The number that ``clusters`` is told: 0 for ours."""
-        return int(self.bins) if self.bins is Bins.PAPER else 0
+        """The parameter ``log_bins`` of ``service.corona.clusters``; 0 for quantiles."""
+        return int(self.bins) if self.bins is BinLayout.PAPER else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Channels:
-    """All channels, each array of shape (M,): ``points`` are the first 64 bits of their ids."""
+class SimulatedChannels:
+    """All channels as arrays of shape (M,); ``points`` are the first 64 bits of their ids."""
 
     points: Points
     subscribers: Ints
     update_interval_s: Floats
-    """The mean time between updates, which owners know (§5 takes it from a survey)."""
+    """Mean time between updates, which owners know (Corona §5 takes it from a survey)."""
 
     def ids(self) -> list[ChannelId]:
-        """Return the channels' ids as the protocol has them."""
+        """Return the channels' ids in the protocol's format."""
         return [hex_id(point) for point in self.points.tolist()]
 
 
-def draw_channels(setup: Setup, rng: np.random.Generator) -> Channels:
-    """Draw ids, popularity (Zipf 0.5, to the last subscription) and update intervals."""
+def draw_channels(setup: CoronaSetup, rng: np.random.Generator) -> SimulatedChannels:
+    """Draw ids, subscribers (Zipf with exponent 0.5, exact total) and update intervals."""
     share = np.cumsum(np.arange(1, setup.channels + 1) ** -ZIPF_EXPONENT)
-    wanted = np.diff(np.round(share / share[-1] * setup.subscriptions), prepend=0.0).astype(np.int64)
+    subscribers = np.diff(np.round(share / share[-1] * setup.subscriptions), prepend=0.0).astype(np.int64)
     points = rng.integers(0, np.iinfo(np.uint64).max, setup.channels, dtype=np.uint64, endpoint=True)
-    return Channels(points, rng.permutation(wanted), draw_intervals_s(setup.channels, rng))
+    return SimulatedChannels(points, rng.permutation(subscribers), draw_intervals_s(setup.channels, rng))
 
 
-def first_nodes(setup: Setup, rng: np.random.Generator) -> list[NodeId]:
-    """Return the nodes with which a run begins, having joined one after another."""
+def initial_nodes(setup: CoronaSetup, rng: np.random.Generator) -> list[NodeId]:
+    """Return the ids of the initial nodes, which joined one after another."""
     nodes: list[NodeId] = []
     for _ in range(setup.nodes):
-        nodes.append(new_id(setup.ids, nodes, rng))
+        nodes.append(next_node_id(setup.ids, nodes, rng))
     return nodes
 
 
-def new_id(kind: Ids, existing: list[NodeId], rng: np.random.Generator) -> NodeId:
-    """Return the id that the next node takes."""
-    if kind is Ids.BALANCED:
+def next_node_id(kind: IdAssignment, existing: list[NodeId], rng: np.random.Generator) -> NodeId:
+    """Return the id of the next node that joins."""
+    if kind is IdAssignment.BALANCED:
         return balanced_id(existing)
     return hex_id(int(rng.integers(0, np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)))
 
 
 def node_info(node: NodeId) -> NodeInfo:
-    """Return a member of a ring."""
+    """Return the ring's description of a node."""
     return NodeInfo(node, epoch=1, name=node[:8], joined_s=0.0)
 
 
 def hex_id(point: int) -> str:
-    """Return the id whose first 64 bits these are."""
+    """Return the id with these first 64 bits and zeros."""
     return to_hex(point << (BITS - DRAWN_BITS))
 
 
@@ -147,46 +148,46 @@ def point_of(identity: str) -> int:
     return from_hex(identity) >> (BITS - DRAWN_BITS)
 
 
-AT_ONCE = 1 << 17
-"""Questions walked together: what fits the caches of a processor."""
+BATCH_SIZE = 1 << 17
+"""Queries that descend together; their arrays fit into a processor's caches."""
 
 
-class Trie:
-    """One ring. Nodes are numbered in the order of their ids."""
+class NodeTrie:
+    """The binary trie of a ring's node ids. Nodes are numbered in the order of their ids."""
 
     def __init__(self, nodes: Sequence[NodeId]) -> None:
         self.nodes = tuple(sorted(nodes))
-        """Their ids."""
+        """The node ids, sorted."""
         self.points = np.array([point_of(node) for node in self.nodes], dtype=np.uint64)
         count = len(self.nodes)
-        # Inner vertices are 0 to count - 2, a parent before its children; leaves are count - 1 and on. A leaf's
-        # children are itself, so that a walk that has arrived stays.
+        # Inner vertices are 0 to count - 2, parents before children; leaves follow. Both children of a leaf are the
+        # leaf itself, so that a query that has arrived stays there.
         self._shift = np.zeros(2 * count - 1, dtype=np.uint64)
         self._zeros = np.arange(2 * count - 1, dtype=np.int32)
         self._ones = np.arange(2 * count - 1, dtype=np.int32)
         self._below = np.ones(2 * count - 1, dtype=np.int32)
         self._depth = self._build(count)
 
-    def at_rank(self, targets: Points, ranks: Ints) -> Ints:
-        """Return the number of the node that is nearest but so many to each target; 0 asks for the owner.
+    def nodes_at_rank(self, targets: Points, ranks: Ints) -> Ints:
+        """Return, for each target, the number of the node with this rank by distance; rank 0 is the owner.
 
         Args:
-            targets: First bits of channels' ids, shape (K,).
-            ranks: Less than the number of nodes, shape (K,).
+            targets: First 64 bits of channels' ids, shape (K,).
+            ranks: Ranks below the number of nodes, shape (K,).
         """
         found = np.empty(len(targets), dtype=np.int64)
-        for begin in range(0, len(targets), AT_ONCE):
-            part = slice(begin, begin + AT_ONCE)
+        for begin in range(0, len(targets), BATCH_SIZE):
+            part = slice(begin, begin + BATCH_SIZE)
             found[part] = self._walk(targets[part], ranks[part].astype(np.int32))
         return found
 
-    def sharing(self, targets: Points, bits: int) -> Ints:
-        """Return how many nodes share this many leading bits with each target: the size of its wedge (Corona §3.1)."""
+    def wedge_sizes(self, targets: Points, bits: int) -> Ints:
+        """Return the number of nodes that share ``bits`` leading bits with each target: its wedge (Corona §3.1)."""
         if not bits:
             return np.full(len(targets), len(self.nodes), dtype=np.int64)
         shift = np.uint64(DRAWN_BITS - bits)
-        prefixes, wanted = self.points >> shift, targets >> shift
-        return np.searchsorted(prefixes, wanted, side="right") - np.searchsorted(prefixes, wanted)
+        prefixes, target_prefixes = self.points >> shift, targets >> shift
+        return np.searchsorted(prefixes, target_prefixes, side="right") - np.searchsorted(prefixes, target_prefixes)
 
     def _walk(self, targets: Points, ranks: "np.ndarray[tuple[int], np.dtype[np.int32]]") -> Ints:
         vertex = np.zeros(len(targets), dtype=np.int32)
@@ -201,7 +202,7 @@ class Trie:
         return vertex.astype(np.int64) - (len(self.nodes) - 1)
 
     def _build(self, count: int) -> int:
-        """Fill in the vertices; return how many steps the longest walk takes."""
+        """Build the vertices; return the depth of the trie."""
         points = self.points.tolist()
         pending, made, deepest = [(0, 0, count, 0)] if count > 1 else [], 1, 0
         while pending:

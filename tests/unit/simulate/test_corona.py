@@ -14,31 +14,39 @@ from service.corona.honeycomb import AllocationProblem
 from service.corona.objectives import Goal
 from service.corona.polling_schedule import PollingSchedule
 from service.simulate.corona import experiment as corona
-from service.simulate.corona.fleet import Fleet, Owners, Wire
-from service.simulate.corona.fleet_polls import Calm, RandomPhases, Restless
-from service.simulate.corona.paper_levels import merged_by_level, summarised, told_most
-from service.simulate.corona.timetable import Book, Timetable
-from service.simulate.corona.workload import Bins, Ids, Phases, Setup, Trie, draw_channels, first_nodes
+from service.simulate.corona.fleet import OwnerDecisions, SimulatedFleet, SimulatedNetwork
+from service.simulate.corona.fleet_polls import FaultyPolls, RandomPhasePolls, ScheduledPolls
+from service.simulate.corona.paper_levels import encode_levels, merge_by_level, summarise_by_level
+from service.simulate.corona.timetable import Timetable, TimetableBuilder
+from service.simulate.corona.workload import (
+    BinLayout,
+    CoronaSetup,
+    IdAssignment,
+    NodeTrie,
+    PollPhases,
+    draw_channels,
+    initial_nodes,
+)
 
-SMALL = Setup(nodes=32, channels=300, subscriptions=6_000)
-PAPER = msgspec.structs.replace(SMALL, base=4, ids=Ids.RANDOM, bins=Bins.PAPER)
+SMALL = CoronaSetup(nodes=32, channels=300, subscriptions=6_000)
+PAPER = msgspec.structs.replace(SMALL, base=4, ids=IdAssignment.RANDOM, bins=BinLayout.PAPER)
 RESTLESS = msgspec.structs.replace(SMALL, churn=0.2, loss=0.02)
 
 
 @cache
-def _run(setup: Setup, seed: int = 1) -> corona.Outcome:
+def _run(setup: CoronaSetup, seed: int = 1) -> corona.CoronaOutcome:
     return corona.run(setup, seed, lambda _what: None)
 
 
-def _fleet(setup: Setup) -> tuple[Fleet, Timetable]:
+def _fleet(setup: CoronaSetup) -> tuple[SimulatedFleet, Timetable]:
     rng = np.random.default_rng(3)
-    fleet = Fleet(setup, draw_channels(setup, rng), np.arange(setup.channels), rng)
+    fleet = SimulatedFleet(setup, draw_channels(setup, rng), np.arange(setup.channels), rng)
     return fleet, fleet.run()
 
 
 def _one_channel(*sizes: float) -> Timetable:
     """A thousand channels alike, whose n is changed once an hour."""
-    book = Book()
+    book = TimetableBuilder()
     for number in range(1000):
         for hour, size in enumerate(sizes):
             gap_s = 1800.0 / size
@@ -51,8 +59,8 @@ def _one_channel(*sizes: float) -> Timetable:
     return book.timetable(1000)
 
 
-@pytest.mark.parametrize("setup", [SMALL, PAPER, RESTLESS], ids=["ours", "paper", "restless"])
-def test_equal_seeds_give_equal_json(setup: Setup) -> None:
+@pytest.mark.parametrize("setup", [SMALL, PAPER, RESTLESS], ids=["ours", "paper", "has_faults"])
+def test_equal_seeds_give_equal_json(setup: CoronaSetup) -> None:
     again = corona.run(setup, 1, lambda _what: None)
     assert msgspec.json.encode(again) == msgspec.json.encode(_run(setup))
     assert msgspec.json.encode(again) != msgspec.json.encode(_run(setup, 2))
@@ -61,7 +69,7 @@ def test_equal_seeds_give_equal_json(setup: Setup) -> None:
 def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None:
     """What each member of each set does by production's rotas, hour by hour, against what is measured."""
     fleet, table = _fleet(SMALL)
-    measured, end_s = Calm(table), SMALL.end_s
+    measured, end_s = ScheduledPolls(table), SMALL.end_s
     made = np.zeros(SMALL.nodes)
     rng = np.random.default_rng(5)
     for channel in range(SMALL.channels):
@@ -71,7 +79,7 @@ def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None
                 *(part[row].item() for part in (table.first_s, table.gap_s, table.size, table.first_rank))
             )
             for rank in range(rota.size):
-                node = int(fleet.trie.at_rank(fleet.channels.points[[channel]], np.array([rank]))[0])
+                node = int(fleet.trie.nodes_at_rank(fleet.channels.points[[channel]], np.array([rank]))[0])
                 at_s = rota.next_poll_s(rank, float(table.start_s[row]))
                 while at_s <= min(float(table.end_s[row]), 2 * end_s):
                     polls_s.append(at_s)
@@ -87,20 +95,20 @@ def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None
 
 def test_polls_that_are_enumerated_are_those_that_are_told_by_arithmetic() -> None:
     fleet, table = _fleet(SMALL)
-    calm = Calm(table)
-    restless = Restless(fleet, table, np.arange(SMALL.channels), 1)
+    calm = ScheduledPolls(table)
+    has_faults = FaultyPolls(fleet, table, np.arange(SMALL.channels), 1)
     rng = np.random.default_rng(5)
     channel, update_s = rng.integers(SMALL.channels, size=2000), rng.random(2000) * SMALL.end_s
-    assert restless.next_s(channel, update_s) == pytest.approx(calm.next_s(channel, update_s), abs=1e-6)
+    assert has_faults.next_s(channel, update_s) == pytest.approx(calm.next_s(channel, update_s), abs=1e-6)
     for begin_s, end_s in ((0.0, 1800.0), (3600.0, SMALL.end_s)):
-        assert restless.polls_per_channel(begin_s, end_s) == calm.polls_per_channel(begin_s, end_s)
-        assert restless.busiest_node(fleet, begin_s, end_s) == pytest.approx(calm.busiest_node(fleet, begin_s, end_s))
-        assert restless.mean_waits_s(begin_s, end_s) == pytest.approx(calm.mean_waits_s(begin_s, end_s))
+        assert has_faults.polls_per_channel(begin_s, end_s) == calm.polls_per_channel(begin_s, end_s)
+        assert has_faults.busiest_node(fleet, begin_s, end_s) == pytest.approx(calm.busiest_node(fleet, begin_s, end_s))
+        assert has_faults.mean_waits_s(begin_s, end_s) == pytest.approx(calm.mean_waits_s(begin_s, end_s))
 
 
 @pytest.mark.parametrize("size", [1.0, 4.0, 7.3, 50.0])
 def test_an_evenly_staggered_set_finds_updates_after_half_a_gap(size: float) -> None:
-    schedule, rng = Calm(_one_channel(size, size)), np.random.default_rng(1)
+    schedule, rng = ScheduledPolls(_one_channel(size, size)), np.random.default_rng(1)
     channel, update_s = rng.integers(1000, size=50_000), rng.random(50_000) * 7200
     delay_s = schedule.next_s(channel, update_s) - update_s
     assert delay_s.mean() == pytest.approx(1800 / (2 * size), rel=0.02)
@@ -109,7 +117,7 @@ def test_an_evenly_staggered_set_finds_updates_after_half_a_gap(size: float) -> 
 
 @pytest.mark.parametrize("size", [1.0, 4.0, 50.0])
 def test_random_phases_take_twice_as_long_but_for_one_node(size: float) -> None:
-    schedule, rng = RandomPhases(_one_channel(size, size), np.random.default_rng(2)), np.random.default_rng(1)
+    schedule, rng = RandomPhasePolls(_one_channel(size, size), np.random.default_rng(2)), np.random.default_rng(1)
     channel, update_s = rng.integers(1000, size=50_000), rng.random(50_000) * 7200
     delay_s = schedule.next_s(channel, update_s) - update_s
     assert delay_s.mean() == pytest.approx(1800 / (size + 1), rel=0.05)
@@ -118,7 +126,7 @@ def test_random_phases_take_twice_as_long_but_for_one_node(size: float) -> None:
 
 
 def test_members_that_come_later_wait_for_their_own_phase() -> None:
-    schedule = RandomPhases(_one_channel(1.0, 4.0), np.random.default_rng(2))
+    schedule = RandomPhasePolls(_one_channel(1.0, 4.0), np.random.default_rng(2))
     channel = np.arange(1000)
     before_s, after_s = (schedule.next_s(channel, np.full(1000, at_s)) - at_s for at_s in (900.0, 3600.0))
     assert before_s.mean() == pytest.approx(900, rel=0.1)
@@ -155,13 +163,13 @@ def test_owners_decide_what_nodes_of_the_product_would(goal: Goal, wait_s: float
     aims = FleetObjective(goal=goal, polls_per_channel=1, delay_s=60.0, longest_wait_s=wait_s)
     policy = FleetPolicy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
     channels = draw_channels(setup, np.random.default_rng(1))
-    trie, everything = Trie(first_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
+    trie, everything = NodeTrie(initial_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
     people = zip(channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
     factors = [
         node_optimizer.ChannelFactors(subscribers, interval_s, private=False) for subscribers, interval_s in people
     ]
     table = node_optimizer.factor_table(factors, len(factors))
-    owners = Owners(setup, channels)
+    owners = OwnerDecisions(setup, channels)
     part = owners.part(everything, trie)
     assert part == node_optimizer.own_aggregate(policy, setup.nodes, table)
     expected = node_optimizer.channel_sizes(
@@ -181,7 +189,7 @@ def test_the_papers_way_has_orphans_where_wedges_are_empty() -> None:
     assert found.empty_wedges > 0
     assert found.orphans > 0
     assert found.longest_mean_wait_s == pytest.approx(900)
-    assert _run(msgspec.structs.replace(PAPER, ids=Ids.BALANCED)).orphans == 0
+    assert _run(msgspec.structs.replace(PAPER, ids=IdAssignment.BALANCED)).orphans == 0
 
 
 def test_the_papers_way_keeps_its_budget_but_for_a_step_although_wedges_hold_more_than_they_should() -> None:
@@ -190,8 +198,8 @@ def test_the_papers_way_keeps_its_budget_but_for_a_step_although_wedges_hold_mor
 
 
 def test_random_phases_are_slower_in_the_papers_way() -> None:
-    even = msgspec.structs.replace(PAPER, ids=Ids.BALANCED)
-    random = _run(msgspec.structs.replace(even, phases=Phases.RANDOM))
+    even = msgspec.structs.replace(PAPER, ids=IdAssignment.BALANCED)
+    random = _run(msgspec.structs.replace(even, phases=PollPhases.RANDOM))
     assert random.mean_detection_s > 1.2 * _run(even).mean_detection_s
 
 
@@ -202,9 +210,9 @@ def test_churn_and_loss_cost_little_and_no_budget() -> None:
 
 
 def test_one_of_sixteen_channels_stands_for_all_where_there_are_many() -> None:
-    setup = Setup(nodes=8, channels=7_000, subscriptions=70_000, loss=0.01, rounds=2)
+    setup = CoronaSetup(nodes=8, channels=7_000, subscriptions=70_000, loss=0.01, rounds=2)
     found = _run(setup)
-    assert len(corona.followed(draw_channels(setup, np.random.default_rng(1)), setup)) == 437
+    assert len(corona.sampled_channels(draw_channels(setup, np.random.default_rng(1)), setup)) == 437
     assert found.polls_per_channel_per_tau == pytest.approx(
         _run(msgspec.structs.replace(setup, loss=0.0)).polls_per_channel_per_tau, rel=0.01
     )
@@ -213,23 +221,23 @@ def test_one_of_sixteen_channels_stands_for_all_where_there_are_many() -> None:
 def test_the_papers_bins_are_of_each_level_and_lose_no_channel() -> None:
     rng = np.random.default_rng(1)
     weights, orphaned = rng.pareto(1, 500) + 1, rng.random(500) < 0.1
-    most = told_most(64, rng.integers(0, 3, 500), orphaned)
+    most = encode_levels(64, rng.integers(0, 3, 500), orphaned)
     problem = AllocationProblem.of(weights, least=1.0, most=most)
     half = [
         AllocationProblem(*(f[part] for f in (problem.weights, problem.costs, problem.least, problem.most)))
         for part in (slice(250), slice(250, 500))
     ]
-    for found in (summarised(problem, 16), merged_by_level([summarised(part, 16) for part in half], 16)):
+    for found in (summarise_by_level(problem, 16), merge_by_level([summarise_by_level(part, 16) for part in half], 16)):
         assert len(found.rise) <= 3 * 16 + 1
         assert found.lines.sum() == 500
         assert found.weight.sum() == pytest.approx(weights.sum())
         slack = found.most_cost == found.least_cost
         assert (slack.sum(), found.lines[slack].sum()) == (1, orphaned.sum())
-    assert len(merged_by_level([TradeoffClusters.empty()], 16).rise) == 0
+    assert len(merge_by_level([TradeoffClusters.empty()], 16).rise) == 0
 
 
 def test_the_wire_loses_what_it_is_told_to() -> None:
-    wire = Wire(0.1, np.random.default_rng(1))
+    wire = SimulatedNetwork(0.1, np.random.default_rng(1))
     delays_s = [wire.delay_s() for _ in range(20_000)]
     assert sum(delay_s is None for delay_s in delays_s) == pytest.approx(2_000, rel=0.1)
     assert np.median([delay_s for delay_s in delays_s if delay_s is not None]) == pytest.approx(0.08, rel=0.05)

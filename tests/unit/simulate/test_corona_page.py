@@ -9,19 +9,19 @@ import pytest
 
 from service.simulate import cli
 from service.simulate.corona import report as corona_report
-from service.simulate.corona.experiment import Outcome, run
-from service.simulate.corona.report import JOBS, Found, page
-from service.simulate.corona.workload import Setup
+from service.simulate.corona.experiment import CoronaOutcome, run
+from service.simulate.corona.report import JOBS, OutcomesByName, page
+from service.simulate.corona.workload import CoronaSetup
 from service.simulate.report import run_all
 
 SMALL: dict[str, Any] = {"nodes": 8, "channels": 60, "subscriptions": 600, "rounds": 2}
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> OutcomesByName:
     """All runs of the page, small ones."""
-    runs: Found = {}
-    known: dict[tuple[Setup, int], Outcome] = {}
+    runs: OutcomesByName = {}
+    known: dict[tuple[CoronaSetup, int], CoronaOutcome] = {}
     for job in JOBS:
         setup, seed = job.arguments
         small = msgspec.structs.replace(setup, **SMALL, maintenance_s=3600.0)
@@ -32,7 +32,7 @@ def found() -> Found:
     return runs
 
 
-def test_the_page_has_every_run_with_its_command(found: Found) -> None:
+def test_the_page_has_every_run_with_its_command(found: OutcomesByName) -> None:
     text = page(found)
     for name in found:
         assert f"\n| {name}" in text
@@ -49,21 +49,21 @@ def test_the_page_has_every_run_with_its_command(found: Found) -> None:
     ],
     ids=["ours", "the paper's", "60 nodes"],
 )
-def test_a_command_names_what_is_not_usual(found: Found, name: str, options: str) -> None:
+def test_a_command_names_what_is_not_usual(found: OutcomesByName, name: str, options: str) -> None:
     assert f"- {name}: `coronet simulate corona{options}`\n" in page(found)
 
 
-def test_the_papers_figures_are_drawn(found: Found, tmp_path: Path) -> None:
+def test_the_papers_figures_are_drawn(found: OutcomesByName, tmp_path: Path) -> None:
     corona_report.plot(found, tmp_path / "all.png")
     corona_report.plot_run(found["our lite"][0], tmp_path / "one.png")
     assert (tmp_path / "all.png").stat().st_size > (tmp_path / "one.png").stat().st_size > 10_000
 
 
-def test_the_table_shows_a_run(found: Found) -> None:
+def test_the_table_shows_a_run(found: OutcomesByName) -> None:
     assert len(corona_report.table(found["our lite"][0]).columns) == 2
 
 
-def test_page_and_plot_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: Found) -> None:
+def test_page_and_plot_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: OutcomesByName) -> None:
     monkeypatch.setattr("service.simulate.report.run_all", lambda _jobs, _report: found)
     cli.run(["report", "--only", "corona", "--directory", str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {"corona.md", "corona.png"}
@@ -73,7 +73,7 @@ def test_page_and_plot_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_every_job_is_run_and_reported_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.simulate.report.ProcessPoolExecutor", _Here)
 
-    def ran(setup: Setup, seed: int, report: Callable[[str], None]) -> tuple[Setup, int]:
+    def ran(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> tuple[CoronaSetup, int]:
         report("a step, which a page does not report")
         return setup, seed
 
