@@ -1,9 +1,16 @@
-"""The only importer of redis: everything that lasts, and everything that is shared.
+"""The store: all state that Coronet keeps in Redis, and all that its processes share.
 
-Rules of the room: every key is in ``keys``, with its schema; whatever changes together is one
-script in ``scripts/`` whose keys are all in KEYS and of one slot; every change is atomic,
-idempotent, or healed by an intent. No policy: what to do is decided by pure rooms.
-Every method may raise :class:`service.errors.StoreUnavailable`.
+No other package imports the redis driver. The rules:
+
+- Every key is defined in :mod:`service.store.client.keys`, with its type and contents.
+- Values that change together are changed by one Lua script in ``scripts/``, whose keys are all in ``KEYS`` and in one
+  slot of a Redis Cluster. The first comment of a script documents its keys, arguments and reply.
+- A change is atomic, or idempotent, or completed by a recorded intent after a crash (docs/guarantees.md).
+- The store decides nothing. Policies are in pure packages: ``service.clash``, ``service.corona``,
+  ``service.discovery``, ``service.feeds`` and others.
+
+:class:`Store` holds one repository for each kind of state. Every method of a repository may raise
+:class:`service.errors.StoreUnavailable`, and can be repeated then unless its docstring says otherwise.
 """
 
 from collections.abc import AsyncIterator
@@ -18,7 +25,7 @@ from service.store.channels.moves import ChannelMoves
 from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.websub import WebSub
 from service.store.client.connection import BatchingClient, RedisClient
-from service.store.client.identity_watch import IdentityMonitor
+from service.store.client.identity_monitor import IdentityMonitor
 from service.store.console.accounts import AccountStore, ApiKeyStore, LoginLimits, Sessions
 from service.store.console.audit import AuditLog, IdempotencyStore
 from service.store.coordination.fleet_policy import BoundsStore, PolicyStore
@@ -41,83 +48,84 @@ from service.store.subscriptions.opml_imports import ImportQueue
 from service.store.subscriptions.subscriptions import SubscriptionPauses, Subscriptions
 
 LAYOUT = KeyLayout()
-"""Of the keys of all subscriptions."""
+"""Layout of the identifier keys by which subscriptions are assigned to key groups."""
 
 
 class Store:
-    """All parts of the store over one link."""
+    """All repositories, over one client of Redis."""
 
-    def __init__(self, link: RedisClient) -> None:
-        """Wire the parts."""
-        self.redis = link
-        self.identity = IdentityMonitor(link)
-        together = BatchingClient(link)
-        self.keyspaces = KeyspaceStore(together, Keyspaces(), LAYOUT.bits)
-        self.key_group_loads = LoadStore(together, self.keyspaces)
-        self.channel_index = ChannelIndex(together, self.keyspaces, LAYOUT)
-        self.channels = Channels(together, self.channel_index)
-        self.outbox = Outbox(link)
-        self.matrix_cells = MatrixCells(together)
-        self.channel_directory = Directory(together, self.matrix_cells, "channel")
-        self.entry_directory = Directory(together, self.matrix_cells, "entry")
-        self.subscriptions = Subscriptions(together, self.channel_index, self.channels, self.outbox, self.identity)
-        self.pauses = SubscriptionPauses(link, self.outbox)
-        self.users = Users(link)
-        self.preferences = PreferenceStore(link)
-        self.saved_searches = SavedSearches(together)
-        self.erasure = Erasure(together, self.subscriptions, self.saved_searches)
-        self.people = People(link, self.erasure, self.outbox)
-        self.dead_letters = DeadLetters(link, self.outbox)
-        self.ring = Ring(link)
-        self.bot_endpoints = BotEndpoints(link)
-        self.fleet_policy = PolicyStore(link)
-        self.poll_bounds = BoundsStore(link)
-        self.admin_settings = AdminSettings(together)
+    def __init__(self, redis: RedisClient) -> None:
+        """Create the repositories; nothing is sent yet."""
+        self.redis = redis
+        self.identity = IdentityMonitor(redis)
+        batching = BatchingClient(redis)
+        self.keyspaces = KeyspaceStore(batching, Keyspaces(), LAYOUT.bits)
+        self.key_group_loads = LoadStore(batching, self.keyspaces)
+        self.channel_index = ChannelIndex(batching, self.keyspaces, LAYOUT)
+        self.channels = Channels(batching, self.channel_index)
+        self.outbox = Outbox(redis)
+        self.matrix_cells = MatrixCells(batching)
+        self.channel_directory = Directory(batching, self.matrix_cells, "channel")
+        self.entry_directory = Directory(batching, self.matrix_cells, "entry")
+        self.subscriptions = Subscriptions(batching, self.channel_index, self.channels, self.outbox, self.identity)
+        self.pauses = SubscriptionPauses(redis, self.outbox)
+        self.users = Users(redis)
+        self.preferences = PreferenceStore(redis)
+        self.saved_searches = SavedSearches(batching)
+        self.erasure = Erasure(batching, self.subscriptions, self.saved_searches)
+        self.people = People(redis, self.erasure, self.outbox)
+        self.dead_letters = DeadLetters(redis, self.outbox)
+        self.ring = Ring(redis)
+        self.bot_endpoints = BotEndpoints(redis)
+        self.fleet_policy = PolicyStore(redis)
+        self.poll_bounds = BoundsStore(redis)
+        self.admin_settings = AdminSettings(batching)
         self.channel_moves = ChannelMoves(self.channels, self.subscriptions, self.admin_settings, self.poll_bounds)
-        self.partition_leases = PartitionLeases(link)
-        self.inbound_log = InboundLog(link, together)
-        self.request_budgets = RequestBudgets(together)
-        self.poll_rate_history = PollRateHistory(together)
-        self.node_inboxes = NodeInboxes(link, together)
-        self.blocked_hosts = BlockedHosts(link)
-        self.worker_requests = WorkerRequests(link, self.node_inboxes, self.ring, self.blocked_hosts)
-        self.dry_runs = DryRunQueue(link)
-        self.accounts = AccountStore(link)
-        self.login_limits = LoginLimits(link)
-        self.sessions = Sessions(link)
-        self.api_keys = ApiKeyStore(link)
-        self.audit_log = AuditLog(link)
-        self.idempotency = IdempotencyStore(link)
-        self.invitations = InvitationCodes(link)
-        self.import_queue = ImportQueue(link)
-        self.websub = WebSub(link)
-        self.rooms = BotRooms(link)
-        self.pubsub_nodes = PubsubNodes(link)
+        self.partition_leases = PartitionLeases(redis)
+        self.inbound_log = InboundLog(redis, batching)
+        self.request_budgets = RequestBudgets(batching)
+        self.poll_rate_history = PollRateHistory(batching)
+        self.node_inboxes = NodeInboxes(redis, batching)
+        self.blocked_hosts = BlockedHosts(redis)
+        self.worker_requests = WorkerRequests(redis, self.node_inboxes, self.ring, self.blocked_hosts)
+        self.dry_runs = DryRunQueue(redis)
+        self.accounts = AccountStore(redis)
+        self.login_limits = LoginLimits(redis)
+        self.sessions = Sessions(redis)
+        self.api_keys = ApiKeyStore(redis)
+        self.audit_log = AuditLog(redis)
+        self.idempotency = IdempotencyStore(redis)
+        self.invitations = InvitationCodes(redis)
+        self.import_queue = ImportQueue(redis)
+        self.websub = WebSub(redis)
+        self.rooms = BotRooms(redis)
+        self.pubsub_nodes = PubsubNodes(redis)
 
     async def ping(self) -> None:
-        """Return if Redis answers. Raises :class:`service.errors.StoreUnavailable`."""
+        """Wait for a reply of Redis. Raises :class:`service.errors.StoreUnavailable`."""
         await self.redis.call("PING")
 
     async def remove_channel(self, cid: ChannelId) -> None:
-        """End all subscriptions to a channel and delete it; can be repeated after a crash."""
+        """End all subscriptions to a channel and delete it. Idempotent; to be repeated after a crash."""
         await self.subscriptions.end_all_of_channel(cid)
         await self.channels.delete(cid)
         await self.poll_bounds.delete(cid)
+        # Once more, for users who subscribed while the channel was being deleted.
         await self.subscriptions.end_all_of_channel(cid)
         await self.channels.finish_deletion(cid)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         await self.redis.close()
 
 
 def open_store(settings: Settings) -> Store:
-    """Return a store whose Redis may not be there yet: connections are made when they are needed."""
+    """Return a store that connects when it is first used; Redis need not run yet."""
     return Store(RedisClient(settings))
 
 
 async def connect(settings: Settings) -> Store:
-    """Return a store that answered. Raises :class:`service.errors.StoreUnavailable`."""
+    """Return a store whose Redis has replied. Raises :class:`service.errors.StoreUnavailable`."""
     store = open_store(settings)
     try:
         await store.ping()
@@ -129,7 +137,7 @@ async def connect(settings: Settings) -> Store:
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Store]:
-    """Use a store that answered. Raises :class:`service.errors.StoreUnavailable`."""
+    """Yield a store whose Redis has replied, and close it at the end. Raises StoreUnavailable."""
     store = await connect(settings)
     try:
         yield store

@@ -48,7 +48,7 @@ async def fill(store: Store, channels: int) -> None:
             failing = ("failing_since", draw.random() * 1e9) if draw.random() < 0.05 else ()
             fields = ("url", url, "title", title, "version", draw.randrange(900), "created", 1e9 + number)
             commands += [
-                ("SADD", keys.registry(cid[:2]), cid),
+                ("SADD", keys.channel_registry(cid[:2]), cid),
                 ("HSET", keys.channel(cid), *fields, "kind", "feed", "listed", "1", *failing),
             ]
         await store.redis.call_many(commands)

@@ -59,7 +59,7 @@ async def test_a_changed_name_is_found_as_it_is_now(store: Store) -> None:
 
 
 async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_none(store: Store) -> None:
-    one, other = (Directory(store.channel_directory._link, store.matrix_cells, "channel", SMALL) for _ in range(2))
+    one, other = (Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL) for _ in range(2))
     names = named(300)
     drawn = random.Random(3)  # noqa: S311 - the same names each time
     for first in range(0, 300, 30):
@@ -83,7 +83,7 @@ async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_n
 async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_that_is_over(store: Store) -> None:
     """It is new: as it has told no rate yet, it seems to have nothing to do."""
     limits = MatrixLimits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
-    directory = Directory(store.channel_directory._link, store.matrix_cells, "channel", limits)
+    directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", limits)
     await directory.register(named(2), KEPT_S, changed=False)
 
     async def registered(before: int) -> MatrixSize | None:
@@ -104,7 +104,7 @@ async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_tha
 
 
 async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store) -> None:
-    directory = Directory(store.channel_directory._link, store.matrix_cells, "channel", BUSY)
+    directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", BUSY)
     await directory.register(named(5), KEPT_S, changed=False)
     for _ in range(3):
         for place, _ in await directory.cells_of("lang=en"):
@@ -124,7 +124,7 @@ async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store
 
 
 async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
-    directory = Directory(store.channel_directory._link, store.matrix_cells, "channel", SMALL)
+    directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL)
     for first in range(0, 300, 30):
         await directory.register(named(300)[first : first + 30], KEPT_S, changed=False)
         await settled(directory)
@@ -178,7 +178,7 @@ async def test_many_names_of_one_batch_are_found_each_by_its_own_pairs(store: St
 
 
 async def test_each_name_of_a_batch_goes_to_its_own_partition_of_a_large_matrix(store: Store) -> None:
-    one, other = (Directory(store.channel_directory._link, store.matrix_cells, "channel", SMALL) for _ in range(2))
+    one, other = (Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL) for _ in range(2))
     for first in range(0, 300, 30):
         await one.register(named(300)[first : first + 30], KEPT_S, changed=False)
         await settled(one)

@@ -41,7 +41,7 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     uid = keys.user_id(jid)
     await store.users.update(jid, welcomed=True, receipts=True)
     await store.users.set_user_settings(jid, UserSettings("Europe/Berlin"))
-    for what in keys.RATES:
+    for what in keys.USAGE_KINDS:
         await store.users.count_use(jid, what, 5, 3600.0)
     for channel in channels:
         await store.subscriptions.subscribe(jid, channel.id)
@@ -73,7 +73,7 @@ async def traces(store: Store, jid: str) -> list[str]:
     """Return the keys that name a person, in whatever form, but for counters that expire."""
     uid = keys.user_id(jid)
     raw = repr(urlsafe_b64decode(uid))[2:-1]
-    counters = {keys.rate(uid, what) for what in keys.RATES}
+    counters = {keys.usage_count(uid, what) for what in keys.USAGE_KINDS}
     found = [key async for key, held in everything(store) if any(name in key + held for name in (uid, jid, raw))]
     assert all([await store.redis.call("TTL", key) > 0 for key in counters.intersection(found)])
     return [key for key in found if key not in counters]
@@ -147,7 +147,7 @@ async def test_what_admins_set_and_counters_outlive_who_is_forgotten(store: Stor
     known = await store.users.get(ALICE)
     assert (known.suspended, known.most_subscriptions, known.welcomed) == (True, 3, False)
     assert not await store.users.count_use(ALICE, "url", 2, 3600.0), "the counter goes on"
-    assert {*await traces(store, ALICE)} <= {keys.RESTRICTED, keys.restrictions(UID)}
+    assert {*await traces(store, ALICE)} <= {keys.ERASED_USERS_WITH_RESTRICTIONS, keys.restrictions(UID)}
     assert await store.people.ids() == [UID]
     held = await store.redis.call("HGETALL", keys.restrictions(UID))
     assert held == {b"jid": ALICE.encode(), b"suspended": b"1", b"most_subscriptions": b"3"}
@@ -176,7 +176,7 @@ async def test_an_admin_forgets_completely(store: Store) -> None:
             await store.erasure.erase(ALICE)
         assert await store.people.erase(UID)
         assert await traces(store, ALICE) == []
-        assert await store.redis.call("EXISTS", keys.rate(UID, "url")) == 0
+        assert await store.redis.call("EXISTS", keys.usage_count(UID, "url")) == 0
 
 
 async def test_restrictions_of_who_comes_back_do_not_expire(store: Store) -> None:
@@ -190,7 +190,7 @@ async def test_restrictions_of_who_comes_back_do_not_expire(store: Store) -> Non
     assert await store.redis.call("TTL", keys.restrictions(UID)) > 0
     await store.users.update(ALICE, welcomed=True)
     assert await store.redis.call("TTL", keys.restrictions(UID)) == -1
-    assert await store.redis.call("ZCARD", keys.RESTRICTED) == 0
+    assert await store.redis.call("ZCARD", keys.ERASED_USERS_WITH_RESTRICTIONS) == 0
     assert (await store.users.get(ALICE)).most_subscriptions == 3
 
 
@@ -199,11 +199,11 @@ async def test_expired_restrictions_are_listed_no_more(store: Store) -> None:
     await store.people.set_suspended(UID, suspended=True)
     await store.erasure.erase(ALICE)
     await store.redis.call("DEL", keys.restrictions(UID))
-    await store.redis.call("ZADD", keys.RESTRICTED, 1, UID)
+    await store.redis.call("ZADD", keys.ERASED_USERS_WITH_RESTRICTIONS, 1, UID)
     assert await store.people.ids() == []
     await store.users.update(BOB)
     await store.erasure.erase(BOB)
-    assert await store.redis.call("ZCARD", keys.RESTRICTED) == 0
+    assert await store.redis.call("ZCARD", keys.ERASED_USERS_WITH_RESTRICTIONS) == 0
 
 
 async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) -> None:

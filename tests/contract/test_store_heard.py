@@ -45,7 +45,7 @@ async def test_what_two_bots_were_brought_is_kept_once(store: Store) -> None:
 
 async def test_what_was_heard_by_a_name_is_known_for_longer_than_anything_is_answered(store: Store) -> None:
     await say(store, "list", token="m1")
-    known = keys.said(UID)[2]
+    known = keys.inbound_log(UID)[2]
     await store.redis.call("ZINCRBY", known, 5 - TOKEN_TTL_S, "m1")
     assert await say(store, "list", token="m1") == [False]
     assert await store.redis.call("TTL", known) > TOKEN_TTL_S - 60
@@ -56,7 +56,7 @@ async def test_what_was_heard_by_a_name_is_known_for_longer_than_anything_is_ans
 
 async def test_a_name_that_was_heard_too_early_is_another_messages(store: Store) -> None:
     await say(store, "list", token="m1")
-    heard_s = float(await store.redis.call("ZSCORE", keys.said(UID)[2], "m1"))
+    heard_s = float(await store.redis.call("ZSCORE", keys.inbound_log(UID)[2], "m1"))
     same, other = (InboundMessage(ALICE, "m1", b"list", HERE, since_s) for since_s in (heard_s, heard_s + 1))
     assert await store.inbound_log.add([same, other]) == [False, True]
 
@@ -83,16 +83,16 @@ async def test_answers_that_are_on_their_way_are_known_to_whoever_takes_over(sto
     again = await store.inbound_log.read_unanswered([UID])
     assert [each.reply for each in again] == [("<message/>", "<message/>"), ()]
     await store.inbound_log.remove_answered([(UID, first.entry_id), (UID, second.entry_id)])
-    assert await store.redis.call("EXISTS", keys.said(UID)[1]) == 0
+    assert await store.redis.call("EXISTS", keys.inbound_log(UID)[1]) == 0
 
 
 async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in(store: Store) -> None:
     await say(store, "hello", address=THERE)
     await say(store, "hello", address=HERE)
     assert await store.inbound_log.home_addresses([UID, "nobody"]) == [THERE, ""]
-    assert await store.redis.call("TTL", keys.said(UID)[3]) > 0
+    assert await store.redis.call("TTL", keys.inbound_log(UID)[3]) > 0
     await store.inbound_log.keep_home_address(ALICE)
-    assert await store.redis.call("TTL", keys.said(UID)[3]) == -1
+    assert await store.redis.call("TTL", keys.inbound_log(UID)[3]) == -1
 
 
 async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: p
     assert list(notices.values()) == sent
     assert await store.inbound_log.newest_notice_id() == list(notices)[-1]
     await store.inbound_log.remove_notices(list(notices))
-    assert await store.redis.call("XLEN", keys.HEARD) == 0
+    assert await store.redis.call("XLEN", keys.BOT_NOTICES) == 0
 
 
 async def test_what_others_have_a_bot_write_waits_until_it_is_written(store: Store) -> None:
@@ -126,4 +126,4 @@ async def test_nothing_that_a_forgotten_person_said_is_left(store: Store) -> Non
     await store.erasure.erase(ALICE)
     assert [key for key in await store.redis.call("KEYS", "*") if UID.encode() in key] == []
     assert await store.inbound_log.unanswered_users() == []
-    assert await store.redis.call("XLEN", keys.HEARD) == 0
+    assert await store.redis.call("XLEN", keys.BOT_NOTICES) == 0

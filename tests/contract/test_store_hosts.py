@@ -67,7 +67,7 @@ async def test_a_pause_costs_no_polls_and_ends_by_itself(store: Store) -> None:
     assert 90 < await store.request_budgets.paused_s(CHANNEL) <= 100
     for _ in range(9):
         assert 90 < (await store.request_budgets.take_poll(CHANNEL, 12.0)).paused_s <= 100
-    await store.redis.call("PEXPIRE", keys.pause(CHANNEL), 0)
+    await store.redis.call("PEXPIRE", keys.poll_pause(CHANNEL), 0)
     assert await store.request_budgets.take_poll(CHANNEL, 12.0) == (0.0, 0.0, 0.0)
 
 
@@ -81,7 +81,7 @@ async def test_a_poll_and_its_network_are_asked_for_together(store: Store) -> No
 
 async def test_a_bucket_that_is_full_again_is_not_kept(store: Store) -> None:
     await store.request_budgets.take_site(SLOW._replace(requests_per_s=1.0))
-    assert 60 <= await store.redis.call("TTL", keys.host("example.org")) <= 61
+    assert 60 <= await store.redis.call("TTL", keys.site_budget("example.org")) <= 61
 
 
 async def test_all_rates_that_admins_set_are_known_together(store: Store) -> None:

@@ -82,7 +82,9 @@ async def _run_for_a_moment(store: Store) -> None:
     """Have a program watch the store until the file says what it saw, and stop."""
     watching = asyncio.create_task(store.identity.run())
     file = store.redis.guard.file
-    await until_so(lambda: file is not None and file.read() == store.redis.guard.seen, "what was seen is in the file")
+    await until_so(
+        lambda: file is not None and file.read() == store.redis.guard.trusted, "what was seen is in the file"
+    )
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
 
@@ -214,7 +216,7 @@ async def test_what_one_program_refuses_no_other_one_uses(redis: PrivateRedis, s
     newcomer = start()
     await newcomer.identity.refresh()
     assert await _is_refused(newcomer)
-    assert newcomer.redis.guard.found.fleet == "", "it gives the store no identity of its own"
+    assert newcomer.redis.guard.current.fleet == "", "it gives the store no identity of its own"
 
 
 async def test_a_program_does_not_help_an_older_store_to_catch_up(start: Program) -> None:
@@ -233,14 +235,14 @@ async def test_every_program_goes_on_when_the_operator_accepts_the_store(
     await _use(stopped)
     await _use(running)
     await console.identity.refresh()
-    seen = running.redis.guard.seen
+    seen = running.redis.guard.trusted
     await _restart(redis, copy=NOTHING)
     assert await _is_refused(running)
     await console.identity.refresh()
     await console.identity.accept()
     await running.identity.refresh()
     assert [await _is_refused(store) for store in (running, stopped, console, start_with_file())] == [False] * 4
-    found = running.redis.guard.found
+    found = running.redis.guard.current
     assert seen is not None
     assert found.fleet == seen.fleet
     assert found.counter > seen.counter
@@ -268,14 +270,14 @@ async def test_two_programs_that_begin_at_once_agree(start: Program) -> None:
     one, other = start(), start()
     await asyncio.gather(one.identity.refresh(), other.identity.refresh())
     await asyncio.gather(one.ping(), other.ping())
-    assert one.redis.guard.seen == other.redis.guard.seen
+    assert one.redis.guard.trusted == other.redis.guard.trusted
 
 
 async def test_the_counter_grows_as_slowly_for_many_programs(start: Program) -> None:
     many = [start() for _ in range(5)]
     for store in many:
         await store.identity.refresh()
-    assert many[-1].redis.guard.found.counter <= 2
+    assert many[-1].redis.guard.current.counter <= 2
 
 
 async def test_a_cluster_is_refused_when_the_node_that_has_the_identity_lost_it(clean_cluster: RedisCluster) -> None:
@@ -327,11 +329,11 @@ def test_a_reply_that_is_read_late_is_no_loss() -> None:
     """A process that stood still reads it after others made the counter grow, and after it has seen that."""
     guard = IdentityGuard("")
     guard.evaluate(StoreIdentity("f", 100, 1_000), None)
-    asked_with = guard.seen
+    asked_with = guard.trusted
     guard.evaluate(StoreIdentity("f", 200, 2_000), asked_with)
     guard.evaluate(StoreIdentity("f", 101, 1_100), asked_with)
     guard.check()
-    assert guard.seen == TrustedIdentity("f", 200, 2_000)
+    assert guard.trusted == TrustedIdentity("f", 200, 2_000)
 
 
 def test_the_file_keeps_what_was_seen_last(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_a_redis_that_refuses_writes_for_now_is_unavailable_however_it_is_
     link: RedisClient, name: str, value: str
 ) -> None:
     """Full, or without the replicas it should have: plain commands, scripts, and both within a pipeline."""
-    take = script_command("rate_take", [keys.host("example.org")], 5, 60_000)
+    take = script_command("rate_take", [keys.site_budget("example.org")], 5, 60_000)
     async with configured(link, name, value, "0"):
         for asked in (
             link.call("SET", "a", "b"),

@@ -85,7 +85,7 @@ async def test_who_was_subscribed_is_told_once_and_follows_under_the_same_number
     assert (after.channel, after.number, after.since_s) == (NEW_ID, before.number, before.since_s)
     assert await _index(store, OLD_ID) == []
     assert await _index(store, NEW_ID) == [keys.user_id(ALICE)]
-    assert await store.redis.call("ZCARD", keys.INTENT_USERS) == 0
+    assert await store.redis.call("ZCARD", keys.USERS_WITH_INTENTS) == 0
 
 
 async def test_the_successor_goes_on_from_what_the_channel_knew(store: Store) -> None:
@@ -153,7 +153,7 @@ async def test_whatever_step_a_process_dies_at_the_next_one_completes_the_move(s
         meanwhile = ["meanwhile", "and this"] if await store.channels.delta(NEW_ID, 4) else []
         assert await told_to(store, ALICE) == ["moved", *meanwhile, "last"], survives
         assert (await _index(store, OLD_ID), await _index(store, NEW_ID)) == ([], [keys.user_id(ALICE)])
-        assert await store.redis.call("EXISTS", keys.joining(NEW_ID)) == 0
+        assert await store.redis.call("EXISTS", keys.incoming_moves(NEW_ID)) == 0
         if not died:
             return
     pytest.fail("the move never got through")
@@ -173,7 +173,7 @@ async def test_a_subscription_whose_mover_died_is_healed_without_it(
             await heal_at_once(store, monkeypatch)
             (held,) = await store.subscriptions.of_user(ALICE)
             assert await _index(store, held.channel) == [keys.user_id(ALICE)]
-            assert await store.redis.call("ZCARD", keys.INTENT_USERS) == 0
+            assert await store.redis.call("ZCARD", keys.USERS_WITH_INTENTS) == 0
         else:
             return
     pytest.fail("the move never got through")

@@ -25,7 +25,7 @@ async def test_each_service_has_its_own_positions(store: Store) -> None:
 
 async def test_nothing_is_kept_while_nobody_listens(store: Store) -> None:
     await store.pubsub_nodes.notify_changed(ONE)
-    assert await store.redis.call("EXISTS", keys.NEWS) == 0
+    assert await store.redis.call("EXISTS", keys.CHANGED_CHANNELS) == 0
 
 
 async def test_who_listens_hears_of_each_channel_that_changes_from_then_on(store: Store) -> None:
@@ -36,4 +36,4 @@ async def test_who_listens_hears_of_each_channel_that_changes_from_then_on(store
     changed, after = await store.pubsub_nodes.wait_for_changes(after, 5.0)
     assert changed == [ONE, TWO]
     assert await store.pubsub_nodes.wait_for_changes(after, 0.01) == ([], after)
-    assert 0 < await store.redis.call("TTL", keys.NEWS) <= 86_400
+    assert 0 < await store.redis.call("TTL", keys.CHANGED_CHANNELS) <= 86_400

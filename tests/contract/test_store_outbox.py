@@ -169,9 +169,11 @@ async def test_about_a_thousand_marks_are_kept_for_a_month_at_most(store: Store)
     one, two = await followed(store, "a", "b")
     for version in range(2, 32):
         await tell(store, one, version, VersionParts(articles(*(f"{version}-{n}" for n in range(100)))))
-        sizes = [await store.redis.call("HLEN", key) for key in (keys.articles(UID), keys.older_articles(UID))]
+        sizes = [
+            await store.redis.call("HLEN", key) for key in (keys.article_marks(UID), keys.older_article_marks(UID))
+        ]
         assert sum(sizes) <= 1_200
-    ages_s = [await store.redis.call("TTL", key) for key in (keys.articles(UID), keys.older_articles(UID))]
+    ages_s = [await store.redis.call("TTL", key) for key in (keys.article_marks(UID), keys.older_article_marks(UID))]
     assert all(0 < age_s <= 30 * 86_400 for age_s in ages_s)
     assert shown(await tell(store, two, 2, VersionParts(articles("2-0", "31-0")))) == [(two.id, 2, False, (1,))]
 
@@ -179,10 +181,10 @@ async def test_about_a_thousand_marks_are_kept_for_a_month_at_most(store: Store)
 async def test_marks_older_than_half_a_month_make_room_for_a_new_generation(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x")))
-    await store.redis.call("EXPIRE", keys.articles(UID), 14 * 86_400)
+    await store.redis.call("EXPIRE", keys.article_marks(UID), 14 * 86_400)
     await tell(store, one, 3, VersionParts(articles("y")))
-    assert await store.redis.call("HLEN", keys.older_articles(UID)) == 1
-    assert await store.redis.call("TTL", keys.articles(UID)) > 29 * 86_400
+    assert await store.redis.call("HLEN", keys.older_article_marks(UID)) == 1
+    assert await store.redis.call("TTL", keys.article_marks(UID)) > 29 * 86_400
     await give(store, two, 2, VersionParts(articles("x", "y")))
     assert await claim(store) is None
 
@@ -190,10 +192,10 @@ async def test_marks_older_than_half_a_month_make_room_for_a_new_generation(stor
 async def test_what_is_left_out_whole_is_not_remembered_for_ever_either(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x")))
-    await store.redis.call("EXPIRE", keys.articles(UID), 14 * 86_400)
+    await store.redis.call("EXPIRE", keys.article_marks(UID), 14 * 86_400)
     await give(store, two, 2, VersionParts(((0, (b"b:------", b"x".ljust(8), b"fresh---")),)))
     assert await claim(store) is None
-    assert await store.redis.call("TTL", keys.articles(UID)) > 29 * 86_400
+    assert await store.redis.call("TTL", keys.article_marks(UID)) > 29 * 86_400
 
 
 async def test_what_the_server_took_is_remembered_once_and_what_is_lost_is_not(store: Store) -> None:
@@ -244,7 +246,7 @@ async def test_the_last_twenty_messages_are_remembered(store: Store) -> None:
     batches = [await tell(store, channel, version, VersionParts()) for version in range(2, 27)]
     (told,) = await store.outbox.sent_messages([UID])
     assert [message.message_id for message in told] == [batch.message_id for batch in reversed(batches)][:20]
-    assert 0 < await store.redis.call("TTL", keys.told(UID)) <= 30 * 86_400
+    assert 0 < await store.redis.call("TTL", keys.sent_messages(UID)) <= 30 * 86_400
 
 
 async def corrected(store: Store, edits: Batch, original: Batch, most: int = 40) -> Batch:
@@ -284,7 +286,7 @@ async def test_what_cannot_be_corrected_leaves_the_batch_as_it_is(store: Store, 
     assert original is not None
     await store.outbox.complete(done=[(UID, original.message_id)])
     if why == "forgotten":
-        await store.redis.call("DEL", keys.told(UID))
+        await store.redis.call("DEL", keys.sent_messages(UID))
     if why == "of a channel that was left":
         await store.subscriptions.unsubscribe(ALICE, two.id)
     edits = await claimed_edits(store, one, 3)

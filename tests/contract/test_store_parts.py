@@ -97,4 +97,4 @@ async def test_a_channel_that_dozes_and_is_to_move_is_awake_until_it_has(store: 
     assert moved is not None
     assert part is not None
     assert (moving.dormant, moved.dormant) == (False, True)
-    assert await store.redis.call("EXISTS", keys.joining(PART_ID)) == 0
+    assert await store.redis.call("EXISTS", keys.incoming_moves(PART_ID)) == 0

@@ -110,7 +110,7 @@ async def test_a_paused_subscription_that_moves_stays_paused_under_its_number(st
 
 async def test_while_everything_is_paused_what_standing_queries_meet_is_counted(store: Store) -> None:
     channel = await make_channel(store)
-    await store.redis.call("HSET", keys.watches(UID), 1, "")
+    await store.redis.call("HSET", keys.saved_searches(UID), 1, "")
     hits = [SavedSearchHit(UID, (MatchedSearch(1, "x", (0, 2)),))]
     await store.pauses.pause(ALICE, [], watches=True)
     for _ in range(2):

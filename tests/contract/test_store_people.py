@@ -194,4 +194,4 @@ async def test_how_a_room_calls_the_last_messages_is_remembered_for_a_while(stor
     told = await store.rooms.message_ids([other, room])
     assert told[other] == {}
     assert list(told[room].items()) == [(f"theirs {n}", f"ours {n}") for n in range(2, MAX_MESSAGE_IDS + 2)]
-    assert 0 < await store.redis.call("TTL", keys.echoes(keys.user_id(room))) <= 30 * 86_400
+    assert 0 < await store.redis.call("TTL", keys.room_message_ids(keys.user_id(room))) <= 30 * 86_400

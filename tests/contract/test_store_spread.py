@@ -59,7 +59,7 @@ async def test_what_the_dead_held_is_free_when_they_are_buried_and_not_before(st
 
 async def test_what_a_holder_without_a_lease_held_becomes_free(store: Store) -> None:
     await beat(store, "ghost")
-    await store.redis.call("ZREM", keys.spread("bots")[0], "ghost")
+    await store.redis.call("ZREM", keys.partition_leases("bots")[0], "ghost")
 
     async def dead() -> tuple[str, ...]:
         spread = await store.partition_leases.heartbeat("bots", "a", PARTS, LONG_S, frozenset())

@@ -44,7 +44,7 @@ async def test_a_worker_that_slept_through_a_forgotten_log_reads_all_anew(store:
     assert await matcher.match([subject("tag=python")]) == [{first.id}]
     await store.saved_searches.remove(ALICE, first.number)
     second = await store.saved_searches.add(BOB, PYTHON, 9)
-    await store.redis.call("XTRIM", keys.STANDING_LOG, "MAXLEN", 0)
+    await store.redis.call("XTRIM", keys.SAVED_SEARCH_LOG, "MAXLEN", 0)
     assert await matcher.match([subject("tag=python")]) == [{second.id}]
 
 
@@ -119,7 +119,7 @@ async def test_what_is_not_public_never_reaches_who_watches(store: Store, url: s
 async def test_who_has_ended_a_watch_is_told_nothing_whatever_workers_still_believe(store: Store) -> None:
     channel = await public(store)
     watch = await store.saved_searches.add(BOB, PYTHON, 9)
-    await store.redis.call("HDEL", keys.watches(keys.user_id(BOB)), watch.number)
+    await store.redis.call("HDEL", keys.saved_searches(keys.user_id(BOB)), watch.number)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert await told(store, BOB) == []
 
@@ -128,7 +128,7 @@ async def test_what_only_an_ended_watch_met_is_left_out_of_what_the_others_met(s
     channel = await public(store)
     await store.saved_searches.add(BOB, PYTHON, 9)
     ended = await store.saved_searches.add(BOB, parse_watch("tag=rust"), 9)
-    await store.redis.call("HDEL", keys.watches(keys.user_id(BOB)), ended.number)
+    await store.redis.call("HDEL", keys.saved_searches(keys.user_id(BOB)), ended.number)
     both = (Entry("a", "On crabs", tags=("Rust",)), Entry("b", "On both", tags=("Python", "Rust")))
     await published(store, channel, *both)
     (item,) = await told(store, BOB)

@@ -67,7 +67,7 @@ async def test_subscribing_to_a_channel_that_does_not_exist_leaves_nothing(store
     with pytest.raises(NotSubscribed):
         await store.subscriptions.subscribe(ALICE, "f" * 40)
     assert await store.subscriptions.of_user(ALICE) == []
-    assert await store.redis.call("ZCARD", keys.INTENT_USERS) == 0
+    assert await store.redis.call("ZCARD", keys.USERS_WITH_INTENTS) == 0
 
 
 @pytest.mark.parametrize("first", ["nothing", "subscribed", "left"])
@@ -94,7 +94,7 @@ async def test_whatever_step_a_process_dies_at_both_indexes_agree_after_healing(
         await heal_at_once(store, monkeypatch)
         truth = len(await store.subscriptions.of_user(ALICE))
         assert await store.subscriptions.count(channel.id) == truth
-        assert await store.redis.call("ZCARD", keys.INTENT_USERS) == 0
+        assert await store.redis.call("ZCARD", keys.USERS_WITH_INTENTS) == 0
         if not died:
             assert truth == (change == "subscribe")
             return
@@ -107,7 +107,7 @@ async def test_what_was_left_behind_before_the_clock_was_set_back_is_healed(stor
     dying = DyingLink(store.redis, 4)
     with pytest.raises(StoreUnavailable):
         await Store(dying).subscriptions.subscribe(ALICE, channel.id)
-    await store.redis.call("ZADD", keys.INTENT_USERS, (time.time() + 3600) * 1000, UID)
+    await store.redis.call("ZADD", keys.USERS_WITH_INTENTS, (time.time() + 3600) * 1000, UID)
     assert await store.subscriptions.replay_intents() == 1
     assert await store.subscriptions.count(channel.id) == len(await store.subscriptions.of_user(ALICE)) == 1
 

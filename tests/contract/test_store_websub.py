@@ -76,7 +76,7 @@ async def test_what_nobody_took_in_time_takes_no_room(store: Store, monkeypatch:
     for number in range(30):
         await store.websub.queue_push(f"{number:040x}", FULL)
         await asyncio.sleep(0.01)
-    _, sizes, until = keys.pushed(CID)
+    _, sizes, until = keys.push_queue(CID)
     monkeypatch.undo()
     await store.websub.queue_push(CID, FULL)
     assert await store.websub.take_pushes(CID) == [FULL]

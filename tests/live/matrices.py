@@ -197,7 +197,7 @@ async def run(
 ) -> dict[str, Any]:
     """Let the load come, rise, stay and fall; return the report."""
     seen, phases = Seen(), dict[str, tuple[float, float]]()
-    directory = Directory(store.channel_directory._link, store.matrix_cells, "channel", LIMITS)
+    directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", LIMITS)
     crowd = Crowd(directory, seen)
     await crowd.come(5, lambda _: (names_s, 0))
     tasks = [asyncio.create_task(keep_up(directory)), asyncio.create_task(watch(directory, seen))]

@@ -138,7 +138,7 @@ async def rehearsing(
                 await store.dry_runs.reply(question, answer(question.body))
 
     async def connected() -> bool:
-        return bool(await store.redis.call("EXISTS", keys.BOT_ANSWERS))
+        return bool(await store.redis.call("EXISTS", keys.BOT_AVAILABLE))
 
     task = asyncio.create_task(answering())
     try:
@@ -146,7 +146,7 @@ async def rehearsing(
         yield
     finally:
         await cancel_and_wait(task)
-        await store.redis.call("DEL", keys.BOT_ANSWERS)
+        await store.redis.call("DEL", keys.BOT_AVAILABLE)
 
 
 @asynccontextmanager

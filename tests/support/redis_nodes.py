@@ -10,4 +10,4 @@ async def everywhere(store: Store, *command: str) -> list[Any]:
     lane = store.redis._prompt
     known = lane._slots.map
     nodes = [None] if known is None else list(dict.fromkeys(known.masters))
-    return [await lane._at(node).execute_command(*command) for node in nodes]  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+    return [await lane._pool(node).execute_command(*command) for node in nodes]  # type: ignore[no-untyped-call]  # redis-py leaves it untyped

@@ -206,7 +206,7 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
-    logs = await store.redis.call_many([("XRANGE", keys.log(cid), "-", "+") for cid in channels])
+    logs = await store.redis.call_many([("XRANGE", keys.channel_log(cid), "-", "+") for cid in channels])
     versioned: dict[tuple[int, str], float] = {}
     for log in logs:
         for _, fields in log:

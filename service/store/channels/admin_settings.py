@@ -33,7 +33,7 @@ class PollRateHistory(BatchedRepository):
 
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Note how often channels are polled from now on; what differs little from what was noted last is left out."""
-        await self._link.call_many(
+        await self._redis.call_many(
             [
                 script_command(
                     "channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE_GAP_CHANGE, MAX_POLL_RATES
@@ -44,7 +44,7 @@ class PollRateHistory(BatchedRepository):
 
     async def get(self, cid: ChannelId) -> tuple[PollRate, ...]:
         """Return how often a channel was polled since when, oldest first."""
-        return unpack_poll_rates(await self._link.call("HGET", keys.channel(cid), "paces") or b"")
+        return unpack_poll_rates(await self._redis.call("HGET", keys.channel(cid), "paces") or b"")
 
 
 def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
@@ -80,28 +80,28 @@ class AdminSettings(BatchedRepository):
 
     async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:
         """Return channels with what is said of them, in the order asked for; None for those that are not there."""
-        found = await self._link.call_many([("HMGET", keys.channel(cid), *_REMARKED) for cid in cids])
+        found = await self._redis.call_many([("HMGET", keys.channel(cid), *_REMARKED) for cid in cids])
         return [_remarked(cid, existing_fields(_REMARKED, values)) for cid, values in zip(cids, found, strict=True)]
 
     async def note(self, cid: ChannelId) -> str:
         """Return what is noted about a channel; "" if nothing is."""
-        return ((await self._link.call("HGET", keys.channel(cid), "note")) or b"").decode()
+        return ((await self._redis.call("HGET", keys.channel(cid), "note")) or b"").decode()
 
     async def set_note(self, cid: ChannelId, note: str) -> None:
         """Note something about a channel, in the place of what was noted before; "" for nothing."""
-        await self._link.run_script("channel_set", (keys.channel(cid),), "note", note)
+        await self._redis.run_script("channel_set", (keys.channel(cid),), "note", note)
 
     async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
         """File channels under these words, none of which has a space."""
-        await self._link.call_many(
+        await self._redis.call_many(
             [script_command("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
         """Have nobody poll channels for so long, whatever anybody says meanwhile; 0 to have them polled again."""
         for_ms = int(for_s * 1000)
-        await self._link.call_many(
-            [script_command("channel_pause", (keys.channel(cid), keys.pause(cid)), for_ms) for cid in cids]
+        await self._redis.call_many(
+            [script_command("channel_pause", (keys.channel(cid), keys.poll_pause(cid)), for_ms) for cid in cids]
         )
 
 

@@ -230,9 +230,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 class Channels:
     """Create, find, adopt, version and remove channels."""
 
-    def __init__(self, link: BatchingClient, index: ChannelIndex) -> None:
+    def __init__(self, redis: BatchingClient, index: ChannelIndex) -> None:
         """Use this link to Redis; the index tells how many subscribe."""
-        self._link = link
+        self._redis = redis
         self._index = index
 
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
@@ -240,9 +240,9 @@ class Channels:
         first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
         fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
         # Registered first: an id in the registry without a channel is harmless, the reverse would never be polled.
-        await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
-        own = (keys.channel(channel.id), keys.log(channel.id))
-        await self._link.run_script("channel_create", own, msgspec.msgpack.encode(first), *fields)
+        await self._redis.call("SADD", keys.channel_registry(channel.id[:2]), channel.id)
+        own = (keys.channel(channel.id), keys.channel_log(channel.id))
+        await self._redis.run_script("channel_create", own, msgspec.msgpack.encode(first), *fields)
         return await self.get(channel.id) or channel
 
     async def take_over(
@@ -262,17 +262,17 @@ class Channels:
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
         fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
-        await self._link.call("SADD", keys.registry(channel.id[:2]), channel.id)
-        own = (keys.channel(channel.id), keys.log(channel.id), keys.joining(channel.id))
+        await self._redis.call("SADD", keys.channel_registry(channel.id[:2]), channel.id)
+        own = (keys.channel(channel.id), keys.channel_log(channel.id), keys.incoming_moves(channel.id))
         packed = msgspec.msgpack.encode(first)
-        done, version = await self._link.run_script(
+        done, version = await self._redis.run_script(
             "channel_take_over", own, former, channel.version, joins_at, packed, *fields
         )
         return version if done else None
 
     async def finish_joining(self, former: ChannelId, cid: ChannelId) -> None:
         """Forget that subscribers of a former channel are on their way to this one."""
-        await self._link.call("HDEL", keys.joining(cid), former)
+        await self._redis.call("HDEL", keys.incoming_moves(cid), former)
 
     async def get(self, cid: ChannelId) -> Channel | None:
         """Return a channel, or None."""
@@ -289,7 +289,7 @@ class Channels:
 
     async def get_many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
         """Return channels in the order asked for."""
-        found = await self._link.call_many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
+        found = await self._redis.call_many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
         states = [
             parse_state(cid, existing_fields(CHANNEL_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
         ]
@@ -297,14 +297,14 @@ class Channels:
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         """Return channels with what their pollers need, in the order asked for."""
-        found = await self._link.call_many([("HMGET", keys.channel(cid), *STATE_FIELDS) for cid in cids])
+        found = await self._redis.call_many([("HMGET", keys.channel(cid), *STATE_FIELDS) for cid in cids])
         return [
             parse_state(cid, existing_fields(STATE_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
         ]
 
     async def memory(self, cid: ChannelId) -> tuple[int, bytes]:
         """Return the channel's version and what is remembered of its content; (0, b"") if there is no channel."""
-        version, memory = await self._link.call("HMGET", keys.channel(cid), "version", "memory")
+        version, memory = await self._redis.call("HMGET", keys.channel(cid), "version", "memory")
         return int(version or 0), memory or b""
 
     async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
@@ -312,16 +312,16 @@ class Channels:
 
         Without a channel, all is empty.
         """
-        version, digest, memory, latest = await self._link.call("HMGET", keys.channel(cid), *_OF_CONTENT)
+        version, digest, memory, latest = await self._redis.call("HMGET", keys.channel(cid), *_OF_CONTENT)
         return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
 
     async def content_entries(self, cid: ChannelId) -> tuple[Entry, ...]:
         """Return the latest entries that are part of a channel's content, newest first."""
-        return unpacked(await self._link.call("HGET", keys.channel(cid), "latest") or b"")
+        return unpacked(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Become the owner of channels: raise their epochs and return their states."""
-        found = await self._link.call_many(
+        found = await self._redis.call_many(
             [script_command("channel_adopt", (keys.channel(cid),), node, *STATE_FIELDS) for cid in cids]
         )
         return [
@@ -337,9 +337,9 @@ class Channels:
         """
         cid = delta.channel
         versioned = msgspec.structs.replace(delta, version=delta.base_version + 1, initial=silent)
-        won, *rest = await self._link.run_script(
+        won, *rest = await self._redis.run_script(
             "channel_publish",
-            (keys.channel(cid), keys.log(cid)),
+            (keys.channel(cid), keys.channel_log(cid)),
             epoch,
             delta.base_version,
             msgspec.msgpack.encode(versioned),
@@ -356,7 +356,7 @@ class Channels:
 
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
         """Record how far the fan-out of ``version`` is ("" = done); False if another owner adopted the channel."""
-        return bool(await self._link.run_script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
+        return bool(await self._redis.run_script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
         """Note that nobody polls the channel any more: what it lists at the next poll is taken in silently.
@@ -364,9 +364,9 @@ class Channels:
         Does nothing if somebody has subscribed, or is about to come from a channel that moved: they count on the
         polls that there have been.
         """
-        joins = await self._link.call("HGET", keys.channel(cid), "joins")
+        joins = await self._redis.call("HGET", keys.channel(cid), "joins")
         if (await self._index.count([cid]))[0] == 0:
-            await self._link.run_script("channel_doze", (keys.channel(cid), keys.joining(cid)), joins or b"")
+            await self._redis.run_script("channel_doze", (keys.channel(cid), keys.incoming_moves(cid)), joins or b"")
 
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Keep how polls ended; return what there is to judge, in the same order."""
@@ -375,33 +375,33 @@ class Channels:
             result = report.result
             kept = b"" if report.again else msgspec.msgpack.encode(result)
             charge = _UNDECIDED if report.charge is None else report.charge
-            own = (keys.channel(cid), keys.polls(cid))
+            own = (keys.channel(cid), keys.poll_results(cid))
             commands.append(
                 script_command("channel_polled", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node)
             )
-        found = await self._link.call_many(commands)
+        found = await self._redis.call_many(commands)
         return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
         """Return the delta that made a version; None once the log has dropped it."""
-        found = await self._link.call("XRANGE", keys.log(cid), f"{version}-0", f"{version}-0")
+        found = await self._redis.call("XRANGE", keys.channel_log(cid), f"{version}-0", f"{version}-0")
         return msgspec.msgpack.decode(found[0][1][b"d"], type=Delta) if found else None
 
     async def deltas(self, cid: ChannelId, first: int, last: int) -> list[Delta]:
         """Return the deltas that made these versions, in order, of which the log may have dropped the oldest."""
-        found = await self._link.call("XRANGE", keys.log(cid), f"{first}-0", f"{last}-0")
+        found = await self._redis.call("XRANGE", keys.channel_log(cid), f"{first}-0", f"{last}-0")
         return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
 
     async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
         """Return the deltas that made the channel's last versions, or those before one, newest first."""
         start = f"{before - 1}-0" if before else "+"
-        found = await self._link.call("XREVRANGE", keys.log(cid), start, "-", "COUNT", count)
+        found = await self._redis.call("XREVRANGE", keys.channel_log(cid), start, "-", "COUNT", count)
         return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return the channel's latest entries, newest first."""
         newest: dict[str, Entry] = {}
-        found = await self._link.call("XREVRANGE", keys.log(cid), "+", "-", "COUNT", count + 1)
+        found = await self._redis.call("XREVRANGE", keys.channel_log(cid), "+", "-", "COUNT", count + 1)
         for _, fields in found:
             delta = msgspec.msgpack.decode(fields[b"d"], type=Delta)
             for change in reversed(delta.changes):
@@ -415,7 +415,7 @@ class Channels:
 
     async def polls_of_many(self, cids: Sequence[ChannelId], count: int) -> list[tuple[PollResult, ...]]:
         """Return how each channel's last polls ended, newest first."""
-        found = await self._link.call_many([("LRANGE", keys.polls(cid), 0, count - 1) for cid in cids])
+        found = await self._redis.call_many([("LRANGE", keys.poll_results(cid), 0, count - 1) for cid in cids])
         return [tuple(msgspec.msgpack.decode(result, type=PollResult) for result in results) for results in found]
 
     async def status(self, cid: ChannelId) -> ChannelStatus | None:
@@ -436,36 +436,38 @@ class Channels:
 
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
         """Have the channel polled even without subscribers, or not."""
-        await self._link.run_script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
+        await self._redis.run_script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
         """Keep a channel's content name, made of this version of it; one of a later version stays."""
         packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
-        await self._link.run_script("channel_name", (keys.channel(cid),), version, packed)
+        await self._redis.run_script("channel_name", (keys.channel(cid),), version, packed)
 
     async def feed_metadata(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
         """Return what the channels' documents say of their categories and software, in the order asked for."""
-        found = await self._link.call_many([("HGET", keys.channel(cid), "imprint") for cid in cids])
+        found = await self._redis.call_many([("HGET", keys.channel(cid), "imprint") for cid in cids])
         return [msgspec.msgpack.decode(held, type=FeedMetadata) if held else _NO_IMPRINT for held in found]
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
         """Return the channels' content names as they were registered last, in the order asked for; empty for none."""
-        found = await self._link.call_many([("HGET", keys.channel(cid), "name") for cid in cids])
+        found = await self._redis.call_many([("HGET", keys.channel(cid), "name") for cid in cids])
         return [frozenset(msgspec.msgpack.decode(name, type=list[Pair])) if name else frozenset() for name in found]
 
     async def delete(self, cid: ChannelId) -> None:
         """Delete a channel and its log. Its subscriptions have to be ended before, and once more after."""
-        own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
-        await self._link.call_many([script_command("channel_forget", own, ""), ("SREM", keys.registry(cid[:2]), cid)])
+        own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
+        await self._redis.call_many(
+            [script_command("channel_forget", own, ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
+        )
 
     async def finish_deletion(self, cid: ChannelId) -> None:
         """Delete what was left of a channel to end its last subscriptions by."""
-        own = (keys.channel(cid), keys.log(cid), keys.polls(cid), keys.joining(cid))
-        await self._link.run_script("channel_forget", own, "1")
+        own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
+        await self._redis.run_script("channel_forget", own, "1")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the ids in these registry buckets."""
-        found = await self._link.call_many([("SMEMBERS", keys.registry(bucket)) for bucket in buckets])
+        found = await self._redis.call_many([("SMEMBERS", keys.channel_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
@@ -483,7 +485,7 @@ class Channels:
 
     async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
         """Return how many channels are in each of these registry buckets."""
-        found: list[int] = await self._link.call_many([("SCARD", keys.registry(bucket)) for bucket in buckets])
+        found: list[int] = await self._redis.call_many([("SCARD", keys.channel_registry(bucket)) for bucket in buckets])
         return found
 
     async def count(self) -> int:

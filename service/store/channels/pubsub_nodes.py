@@ -32,34 +32,38 @@ class PubsubNodes(RedisRepository):
         """Return the positions of those of these channels that have a node."""
         if not cids:
             return {}
-        found = await self._link.call("HMGET", keys.nodes(service), *cids)
+        found = await self._redis.call("HMGET", keys.pubsub_nodes(service), *cids)
         pairs = zip(cids, found, strict=True)
         return {cid: msgspec.msgpack.decode(packed, type=PublishedPosition) for cid, packed in pairs if packed}
 
     async def channel_ids(self, service: str) -> list[ChannelId]:
         """Return the channels that have a node."""
-        return [cid.decode() for cid in await self._link.call("HKEYS", keys.nodes(service))]
+        return [cid.decode() for cid in await self._redis.call("HKEYS", keys.pubsub_nodes(service))]
 
     async def put(self, service: str, cid: ChannelId, position: PublishedPosition) -> None:
         """Remember how far a channel is published."""
-        await self._link.call("HSET", keys.nodes(service), cid, msgspec.msgpack.encode(position))
+        await self._redis.call("HSET", keys.pubsub_nodes(service), cid, msgspec.msgpack.encode(position))
 
     async def drop(self, service: str, cid: ChannelId) -> None:
         """A channel has no node any more."""
-        await self._link.call("HDEL", keys.nodes(service), cid)
+        await self._redis.call("HDEL", keys.pubsub_nodes(service), cid)
 
     async def notify_changed(self, cid: ChannelId) -> None:
         """Tell who listens that a channel has a new version; nothing is kept if nobody does."""
-        await self._link.call("XADD", keys.NEWS, "NOMKSTREAM", "MAXLEN", "~", _MOST_NEWS, "*", "c", cid)
+        await self._redis.call("XADD", keys.CHANGED_CHANNELS, "NOMKSTREAM", "MAXLEN", "~", _MOST_NEWS, "*", "c", cid)
 
     async def wait_for_changes(self, after: str, timeout_s: float) -> tuple[list[ChannelId], str]:
         """Wait for channels that change; return them, and where to go on. ``after=""`` means from now."""
         if not after:
-            begun: bytes = await self._link.call("XADD", keys.NEWS, "MAXLEN", "~", _MOST_NEWS, "*", "c", "")
+            begun: bytes = await self._redis.call(
+                "XADD", keys.CHANGED_CHANNELS, "MAXLEN", "~", _MOST_NEWS, "*", "c", ""
+            )
             after = begun.decode()
-        await self._link.call("EXPIRE", keys.NEWS, _KEPT_S)
+        await self._redis.call("EXPIRE", keys.CHANGED_CHANNELS, _KEPT_S)
         block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
-        found = await self._link.call_blocking("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.NEWS, after)
+        found = await self._redis.call_blocking(
+            "XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.CHANGED_CHANNELS, after
+        )
         changed: dict[ChannelId, None] = {}
         for _, entries in found or ():
             for entry, fields in entries:

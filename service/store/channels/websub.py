@@ -47,15 +47,17 @@ class WebSub(RedisRepository):
 
     async def get_many(self, cids: Sequence[ChannelId]) -> list[HubState | None]:
         """Return the channels' subscriptions, in the order asked for."""
-        found = await self._link.call_many([("GET", keys.hub(cid)) for cid in cids])
+        found = await self._redis.call_many([("GET", keys.hub_subscription(cid)) for cid in cids])
         return [msgspec.msgpack.decode(state, type=HubState) if state else None for state in found]
 
     async def compare_and_set(self, cid: ChannelId, before: HubState | None, after: HubState | None) -> bool:
         """Change a subscription; False, and no change, if it is not ``before`` any more."""
         if after is not None:
             # First: an id without a subscription is harmless, the reverse would never be renewed.
-            await self._link.call("SADD", keys.hub_registry(cid[:2]), cid)
-        return bool(await self._link.run_script("hub_swap", (keys.hub(cid),), _packed(before), _packed(after)))
+            await self._redis.call("SADD", keys.hub_registry(cid[:2]), cid)
+        return bool(
+            await self._redis.run_script("hub_swap", (keys.hub_subscription(cid),), _packed(before), _packed(after))
+        )
 
     async def change(self, cid: ChannelId, decide: Callable[[HubState | None], HubState | None]) -> HubState | None:
         """Change a subscription to what ``decide`` makes of it, and return that.
@@ -71,21 +73,21 @@ class WebSub(RedisRepository):
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the channels with a subscription in these registry buckets; some may have none any more."""
-        found = await self._link.call_many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
+        found = await self._redis.call_many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def unregister(self, cids: Sequence[ChannelId]) -> None:
         """Forget that these channels had a subscription."""
-        await self._link.call_many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
+        await self._redis.call_many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
 
     async def take_push(self, cid: ChannelId) -> bool:
         """Count a push to a channel; say whether it is one of the first ``PUSHES_PER_MINUTE``."""
-        key = keys.push_rate(cid)
-        return bool(await self._link.run_script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
+        key = keys.push_count(cid)
+        return bool(await self._redis.run_script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
     async def take_excess_poll(self, cid: ChannelId) -> bool:
         """Say whether one more push than that may become a poll: once a minute."""
-        return bool(await self._link.run_script("rate_take", (keys.push_excess(cid),), 1, _MINUTE_MS))
+        return bool(await self._redis.run_script("rate_take", (keys.excess_push_count(cid),), 1, _MINUTE_MS))
 
     async def queue_push(self, cid: ChannelId, push: Push) -> None:
         """Keep a push until it is taken, for at most two minutes.
@@ -95,21 +97,21 @@ class WebSub(RedisRepository):
         """
         packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
         bounds = MAX_QUEUED_PUSHES, _KEPT_MS, _MOST_OF_A_CHANNEL_BYTES, _LARGE_BYTES, _MOST_LARGE_BYTES, _MOST_BYTES
-        await self._link.run_script("push_keep", keys.pushed(cid), cid, *packed, *bounds)
+        await self._redis.run_script("push_keep", keys.push_queue(cid), cid, *packed, *bounds)
 
     async def take_pushes(self, cid: ChannelId) -> list[Push]:
         """Take what was pushed, oldest first. What its taker does not live to read, the next poll finds."""
-        found = await self._link.run_script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 1)
+        found = await self._redis.run_script("push_take", keys.push_queue(cid), cid, _LARGE_BYTES, 1)
         return [msgspec.msgpack.decode(push, type=Push) for push in found or ()]
 
     async def queued_bytes(self, cid: ChannelId) -> int:
         """Return the size of what was pushed."""
-        _, sizes, _ = keys.pushed(cid)
-        return int(await self._link.call("HGET", sizes, cid) or 0)
+        _, sizes, _ = keys.push_queue(cid)
+        return int(await self._redis.call("HGET", sizes, cid) or 0)
 
     async def drop_pushes(self, cid: ChannelId) -> None:
         """Keep what was pushed no longer."""
-        await self._link.run_script("push_take", keys.pushed(cid), cid, _LARGE_BYTES, 0)
+        await self._redis.run_script("push_take", keys.push_queue(cid), cid, _LARGE_BYTES, 0)
 
 
 def _packed(state: HubState | None) -> bytes:

@@ -1,1 +1,1 @@
-"""The client of Redis: connections, clusters, keys, and the identity of the store."""
+"""Client of Redis: connections, cluster routing, command batching, key names, and the identity of the store."""

@@ -1,10 +1,10 @@
-"""Sending commands to a Redis, or to the nodes of a Redis Cluster that have their keys.
+"""Connection pools per Redis node, and the routing of commands to the nodes of a Redis Cluster.
 
-What Redis is, nobody has to say: only a node of a cluster answers MOVED, and one such answer, to whatever command,
-makes us ask for the map of slots. A single Redis is never asked for one.
+Whether Redis is a cluster is not configured. Only a cluster node replies with a MOVED error; the first such error makes
+the client fetch the slot map. A single Redis is never asked for one.
 
-In a cluster a write is acknowledged when a replica has it as well (``WAIT``), as long as its master has one: a
-failover then loses nothing that was acknowledged (docs/decisions/0020).
+In a cluster a write is acknowledged only when a replica has it too (``WAIT``), if its master has a replica. A failover
+therefore loses no acknowledged write (docs/decisions).
 """
 
 import asyncio
@@ -32,8 +32,8 @@ Command = tuple[Value, ...]
 Address = tuple[str, int]
 """Host and port."""
 
-READ_ONLY_MARKER = "-- reads only"
-"""What the first line of a script says that writes nothing."""
+READ_ONLY_MARKER = "-- read-only"
+"""First line of a script that writes nothing."""
 
 _NO_KEY = frozenset({"PING", "INFO", "TIME", "CONFIG", "KEYS", "SCAN", "FLUSHALL", "CLUSTER", "SCRIPT", "DBSIZE"})
 _READS = frozenset(
@@ -44,7 +44,7 @@ _READS = frozenset(
 
 
 def slot_of(command: Command) -> int | None:
-    """Return the slot of a command's keys; None if any node can answer it."""
+    """Return the cluster slot of a command's keys; None if any node can run the command."""
     name = str(command[0])
     if name in _NO_KEY:
         return None
@@ -58,40 +58,40 @@ def slot_of(command: Command) -> int | None:
 
 
 def is_write(command: Command) -> bool:
-    """Say whether a command may change what the store holds."""
+    """Return whether a command may change data."""
     name = str(command[0])
     return name not in _READS | _NO_KEY and not (name == "EVAL" and str(command[1]).startswith(READ_ONLY_MARKER))
 
 
 class SlotMap(msgspec.Struct):
-    """The masters and their slots, as one node told; it can be out of date, which others then say."""
+    """Masters by slot range, as reported by one node. It may be out of date; other nodes then reply with MOVED."""
 
     starts: list[int]
-    """The first slots of ranges, in order."""
+    """First slot of each range, ascending."""
     masters: list[Address]
-    """Of each range."""
+    """Master of each range, in the same order."""
     replicated: set[Address]
-    """Masters with a replica that is up."""
+    """Masters that have a connected replica."""
 
     def master(self, slot: int) -> Address | None:
-        """Return who has a slot, if that is known."""
+        """Return the master of a slot; None if it is unknown."""
         place = bisect_right(self.starts, slot) - 1
         return self.masters[place] if place >= 0 else None
 
 
 def parse_slots(reply: Sequence[Sequence[Any]], asked: Address | None) -> SlotMap:
-    """Read the reply to ``CLUSTER SLOTS`` of the node that was asked at this address."""
+    """Parse a reply to ``CLUSTER SLOTS`` of the node at address ``asked``."""
     ranges = sorted((int(first), _address(master, asked), bool(copies)) for first, _, master, *copies in reply)
     return SlotMap(
         [first for first, _, _ in ranges],
         [master for _, master, _ in ranges],
-        {master for _, master, copied in ranges if copied},
+        {master for _, master, has_replica in ranges if has_replica},
     )
 
 
 def _address(node: Sequence[Any], asked: Address | None) -> Address:
     host = node[0].decode() if node[0] else ""
-    # A node that does not know how others reach it leaves its host out: it is the one that was asked.
+    # A node that does not know its own host name omits it: it is the node that was asked.
     return (host if host not in ("", "?") or asked is None else asked[0]), int(node[1])
 
 
@@ -99,95 +99,98 @@ REPLY_TIMEOUT_S = 5.0
 
 
 def address_of(url: str) -> Address | None:
-    """Return the host and port of a URL; None for a Unix socket."""
+    """Return the host and port of a Redis URL; None for a Unix socket."""
     options = parse_url(url)
     return None if "path" in options else (options.get("host", "localhost"), options.get("port", 6379))
 
 
 async def close_pool(pool: Redis) -> None:
-    """Close a pool's connections, and let none be opened for what was under way: nobody would close that one."""
-    pool.connection_pool.connection_class.is_over = True  # type: ignore[attr-defined]  # it is Ours
+    """Close a pool's connections and make it refuse new ones, which a command in progress might still open."""
+    pool.connection_pool.connection_class.is_closed = True  # type: ignore[attr-defined]  # see _connection_class
     await pool.aclose()
 
 
-def _ours(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """Return a connection that packs commands in C, as redis-py does unless it is asynchronous: four times as fast.
+def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Return a subclass of the driver's connection class ``kind`` with three changes.
 
-    None is opened any more once their pool ``is_over``. And who is cancelled while they send is cancelled, which
-    redis-py may forget: it sends within ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that comes
-    as its inner task ends. Then they would wait for an answer first, for seconds if their command blocks.
+    - Commands are packed in C, four times as fast as the asynchronous driver does it.
+    - No connection is opened after its pool was closed (``is_closed``).
+    - A task that is cancelled while it sends is cancelled. The driver sends within ``asyncio.wait_for``, which before
+      Python 3.12 drops a cancellation that arrives when its inner task ends; the task would first wait for a reply, for
+      seconds if the command blocks.
     """
 
-    class Ours(kind):  # type: ignore[valid-type,misc]  # which kind it is, the URL says
-        is_over = False
+    class PatchedConnection(kind):  # type: ignore[valid-type,misc]  # the base depends on the URL
+        is_closed = False
 
         async def _connect(self) -> None:
-            self._check_not_over()
+            self._check_open()
             await super()._connect()
-            if self.is_over:
+            if self.is_closed:
                 await self.disconnect(nowait=True)
-            self._check_not_over()
+            self._check_open()
 
-        def _check_not_over(self) -> None:
-            if self.is_over:
+        def _check_open(self) -> None:
+            if self.is_closed:
                 raise NoConnection("The store is closed.")
 
         def pack_command(self, *args: Value) -> list[bytes]:
-            return [hiredis.pack_command(args)]  # type: ignore[arg-type]  # its stub says a tuple of one
+            return [hiredis.pack_command(args)]  # type: ignore[arg-type]  # the stub allows only one argument
 
         async def send_packed_command(self, command: Iterable[bytes], check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - redis-py's own signature
-            before = _cancellations()
+            before = _cancellation_count()
             await super().send_packed_command(command, check_health)
-            if _cancellations() > before:
-                await self.disconnect(nowait=True)  # an answer may come for which nobody waits
+            if _cancellation_count() > before:
+                await self.disconnect(nowait=True)  # a reply may still arrive that nobody reads
                 raise asyncio.CancelledError
 
-    return Ours
+    return PatchedConnection
 
 
-def _cancellations() -> int:
+def _cancellation_count() -> int:
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0
 
 
-_COPIED_WITHIN_MS = 500
-_MAP_KEPT_S = 10.0
-_PAUSE_S = 0.05
+_REPLICATION_TIMEOUT_MS = 500
+_SLOT_MAP_MAX_AGE_S = 10.0
+_RETRY_DELAY_S = 0.05
 
-# What was not carried out, and will be elsewhere or later.
+# Errors of commands that were not run: another node has the slot, the node may run them later, or did not reply.
 _ELSEWHERE = (exceptions.MovedError, exceptions.AskError)
 _LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.MasterDownError, exceptions.ReadOnlyError)
-_NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+_NO_REPLY = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
 
 class SlotMapCache:
-    """What is known of the cluster: shared by all lanes of a link, None of a Redis that is none."""
+    """The slot map that all pools of a client share; ``map`` is None while Redis is not known to be a cluster."""
 
     def __init__(self) -> None:
         self.map: SlotMap | None = None
-        self._learnt_s = 0.0
+        self._updated_s = 0.0
 
     def update(self, reply: Sequence[Any], asked: Address | None) -> None:
-        """Take the reply to ``CLUSTER SLOTS``."""
+        """Replace the map by a reply to ``CLUSTER SLOTS``."""
         self.map = parse_slots(reply, asked)
-        self._learnt_s = time.monotonic()
+        self._updated_s = time.monotonic()
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it was learnt just now: hundreds who wait for one failover need not each ask for it."""
-        return time.monotonic() - self._learnt_s < _PAUSE_S
+        """Whether the map was fetched so recently that waiting commands need not fetch it again."""
+        return time.monotonic() - self._updated_s < _RETRY_DELAY_S
 
     @property
     def is_outdated(self) -> bool:
-        """Whether it is time to ask again: replicas and failovers show nowhere else."""
-        return time.monotonic() - self._learnt_s > _MAP_KEPT_S
+        """Whether the map is to be fetched again: new replicas and failovers show nowhere else."""
+        return time.monotonic() - self._updated_s > _SLOT_MAP_MAX_AGE_S
 
 
 class NodePools:
-    """Connections for one kind of command. ``tries``: how often a single Redis is asked when a connection breaks.
+    """Connection pools for one kind of command, one pool per node.
 
-    With 1, commands are not repeated that may have been carried out. ``copied``: writes wait for a replica. Nothing is
-    sent to a store that the ``guard`` refuses.
+    ``tries`` is how often a command is sent to a single Redis when its connection breaks; with 1, no command that may
+    have run is repeated. With ``replicated``, writes wait for a replica. No command is sent to a store that ``guard``
+    refuses.
     """
 
     def __init__(
@@ -199,93 +202,96 @@ class NodePools:
         timeout_s: float,
         *,
         tries: int,
-        copied: bool,
+        replicated: bool,
     ) -> None:
         self._settings, self._slots, self._guard = settings, slots, guard
         self._connections, self._timeout_s = connections, timeout_s
-        self._tries, self._copied = tries, copied
+        self._tries, self._replicated = tries, replicated
         self._seeds = [url.strip() for url in settings.redis_url.split(",") if url.strip()]
         """One URL, or those of several nodes of one cluster."""
         self._pools: dict[Address | None, Redis] = {}
         self._closed = False
 
     async def call(self, command: Command) -> Any:
-        """Run one command."""
+        """Run one command and return its reply."""
         self._check_usable()
         if self._slots.map is None:
             try:
-                return await self._at(None).execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+                return await self._pool(None).execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
             except exceptions.MovedError:
-                await self._look(self._seed_addresses())
-            except _NO_ANSWER:
-                if not await self._another_seed():
+                await self._fetch_slot_map(self._seed_addresses())
+            except _NO_REPLY:
+                if not await self._try_other_seeds():
                     raise
-        (reply,) = raise_errors([command], await self._in_cluster([command]))
+        (reply,) = raise_errors([command], await self._call_in_cluster([command]))
         return reply
 
     async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands in one round trip to each node; what is answered with an error is that error."""
+        """Run independent commands in one round trip per node; the reply to a failed command is its error."""
         self._check_usable()
         if self._slots.map is None:
             try:
-                replies = await _pipelined(self._at(None), commands)
-            except _NO_ANSWER:
-                if not await self._another_seed():
+                replies = await _run_pipeline(self._pool(None), commands)
+            except _NO_REPLY:
+                if not await self._try_other_seeds():
                     raise
-                return await self._in_cluster(commands)
+                return await self._call_in_cluster(commands)
             if not any(isinstance(reply, exceptions.MovedError) for reply in replies):
                 return replies
-            await self._look(self._seed_addresses())
+            await self._fetch_slot_map(self._seed_addresses())
             moved = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.MovedError)]
-            again = await self._in_cluster([commands[place] for place in moved])
+            again = await self._call_in_cluster([commands[place] for place in moved])
             for place, reply in zip(moved, again, strict=True):
                 replies[place] = reply
             return replies
-        return await self._in_cluster(commands)
+        return await self._call_in_cluster(commands)
 
     def _check_usable(self) -> None:
-        """Open nothing for whoever comes too late: nobody would close it. Raises StoreIdentityMismatch as well."""
+        """Raise if the pools are closed, or the guard refuses the store (StoreIdentityMismatch)."""
         if self._closed:
             raise exceptions.ConnectionError("The store is closed.")
         if self._guard is not None:
             self._guard.check()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         self._closed = True
         await asyncio.gather(*map(close_pool, self._pools.values()))
 
-    async def _in_cluster(self, commands: Sequence[Command]) -> list[Any]:
-        """Run commands where their slots are, and go after them, until all are answered or patience ends."""
-        replies: list[Any] = [None] * len(commands)
-        waiting = list(range(len(commands)))
-        patient_until: float | None = None
-        while True:
-            await self._ask([(place, commands[place]) for place in waiting], replies)
-            waiting = [place for place in waiting if self._unanswered(replies[place])]
-            if not waiting or (patient_until is not None and time.monotonic() >= patient_until):
-                return replies
-            if patient_until is None:
-                patient_until = time.monotonic() + REPLY_TIMEOUT_S
-            else:
-                await asyncio.sleep(_PAUSE_S)
-            await self._look_after({place: replies[place] for place in waiting}, commands)
+    async def _call_in_cluster(self, commands: Sequence[Command]) -> list[Any]:
+        """Run commands at the nodes of their slots.
 
-    async def _look_after(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
-        """Ask for the map those who know better first, and those last who did not answer."""
+        Follow redirections and retry until ``REPLY_TIMEOUT_S`` has passed.
+        """
+        replies: list[Any] = [None] * len(commands)
+        pending = list(range(len(commands)))
+        retry_until: float | None = None
+        while True:
+            await self._send([(place, commands[place]) for place in pending], replies)
+            pending = [place for place in pending if self._is_retryable(replies[place])]
+            if not pending or (retry_until is not None and time.monotonic() >= retry_until):
+                return replies
+            if retry_until is None:
+                retry_until = time.monotonic() + REPLY_TIMEOUT_S
+            else:
+                await asyncio.sleep(_RETRY_DELAY_S)
+            await self._refresh_after_errors({place: replies[place] for place in pending}, commands)
+
+    async def _refresh_after_errors(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
+        """Fetch the slot map: first from nodes that a redirection named, last from nodes that did not reply."""
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
-        silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_ANSWER)}
+        silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_REPLY)}
         if all(isinstance(error, exceptions.AskError) for error in failed.values()) and not moved:
             return
         if self._slots.is_fresh and not moved:
             return
-        await self._look(sorted([*dict.fromkeys([*moved, *self._known()])], key=silent.__contains__))
+        await self._fetch_slot_map(sorted([*dict.fromkeys([*moved, *self._known_nodes()])], key=silent.__contains__))
 
-    def _unanswered(self, reply: Any) -> bool:
-        return isinstance(reply, (*_ELSEWHERE, *_LATER)) or (self._tries > 1 and isinstance(reply, _NO_ANSWER))
+    def _is_retryable(self, reply: Any) -> bool:
+        return isinstance(reply, (*_ELSEWHERE, *_LATER)) or (self._tries > 1 and isinstance(reply, _NO_REPLY))
 
-    async def _ask(self, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
-        """Send each command to its node, all nodes at once; what goes wrong is its reply."""
+    async def _send(self, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
+        """Send each command to its node, to all nodes concurrently, and store replies and errors in ``replies``."""
         by_node: dict[Address | None, list[tuple[int, Command]]] = {}
         for place, command in asked:
             before = replies[place]
@@ -294,63 +300,68 @@ class NodePools:
                 by_node[before.node_addr].append((place, command))
             else:
                 by_node.setdefault(self.node_of(command), []).append((place, command))
-        await asyncio.gather(*(self._ask_node(node, some, replies) for node, some in by_node.items()))
+        await asyncio.gather(*(self._send_to_node(node, some, replies) for node, some in by_node.items()))
 
-    async def _ask_node(self, node: Address | None, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
+    async def _send_to_node(
+        self, node: Address | None, asked: Sequence[tuple[int, Command]], replies: list[Any]
+    ) -> None:
         slots = self._slots
         commands = [command for _, command in asked]
-        copied = (
-            self._copied and slots.map is not None and node in slots.map.replicated and any(map(is_write, commands))
+        replicate = (
+            self._replicated and slots.map is not None and node in slots.map.replicated and any(map(is_write, commands))
         )
-        extra: list[Command] = [("WAIT", 1, _COPIED_WITHIN_MS)] if copied else []
+        extra: list[Command] = [("WAIT", 1, _REPLICATION_TIMEOUT_MS)] if replicate else []
         extra += [("CLUSTER", "SLOTS")] if slots.is_outdated else []
         try:
-            found = await _pipelined(self._at(node), [*commands, *extra])
-        except _NO_ANSWER as error:
-            found = [error] * len(asked)
-        for (place, _), reply in zip(asked, found, strict=False):
+            received = await _run_pipeline(self._pool(node), [*commands, *extra])
+        except _NO_REPLY as error:
+            received = [error] * len(asked)
+        for (place, _), reply in zip(asked, received, strict=False):
             if place >= 0:
                 replies[place] = reply
-        told = found[len(asked) :]
-        if slots.is_outdated and told and isinstance(told[-1], list):
-            slots.update(told[-1], node)
-        if copied and told and told[0] == 0:
-            await self._look(self._known())
+        extra_replies = received[len(asked) :]
+        if slots.is_outdated and extra_replies and isinstance(extra_replies[-1], list):
+            slots.update(extra_replies[-1], node)
+        if replicate and extra_replies and extra_replies[0] == 0:
+            await self._fetch_slot_map(self._known_nodes())
             raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
 
     def node_of(self, command: Command) -> Address | None:
-        """Return the master that a command goes to; None if there is one Redis, or nobody knows yet."""
+        """Return the master that a command is sent to; None without a cluster or while the slot map is unknown."""
         known = self._slots.map
         if known is None:
             return None
         slot = slot_of(command)
         return known.master(slot) if slot is not None else next(iter(known.masters), None)
 
-    async def _look(self, nodes: Iterable[Address | None]) -> None:
-        """Ask the first node that answers for the map."""
+    async def _fetch_slot_map(self, nodes: Iterable[Address | None]) -> None:
+        """Fetch the slot map from the first of ``nodes`` that replies."""
         for node in nodes:
             try:
-                (reply,) = await _pipelined(self._at(node), [("CLUSTER", "SLOTS")])
-            except _NO_ANSWER:
+                (reply,) = await _run_pipeline(self._pool(node), [("CLUSTER", "SLOTS")])
+            except _NO_REPLY:
                 continue
             if isinstance(reply, list) and reply:
                 self._slots.update(reply, node or address_of(self._seeds[0]))
                 return
 
-    def _known(self) -> list[Address | None]:
+    def _known_nodes(self) -> list[Address | None]:
         masters = self._slots.map.masters if self._slots.map else []
         return [*dict.fromkeys([*masters, *self._seed_addresses()])]
 
     def _seed_addresses(self) -> list[Address | None]:
         return [address_of(url) for url in self._seeds]
 
-    async def _another_seed(self) -> bool:
-        """After the first of several seeds did not answer: say whether another knows the cluster."""
-        await self._look(self._seed_addresses()[1:])
+    async def _try_other_seeds(self) -> bool:
+        """Fetch the slot map from the other seeds after the first did not reply.
+
+        Return whether the command may be retried.
+        """
+        await self._fetch_slot_map(self._seed_addresses()[1:])
         return self._slots.map is not None and self._tries > 1
 
-    def _at(self, node: Address | None) -> Redis:
-        """Return the connections to a node, which is reached as the first URL says; None is that URL's own."""
+    def _pool(self, node: Address | None) -> Redis:
+        """Return the pool of a node, whose other options are those of the first URL; None is the node of that URL."""
         if node not in self._pools:
             self._pools[node] = self._open(node)
         return self._pools[node]
@@ -372,19 +383,19 @@ class NodePools:
         pool = BlockingConnectionPool(
             max_connections=self._connections,
             timeout=self._timeout_s,
-            connection_class=_ours(kind),
+            connection_class=_connection_class(kind),
             socket_timeout=self._timeout_s,
             socket_connect_timeout=REPLY_TIMEOUT_S,
             redis_connect_func=None if guard is None else guard.check_connection,
-            # A pooled connection is found dead only when used: after a restart of Redis the second try is on a new one.
+            # A broken pooled connection is noticed only when it is used: the second try opens a new one.
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), tries - 1),
             **(common | options),
         )
         return Redis.from_pool(pool)
 
 
-async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Return the replies; what a node answers with an error is one."""
+async def _run_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]:
+    """Run commands in a pipeline; the reply to a failed command is its error."""
     async with client.pipeline(transaction=False) as pipeline:
         for command in commands:
             pipeline.execute_command(*command)
@@ -392,9 +403,9 @@ async def _pipelined(client: Redis, commands: Sequence[Command]) -> list[Any]:
 
 
 def raise_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
-    """Return the replies; raise the first that is an error, with a note of what it answers."""
+    """Return ``replies``, or raise the first of them that is an error, with a note that names its command."""
     for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
         if isinstance(reply, exceptions.RedisError | OSError):
-            reply.add_note(f"It was the answer to {command[0]!r}, command {place + 1} of {len(commands)}.")
+            reply.add_note(f"It was the reply to {command[0]!r}, command {place + 1} of {len(commands)}.")
             raise reply
     return replies

@@ -1,11 +1,11 @@
-"""The one way to Redis: commands, pipelines and scripts, with drivers' errors translated.
+"""Clients of Redis: commands, pipelines, scripts and batches, with the driver's errors translated.
 
-Scripts are sent whole with EVAL: Redis caches them by their digest anyway, and so neither SCRIPT
-FLUSH nor a new master in a cluster can leave us with a script it does not know.
+:class:`RedisClient` sends commands at once. :class:`BatchingClient` collects the commands of one iteration of the event
+loop and sends them in one round trip: a single command costs about 0.3 ms of processor time, one of many a tenth of
+that. In a cluster it batches by node, so that a node which is down delays only its own commands.
 
-:class:`BatchingClient` sends commands that are given in the same turn of the event loop as one: a command alone costs a
-worker some 0.3 ms of processor time, one among many a tenth of that. In a cluster only those of the same node go
-together: what waits for a node that is down does not hold up the rest.
+Scripts are sent in full with ``EVAL``. Redis caches compiled scripts by digest anyway, and neither ``SCRIPT FLUSH`` nor
+a new master in a cluster can then miss a script.
 """
 
 import asyncio
@@ -46,22 +46,24 @@ __all__ = [
 ]
 
 _PER_ROUND_TRIP = 500
-"""Commands written at once: more would cost memory that a process keeps for good, and hold up others."""
+"""Maximum number of commands in one round trip. More would delay other commands and grow the buffers of the process."""
 
 MAX_BLOCK_S = 5.0
+"""Longest time that a blocking command may block."""
 
-# Of each lane, to each node. Who comes when all are busy waits; more would not make Redis faster, and cost descriptors.
+# Maximum connections per node, by kind of command. A command waits while all are busy: Redis would not get faster with
+# more connections, and each costs a file descriptor.
 _PROMPT_CONNECTIONS = 32
 _BLOCKING_CONNECTIONS = 100
-_VITAL_CONNECTIONS = 4
+_URGENT_CONNECTIONS = 4
 _IDENTITY_CONNECTIONS = 2
 
-# Replies that say "not now" although they come as plain errors; scripts and pipelines wrap them in words of their own.
+# Codes of temporary errors. Within scripts and pipelines they are wrapped in other text, so they are searched for.
 _OPERATIONAL = re.compile(
     r"\b(MISCONF|NOREPLICAS|LOADING|MASTERDOWN|READONLY|OOM|CLUSTERDOWN|TRYAGAIN|BUSY|NOPERM|UNBLOCKED)\b"
 )
 
-# The driver takes their code words away.
+# Temporary errors whose codes the driver removes from the text.
 _REFUSALS = (
     exceptions.ReadOnlyError,
     exceptions.OutOfMemoryError,
@@ -72,31 +74,34 @@ _REFUSALS = (
     exceptions.MasterDownError,
 )
 
-_WITH = "-- with "
-"""Begins a line of a script that another one takes the place of: functions that several have in common."""
+_INCLUDE = "-- include "
+"""Prefix of a line in a script that is replaced by the text of another script: a library of local functions."""
 
 
 @cache
 def _script(name: str) -> str:
-    """Return a script without its comments, which need not travel with every command."""
+    """Return the text of ``scripts/NAME.lua`` without comments, which need not be sent with every command."""
     lines = files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8").splitlines()
     kept = lines[:1] if lines[0] == READ_ONLY_MARKER else []
     for line in lines:
-        if line.startswith(_WITH):
-            kept.append(_script(line.removeprefix(_WITH)))
+        if line.startswith(_INCLUDE):
+            kept.append(_script(line.removeprefix(_INCLUDE)))
         elif not line.lstrip().startswith("--"):
             kept.append(line.strip())
     return "\n".join(kept)
 
 
 def script_command(name: str, keys: Sequence[str], *arguments: Value) -> Command:
-    """Return the command that runs ``scripts/NAME.lua``; all keys must be of one slot."""
+    """Return the command that runs ``scripts/NAME.lua`` with these ``KEYS`` and ``ARGV``.
+
+    All keys must be in one slot.
+    """
     return ("EVAL", _script(name), len(keys), *keys, *arguments)
 
 
 @cache
 def script_digest(name: str) -> str:
-    """Return the name by which Redis knows ``scripts/NAME.lua`` once it was sent whole."""
+    """Return the argument of ``EVALSHA`` for ``scripts/NAME.lua``; Redis knows it once the script was sent in full."""
     return sha1(_script(name).encode(), usedforsecurity=False).hexdigest()
 
 
@@ -114,10 +119,10 @@ def _translated() -> Iterator[None]:
 
 
 def _stay_cancelled() -> None:
-    """Raise the cancellation that a driver swallowed.
+    """Raise CancelledError if the current task was cancelled and the driver swallowed the cancellation.
 
-    redis sends within ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that
-    comes as its inner task ends; a loop cancelled at that moment would otherwise go on for ever.
+    The driver sends within ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that arrives when its
+    inner task ends. An endless loop that is cancelled at that moment would otherwise never stop.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -125,179 +130,190 @@ def _stay_cancelled() -> None:
 
 
 class RedisClient:
-    """Lanes to a Redis or a Redis Cluster: for commands that answer at once, block, are sent only once, or are vital.
+    """A client of one Redis or of a Redis Cluster.
 
-    What may be repeated is sent again when its connection breaks before the answer, or its slot has a new master.
+    It has separate connection pools for commands that reply at once, commands that block, commands that must not be
+    repeated, and urgent scripts. All but the third kind are sent again when the connection breaks before the reply or
+    the slot has moved to another node.
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Open nothing yet; connections are made on demand and kept. Raises SettingsInvalid."""
+        """Create the pools; connections are opened when they are needed. Raises SettingsInvalid."""
         slots = SlotMapCache()
         self.guard = guard = IdentityGuard(settings.store_identity_file)
         blocking_s = MAX_BLOCK_S + REPLY_TIMEOUT_S
-        self._prompt = NodePools(settings, slots, guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, copied=True)
-        self._blocking = NodePools(settings, slots, guard, _BLOCKING_CONNECTIONS, blocking_s, tries=4, copied=False)
-        self._once = NodePools(settings, slots, guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=1, copied=True)
-        self._vital = NodePools(settings, slots, guard, _VITAL_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, copied=False)
-        self._unguarded = NodePools(settings, slots, None, _IDENTITY_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, copied=True)
+        self._prompt = NodePools(settings, slots, guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=True)
+        self._blocking = NodePools(settings, slots, guard, _BLOCKING_CONNECTIONS, blocking_s, tries=4, replicated=False)
+        self._once = NodePools(settings, slots, guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=1, replicated=True)
+        self._urgent = NodePools(
+            settings, slots, guard, _URGENT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=False
+        )
+        self._unguarded = NodePools(
+            settings, slots, None, _IDENTITY_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=True
+        )
 
     async def call(self, *command: Value) -> Any:
-        """Run one command. Raises :class:`StoreUnavailable`."""
+        """Run one command and return its reply. Raises :class:`StoreUnavailable`."""
         with _translated():
             return await self._prompt.call(command)
 
     async def call_blocking(self, *command: Value) -> Any:
-        """Run one command that blocks, for at most ``MAX_BLOCK_S``. Raises :class:`StoreUnavailable`."""
+        """Run one command that blocks for at most ``MAX_BLOCK_S``. Raises :class:`StoreUnavailable`."""
         with _translated():
             return await self._blocking.call(command)
 
     async def run_urgent_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
-        """Run one script that must not wait until others are done, as a heartbeat. Raises :class:`StoreUnavailable`."""
+        """Run a script, such as a heartbeat, that must not wait for a connection. Raises :class:`StoreUnavailable`."""
         with _translated():
-            return await self._vital.call(script_command(name, keys, *arguments))
+            return await self._urgent.call(script_command(name, keys, *arguments))
 
     async def call_unguarded(self, *command: Value) -> Any:
-        """Run one command about the store's identity, of a store that is refused as well.
+        """Run one command about the store's identity, even if this process refuses the store.
 
-        Raises :class:`StoreUnavailable`.
+        Raises StoreUnavailable.
         """
         with _translated():
             return await self._unguarded.call(command)
 
     async def run_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
-        """Run one script. Raises :class:`StoreUnavailable`."""
+        """Run ``scripts/NAME.lua`` and return its reply. Raises :class:`StoreUnavailable`."""
         return await self.call(*script_command(name, keys, *arguments))
 
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands, hundreds in one round trip, in order in each slot.
+        """Run independent commands, ``_PER_ROUND_TRIP`` at a time, and return their replies.
 
-        Raises :class:`StoreUnavailable`.
+        The commands of one slot run in the given order. Raises :class:`StoreUnavailable`, and the error of the first
+        command that failed.
         """
-        return await _stretched(self._prompt, commands)
+        return await _call_in_chunks(self._prompt, commands)
 
     async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        """Do the same, where one command's error, our own :class:`StoreUnavailable` or a bug's, is its reply alone."""
+        """Run independent commands like :meth:`call_many`; return an error in place of the reply of a failed one."""
         replies: list[Any] = []
         with _translated():
-            for some in _stretches(commands):
-                replies += await self._prompt.call_each(some)
+            for chunk in _chunks(commands):
+                replies += await self._prompt.call_each(chunk)
         return [
-            _ours(command, reply) if isinstance(reply, Exception) else reply
+            _translate(command, reply) if isinstance(reply, Exception) else reply
             for command, reply in zip(commands, replies, strict=True)
         ]
 
     async def call_many_once(self, commands: Sequence[Command]) -> list[Any]:
-        """Do the same with commands that must not be repeated.
+        """Run independent commands like :meth:`call_many`, without ever repeating one.
 
-        Raises :class:`StoreUnavailable`; whether they were carried out is then unknown.
+        Raises :class:`StoreUnavailable`; whether Redis ran the commands is then unknown.
         """
-        return await _stretched(self._once, commands)
+        return await _call_in_chunks(self._once, commands)
 
     def node_of(self, command: Command) -> Address | None:
-        """Return which node of a cluster a command goes to; None if there is one Redis, or nobody knows yet."""
+        """Return the cluster node that a command is sent to.
+
+        None without a cluster or while its slot map is unknown.
+        """
         return self._prompt.node_of(command)
 
     async def close(self) -> None:
-        """Close every connection, all at once: whoever is cancelled meanwhile has closed them all the same."""
-        lanes = (self._prompt, self._blocking, self._once, self._vital, self._unguarded)
-        await asyncio.gather(*(lane.close() for lane in lanes))
+        """Close all connections concurrently, so that a cancelled caller has begun to close each of them."""
+        pools = (self._prompt, self._blocking, self._once, self._urgent, self._unguarded)
+        await asyncio.gather(*(each.close() for each in pools))
 
 
-async def _stretched(lane: NodePools, commands: Sequence[Command]) -> list[Any]:
+async def _call_in_chunks(pools: NodePools, commands: Sequence[Command]) -> list[Any]:
     replies: list[Any] = []
     with _translated():
-        for some in _stretches(commands):
-            replies += raise_errors(some, await lane.call_each(some))
+        for chunk in _chunks(commands):
+            replies += raise_errors(chunk, await pools.call_each(chunk))
     return replies
 
 
-def _stretches(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
+def _chunks(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
     return (commands[start : start + _PER_ROUND_TRIP] for start in range(0, len(commands), _PER_ROUND_TRIP))
 
 
-def _ours(command: Command, error: Exception) -> Exception:
-    """Return an error as it would be raised."""
+def _translate(command: Command, error: Exception) -> Exception:
+    """Return the exception that ``error``, the reply to ``command``, is raised as."""
     try:
         with _translated():
             raise_errors([command], [error])
-    except Exception as raised:  # noqa: BLE001 - whatever it is, it is for who asked
+    except Exception as raised:  # noqa: BLE001 - any error is returned to the caller
         return raised
     return error
 
 
-_Asked = tuple[Sequence[Command], asyncio.Future[list[Any]]]
+_PendingCall = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 
 
 class RedisRepository:
-    """Base of the parts of the store that need nothing but a link to Redis."""
+    """Base of the repositories of the store that use a :class:`RedisClient`."""
 
-    def __init__(self, link: RedisClient) -> None:
-        """Use this link to Redis."""
-        self._link = link
+    def __init__(self, redis: RedisClient) -> None:
+        """-"""
+        self._redis = redis
 
 
 class BatchingClient:
-    """Gathers commands until the loop's next turn; each may be repeated, as those of :meth:`RedisClient.many`.
+    """Sends the commands of one iteration of the event loop together.
 
-    What goes wrong with one asker's commands is that asker's alone.
+    Commands may be repeated, as those of :meth:`RedisClient.call_many`. An error affects only the caller whose command
+    failed.
     """
 
-    def __init__(self, link: RedisClient) -> None:
-        """Use this link to Redis."""
-        self._link = link
-        self._gathered: list[_Asked] = []
+    def __init__(self, redis: RedisClient) -> None:
+        """-"""
+        self._redis = redis
+        self._pending: list[_PendingCall] = []
         self._sending: set[asyncio.Task[None]] = set()
 
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands, in order. Raises :class:`StoreUnavailable`."""
+        """Run independent commands in order and return their replies. Raises :class:`StoreUnavailable`."""
         loop = asyncio.get_running_loop()
-        if not self._gathered:
+        if not self._pending:
             loop.call_soon(self._send)
         replies: asyncio.Future[list[Any]] = loop.create_future()
-        self._gathered.append((commands, replies))
+        self._pending.append((commands, replies))
         return await replies
 
     async def call(self, *command: Value) -> Any:
-        """Run one command. Raises :class:`StoreUnavailable`."""
+        """Run one command and return its reply. Raises :class:`StoreUnavailable`."""
         return (await self.call_many([command]))[0]
 
     async def run_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
-        """Run one script. Raises :class:`StoreUnavailable`."""
+        """Run ``scripts/NAME.lua`` and return its reply. Raises :class:`StoreUnavailable`."""
         return await self.call(*script_command(name, keys, *arguments))
 
     def _send(self) -> None:
-        by_nodes: dict[frozenset[Address | None], list[_Asked]] = {}
-        for asked in self._gathered:
-            nodes = frozenset(self._link.node_of(command) for command in asked[0])
-            by_nodes.setdefault(nodes, []).append(asked)
-        self._gathered = []
-        for gathered in by_nodes.values():
-            sending = asyncio.create_task(self._answered(gathered))
+        by_nodes: dict[frozenset[Address | None], list[_PendingCall]] = {}
+        for call in self._pending:
+            nodes = frozenset(self._redis.node_of(command) for command in call[0])
+            by_nodes.setdefault(nodes, []).append(call)
+        self._pending = []
+        for pending in by_nodes.values():
+            sending = asyncio.create_task(self._run(pending))
             self._sending.add(sending)
             sending.add_done_callback(self._sending.discard)
 
-    async def _answered(self, gathered: Sequence[_Asked]) -> None:
+    async def _run(self, pending: Sequence[_PendingCall]) -> None:
         try:
-            found = iter(await self._link.call_each([command for commands, _ in gathered for command in commands]))
-        except Exception as error:  # noqa: BLE001 - a bug, too, is for those who ask, or they would wait for ever
-            for _, replies in gathered:
+            received = iter(await self._redis.call_each([command for commands, _ in pending for command in commands]))
+        except Exception as error:  # noqa: BLE001 - a bug is raised to the callers, too, or they would wait for ever
+            for _, replies in pending:
                 if not replies.done():
                     replies.set_exception(type(error)(str(error)) if isinstance(error, StoreUnavailable) else error)
             return
-        for commands, replies in gathered:
-            own = [next(found) for _ in commands]
-            wrong = next((reply for reply in own if isinstance(reply, Exception)), None)
-            if replies.done():  # its asker was cancelled meanwhile
+        for commands, replies in pending:
+            own = [next(received) for _ in commands]
+            failure = next((reply for reply in own if isinstance(reply, Exception)), None)
+            if replies.done():  # its caller was cancelled meanwhile
                 continue
-            if wrong is not None:
-                replies.set_exception(wrong)
+            if failure is not None:
+                replies.set_exception(failure)
             else:
                 replies.set_result(own)
 
 
 class BatchedRepository:
-    """Base of the parts of the store whose commands are sent together with others."""
+    """Base of the repositories of the store that use a :class:`BatchingClient`."""
 
-    def __init__(self, link: BatchingClient) -> None:
-        """Use this link to Redis."""
-        self._link = link
+    def __init__(self, redis: BatchingClient) -> None:
+        """-"""
+        self._redis = redis

@@ -1,19 +1,18 @@
-"""The store's identity: which fleet it belongs to, and a counter by which a store that lost data is noticed.
+"""Identity of the store: a fleet id, and a counter that shows whether Redis lost data.
 
-The store carries the fleet's id and a counter that grows once in ``COUNTER_INTERVAL_MS`` while any program runs. A
-program
-remembers what it saw last, and shares that with the other programs of its machine in a file. A store that has no id
-although one was seen, another fleet's id, or a counter behind the one that was seen has lost what the fleet relies on.
-A program that finds such a store uses it no more until the operator accepts it (``coronet admin accept-store``), or the
+The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS``. A process
+remembers the last identity that it trusted and shares it with the other processes of its machine in a file. The store
+has lost data if it has no id although one was seen, the id of another fleet, or a counter behind the one that was seen.
+A process that finds such a store stops using it until the operator accepts it (``coronet admin accept-store``) or the
 right data is back.
 
-With ``appendfsync everysec`` a power cut may take the last second or two. That must not stop a fleet: a counter that is
-``MAX_COUNTER_LAG`` behind, which is at least ``MAX_COUNTER_LAG * GROW_EVERY_MS`` of loss, is trusted. More is not.
+With ``appendfsync everysec`` a power cut may lose the last second or two of writes. That must not stop a fleet, so a
+counter that is up to ``MAX_COUNTER_LAG`` behind is trusted.
 
-**Where it is checked.** Each new connection asks for the identity before anything else, because a Redis that restarts
-drops all connections. :class:`service.store.client.identity_watch.IdentityWatch` asks again every few seconds and
-before somebody is told that they have no subscriptions, which covers ``FLUSHALL``. In a Redis Cluster one node has the
-identity: the loss of that node's data is noticed as on one Redis. The loss of another node's is not.
+Each new connection reads the identity first, because a Redis that restarts drops all connections.
+:class:`service.store.client.identity_monitor.IdentityMonitor` reads it again every few seconds, and before a user is
+told that they have no subscriptions; that covers ``FLUSHALL``. In a Redis Cluster the identity is on one node: a loss
+of that node's data is noticed as on a single Redis, a loss of another node's data is not.
 """
 
 import fcntl
@@ -33,7 +32,7 @@ from service.store.client import keys
 
 COUNTER_INTERVAL_MS: Final = 2_000
 MAX_COUNTER_LAG: Final = 2
-"""How far the counter may fall behind: what a power cut takes when Redis writes its file once a second."""
+"""How far the counter may fall behind: the increments that a power cut can lose if Redis syncs once a second."""
 
 READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, "fleet", "counter", "grown_ms", "accepted_ms", "refused")
 
@@ -53,10 +52,10 @@ _SENTENCES: Final = {
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
-    """What a store says of itself; times are in ms of Redis's clock.
+    """Identity that the store reports. Times are in ms of Redis's clock.
 
-    ``accepted_ms``: when the operator accepted the store last. ``refused``: why a program refused it, after which no
-    other uses it either.
+    ``accepted_ms`` is when the operator accepted the store last. ``refused`` is the reason why a process refused the
+    store, after which no other process uses it either; "" if none did.
     """
 
     fleet: str = ""
@@ -67,9 +66,9 @@ class StoreIdentity(msgspec.Struct, frozen=True):
 
 
 class TrustedIdentity(msgspec.Struct, frozen=True):
-    """The last identity that was trusted, and when (ms of Redis's clock). The file holds it as JSON.
+    """The last identity that this machine trusted, and when (ms of Redis's clock). Stored in the file as JSON.
 
-    A counter of 0: the id was made, and the store has not been used yet.
+    A counter of 0 means that the id was created and the store has not been used yet.
     """
 
     fleet: str
@@ -78,16 +77,16 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
 
     @property
     def in_use(self) -> bool:
-        """Whether the store cannot have lost this id in a power cut."""
+        """Whether the counter has advanced so far that a power cut cannot have removed this id."""
         return self.counter > MAX_COUNTER_LAG
 
     def is_newer_than(self, other: "TrustedIdentity | None") -> bool:
-        """Whether the store was seen later, or the counter further, than by ``other``."""
+        """Whether this identity is later than ``other``, or as late with a greater counter."""
         return other is None or (self.at_ms, self.counter) > (other.at_ms, other.counter)
 
 
 def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
-    """Read the reply to ``READ_IDENTITY``."""
+    """Parse the reply to ``READ_IDENTITY``."""
     fleet, counter, grown_ms, accepted_ms, refused = (
         value if isinstance(value, str) else (value or b"").decode(errors="replace") for value in reply
     )
@@ -95,7 +94,7 @@ def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
 
 
 def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
-    """Return why a store must not be used, "" if it may be."""
+    """Return the reason why a store must not be used, or ""."""
     if found.refused:
         return found.refused
     if seen is None:
@@ -109,14 +108,14 @@ def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
 
 
 class IdentityFile:
-    """What was seen of the store, shared by the programs of one machine."""
+    """The trusted identity in a file that the processes of one machine share."""
 
     def __init__(self, path: Path) -> None:
-        """Use this file; it need not exist."""
+        """Use the file at ``path``, which need not exist."""
         self._path = path
 
     def read(self) -> TrustedIdentity | None:
-        """Return what the file holds, None if there is no file. Raises :class:`SettingsInvalid`."""
+        """Return the identity in the file, None if there is no file. Raises :class:`SettingsInvalid`."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=TrustedIdentity)
         except FileNotFoundError:
@@ -128,7 +127,7 @@ class IdentityFile:
             ) from error
 
     def write(self, seen: TrustedIdentity) -> None:
-        """Keep this, unless another program has kept something newer. Raises ``OSError``."""
+        """Replace the identity in the file unless the file has a newer one. Raises ``OSError``."""
         lock = os.open(self._path.with_name(f".{self._path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -142,7 +141,7 @@ class IdentityFile:
 
 
 class _Connection(Protocol):
-    """What is needed of a driver's connection."""
+    """The methods used of the driver's connection."""
 
     def on_connect(self) -> Awaitable[None]: ...
     def send_command(self, *args: Any) -> Awaitable[None]: ...
@@ -151,36 +150,41 @@ class _Connection(Protocol):
 
 
 class IdentityGuard:
-    """One process's decision whether the store may be used. All its connections ask for it."""
+    """The decision of this process whether the store may be used. Each new connection consults it.
+
+    ``trusted`` is the last identity that was trusted, ``current`` the last that was read, ``reason`` why the store is
+    refused ("" if it is not).
+    """
 
     def __init__(self, file: str) -> None:
-        """Begin with what the file knows, "" for none. Raises :class:`SettingsInvalid` if it cannot be read."""
+        """Start from the file at path ``file``, "" for none. Raises :class:`SettingsInvalid` if it cannot be read."""
         self.file = IdentityFile(Path(file)) if file else None
-        self.seen = self.file.read() if self.file else None
-        self.found = StoreIdentity()
+        self.trusted = self.file.read() if self.file else None
+        self.current = StoreIdentity()
         self.reason = ""
         self._accepted_before_ms = 0
 
     def check(self) -> None:
-        """Return if the store may be used. Raises :class:`StoreIdentityMismatch`."""
+        """Raise :class:`StoreIdentityMismatch` if the store must not be used."""
         if self.reason:
             raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
 
     def reload(self) -> TrustedIdentity | None:
-        """Return what was seen of the store last, by this program or by another one of its machine."""
+        """Return the trusted identity, after reading what other processes of the machine have written."""
         if self.file is not None:
             with suppress(SettingsInvalid):
                 kept = self.file.read()
-                if kept is not None and kept.is_newer_than(self.seen):
-                    self.seen = kept
-        return self.seen
+                if kept is not None and kept.is_newer_than(self.trusted):
+                    self.trusted = kept
+        return self.trusted
 
     def evaluate(self, found: StoreIdentity, seen: TrustedIdentity | None) -> None:
-        """Decide anew, by what was found, and what had been seen when that was asked for.
+        """Decide anew whether the store may be used.
 
-        What was seen since then is no measure: other programs may have made the counter grow in between.
+        ``found`` is the identity of the store, ``seen`` the trusted identity at the time of the query. A newer trusted
+        identity must not be used: other processes may have incremented the counter since.
         """
-        self.found = found
+        self.current = found
         reason = refusal_reason(found, seen)
         if reason and not (self.reason and self._is_accepted(found)):
             if not self.reason:
@@ -189,13 +193,17 @@ class IdentityGuard:
             return
         self.reason = ""
         at_ms = max(found.grown_ms, found.accepted_ms)
-        if found.fleet and (self.seen is None or at_ms >= self.seen.at_ms):
-            goes_on = self.seen is not None and self.seen.fleet == found.fleet and found.accepted_ms <= self.seen.at_ms
-            counter = max(found.counter, self.seen.counter) if goes_on and self.seen else found.counter
-            self.seen = TrustedIdentity(found.fleet, counter, at_ms)
+        if found.fleet and (self.trusted is None or at_ms >= self.trusted.at_ms):
+            goes_on = (
+                self.trusted is not None
+                and self.trusted.fleet == found.fleet
+                and found.accepted_ms <= self.trusted.at_ms
+            )
+            counter = max(found.counter, self.trusted.counter) if goes_on and self.trusted else found.counter
+            self.trusted = TrustedIdentity(found.fleet, counter, at_ms)
 
     def _is_accepted(self, found: StoreIdentity) -> bool:
-        """Return whether the operator has accepted the store since it was refused."""
+        """Return whether the operator has accepted the store since this process refused it."""
         return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
 
     async def check_connection(self, connection: _Connection) -> None:
@@ -206,7 +214,7 @@ class IdentityGuard:
         try:
             reply = await connection.read_response()
         except (exceptions.MovedError, exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError):
-            return  # of a cluster's nodes one alone has the identity
+            return  # another node of the cluster has the identity
         self.evaluate(parse_identity(reply), seen)
         if self.reason:
             await connection.disconnect()

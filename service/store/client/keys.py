@@ -1,127 +1,218 @@
-"""Every Redis key, with its type and meaning. Nothing else builds key names.
+"""All Redis keys of Coronet: their names, types and contents.
 
-What stands in braces is the hash tag: keys that one script changes together share it, and so live
-in one slot of a Redis Cluster.
+No other module builds key names. A table below shows the name of each key, its Redis type and what it holds;
+below the tables, each key has a constant or a function that returns its name.
+
+Conventions:
+
+- The part of a name in braces is the hash tag of Redis Cluster: keys with the same tag lie in one slot. Keys that a
+  script changes together share a tag (docs/guarantees.md).
+- ``CID`` is a channel id (40 hexadecimal digits), ``UID`` a user id (:func:`user_id`), ``NODE`` a worker's node id.
+- Values are text unless another format is named; the struct of a msgpack or JSON value is named with it.
+- Unix times are in seconds unless the table says ms. A key that can expire says so.
+- A number with "~" is an approximate length, because Redis trims streams by whole blocks.
+
+Fleet: ring, leases, policy, messages between processes
+=======================================================
 
 ===========================  ======  =====================================================================
-key                          type    meaning
+key                          type    contents
 ===========================  ======  =====================================================================
-``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH {NodeInfo as JSON}``
-``cn:{r}:leases``            zset    node id → when its lease ends, in ms of Redis's clock
-``cn:{r}:drained``           zset    names of workers that admins keep out of the ring → when they were last there (ms)
-``cn:{r}:version``           string  grows with every join, leave and expiry
-``cn:{r}:epoch``             string  grows with every join
-``cn:{p}:identity``          hash    the store's identity: ``fleet`` (its id), ``counter``, ``grown_ms`` (when it grew),
-                                     ``accepted_ms`` (when the operator accepted the store), ``refused`` (why a program
-                                     refuses it); see ``identity``
-``cn:{p}:aims``              string  what admins want of the fleet: Aims (JSON)
+``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH NodeInfo``: a decimal, a space, JSON
+``cn:{r}:leases``            zset    node id → end of its lease (ms, Redis's clock)
+``cn:{r}:version``           string  counter of joins, leaves and expiries
+``cn:{r}:epoch``             string  counter of joins; the source of fencing tokens
+``cn:{r}:drained``           zset    name of a worker that admins keep out of the ring → when it last reported (ms)
+``cn:{p}:identity``          hash    identity of the store: ``fleet`` (id), ``counter``, ``grown_ms`` (last increment),
+                                     ``accepted_ms`` (last acceptance by the operator), ``refused`` (reason why a
+                                     process refuses this store); see :mod:`service.store.client.identity`
+``cn:{p}:aims``              string  the fleet policy that admins set: FleetPolicy (JSON)
 ``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
-``cn:{p}:revision``          string  how many revisions there were
-``cn:{p}:bounds``            hash    channel id → what admins want of its polls, and wanted before (JSON)
-``cn:{p}:bounds:edition``    string  grows with each change of that
-``cn:{l:NAME}:holders``      zset    processes that share parts of something → when their leases end (ms)
-``cn:{l:NAME}:parts``        hash    number of a part → the process that has it
-``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` from, ``m`` payload; expires
-``cn:{q:ID}``                list    the one answer to a request; expires
-``cn:{g:XX}:channels``       set     registry: channel ids that start with these two digits
-``cn:{g:XX}:hubs``           set     those of them that have a hub subscription
-``cn:{c:CID}``               hash    a channel: see ``channels.FIELDS``
-``cn:{c:CID}:log``           stream  ``VERSION-0`` → ``d``: Delta (msgpack); the newest ~1,000
-``cn:{c:CID}:polls``         list    the last 20 PollResults (msgpack), newest first
-``cn:{c:CID}:joining``       hash    channel whose subscribers are moving here → the version they join at
-``cn:{c:CID}:pause``         string  the publisher asked to be left alone, or (``admin``) admins; expires
-``cn:{c:CID}:budget``        hash    token bucket of a channel's polls: ``tokens``, ``at_ms``; expires
-``cn:{c:CID}:hub``           string  the subscription at a hub: HubState (msgpack)
-``cn:{push}:of:CID``         list    what a channel's hub sent and no worker has read: Push (msgpack); expires
-``cn:{push}:sizes``          hash    channel id → bytes of that list, and ``large``, ``all`` → bytes in all; expires
-``cn:{push}:until``          zset    channel id → when its list expires (Unix ms); expires
-``cn:{c:CID}:pushes``        string  how often it sent something this minute; expires
-``cn:{c:CID}:pushes:excess`` string  how often that was too much, and became a poll, this minute; expires
-``cn:{clash:K}``             hash    keyspace K's table of key groups: see ``service.clash.server_table``
-``cn:{clash:K}:pages``       zset    where each page of its subscriptions begins, in order
-``cn:{clash:K}:records``     hash    where a page begins → its subscriptions: see ``keyspaces``
-``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → how many of its subscriptions are here
-``cn:{clash:K}:ends``        zset    where ended subscriptions are kept, in groups that are moving here
-``cn:{clash:K}:told``        hash    label of a key group → deliveries since its keeper looked
-``cn:{clash:K}:load``        hash    label of a key group → deliveries per second now and lately, and when (Unix s)
-``cn:{m:CELL}``              hash    a cell of a matrix: see ``scripts/cell_common.lua``
-``cn:{m:CELL}:names``        hash    its names → their records; expires, as the rest of the cell
-``cn:{m:CELL}:index``        string  bit-sliced signatures of its names, once there are more than a few
-``cn:{m:CELL}:slots``        string  which name has which slot in the index
-``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of matrices of channels, or entries, with several cells
-``cn:{u:UID}``               hash    a user: ``jid``, ``seq``, ``numbers``, ``welcomed``, ``receipts``, ``was:CID``,
-                                     ``unheard``: what standing queries met since everything was paused,
-                                     ``unreachable``: nothing reached them; 1 if we silenced those queries
-``cn:{u:UID}:restrictions``  hash    what admins set: ``jid``, ``suspended``, ``most_subscriptions``; stays when the
-                                     person is forgotten, and expires then
-``cn:{u:UID}:subs``          hash    the user index, the truth: channel id (20 bytes) → ``number seq seen since``,
-                                     and of a paused one the version it stands still at: see ``user_held.lua``
-``cn:{u:UID}:intents``       hash    channel id → ``add``, ``move`` or ``del`` and SEQ: not yet in the channel index
-``cn:{u:UID}:out``           stream  the outbox: ``c`` channel id, ``v`` version, ``t`` queued (Unix s),
-                                     ``e`` 1 of its edits, ``m`` position and marks of each article (JSON),
-                                     ``x`` positions of changes that are left out (JSON),
-                                     ``w`` which standing queries have met what: MetWatch (JSON),
-                                     ``a`` version after which all is told at once, up to ``v``
-``cn:{u:UID}:fly``           hash    message id → batch in flight (JSON)
-``cn:{u:UID}:told``          list    the last 20 messages, newest first: id, items and how they went (JSON); expires
-``cn:{u:UID}:told:at``       hash    channel of which they are not told at once → when they were last (ms); expires
-``cn:{u:UID}:echoes``        list    of a room: the last ids of our messages there, its own and ours (msgpack); expires
-``cn:{u:UID}:revived:L``     string  what dead letter L would have told is queued again; expires
-``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that told it; ~500; expires
-``cn:{u:UID}:articles:old``  hash    the generation of marks before that
-``cn:{u:UID}:rate:WHAT``     string  how often this window; stays when the person is forgotten; expires
-``cn:{u:UID}:preferences``   hash    number of a subscription, 0 for all → Preferences (msgpack)
-``cn:{u:UID}:imports``       list    what is still to be imported: Subscribed (msgpack)
-``cn:{u:UID}:heard``         stream  messages nobody has answered: ``s`` MessageReceived (msgpack), ``v`` to which bot
-``cn:{u:UID}:answers``       hash    place there → the answers that are on their way (JSON); expires
-``cn:{u:UID}:known``         zset    names of what they said lately → when (Unix s); expires
-``cn:{u:UID}:home``          string  the address they wrote to first; expires if they were not let in
-``cn:{u:UID}:watches``       hash    number of a standing query → its id and itself: Watch (msgpack)
-``cn:{u:UID}:hits``          set     channel id and version of what their standing queries were told; expires
-``cn:{w:B}``                 hash    bucket B of standing queries: id → Standing (msgpack)
-``cn:{w}:log``               stream  their changes: ``i`` id, ``s`` Standing (msgpack), nothing for an end; ~10,000
-``cn:{i}:users``             zset    user ids that may have intents → when (ms)
-``cn:{a}:users``             set     every user id that ever wrote to us
-``cn:{i}:importing``         hash    user ids with something to import → the address of the bot that does it
-``cn:{a}:leaving``           set     user ids that are being forgotten
-``cn:{a}:restricted``        zset    user ids of forgotten people whose restrictions are kept → until when (Unix s)
-``cn:{a}:floor``             string  the greatest ``seq`` of those who were forgotten lately; expires
-``cn:{v}:invites``           hash    hash of an invitation's code → ``USES UNTIL``: how often still, until when (Unix s)
-``cn:{v}:guests``            set     user ids that came with an invitation
-``cn:{b:ADDRESS}:rooms``     hash    a bot's rooms: JID → Room (msgpack)
-``cn:{d}:waiting``           zset    user ids with anything in outbox or flight → when (ms)
-``cn:{d}:wake``              stream  ``u``: user ids just enqueued, joined by spaces; ~10,000
-``cn:{d}:unread``            zset    user ids who said what nobody has answered → when (ms)
-``cn:{d}:heard``             stream  ``u``: user ids who said something to a bot that does not serve them; or
-                                     ``o``: what their software ordered there (msgpack), ``v`` from whom; ~10,000
-``cn:{d}:listened``          hash    account → until when (Unix s) all that it was told has been taken in
-``cn:{d}:say:VOICE``         stream  ``s``: what others have this bot write; expires
-``cn:{ps:SERVICE}:nodes``    hash    channel id → Position (msgpack): how far it is published on a pubsub service
-``cn:{d}:news``              stream  ``c``: channel that has a new version, while somebody publishes; ~10,000; expires
-``cn:{d}:bots``              zset    where bots serve their metrics (URL) → when they said so (Unix s)
-``cn:{d}:asked``             list    what the console asks the bot: Question (msgpack); expires
-``cn:{d}:answers``           string  a bot takes such questions; expires
-``cn:{d}:dead``              stream  dead letters: ``u``, ``m``, ``why``, ``items``; ~10,000
-``cn:{h:SITE}``              hash    token bucket of a publisher's site or network: ``tokens``, ``at_ms``; expires
-``cn:{h:SITE}:from:EGRESS``  hash    the same, of what one egress group asks of the site
-``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
-``cn:{hosts}:rates``         hash    all that admins set of that, by site: for those who plan; a site's own key counts
-``cn:{hosts}:blocked``       hash    host, or domain, that nobody is to ask → who wants that, and why (JSON)
-``cn:{console}:accounts``    hash    name → Account (msgpack)
-``cn:{console}:setup``       set     hashes of setup tokens; expires; gone once there is an account
-``cn:{console}:links``       hash    name → the one link (msgpack) that sets the account's password; expires
-``cn:{console}:login:H``     string  H: a session token's hash → the session (msgpack); expires
-``cn:{console}:logins``      zset    those hashes → when the session ends (Unix s); expires
-``cn:{console}:keys``        hash    an API key's hash → ApiKey (msgpack)
-``cn:{console}:keys:used``   hash    an API key's hash → when it was used last (Unix s)
-``cn:{console}:begun``       hash    a note → Deed (msgpack) that was begun and has not ended
-``cn:{console}:audit``       stream  ``d``: Deed (msgpack) that has ended; ~10,000
-``cn:{console}:repeat:H``    string  H: hash of who asked and the key they chose → Kept (msgpack); expires
-``cn:{console}:attempts:WINDOW:H`` string  H: hash of a network, account, both, or browser → logins tried in the
-                                     present WINDOW (``minute`` or ``hour``); expires
-``cn:{console}:browsers:H``  zset    H: hash of an account's name → hashes of known browsers' tokens → until when
-                                     (Unix s); expires
+``cn:{p}:revision``          string  number of its last revision
+``cn:{p}:bounds``            hash    channel id → its poll bounds, and those before them (JSON)
+``cn:{p}:bounds:edition``    string  counter of changes of any channel's bounds
+``cn:{l:NAME}:holders``      zset    process that shares the partitions of NAME → end of its lease (ms)
+``cn:{l:NAME}:parts``        hash    number of a partition → the process that holds it
+``cn:{n:NODE}:inbox``        stream  messages to a node: ``k`` kind, ``f`` sender, ``m`` payload; ~10,000; expires
+``cn:{q:ID}``                list    replies to the request of this id (msgpack); expires
 ===========================  ======  =====================================================================
+
+Channels
+========
+
+===========================  ======  =====================================================================
+key                          type    contents
+===========================  ======  =====================================================================
+``cn:{g:XX}:channels``       set     registry: ids of channels that begin with these two digits
+``cn:{g:XX}:hubs``           set     ids among them that have a hub subscription
+``cn:{c:CID}``               hash    a channel: see :data:`service.store.channels.channels.FIELDS`
+``cn:{c:CID}:log``           stream  its versions: entry id ``VERSION-0``, ``d`` Delta (msgpack); ~1,000
+``cn:{c:CID}:polls``         list    its last 20 PollResults (msgpack), newest first
+``cn:{c:CID}:joining``       hash    id of a channel whose subscribers are moving here → version at which they join
+``cn:{c:CID}:pause``         string  no polls until the key expires: ``1`` at the publisher's request, ``admin``
+                                     at an admin's
+``cn:{c:CID}:budget``        hash    token bucket of the channel's polls: ``tokens``, ``at_ms``; expires
+``cn:{c:CID}:hub``           string  its WebSub subscription: HubState (msgpack)
+``cn:{c:CID}:pushes``        string  pushes of its hub in the present minute; expires
+``cn:{c:CID}:pushes:excess`` string  pushes above the limit that became a poll in the present minute; expires
+``cn:{push}:of:CID``         list    documents that its hub pushed and no worker has taken: Push (msgpack); expires
+``cn:{push}:sizes``          hash    channel id → bytes of that list; ``large`` → bytes of all lists above the size
+                                     limit for small ones, ``all`` → bytes of all lists; expires
+``cn:{push}:until``          zset    channel id → when its list expires (ms); expires
+``cn:{ps:SERVICE}:nodes``    hash    channel id → PublishedPosition (msgpack) on this pubsub service
+===========================  ======  =====================================================================
+
+Channel index (CLASH)
+=====================
+
+===========================  ======  =====================================================================
+key                          type    contents
+===========================  ======  =====================================================================
+``cn:{clash:K}``             hash    server table of keyspace K: see :mod:`service.clash.server_table`
+``cn:{clash:K}:pages``       zset    first position of each page of subscriptions; all scores are 0
+``cn:{clash:K}:records``     hash    first position of a page → its records of 28 bytes: see
+                                     :mod:`service.store.subscriptions.keyspaces`
+``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → number of its subscriptions in the keyspace
+``cn:{clash:K}:ends``        zset    positions of tombstones in key groups that are moving here
+``cn:{clash:K}:told``        hash    label of a key group → deliveries since the last measurement
+``cn:{clash:K}:load``        hash    label of a key group → ``NOW LATELY AT``: deliveries per second at present and
+                                     lately, when they were measured; expires
+===========================  ======  =====================================================================
+
+Directory and saved searches
+============================
+
+===========================  ======  =====================================================================
+key                          type    contents
+===========================  ======  =====================================================================
+``cn:{m:CELL}``              hash    a cell of a matrix: see ``scripts/cell_common.lua``; expires, like its other keys
+``cn:{m:CELL}:names``        hash    content name → its record
+``cn:{m:CELL}:index``        string  bit-sliced signatures of the names, once the cell has more than 64 records
+``cn:{m:CELL}:slots``        string  the name in each slot of the index, 64 bytes each
+``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
+                                     ``channel`` or ``entry``
+``cn:{w:B}``                 hash    bucket B of all saved searches: id → SavedSearch (msgpack)
+``cn:{w}:log``               stream  changes of the buckets: ``i`` id, ``s`` SavedSearch (msgpack) or empty for a
+                                     removal; ~10,000
+===========================  ======  =====================================================================
+
+Users
+=====
+
+===========================  ======  =====================================================================
+key                          type    contents
+===========================  ======  =====================================================================
+``cn:{a}:users``             set     ids of all users who ever wrote to a bot
+``cn:{u:UID}``               hash    a user: ``jid``; ``seq`` and ``numbers``, counters of changes and of subscriptions;
+                                     ``watches``, counter of saved searches; ``welcomed``, ``receipts`` (0 or 1);
+                                     ``habits`` UserSettings (JSON), ``client_language``;
+                                     ``was:CID``, ids of channels that moved to this one while subscribed;
+                                     ``unheard``, matches of saved searches since they were paused;
+                                     ``unreachable``, set while suspended for bounces: 1 if that also paused
+                                     the saved searches
+``cn:{u:UID}:restrictions``  hash    set by admins: ``jid``, ``suspended``, ``most_subscriptions``; survives erasure
+                                     of the user, and expires then
+``cn:{u:UID}:subs``          hash    user index, the authoritative list of subscriptions: channel id (20 bytes) →
+                                     ``NUMBER SEQ SEEN SINCE``, and the version before the pause if it is
+                                     paused: see ``scripts/user_held.lua``
+``cn:{u:UID}:intents``       hash    channel id → ``add SEQ``, ``move SEQ`` or ``del SEQ``: a change of the user index
+                                     that the channel index may lack
+``cn:{u:UID}:preferences``   hash    number of a subscription, or 0 for all → Preferences (msgpack)
+``cn:{u:UID}:imports``       list    feeds of OPML lists that are still to be subscribed: OpmlSubscription (msgpack)
+``cn:{u:UID}:watches``       hash    number of a saved search → its id and query (msgpack)
+``cn:{u:UID}:hits``          set     ``CID VERSION`` that a saved search has matched; expires
+``cn:{u:UID}:rate:WHAT``     string  uses of WHAT in the present window; survives erasure; expires
+``cn:{i}:users``             zset    ids of users who may have intents → when they were announced (ms)
+``cn:{i}:importing``         hash    id of a user with pending imports → address of the bot that runs them
+``cn:{a}:leaving``           set     ids of users whose erasure has begun
+``cn:{a}:restricted``        zset    ids of erased users whose restrictions are kept → when those expire
+``cn:{a}:floor``             string  greatest ``seq`` of recently erased users; expires
+``cn:{v}:invites``           hash    SHA-256 of an invitation code → ``USES UNTIL``: remaining uses, end of validity
+``cn:{v}:guests``            set     ids of users who came with an invitation
+===========================  ======  =====================================================================
+
+Deliveries to users
+===================
+
+===========================  ======  =====================================================================
+key                          type    contents
+===========================  ======  =====================================================================
+``cn:{u:UID}:out``           stream  outbox: ``c`` channel id, ``v`` version, ``t`` when queued, ``e`` 1 for edits,
+                                     ``m`` position and marks of each article (JSON), ``x`` positions of changes
+                                     to omit (JSON), ``w`` saved searches that matched: MatchedSearch (JSON),
+                                     ``a`` version after which all versions up to ``v`` are delivered together
+``cn:{u:UID}:fly``           hash    message id → Batch (JSON) that was claimed and is not complete
+``cn:{u:UID}:told``          list    the last 20 messages: SentMessage (JSON), newest first; expires
+``cn:{u:UID}:told:at``       hash    id of a channel with a delivery interval → when it was delivered last (ms); expires
+``cn:{u:UID}:articles``      hash    mark of an article → first 8 digits of the channel that delivered it; ~500; expires
+``cn:{u:UID}:articles:old``  hash    the previous generation of those marks; expires
+``cn:{u:UID}:revived:L``     string  dead letter L was put back into the outbox; expires
+``cn:{u:UID}:echoes``        list    of a group chat: ids of the bot's last 50 messages there, the room's id and the
+                                     bot's id of each (msgpack); expires
+``cn:{d}:waiting``           zset    ids of users with items in the outbox or batches in flight → when (ms)
+``cn:{d}:wake``              stream  ``u``: ids of users with new items, separated by spaces; ~10,000
+``cn:{d}:dead``              stream  dead letters: ``u`` user id, ``m`` message id, ``why``, ``items`` Batch (JSON);
+                                     ~10,000
+``cn:{d}:news``              stream  ``c``: id of a channel with a new version, for pubsub publishers; ~10,000; expires
+===========================  ======  =====================================================================
+
+Messages to bots
+================
+
+===========================  ======  =====================================================================
+key                          type    contents
+===========================  ======  =====================================================================
+``cn:{u:UID}:heard``         stream  inbound log: messages of the user that are not answered, ``s`` the message
+                                     (msgpack), ``v`` address of the bot; at most 100
+``cn:{u:UID}:answers``       hash    entry id there → stanzas of the reply that is being sent (JSON); expires
+``cn:{u:UID}:known``         zset    tokens of recently stored messages → when they were stored; expires
+``cn:{u:UID}:home``          string  address of the bot that the user wrote to first; expires unless admitted
+``cn:{d}:unread``            zset    ids of users who may have unanswered messages → when (ms)
+``cn:{d}:heard``             stream  notices between bots: ``u`` user id, ``o`` ad-hoc command (msgpack) or empty for a
+                                     stored message, ``v`` session that received the command; ~10,000
+``cn:{d}:listened``          hash    account → time up to which its archived messages are stored
+``cn:{d}:say:SESSION``       stream  ``s``: stanzas that the bot of this session has to send; ~10,000; expires
+``cn:{b:ADDRESS}:rooms``     hash    group chats of a bot: JID → Room (msgpack)
+``cn:{d}:bots``              zset    URL of a bot's metrics → when the bot announced it
+``cn:{d}:asked``             list    requests of the console to the bot: BotRequest (msgpack); expires
+``cn:{d}:answers``           string  present while a bot takes such requests; expires
+===========================  ======  =====================================================================
+
+Publishers
+==========
+
+===========================  ======  =====================================================================
+key                          type    contents
+===========================  ======  =====================================================================
+``cn:{h:SITE}``              hash    token bucket of a site or network: ``tokens``, ``at_ms``; expires
+``cn:{h:SITE}:from:EGRESS``  hash    token bucket of one egress group at that site; expires
+``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
+``cn:{hosts}:rates``         hash    site → that rate, of all sites: a copy for planning
+``cn:{hosts}:blocked``       hash    blocked host or domain → HostBlock (JSON)
+===========================  ======  =====================================================================
+
+Console
+=======
+
+===================================  ======  =============================================================
+key                                  type    contents
+===================================  ======  =============================================================
+``cn:{console}:accounts``            hash    name → Account (msgpack)
+``cn:{console}:setup``               set     SHA-256 of each setup token; expires; deleted with the first account
+``cn:{console}:links``               hash    name of an account → its password link (msgpack); expires
+``cn:{console}:logins``              zset    SHA-256 of each session token → end of the session; expires
+``cn:{console}:login:H``             string  session whose token has the SHA-256 H (msgpack); expires
+``cn:{console}:attempts:WINDOW:H``   string  login attempts in the present ``minute`` or ``hour``; H is the SHA-256 of
+                                             a network, an account, both, or a known browser; expires
+``cn:{console}:browsers:H``          zset    known browsers of the account whose name has the SHA-256 H: hash →
+                                             until when it is known; expires
+``cn:{console}:keys``                hash    SHA-256 of an API key → ApiKey (msgpack)
+``cn:{console}:keys:used``           hash    SHA-256 of an API key → when it was used last
+``cn:{console}:begun``               hash    note → AuditedAction (msgpack) that has begun and not ended
+``cn:{console}:audit``               stream  audit log: ``d`` AuditedAction (msgpack) that has ended; ~10,000
+``cn:{console}:repeat:H``            string  response to the request whose account and idempotency key have the
+                                             SHA-256 H: StoredResponse (msgpack); expires
+===================================  ======  =============================================================
 """
 
 import hashlib
@@ -138,152 +229,157 @@ RING_VERSION = "cn:{r}:version"
 RING_EPOCH = "cn:{r}:epoch"
 RING_DRAINED = "cn:{r}:drained"
 STORE_IDENTITY = "cn:{p}:identity"
-AIMS = "cn:{p}:aims"
-AIMS_HISTORY = "cn:{p}:history"
-AIMS_REVISION = "cn:{p}:revision"
-BOUNDS = "cn:{p}:bounds"
-BOUNDS_EDITION = "cn:{p}:bounds:edition"
-INTENT_USERS = "cn:{i}:users"
+FLEET_POLICY = "cn:{p}:aims"
+FLEET_POLICY_HISTORY = "cn:{p}:history"
+FLEET_POLICY_REVISION = "cn:{p}:revision"
+POLL_BOUNDS = "cn:{p}:bounds"
+POLL_BOUNDS_EDITION = "cn:{p}:bounds:edition"
+USERS_WITH_INTENTS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 CONSOLE_ACCOUNTS = "cn:{console}:accounts"
-CONSOLE_SETUP = "cn:{console}:setup"
-CONSOLE_LINKS = "cn:{console}:links"
+CONSOLE_SETUP_TOKENS = "cn:{console}:setup"
+CONSOLE_PASSWORD_LINKS = "cn:{console}:links"  # noqa: S105 - a key name
 CONSOLE_SESSIONS = "cn:{console}:logins"
-CONSOLE_KEYS = "cn:{console}:keys"
-CONSOLE_KEYS_USED = "cn:{console}:keys:used"
-CONSOLE_BEGUN = "cn:{console}:begun"
-CONSOLE_AUDIT = "cn:{console}:audit"
-IMPORTING = "cn:{i}:importing"
-LEAVING = "cn:{a}:leaving"
-RESTRICTED = "cn:{a}:restricted"
+API_KEYS = "cn:{console}:keys"
+API_KEYS_LAST_USE = "cn:{console}:keys:used"
+AUDIT_PENDING = "cn:{console}:begun"
+AUDIT_LOG = "cn:{console}:audit"
+USERS_WITH_IMPORTS = "cn:{i}:importing"
+USERS_BEING_ERASED = "cn:{a}:leaving"
+ERASED_USERS_WITH_RESTRICTIONS = "cn:{a}:restricted"
 SEQ_FLOOR = "cn:{a}:floor"
-INVITES = "cn:{v}:invites"
+INVITATION_CODES = "cn:{v}:invites"
 GUESTS = "cn:{v}:guests"
-WAITING = "cn:{d}:waiting"
-WAKE = "cn:{d}:wake"
-NEWS = "cn:{d}:news"
-BOTS = "cn:{d}:bots"
-BOT_ASKED = "cn:{d}:asked"
-BOT_ANSWERS = "cn:{d}:answers"
-UNREAD = "cn:{d}:unread"
-HEARD = "cn:{d}:heard"
-LISTENED = "cn:{d}:listened"
+USERS_WITH_DELIVERIES = "cn:{d}:waiting"
+DELIVERY_WAKEUPS = "cn:{d}:wake"
+CHANGED_CHANNELS = "cn:{d}:news"
+BOT_METRICS_URLS = "cn:{d}:bots"
+BOT_REQUESTS = "cn:{d}:asked"
+BOT_AVAILABLE = "cn:{d}:answers"
+USERS_WITH_INBOUND = "cn:{d}:unread"
+BOT_NOTICES = "cn:{d}:heard"
+CAUGHT_UP_UNTIL = "cn:{d}:listened"
 DEAD_LETTERS = "cn:{d}:dead"
-STANDING_LOG = "cn:{w}:log"
-HOST_RATES = "cn:{hosts}:rates"
+SAVED_SEARCH_LOG = "cn:{w}:log"
+SITE_RATES = "cn:{hosts}:rates"
 BLOCKED_HOSTS = "cn:{hosts}:blocked"
 REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
 
 
 def _key(pattern: str) -> Callable[[str | int], str]:
-    """Return the function that puts an id in the place of the pattern's star."""
+    """Return a function that replaces the star of ``pattern`` by its argument."""
     before, after = pattern.split("*")
-    return lambda own: f"{before}{own}{after}"
+    return lambda ident: f"{before}{ident}{after}"
 
 
 inbox = _key("cn:{n:*}:inbox")
-answer = _key("cn:{q:*}")
-registry = _key("cn:{g:*}:channels")
+reply = _key("cn:{q:*}")
+channel_registry = _key("cn:{g:*}:channels")
 hub_registry = _key("cn:{g:*}:hubs")
 channel = _key("cn:{c:*}")
-log = _key("cn:{c:*}:log")
-polls = _key("cn:{c:*}:polls")
-joining = _key("cn:{c:*}:joining")
+channel_log = _key("cn:{c:*}:log")
+poll_results = _key("cn:{c:*}:polls")
+incoming_moves = _key("cn:{c:*}:joining")
 console_session = _key("cn:{console}:login:*")
 console_repeat = _key("cn:{console}:repeat:*")
 known_browsers = _key("cn:{console}:browsers:*")
-pause = _key("cn:{c:*}:pause")
+poll_pause = _key("cn:{c:*}:pause")
 poll_budget = _key("cn:{c:*}:budget")
-hub = _key("cn:{c:*}:hub")
-push_rate = _key("cn:{c:*}:pushes")
-push_excess = _key("cn:{c:*}:pushes:excess")
-keyspace_told = _key("cn:{clash:*}:told")
+hub_subscription = _key("cn:{c:*}:hub")
+push_count = _key("cn:{c:*}:pushes")
+excess_push_count = _key("cn:{c:*}:pushes:excess")
+keyspace_deliveries = _key("cn:{clash:*}:told")
 keyspace_rates = _key("cn:{clash:*}:load")
-matrices = _key("cn:{mx}:*")
+matrix_sizes = _key("cn:{mx}:*")
 user = _key("cn:{u:*}")
 restrictions = _key("cn:{u:*}:restrictions")
 user_index = _key("cn:{u:*}:subs")
 intents = _key("cn:{u:*}:intents")
 outbox = _key("cn:{u:*}:out")
 in_flight = _key("cn:{u:*}:fly")
-told = _key("cn:{u:*}:told")
-told_at = _key("cn:{u:*}:told:at")
-echoes = _key("cn:{u:*}:echoes")
-articles = _key("cn:{u:*}:articles")
-older_articles = _key("cn:{u:*}:articles:old")
+sent_messages = _key("cn:{u:*}:told")
+last_sent_times = _key("cn:{u:*}:told:at")
+room_message_ids = _key("cn:{u:*}:echoes")
+article_marks = _key("cn:{u:*}:articles")
+older_article_marks = _key("cn:{u:*}:articles:old")
 preferences = _key("cn:{u:*}:preferences")
-rooms = _key("cn:{b:*}:rooms")
-nodes = _key("cn:{ps:*}:nodes")
-imports = _key("cn:{u:*}:imports")
-say = _key("cn:{d}:say:*")
-watches = _key("cn:{u:*}:watches")
-hits = _key("cn:{u:*}:hits")
-standing = _key("cn:{w:*}")
-host = _key("cn:{h:*}")
-host_rate = _key("cn:{h:*}:rate")
+bot_rooms = _key("cn:{b:*}:rooms")
+pubsub_nodes = _key("cn:{ps:*}:nodes")
+pending_imports = _key("cn:{u:*}:imports")
+queued_stanzas = _key("cn:{d}:say:*")
+saved_searches = _key("cn:{u:*}:watches")
+saved_search_hits = _key("cn:{u:*}:hits")
+saved_search_bucket = _key("cn:{w:*}")
+site_budget = _key("cn:{h:*}")
+site_rate = _key("cn:{h:*}:rate")
 
 
 def user_id(jid: str) -> UserId:
-    """Return the user id of a bare JID: 96 bits of SHA-256, safe inside key names."""
+    """Return the user id of a bare JID: the first 96 bits of its SHA-256 as 16 characters of URL-safe base64."""
     return urlsafe_b64encode(hashlib.sha256(jid.encode()).digest()[:12]).decode()
 
 
-def spread(name: str) -> tuple[str, str]:
-    """Who shares parts of something, and who has which."""
+def partition_leases(name: str) -> tuple[str, str]:
+    """Return the keys of the leases and of the holders of a named set of partitions."""
     return f"cn:{{l:{name}}}:holders", f"cn:{{l:{name}}}:parts"
 
 
-def pushed(cid: ChannelId) -> tuple[str, str, str]:
-    """What a channel's hub sent and no worker has read; the sizes of all such lists, and when they expire."""
+def push_queue(cid: ChannelId) -> tuple[str, str, str]:
+    """Return the keys of a channel's pushed documents, of the sizes of all such lists, and of their expiry times."""
     return f"cn:{{push}}:of:{cid}", "cn:{push}:sizes", "cn:{push}:until"
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
-    """A keyspace: its table, where pages begin, the pages, how many subscribe to each channel, and what ended."""
-    own = f"cn:{{clash:{number}}}"
-    return own, f"{own}:pages", f"{own}:records", f"{own}:channels", f"{own}:ends"
+    """Return the keys of a keyspace: server table, pages, records, counts by channel, tombstones."""
+    table = f"cn:{{clash:{number}}}"
+    return table, f"{table}:pages", f"{table}:records", f"{table}:channels", f"{table}:ends"
 
 
-def cell(place: CellAddress) -> tuple[str, str, str, str]:
-    """A cell of a matrix: itself, its names, their index, and which slots they have in it."""
-    own = f"cn:{{m:{place.pair.encode('latin-1').hex()}:{place.partition}:{place.replica}}}"
+def cell(address: CellAddress) -> tuple[str, str, str, str]:
+    """Return the keys of a matrix cell: the cell, its names, their index, and the names by slot of the index."""
+    own = f"cn:{{m:{address.pair.encode('latin-1').hex()}:{address.partition}:{address.replica}}}"
     return own, f"{own}:names", f"{own}:index", f"{own}:slots"
 
 
-def revived(uid: UserId, letter: str) -> str:
-    """That a dead letter of a user's went back to the outbox."""
+def requeued_dead_letter(uid: UserId, letter: str) -> str:
+    """Return the key which marks that dead letter ``letter`` of a user was put back into the outbox."""
     return f"cn:{{u:{uid}}}:revived:{letter}"
 
 
-def said(uid: UserId) -> tuple[str, str, str, str]:
-    """What a user said: what is not answered, answers on their way, names of what they said, and where they began."""
+def inbound_log(uid: UserId) -> tuple[str, str, str, str]:
+    """Return the keys of a user's inbound log: unanswered messages, replies in progress, tokens, home address."""
     own = f"cn:{{u:{uid}}}"
     return f"{own}:heard", f"{own}:answers", f"{own}:known", f"{own}:home"
 
 
-def rate(uid: UserId, what: str) -> str:
-    """How often a user did something in the present window."""
+def usage_count(uid: UserId, what: str) -> str:
+    """Return the key that counts how often a user did ``what`` in the present window."""
     return f"cn:{{u:{uid}}}:rate:{what}"
 
 
-RATES = ("command", "form", "url", "import", "invitation", "guests", "managers")
-"""What is counted per user and window; and ``command:`` with a hash of each occupant of a room, for a minute."""
+USAGE_KINDS = ("command", "form", "url", "import", "invitation", "guests", "managers")
+"""What :func:`usage_count` counts. In group chats also ``command:H`` for a minute, with a hash H of the occupant."""
 
 
-def all_of_user(uid: UserId) -> tuple[str, ...]:
-    """Every key of one user that `forget me` deletes: all but their rates and restrictions, which expire.
+def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
+    """Return all keys of a user that erasure deletes: all but usage counts and restrictions.
 
-    Whoever adds a key of a user adds it here.
+    Every new key of a user has to be added here.
     """
-    own = (user, user_index, intents, outbox, in_flight, told, articles, older_articles, preferences, watches, hits)
-    return (*(key(uid) for key in (*own, imports, echoes, told_at)), *said(uid))
+    return (
+        *(user(uid), user_index(uid), intents(uid), preferences(uid), pending_imports(uid)),
+        *(saved_searches(uid), saved_search_hits(uid)),
+        *(outbox(uid), in_flight(uid), sent_messages(uid), last_sent_times(uid)),
+        *(article_marks(uid), older_article_marks(uid), room_message_ids(uid)),
+        *inbound_log(uid),
+    )
 
 
-def host_egress(site: str, egress: str) -> str:
-    """What one egress group may still ask of a site."""
+def egress_budget(site: str, egress: str) -> str:
+    """Return the key of the token bucket of one egress group at a site."""
     return f"cn:{{h:{site}}}:from:{egress}"
 
 
 def login_attempts(window: str, what_hash: str) -> str:
-    """How often a login was tried from a network, on an account, or both, in the present window of time."""
+    """Return the key that counts login attempts in the present ``window``, "minute" or "hour"."""
     return f"cn:{{console}}:attempts:{window}:{what_hash}"

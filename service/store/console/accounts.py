@@ -110,15 +110,15 @@ class AccountStore(RedisRepository):
 
     async def any_exist(self) -> bool:
         """Return whether there is any account."""
-        return bool(await self._link.call("HLEN", keys.CONSOLE_ACCOUNTS))
+        return bool(await self._redis.call("HLEN", keys.CONSOLE_ACCOUNTS))
 
     async def get(self, name: str) -> Account | None:
         """Return an account by its name."""
-        return _unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, name))
+        return _unpacked(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))
 
     async def all(self) -> dict[str, Account]:
         """Return all accounts by name."""
-        found = await self._link.call("HGETALL", keys.CONSOLE_ACCOUNTS)
+        found = await self._redis.call("HGETALL", keys.CONSOLE_ACCOUNTS)
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
@@ -131,8 +131,8 @@ class AccountStore(RedisRepository):
         before = expected.get(name)
         identity = None if account is None else (account.created_s, account.secret)
         is_other = before is None or identity != (before.created_s, before.secret)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS, keys.CONSOLE_SETUP]
-        return bool(await self._link.run_script("console_accounts", own, name, packed, int(is_other), *known))
+        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS, keys.CONSOLE_SETUP_TOKENS]
+        return bool(await self._redis.run_script("console_accounts", own, name, packed, int(is_other), *known))
 
     async def new_setup_token(self) -> str:
         """Return a fresh token that makes the first account; it lasts ``SETUP_TTL_S`` unless used.
@@ -140,26 +140,26 @@ class AccountStore(RedisRepository):
         Earlier ones stay good until then: two programs may each show a link at the first start.
         """
         token = new_token()
-        await self._link.call_many(
+        await self._redis.call_many(
             [
-                ("SADD", keys.CONSOLE_SETUP, digest(token)),
-                ("EXPIRE", keys.CONSOLE_SETUP, SETUP_TTL_S),
+                ("SADD", keys.CONSOLE_SETUP_TOKENS, digest(token)),
+                ("EXPIRE", keys.CONSOLE_SETUP_TOKENS, SETUP_TTL_S),
             ]
         )
         return token
 
     async def is_setup_token_valid(self, token: str) -> bool:
         """Return whether the token would make the first account."""
-        accounts, is_known = await self._link.call_many(
-            [("HLEN", keys.CONSOLE_ACCOUNTS), ("SISMEMBER", keys.CONSOLE_SETUP, digest(token))]
+        accounts, is_known = await self._redis.call_many(
+            [("HLEN", keys.CONSOLE_ACCOUNTS), ("SISMEMBER", keys.CONSOLE_SETUP_TOKENS, digest(token))]
         )
         return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
         """Make the first account and use up every setup token, at once; False if the token is not good."""
         packed = msgspec.msgpack.encode(account)
-        setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP]
-        return bool(await self._link.run_script("console_first", setup, digest(token), name, packed))
+        setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP_TOKENS]
+        return bool(await self._redis.run_script("console_first", setup, digest(token), name, packed))
 
     async def create_password_link(self, name: str, account: Account) -> str | None:
         """Return a token with which whoever has it chooses this account's password, once, within ``SETUP_TTL_S``.
@@ -169,9 +169,9 @@ class AccountStore(RedisRepository):
         """
         token = new_token()
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS]
+        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, link))
-        return token if await self._link.run_script("console_invite", own, name, *packed, SETUP_TTL_S) else None
+        return token if await self._redis.run_script("console_invite", own, name, *packed, SETUP_TTL_S) else None
 
     async def account_of_link(self, token: str) -> str | None:
         """Return the name of the account whose password the token would set, if it is good."""
@@ -185,14 +185,14 @@ class AccountStore(RedisRepository):
             return False
         _, account, link = found
         chosen = msgspec.structs.replace(account, password_hash=password_hash)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_LINKS]
+        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, chosen, link))
-        return bool(await self._link.run_script("console_accept", own, name, *packed))
+        return bool(await self._redis.run_script("console_accept", own, name, *packed))
 
     async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
         """Return the link with this token, and its account by name; None if it is over or never was."""
-        links, accounts = await self._link.call_many(
-            [("HGETALL", keys.CONSOLE_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)]
+        links, accounts = await self._redis.call_many(
+            [("HGETALL", keys.CONSOLE_PASSWORD_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)]
         )
         wanted = digest(token)
         for name, packed in links.items():
@@ -229,23 +229,23 @@ class Sessions(RedisRepository):
         token = new_token()
         held = _Held(name, account.secret, time.time(), address, browser)
         own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
-        await self._link.run_script("console_login", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held))
+        await self._redis.run_script("console_login", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held))
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
         """Return whose session this is, by name and account; None if it is over or never was."""
-        packed = await self._link.call("GET", keys.console_session(digest(token)))
+        packed = await self._redis.call("GET", keys.console_session(digest(token)))
         if packed is None:
             return None
         held = msgspec.msgpack.decode(packed, type=_Held)
-        account = _unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, held.account))
+        account = _unpacked(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, held.account))
         return (held.account, account) if account is not None and account.secret == held.secret else None
 
     async def all(self) -> list[Session]:
         """Return the sessions that are open, newest first."""
-        ids = [held.decode() for held in await self._link.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
-        found = await self._link.call_many([("GET", keys.console_session(each)) for each in ids])
-        accounts = await self._link.call("HGETALL", keys.CONSOLE_ACCOUNTS)
+        ids = [held.decode() for held in await self._redis.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
+        found = await self._redis.call_many([("GET", keys.console_session(each)) for each in ids])
+        accounts = await self._redis.call("HGETALL", keys.CONSOLE_ACCOUNTS)
         opened = []
         for session, packed in zip(ids, found, strict=True):
             if packed is None:
@@ -262,7 +262,7 @@ class Sessions(RedisRepository):
 
     async def end(self, session: str) -> None:
         """End a session by its id."""
-        await self._link.call_many([("DEL", keys.console_session(session)), ("ZREM", keys.CONSOLE_SESSIONS, session)])
+        await self._redis.call_many([("DEL", keys.console_session(session)), ("ZREM", keys.CONSOLE_SESSIONS, session)])
 
 
 class ApiKey(msgspec.Struct, frozen=True):
@@ -286,24 +286,24 @@ class ApiKeyStore(RedisRepository):
         token = KEY_PREFIX + new_token()
         account_name, account = owner
         key = ApiKey(digest(token)[:_ID_DIGITS], name, account_name, account.created_s, scopes, now_s)
-        await self._link.call("HSET", keys.CONSOLE_KEYS, digest(token), msgspec.msgpack.encode(key))
+        await self._redis.call("HSET", keys.API_KEYS, digest(token), msgspec.msgpack.encode(key))
         return key, token
 
     async def find(self, token: str, now_s: float) -> tuple[ApiKey, Account] | None:
         """Return the key with this token and its account; None if there is no such key, or no account any more."""
         if not token.startswith(KEY_PREFIX):
             return None
-        own = (keys.CONSOLE_KEYS, keys.CONSOLE_KEYS_USED)
-        packed = await self._link.run_script("console_key", own, digest(token), repr(now_s), _USE_NOTED_EVERY_S)
+        own = (keys.API_KEYS, keys.API_KEYS_LAST_USE)
+        packed = await self._redis.run_script("console_key", own, digest(token), repr(now_s), _USE_NOTED_EVERY_S)
         if packed is None:
             return None
         key = msgspec.msgpack.decode(packed, type=ApiKey)
-        account = _unpacked(await self._link.call("HGET", keys.CONSOLE_ACCOUNTS, key.account))
+        account = _unpacked(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, key.account))
         return (key, account) if account is not None and account.created_s == key.account_since_s else None
 
     async def all(self) -> list[tuple[ApiKey, float | None]]:
         """Return all keys with the time of their last use (Unix s, to the minute), newest first."""
-        held, used = await self._link.call_many([("HGETALL", keys.CONSOLE_KEYS), ("HGETALL", keys.CONSOLE_KEYS_USED)])
+        held, used = await self._redis.call_many([("HGETALL", keys.API_KEYS), ("HGETALL", keys.API_KEYS_LAST_USE)])
         found = [
             (msgspec.msgpack.decode(packed, type=ApiKey), float(used[token]) if token in used else None)
             for token, packed in held.items()
@@ -312,10 +312,10 @@ class ApiKeyStore(RedisRepository):
 
     async def revoke(self, key: str) -> bool:
         """Have a key, by its id, open nothing any more; False if there is none."""
-        held = await self._link.call("HKEYS", keys.CONSOLE_KEYS)
+        held = await self._redis.call("HKEYS", keys.API_KEYS)
         tokens = [token for token in held if token.startswith(key.encode())] if len(key) == _ID_DIGITS else []
         for token in tokens:
-            await self._link.call_many([("HDEL", keys.CONSOLE_KEYS, token), ("HDEL", keys.CONSOLE_KEYS_USED, token)])
+            await self._redis.call_many([("HDEL", keys.API_KEYS, token), ("HDEL", keys.API_KEYS_LAST_USE, token)])
         return bool(tokens)
 
 
@@ -338,19 +338,19 @@ class LoginLimits(RedisRepository):
                 *_pairs(f"account {name}", {_HOUR: _OF_ACCOUNT}),
             ]
         limits = [number for _, *limit in counted for number in limit]
-        wait_ms: int = await self._link.run_script("console_attempt", [key for key, *_ in counted], *limits)
+        wait_ms: int = await self._redis.run_script("console_attempt", [key for key, *_ in counted], *limits)
         return wait_ms / 1000
 
     async def is_known_browser(self, name: str, account: Account, token: str) -> bool:
         """Return whether the browser that sent this token has logged in to the account, with its present password."""
-        until_s = await self._link.call("ZSCORE", _browsers_of(name), _member(account, token)) if token else None
+        until_s = await self._redis.call("ZSCORE", _browsers_of(name), _member(account, token)) if token else None
         return until_s is not None and float(until_s) > time.time()
 
     async def remember_browser(self, name: str, account: Account, token_before: str) -> str:
         """Return a token by which a browser is known from now on; the one that it had before is known no more."""
         token = new_token()
         members = _member(account, token), _member(account, token_before)
-        await self._link.run_script(
+        await self._redis.run_script(
             "console_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS
         )
         return token

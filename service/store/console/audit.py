@@ -49,18 +49,18 @@ class AuditLog(RedisRepository):
 
     async def begin(self, note: str, deed: AuditedAction) -> None:
         """Note under a name of its own that this is about to be done."""
-        await self._link.call("HSET", keys.CONSOLE_BEGUN, note, msgspec.msgpack.encode(deed))
+        await self._redis.call("HSET", keys.AUDIT_PENDING, note, msgspec.msgpack.encode(deed))
 
     async def end(self, note: str, deed: AuditedAction) -> None:
         """Note how it ended."""
-        own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
-        await self._link.run_script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
+        own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
+        await self._redis.run_script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return deeds, newest first, and the place to go on from; "" begins and ends."""
         await self._end_the_lost()
         newest = f"({before}" if before else "+"
-        found = await self._link.call("XREVRANGE", keys.CONSOLE_AUDIT, newest, "-", "COUNT", count + 1)
+        found = await self._redis.call("XREVRANGE", keys.AUDIT_LOG, newest, "-", "COUNT", count + 1)
         noted = [
             AuditRecord(place.decode(), msgspec.msgpack.decode(fields[b"d"], type=AuditedAction))
             for place, fields in found
@@ -69,15 +69,15 @@ class AuditLog(RedisRepository):
 
     async def _end_the_lost(self) -> None:
         """Log what a console began and did not live to end."""
-        begun = await self._link.call("HGETALL", keys.CONSOLE_BEGUN)
-        own = (keys.CONSOLE_BEGUN, keys.CONSOLE_AUDIT)
+        begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
+        own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         long_ago_s = time.time() - _ENDS_WITHIN_S
         lost = [
             script_command("console_audit", own, note, packed, MAX_ENTRIES)
             for note, packed in begun.items()
             if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]
-        await self._link.call_many(lost)
+        await self._redis.call_many(lost)
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
@@ -97,14 +97,14 @@ class IdempotencyStore(RedisRepository):
         """Note that a request is under way; return what is known of an earlier one with this key of theirs, if any."""
         place = keys.console_repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))
-        if await self._link.call("SET", place, packed, "NX", "EX", _UNDER_WAY_S):
+        if await self._redis.call("SET", place, packed, "NX", "EX", _UNDER_WAY_S):
             return None
-        held = await self._link.call("GET", place)
+        held = await self._redis.call("GET", place)
         return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
     async def end(self, who: str, key: str, kept: StoredResponse | None) -> None:
         """Keep the answer; None if there is none that is worth it: then the request can be sent anew."""
         place = keys.console_repeat(digest(f"{who} {key}"))
-        await self._link.call(
+        await self._redis.call(
             *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _ANSWERS_KEPT_S))
         )

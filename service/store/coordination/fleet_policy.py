@@ -39,7 +39,7 @@ class PolicyStore(RedisRepository):
 
     async def get(self) -> FleetObjective | None:
         """Return what was set last; None if nothing was."""
-        raw = await self._link.call("GET", keys.AIMS)
+        raw = await self._redis.call("GET", keys.FLEET_POLICY)
         return msgspec.json.decode(raw, type=FleetObjective) if raw else None
 
     async def set(self, aims: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
@@ -49,9 +49,9 @@ class PolicyStore(RedisRepository):
         stays.
         """
         return bool(
-            await self._link.run_script(
+            await self._redis.run_script(
                 "policy_set",
-                (keys.AIMS, keys.AIMS_HISTORY, keys.AIMS_REVISION),
+                (keys.FLEET_POLICY, keys.FLEET_POLICY_HISTORY, keys.FLEET_POLICY_REVISION),
                 "" if seen is None else seen,
                 b"" if aims is None else msgspec.json.encode(aims),
                 by,
@@ -61,7 +61,7 @@ class PolicyStore(RedisRepository):
 
     async def history(self) -> list[Revision]:
         """Return the last revisions, newest first."""
-        return [_revision(raw) for raw in await self._link.call("LRANGE", keys.AIMS_HISTORY, 0, -1)]
+        return [_revision(raw) for raw in await self._redis.call("LRANGE", keys.FLEET_POLICY_HISTORY, 0, -1)]
 
 
 def _revision(raw: bytes) -> Revision:
@@ -73,7 +73,7 @@ def _revision(raw: bytes) -> Revision:
 MAX_BOUNDED_CHANNELS = 10_000
 """Every node holds all of them."""
 
-_KEYS = (keys.BOUNDS, keys.BOUNDS_EDITION)
+_KEYS = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
 
 
 class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,7 +106,7 @@ class BoundsStore(RedisRepository):
 
     async def get(self, cid: ChannelId) -> BoundsRevision | None:
         """Return what was set for a channel last; None if nothing was."""
-        raw = await self._link.call("HGET", keys.BOUNDS, cid)
+        raw = await self._redis.call("HGET", keys.POLL_BOUNDS, cid)
         return _bounded(raw) if raw else None
 
     async def set(self, cid: ChannelId, bounds: ChannelBounds, *, by: str = "") -> None:
@@ -114,7 +114,7 @@ class BoundsStore(RedisRepository):
 
         Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels have some.
         """
-        kept = await self._link.run_script(
+        kept = await self._redis.run_script(
             "bounds_set", _KEYS, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS
         )
         if not kept:
@@ -124,11 +124,11 @@ class BoundsStore(RedisRepository):
 
     async def delete(self, cid: ChannelId) -> None:
         """Forget a channel's bounds together with the channel."""
-        await self._link.run_script("bounds_forget", _KEYS, cid)
+        await self._redis.run_script("bounds_forget", _KEYS, cid)
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
         """Return the bounds of all channels: what is ``known``, if that is what holds."""
-        edition, *found = await self._link.run_script("bounds_read", _KEYS, known.edition)
+        edition, *found = await self._redis.run_script("bounds_read", _KEYS, known.edition)
         return BoundsSnapshot(int(edition), _read(found[0])) if found else known
 
 

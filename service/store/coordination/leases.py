@@ -54,7 +54,7 @@ class Ring(RedisRepository):
             node = choose([info.id for info in seen.nodes])
             info = NodeInfo(id=node, epoch=0, name=name, joined_s=time_s, metrics_url=metrics_url, process=process)
             value = msgspec.json.encode(info)
-            reply = await self._link.run_script(
+            reply = await self._redis.run_script(
                 "ring_join", (*_RING, keys.RING_EPOCH), seen.version, node, value, int(ttl_s * 1000)
             )
             if reply[0] == 1:
@@ -71,7 +71,7 @@ class Ring(RedisRepository):
         return beat.time_s, beat.ring or RingView(0, ())
 
     async def _beat(self, node: NodeId, epoch: int, ttl_s: float, known_version: int) -> Heartbeat:
-        held, version, now_ms, found, expired = await self._link.run_urgent_script(
+        held, version, now_ms, found, expired = await self._redis.run_urgent_script(
             "ring_beat", _RING, node, epoch, int(ttl_s * 1000), known_version
         )
         if node and not held:
@@ -81,27 +81,27 @@ class Ring(RedisRepository):
 
     async def leave(self, *nodes: NodeInfo) -> None:
         """Have nodes leave at once, so that nobody has to wait for their leases to run out."""
-        await self._link.call_many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
+        await self._redis.call_many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
 
     async def drain(self, node: NodeInfo) -> None:
         """Have a node leave, and its worker stay out of the ring until it is restored."""
         # Noted first: the worker joins again as soon as it sees that its lease is gone.
-        await self._link.run_script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
+        await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
         """Let a worker, by the name of its nodes, join again; False if it is not kept out."""
-        return bool(await self._link.call("ZREM", keys.RING_DRAINED, name))
+        return bool(await self._redis.call("ZREM", keys.RING_DRAINED, name))
 
     async def record_if_drained(self, name: str) -> bool:
         """Return whether an admin keeps a worker of this name out, which is noted as being there."""
-        return bool(await self._link.run_script("ring_drain", (keys.RING_DRAINED,), name, ""))
+        return bool(await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), name, ""))
 
     async def drained(self) -> list[str]:
         """Return the names of the workers that are kept out, are running and wait to be restored."""
         now_s, _ = await self.time_and_view()
         since_ms = (now_s - _WAITING_SEEN_WITHIN_S) * 1000
-        found = await self._link.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
+        found = await self._redis.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
         return sorted(name.decode() for name in found)
 
     async def look(self) -> RingView:
@@ -146,8 +146,13 @@ class PartitionLeases(RedisRepository):
         self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
         """Say that a process lives, for ``ttl_s``; give parts ``back``; return what it has of all ``parts``."""
-        reply = await self._link.run_urgent_script(
-            "spread_beat", keys.spread(name), holder, int(ttl_s * 1000), parts, " ".join(map(str, sorted(back)))
+        reply = await self._redis.run_urgent_script(
+            "spread_beat",
+            keys.partition_leases(name),
+            holder,
+            int(ttl_s * 1000),
+            parts,
+            " ".join(map(str, sorted(back))),
         )
         mine, most, dead, recoverer = reply
         found = (FailedProcess(dead[i].decode(), float(dead[i + 1]) / 1000) for i in range(0, len(dead), 2))
@@ -155,15 +160,15 @@ class PartitionLeases(RedisRepository):
 
     async def release_failed(self, name: str, holder: str) -> bool:
         """Free what a dead process held; False if it lives after all."""
-        return bool(await self._link.run_script("spread_leave", keys.spread(name), holder, "dead"))
+        return bool(await self._redis.run_script("spread_leave", keys.partition_leases(name), holder, "dead"))
 
     async def release(self, name: str, holder: str) -> None:
         """Free what a process held that ends in order."""
-        await self._link.run_script("spread_leave", keys.spread(name), holder)
+        await self._redis.run_script("spread_leave", keys.partition_leases(name), holder)
 
     async def holders(self, name: str) -> dict[int, str]:
         """Return who holds which part."""
-        found = await self._link.call("HGETALL", keys.spread(name)[1])
+        found = await self._redis.call("HGETALL", keys.partition_leases(name)[1])
         return {int(number): holder.decode() for number, holder in found.items()}
 
 
@@ -176,14 +181,14 @@ class BotEndpoints(RedisRepository):
     async def announce(self, metrics_url: str) -> None:
         """Tell where a bot's metrics are; to be repeated well within a minute. Raises :class:`StoreUnavailable`."""
         now_s = time.time()
-        await self._link.call_many(
+        await self._redis.call_many(
             [
-                ("ZADD", keys.BOTS, now_s, metrics_url),
-                ("ZREMRANGEBYSCORE", keys.BOTS, "-inf", now_s - _BELIEVED_S),
+                ("ZADD", keys.BOT_METRICS_URLS, now_s, metrics_url),
+                ("ZREMRANGEBYSCORE", keys.BOT_METRICS_URLS, "-inf", now_s - _BELIEVED_S),
             ]
         )
 
     async def metrics_urls(self) -> list[str]:
         """Return where the metrics of bots are that told so within the last minute."""
-        found = await self._link.call("ZRANGEBYSCORE", keys.BOTS, time.time() - _BELIEVED_S, "+inf")
+        found = await self._redis.call("ZRANGEBYSCORE", keys.BOT_METRICS_URLS, time.time() - _BELIEVED_S, "+inf")
         return [url.decode() for url in found]

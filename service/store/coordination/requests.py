@@ -50,10 +50,10 @@ class InboxMessage(msgspec.Struct, frozen=True):
 class NodeInboxes:
     """Send to any node's inbox; read one's own. Soft state: what is lost is sent again by the protocol."""
 
-    def __init__(self, link: RedisClient, together: BatchingClient) -> None:
+    def __init__(self, redis: RedisClient, together: BatchingClient) -> None:
         """Use this link to Redis: to wait for letters alone, for all else together with others."""
-        self._link = link
-        self._together = together
+        self._redis = redis
+        self._batching = together
 
     async def send(self, letters: list[tuple[NodeId, InboxMessage]]) -> None:
         """Put letters into inboxes, in order, in one round trip."""
@@ -63,7 +63,7 @@ class NodeInboxes:
             commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _LENGTH, "*", *fields))
         # Letters may follow a node into its grave, where nobody reads them.
         commands += [("EXPIRE", keys.inbox(to), _KEPT_S) for to in dict.fromkeys(to for to, _ in letters)]
-        await self._together.call_many(commands)
+        await self._batching.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
         """Wait for letters after this place ("0" from the start); return them and the next place.
@@ -71,7 +71,7 @@ class NodeInboxes:
         What was returned is not given again: a letter that its reader does not live to answer is lost.
         """
         block_ms = int(MAX_BLOCK_S * 1000)
-        found = await self._link.call_blocking(
+        found = await self._redis.call_blocking(
             "XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after
         )
         letters = []
@@ -83,12 +83,12 @@ class NodeInboxes:
 
     async def trim(self, node: NodeId, place: str) -> None:
         """Keep no longer what was read up to this place."""
-        await self._together.call("XTRIM", keys.inbox(node), "MINID", place)
+        await self._batching.call("XTRIM", keys.inbox(node), "MINID", place)
 
     async def delete(self, nodes: tuple[NodeId, ...]) -> None:
         """Delete the inboxes of nodes that are gone."""
         if nodes:
-            await self._together.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
+            await self._batching.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
 
 
 _ANSWER_KEPT_S = 60
@@ -287,13 +287,13 @@ _A = TypeVar("_A")
 _B = TypeVar("_B")
 
 
-async def next_reply(link: RedisClient, ident: str, until_s: float, among: type[_A]) -> _A | None:
+async def next_reply(redis: RedisClient, ident: str, until_s: float, among: type[_A]) -> _A | None:
     """Wait for the next answer to the request of this id until ``until_s`` (monotonic); None if there was none.
 
     Raises the error that whoever was asked has met.
     """
     while (left_s := until_s - time.monotonic()) > 0:
-        found = await link.call_blocking("BLPOP", keys.answer(ident), min(left_s, MAX_BLOCK_S))
+        found = await redis.call_blocking("BLPOP", keys.reply(ident), min(left_s, MAX_BLOCK_S))
         if found:
             answer = msgspec.msgpack.decode(found[1], type=among)
             if isinstance(answer, ErrorReply):
@@ -315,10 +315,10 @@ class WorkerRequests:
     Each method raises what the worker met, or :class:`NoWorker`.
     """
 
-    def __init__(self, link: RedisClient, inboxes: NodeInboxes, ring: Ring, blocks: BlockedHosts) -> None:
+    def __init__(self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, blocks: BlockedHosts) -> None:
         """Use this link to Redis."""
         self._blocks = blocks
-        self._link = link
+        self._redis = redis
         self._inboxes = inboxes
         self._ring = ring
 
@@ -408,7 +408,7 @@ class WorkerRequests:
         ask = WorkerRequest(secrets.token_urlsafe(12), body, now_s + timeout_s)
         await self._inboxes.send([(owner, InboxMessage("ask", "", msgspec.msgpack.encode(ask)))])
         until_s = time.monotonic() + timeout_s
-        while (answer := await next_reply(self._link, ask.id, until_s, _ANSWER)) is not None:
+        while (answer := await next_reply(self._redis, ask.id, until_s, _ANSWER)) is not None:
             if not isinstance(answer, ProgressReply):
                 return expect_reply(answer, kind)
             if told is not None:
@@ -417,10 +417,10 @@ class WorkerRequests:
 
     async def reply(self, ask: WorkerRequest, answer: WorkerReply) -> None:
         """Answer a request, or tell a step on the way to the answer (workers)."""
-        await send_reply(self._link, ask.id, answer)
+        await send_reply(self._redis, ask.id, answer)
 
 
-async def send_reply(link: RedisClient, ident: str, answer: msgspec.Struct) -> None:
+async def send_reply(redis: RedisClient, ident: str, answer: msgspec.Struct) -> None:
     """Answer the request of this id."""
-    key = keys.answer(ident)
-    await link.call_many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])
+    key = keys.reply(ident)
+    await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])

@@ -85,8 +85,8 @@ class DryRunQueue(RedisRepository):
 
     async def next_request(self) -> BotRequest | None:
         """Wait for a question (bots); None if there is none for a while, or nobody waits for its answer any more."""
-        await self._link.call("SET", keys.BOT_ANSWERS, 1, "EX", _BELIEVED_S)
-        found = await self._link.call_blocking("BLPOP", keys.BOT_ASKED, MAX_BLOCK_S)
+        await self._redis.call("SET", keys.BOT_AVAILABLE, 1, "EX", _BELIEVED_S)
+        found = await self._redis.call_blocking("BLPOP", keys.BOT_REQUESTS, MAX_BLOCK_S)
         if not found:
             return None
         try:
@@ -97,19 +97,19 @@ class DryRunQueue(RedisRepository):
 
     async def reply(self, question: BotRequest, answer: BotReply) -> None:
         """Answer a question (bots)."""
-        await send_reply(self._link, question.id, answer)
+        await send_reply(self._redis, question.id, answer)
 
     async def _ask(self, body: DryRunRequest | MessagePreviewRequest) -> object:
-        if not await self._link.call("EXISTS", keys.BOT_ANSWERS):
+        if not await self._redis.call("EXISTS", keys.BOT_AVAILABLE):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
         question = BotRequest(secrets.token_urlsafe(12), body, await self._now_s() + _WITHIN_S)
         packed = msgspec.msgpack.encode(question)
-        await self._link.call_many([("RPUSH", keys.BOT_ASKED, packed), ("EXPIRE", keys.BOT_ASKED, _KEPT_S)])
-        answer = await next_reply(self._link, question.id, time.monotonic() + _WITHIN_S, _ANSWER)
+        await self._redis.call_many([("RPUSH", keys.BOT_REQUESTS, packed), ("EXPIRE", keys.BOT_REQUESTS, _KEPT_S)])
+        answer = await next_reply(self._redis, question.id, time.monotonic() + _WITHIN_S, _ANSWER)
         if answer is None:
             raise NoWorker(f"The bot did not answer within {_WITHIN_S:.0f} s. Is one connected?")
         return answer
 
     async def _now_s(self) -> float:
-        seconds, micros = await self._link.call("TIME")
+        seconds, micros = await self._redis.call("TIME")
         return int(seconds) + int(micros) / 1e6

@@ -145,7 +145,7 @@ class Outbox(RedisRepository):
         Returns the users who are not subscribed: the channel index was behind.
         """
         given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
-        replies = await self._link.call_many(
+        replies = await self._redis.call_many(
             [script_command("outbox_enqueue", _queued_keys(uid), *given) for uid in uids]
         )
         # Also those who already had it: a crash may have come between the queue and the waiting list.
@@ -174,35 +174,37 @@ class Outbox(RedisRepository):
                 part for each in hit.matches for part in (each.number, each.query, msgspec.json.encode(each.positions))
             )
             commands.append(script_command("outbox_hit", _hit_keys(hit.uid), cid, version, now_s, marks, changes, *met))
-        replies = await self._link.call_many(commands)
+        replies = await self._redis.call_many(commands)
         await self.wake_delivery([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
     async def wake_delivery(self, waiting: Sequence[UserId]) -> None:
         """Have delivery look after these users, for something was queued for them."""
         if waiting:
             stamps = [value for uid in waiting for value in (unique_timestamp(), uid)]
-            await self._link.call_many(
+            await self._redis.call_many(
                 [
-                    ("ZADD", keys.WAITING, *stamps),
-                    ("XADD", keys.WAKE, "MAXLEN", "~", 10_000, "*", "u", " ".join(waiting)),
+                    ("ZADD", keys.USERS_WITH_DELIVERIES, *stamps),
+                    ("XADD", keys.DELIVERY_WAKEUPS, "MAXLEN", "~", 10_000, "*", "u", " ".join(waiting)),
                 ]
             )
 
     async def waiting_users(self) -> list[UserId]:
         """Return everyone with queued items or batches in flight, longest waiting first."""
-        return [uid.decode() for uid in await self._link.call("ZRANGE", keys.WAITING, 0, -1)]
+        return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_DELIVERIES, 0, -1)]
 
     async def count_waiting(self) -> int:
         """Return how many people wait for something."""
-        return int(await self._link.call("ZCARD", keys.WAITING))
+        return int(await self._redis.call("ZCARD", keys.USERS_WITH_DELIVERIES))
 
     async def wait_for_wakeups(self, after: str, timeout_s: float) -> tuple[list[UserId], str]:
         """Wait until something is queued; return for whom, and where to go on. ``after=""`` means from now."""
         if not after:
-            newest = await self._link.call("XREVRANGE", keys.WAKE, "+", "-", "COUNT", 1)
+            newest = await self._redis.call("XREVRANGE", keys.DELIVERY_WAKEUPS, "+", "-", "COUNT", 1)
             after = newest[0][0].decode() if newest else "0-0"
         block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
-        found = await self._link.call_blocking("XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.WAKE, after)
+        found = await self._redis.call_blocking(
+            "XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.DELIVERY_WAKEUPS, after
+        )
         uids: dict[UserId, None] = {}
         for _, entries in found or ():
             for entry, fields in entries:
@@ -212,23 +214,23 @@ class Outbox(RedisRepository):
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
         """Return the users' bare JIDs, in the same order; empty for a user we do not know."""
-        found = await self._link.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
+        found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
         return [jid.decode() if jid else "" for jid in found]
 
     async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
         """Return since when each user's oldest item is queued (Unix s), None if there is none, in the same order."""
-        found = await self._link.call_many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
+        found = await self._redis.call_many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
 
     async def queued_items(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
         """Return each user's oldest items that are not claimed yet, after a place or "", in the same order."""
         firsts = [(keys.outbox(uid), f"({place}" if place else "-") for uid, place in after.items()]
-        found = await self._link.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
+        found = await self._redis.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
         return [[_queued(*item) for item in items] for items in found]
 
     async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
         """Return when each user was told last of each channel that they are told at intervals (Unix s)."""
-        found = await self._link.call_many([("HGETALL", keys.told_at(uid)) for uid in uids])
+        found = await self._redis.call_many([("HGETALL", keys.last_sent_times(uid)) for uid in uids])
         return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
 
     async def claim(
@@ -241,7 +243,7 @@ class Outbox(RedisRepository):
         Raises :class:`service.errors.StoreUnavailable`; then there may be a new batch among those in flight.
         """
         stamps = await self._stamps(uids)
-        replies = await self._link.call_many_once(
+        replies = await self._redis.call_many_once(
             [
                 script_command("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_written(decided.get(uid)))
                 for uid in uids
@@ -256,18 +258,18 @@ class Outbox(RedisRepository):
 
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
         """Return each user's unfinished batches, oldest first."""
-        found = await self._link.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
+        found = await self._redis.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
         return {uid: sorted(map(_BATCH.decode, batches), key=_age) for uid, batches in zip(uids, found, strict=True)}
 
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
         """Return what each user's last messages told, newest first, but for those that were given up."""
-        found = await self._link.call_many([("LRANGE", keys.told(uid), 0, -1) for uid in uids])
+        found = await self._redis.call_many([("LRANGE", keys.sent_messages(uid), 0, -1) for uid in uids])
         every = ([_TOLD.decode(message) for message in messages] for messages in found)
         return [[message for message in messages if not message.why] for messages in every]
 
     async def history(self, uid: UserId) -> list[SentMessage]:
         """Return a user's last messages that are not under way any more, newest first, and how they went."""
-        return [_TOLD.decode(message) for message in await self._link.call("LRANGE", keys.told(uid), 0, -1)]
+        return [_TOLD.decode(message) for message in await self._redis.call("LRANGE", keys.sent_messages(uid), 0, -1)]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
@@ -277,10 +279,13 @@ class Outbox(RedisRepository):
         A batch stays what it is if the earlier message is forgotten, told of a channel that the user has left, or
         has more than ``max_items`` together with the edits. It is absent if it is not in flight any more.
         """
-        replies = await self._link.call_many(
+        replies = await self._redis.call_many(
             [
                 script_command(
-                    "outbox_correct", (keys.in_flight(uid), keys.told(uid), keys.user_index(uid)), *mids, max_items
+                    "outbox_correct",
+                    (keys.in_flight(uid), keys.sent_messages(uid), keys.user_index(uid)),
+                    *mids,
+                    max_items,
                 )
                 for uid, *mids in batches
             ]
@@ -299,24 +304,26 @@ class Outbox(RedisRepository):
 
     async def count_retry(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
         """Count that these batches are sent once more."""
-        await self._link.call_many(
+        await self._redis.call_many(
             [script_command("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids]
         )
 
     async def move_to_dead_letters(self, uid: UserId, message_id: MessageId, reason: str) -> None:
         """Park a batch that can never be delivered as a dead letter, and go on."""
-        held = await self._link.call("HGET", keys.in_flight(uid), message_id)
+        held = await self._redis.call("HGET", keys.in_flight(uid), message_id)
         if held:
             letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", held)
-            await self._link.call("XADD", keys.DEAD_LETTERS, "MAXLEN", "~", 10_000, "*", *letter)
+            await self._redis.call("XADD", keys.DEAD_LETTERS, "MAXLEN", "~", 10_000, "*", *letter)
             await self._complete([(uid, message_id, "lost", reason)])
 
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
         """Complete batches, each as far as it is said, and why if it is lost."""
         stamps = await self._stamps(list(dict.fromkeys(uid for uid, *_ in batches)))
-        replies = await self._link.call_many(
+        replies = await self._redis.call_many(
             [
-                script_command("outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.told(uid)), *how)
+                script_command(
+                    "outbox_complete", (keys.outbox(uid), keys.in_flight(uid), keys.sent_messages(uid)), *how
+                )
                 for uid, *how in batches
             ]
         )
@@ -324,13 +331,13 @@ class Outbox(RedisRepository):
 
     async def _stamps(self, uids: Sequence[UserId]) -> dict[UserId, float | None]:
         # Read before we look whether anything is left: whoever enqueues in between sets a new stamp.
-        found = await self._link.call("ZMSCORE", keys.WAITING, *uids) if uids else []
+        found = await self._redis.call("ZMSCORE", keys.USERS_WITH_DELIVERIES, *uids) if uids else []
         return dict(zip(uids, found, strict=True))
 
     async def _drop_idle(self, stamps: dict[UserId, float | None], idle: Sequence[UserId]) -> None:
-        await self._link.call_many(
+        await self._redis.call_many(
             [
-                script_command("zrem_if", (keys.WAITING,), uid, repr(stamp))
+                script_command("zrem_if", (keys.USERS_WITH_DELIVERIES,), uid, repr(stamp))
                 for uid in dict.fromkeys(idle)
                 if (stamp := stamps[uid]) is not None
             ]
@@ -342,17 +349,17 @@ def _queued_keys(uid: UserId) -> tuple[str, ...]:
 
 
 def _hit_keys(uid: UserId) -> tuple[str, ...]:
-    return keys.user_index(uid), keys.outbox(uid), keys.watches(uid), keys.hits(uid), keys.user(uid)
+    return keys.user_index(uid), keys.outbox(uid), keys.saved_searches(uid), keys.saved_search_hits(uid), keys.user(uid)
 
 
 def _claimed_keys(uid: UserId) -> tuple[str, ...]:
     return (
         keys.outbox(uid),
         keys.in_flight(uid),
-        keys.articles(uid),
-        keys.older_articles(uid),
+        keys.article_marks(uid),
+        keys.older_article_marks(uid),
         keys.restrictions(uid),
-        keys.told_at(uid),
+        keys.last_sent_times(uid),
     )
 
 
@@ -411,43 +418,43 @@ class DeadLetter(msgspec.Struct, frozen=True):
 class DeadLetters:
     """The newest ~10,000. Every method may raise :class:`StoreUnavailable`."""
 
-    def __init__(self, link: RedisClient, outbox: Outbox) -> None:
+    def __init__(self, redis: RedisClient, outbox: Outbox) -> None:
         """Use this link to Redis; the outbox is where they go back to."""
-        self._link = link
+        self._redis = redis
         self._outbox = outbox
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[DeadLetter], str]:
         """Return letters, newest first, and the place to go on from; "" begins and ends."""
         newest = f"({before}" if before else "+"
-        found = await self._link.call("XREVRANGE", keys.DEAD_LETTERS, newest, "-", "COUNT", count + 1)
+        found = await self._redis.call("XREVRANGE", keys.DEAD_LETTERS, newest, "-", "COUNT", count + 1)
         letters = [_letter(place, fields) for place, fields in found]
         return letters[:count], letters[count - 1].id if len(letters) > count else ""
 
     async def count(self) -> int:
         """Return how many there are."""
-        return int(await self._link.call("XLEN", keys.DEAD_LETTERS))
+        return int(await self._redis.call("XLEN", keys.DEAD_LETTERS))
 
     async def requeue(self, letter: str) -> bool:
         """Have what a letter would have told be told, but for what its person has ended; False if there is none.
 
         Can be repeated after a crash. Raises :class:`UserError` for one that cannot be read.
         """
-        found = await self._link.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _PLACE.fullmatch(letter) else ()
+        found = await self._redis.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _PLACE.fullmatch(letter) else ()
         if not found:
             return False
         fields = found[0][1]
         uid = _letter(*found[0]).user
         if not uid:
             raise UserError("That message cannot be read: nobody knows what it would have told. It can be forgotten.")
-        own = (keys.user_index(uid), keys.outbox(uid), keys.revived(uid, letter))
-        await self._link.run_script("outbox_revive", own, fields[b"items"])
+        own = (keys.user_index(uid), keys.outbox(uid), keys.requeued_dead_letter(uid, letter))
+        await self._redis.run_script("outbox_revive", own, fields[b"items"])
         await self._outbox.wake_delivery([uid])
-        await self._link.call("XDEL", keys.DEAD_LETTERS, letter)
+        await self._redis.call("XDEL", keys.DEAD_LETTERS, letter)
         return True
 
     async def drop(self, letter: str) -> bool:
         """Forget a letter; False if there is none."""
-        return bool(_PLACE.fullmatch(letter) and await self._link.call("XDEL", keys.DEAD_LETTERS, letter))
+        return bool(_PLACE.fullmatch(letter) and await self._redis.call("XDEL", keys.DEAD_LETTERS, letter))
 
 
 def _letter(place: bytes, fields: dict[bytes, bytes]) -> DeadLetter:

@@ -66,9 +66,9 @@ class MatrixCells(BatchedRepository):
     async def _ask(self, asked: Sequence[_Asked]) -> list[Any]:
         """Name scripts rather than send them: those of cells are long and frequent, and may be repeated."""
         try:
-            return await self._link.call_many([_named(*each) for each in asked])
+            return await self._redis.call_many([_named(*each) for each in asked])
         except NoScriptError:
-            return await self._link.call_many([_whole(*each) for each in asked])
+            return await self._redis.call_many([_whole(*each) for each in asked])
 
     async def _by_steps(self, command: Command) -> CellAnswer:
         if isinstance(command, cell.FetchRecords):
@@ -94,10 +94,10 @@ class MatrixCells(BatchedRepository):
     async def _fetch(self, command: cell.FetchRecords) -> CellAnswer:
         """Sort outside of Redis: what comes while we read was not there when we began, or is a newer record."""
         names = keys.cell(command.place)[1]
-        found = sorted(name.decode() for name in await self._link.call("HKEYS", names))
+        found = sorted(name.decode() for name in await self._redis.call("HKEYS", names))
         wanted = [name for name in found if name > command.after][: command.count]
         reading: list[redis.Command] = [_look(command.place), *([("HMGET", names, *wanted)] if wanted else [])]
-        said, *held = await self._link.call_many(reading)
+        said, *held = await self._redis.call_many(reading)
         answer, now_ms = _looked(said), time.time() * 1000
         packed = zip(wanted, held[0] if held else (), strict=True)
         records = (_record(name, record) for name, record in packed if record)

@@ -77,10 +77,10 @@ class Directory:
     """The names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(
-        self, link: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
+        self, redis: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
         """Use these cells; each kind of name has pairs of its own there."""
-        self._link = link
+        self._redis = redis
         self._cells = cells
         self._about = about
         self._limits = limits
@@ -151,7 +151,7 @@ class Directory:
         new = [pair for pair in pairs if pair not in self._sizes and pair in self._texts]
         if not new:
             return False
-        listed = await self._link.call("HMGET", keys.matrices(self._about), *(self._texts[pair] for pair in new))
+        listed = await self._redis.call("HMGET", keys.matrix_sizes(self._about), *(self._texts[pair] for pair in new))
         leads = [
             cell.UpdateMatrix(head_address(pair), None, Matrix())
             for pair, size in zip(new, listed, strict=True)
@@ -208,7 +208,7 @@ class Directory:
 
     async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
         """Return the matrices that have more than one cell, or had lately."""
-        held = await self._link.call("HGETALL", keys.matrices(self._about))
+        held = await self._redis.call("HGETALL", keys.matrix_sizes(self._about))
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
@@ -277,11 +277,11 @@ class Directory:
     async def _list(self, pair: PairKey, size: MatrixSize) -> None:
         if pair not in self._texts:
             return
-        key, text = keys.matrices(self._about), self._texts[pair]
+        key, text = keys.matrix_sizes(self._about), self._texts[pair]
         if size.partitions * size.replicas > 1:
-            await self._link.call("HSET", key, text, msgspec.msgpack.encode(size))
+            await self._redis.call("HSET", key, text, msgspec.msgpack.encode(size))
         else:
-            await self._link.call("HDEL", key, text)
+            await self._redis.call("HDEL", key, text)
 
 
 def _one(command: Command) -> Rounds[CellAnswer]:

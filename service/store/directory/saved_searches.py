@@ -42,48 +42,48 @@ class SavedSearches(BatchedRepository):
                 return held
         watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", standing)
         await self._put(watch.id, standing)
-        own = (keys.user(uid), keys.watches(uid))
-        number = await self._link.run_script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
+        own = (keys.user(uid), keys.saved_searches(uid))
+        number = await self._redis.run_script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
         if not number:
             await self._put(watch.id, None)
             raise LimitReached(
                 "You already have {most} saved searches, the maximum. `unwatch #n` makes room.", most=most
             )
-        await self._link.call("SADD", keys.USERS, uid)
+        await self._redis.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)
 
     async def remove(self, jid: str, number: int) -> SavedSearch | None:
         """End one; return it, None if there was none of this number."""
         uid = keys.user_id(jid)
-        held = await self._link.call("HGET", keys.watches(uid), number)
+        held = await self._redis.call("HGET", keys.saved_searches(uid), number)
         if held is None:
             return None
         watch = msgspec.structs.replace(msgspec.msgpack.decode(held, type=SavedSearch), number=number)
-        await self._link.call("HDEL", keys.watches(uid), number)
+        await self._redis.call("HDEL", keys.saved_searches(uid), number)
         await self._put(watch.id, None)
         return watch
 
     async def remove_all(self, uid: UserId) -> None:
         """End all of a user's, and leave nothing of them in the log of changes."""
-        for held in _numbered(await self._link.call("HGETALL", keys.watches(uid))):
+        for held in _numbered(await self._redis.call("HGETALL", keys.saved_searches(uid))):
             await self._put(held.id, None)
         own = f"{uid}/".encode()
-        changes = await self._link.call("XRANGE", keys.STANDING_LOG, "-", "+")
+        changes = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, "-", "+")
         if any(fields[b"i"].startswith(own) for _, fields in changes):
             # Who has not read all of it finds the log gone, and loads what there is.
-            await self._link.call("DEL", keys.STANDING_LOG)
-        await self._link.call("DEL", keys.watches(uid))
+            await self._redis.call("DEL", keys.SAVED_SEARCH_LOG)
+        await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def of_user(self, jid: str) -> list[SavedSearch]:
         """Return a person's standing queries, by number."""
-        return _numbered(await self._link.call("HGETALL", keys.watches(keys.user_id(jid))))
+        return _numbered(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))
 
     async def by_owner(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
         """Return whose standing queries these are, and each with its number; those that are no more are absent."""
         owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
         wanted, found = set(watches), dict[UserId, list[SavedSearch]]()
         for uid, held in zip(
-            owners, await self._link.call_many([("HGETALL", keys.watches(uid)) for uid in owners]), strict=True
+            owners, await self._redis.call_many([("HGETALL", keys.saved_searches(uid)) for uid in owners]), strict=True
         ):
             own = [watch for watch in _numbered(held) if watch.id in wanted]
             if own:
@@ -92,14 +92,14 @@ class SavedSearches(BatchedRepository):
 
     async def load(self) -> tuple[str, dict[SavedSearchId, SearchCondition]]:
         """Return all of them, and a place in the log of changes after which there is nothing else to know."""
-        newest = await self._link.call("XREVRANGE", keys.STANDING_LOG, "+", "-", "COUNT", 1)
+        newest = await self._redis.call("XREVRANGE", keys.SAVED_SEARCH_LOG, "+", "-", "COUNT", 1)
         place = newest[0][0] if newest else await self._log("", b"")
-        held = await self._link.call_many([("HGETALL", keys.standing(bucket)) for bucket in range(BUCKETS)])
+        held = await self._redis.call_many([("HGETALL", keys.saved_search_bucket(bucket)) for bucket in range(BUCKETS)])
         return place.decode(), {watch.decode(): _standing(packed) for some in held for watch, packed in some.items()}
 
     async def changes(self, place: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
         """Return what has changed after a place in the log, with places; None if that is forgotten."""
-        since = await self._link.call("XRANGE", keys.STANDING_LOG, place, "+", "COUNT", _CHANGES_AT_ONCE)
+        since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, place, "+", "COUNT", _CHANGES_AT_ONCE)
         if not since or since[0][0].decode() != place:
             return None
         return [
@@ -110,13 +110,13 @@ class SavedSearches(BatchedRepository):
     async def _put(self, watch: SavedSearchId, standing: SearchCondition | None) -> None:
         """Write a query into its bucket and the log of changes, or delete it if it is None."""
         packed = msgspec.msgpack.encode(standing) if standing else b""
-        bucket = keys.standing(zlib.crc32(watch.encode()) % BUCKETS)
-        await self._link.call(*(("HSET", bucket, watch, packed) if packed else ("HDEL", bucket, watch)))
+        bucket = keys.saved_search_bucket(zlib.crc32(watch.encode()) % BUCKETS)
+        await self._redis.call(*(("HSET", bucket, watch, packed) if packed else ("HDEL", bucket, watch)))
         await self._log(watch, packed)
 
     async def _log(self, watch: SavedSearchId, packed: bytes) -> bytes:
         entry = ("i", watch, "s", packed)
-        place: bytes = await self._link.call("XADD", keys.STANDING_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
+        place: bytes = await self._redis.call("XADD", keys.SAVED_SEARCH_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
         return place
 
 

@@ -47,22 +47,22 @@ class Person(msgspec.Struct, frozen=True):
 class People:
     """Everybody who ever wrote to us. Every method may raise :class:`StoreUnavailable`."""
 
-    def __init__(self, link: RedisClient, forgetting: Erasure, outbox: Outbox) -> None:
+    def __init__(self, redis: RedisClient, forgetting: Erasure, outbox: Outbox) -> None:
         """Use this link to Redis; the others hold what people have."""
-        self._link = link
+        self._redis = redis
         self._forgetting = forgetting
         self._outbox = outbox
 
     async def ids(self) -> list[UserId]:
         """Return everybody's id, in order."""
-        known, restricted = await self._link.call_many(
-            [("SMEMBERS", keys.USERS), ("ZRANGEBYSCORE", keys.RESTRICTED, int(time.time()), "+inf")]
+        known, restricted = await self._redis.call_many(
+            [("SMEMBERS", keys.USERS), ("ZRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, int(time.time()), "+inf")]
         )
         return sorted(uid.decode() for uid in {*known, *restricted})
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
         """Return bare JIDs in the order asked for; "" for somebody who is forgotten."""
-        found = await self._link.call_many(
+        found = await self._redis.call_many(
             [("HGET", key, "jid") for uid in uids for key in (keys.user(uid), keys.restrictions(uid))]
         )
         return [(jid or restricted or b"").decode() for jid, restricted in zip(found[::2], found[1::2], strict=True)]
@@ -76,13 +76,13 @@ class People:
                 ("HMGET", keys.user(uid), "jid", "receipts"),
                 ("HMGET", keys.restrictions(uid), *_RESTRICTIONS),
                 ("HLEN", keys.user_index(uid)),
-                ("HLEN", keys.watches(uid)),
+                ("HLEN", keys.saved_searches(uid)),
                 ("XLEN", keys.outbox(uid)),
                 ("HLEN", keys.in_flight(uid)),
                 ("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1),
             )
         ]
-        replies = await self._link.call_many(commands)
+        replies = await self._redis.call_many(commands)
         own = (replies[_COMMANDS * place : _COMMANDS * (place + 1)] for place in range(len(uids)))
         return [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
 
@@ -108,14 +108,14 @@ class People:
         """
         (jid,) = await self.jids([uid])
         if jid:
-            limits = (keys.restrictions(uid), *(keys.rate(uid, what) for what in keys.RATES))
-            await self._link.call_many([("DEL", *limits), ("ZREM", keys.RESTRICTED, uid)])
+            limits = (keys.restrictions(uid), *(keys.usage_count(uid, what) for what in keys.USAGE_KINDS))
+            await self._redis.call_many([("DEL", *limits), ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid)])
             await self._forgetting.erase(jid)
         return bool(jid)
 
     async def _set(self, uid: UserId, field: str, value: str) -> bool:
         own = (keys.user(uid), keys.restrictions(uid))
-        return bool(await self._link.run_script("user_restrict", own, field, value))
+        return bool(await self._redis.run_script("user_restrict", own, field, value))
 
 
 def _person(uid: UserId, replies: Sequence[Any]) -> Person | None:
@@ -146,24 +146,24 @@ class InvitationCodes(RedisRepository):
     async def create(self, uses: int, lasts_s: float) -> str:
         """Return the code of a new invitation, good for so many people and so long."""
         code = secrets.token_urlsafe(_CODE_BYTES)
-        await self._link.call("HSET", keys.INVITES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
+        await self._redis.call("HSET", keys.INVITATION_CODES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
         return code
 
     async def accept(self, jid: str, code: str) -> bool:
         """Use a code up for one person; False if it is not good. For who is a guest already it need not be."""
-        own = (keys.INVITES, keys.GUESTS)
+        own = (keys.INVITATION_CODES, keys.GUESTS)
         uid = keys.user_id(jid)
-        return bool(await self._link.run_script("invite_accept", own, _digest(code), uid, int(time.time())))
+        return bool(await self._redis.run_script("invite_accept", own, _digest(code), uid, int(time.time())))
 
     async def is_valid(self, code: str) -> bool:
         """Return whether an invitation would let somebody in."""
-        found = await self._link.call("HGET", keys.INVITES, _digest(code))
+        found = await self._redis.call("HGET", keys.INVITATION_CODES, _digest(code))
         uses, until = map(int, (found or b"0 0").split())
         return uses > 0 and until > time.time()
 
     async def is_guest(self, jid: str) -> bool:
         """Return whether a person came with an invitation."""
-        return bool(await self._link.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))
+        return bool(await self._redis.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))
 
 
 def _digest(code: str) -> str:

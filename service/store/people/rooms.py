@@ -26,20 +26,22 @@ class BotRooms(RedisRepository):
 
     async def get(self, address: str) -> dict[str, Room]:
         """Return the rooms that this bot is in, by their JIDs."""
-        found = await self._link.call("HGETALL", keys.rooms(address))
+        found = await self._redis.call("HGETALL", keys.bot_rooms(address))
         return {jid.decode(): msgspec.msgpack.decode(packed, type=Room) for jid, packed in found.items()}
 
     async def put(self, address: str, jid: str, room: Room) -> None:
         """Remember a room."""
-        await self._link.call("HSET", keys.rooms(address), jid, msgspec.msgpack.encode(room))
+        await self._redis.call("HSET", keys.bot_rooms(address), jid, msgspec.msgpack.encode(room))
 
     async def drop(self, address: str, jid: str) -> None:
         """Forget a room."""
-        await self._link.call("HDEL", keys.rooms(address), jid)
+        await self._redis.call("HDEL", keys.bot_rooms(address), jid)
 
     async def message_ids(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
         """Return how these rooms call the bot's last messages there, oldest first: JID → their id → ours."""
-        found = await self._link.call_many([("LRANGE", keys.echoes(keys.user_id(jid)), 0, -1) for jid in jids])
+        found = await self._redis.call_many(
+            [("LRANGE", keys.room_message_ids(keys.user_id(jid)), 0, -1) for jid in jids]
+        )
         return {
             jid: dict(msgspec.msgpack.decode(pair, type=tuple[str, str]) for pair in pairs)
             for jid, pairs in zip(jids, found, strict=True)
@@ -48,4 +50,4 @@ class BotRooms(RedisRepository):
     async def record_message_id(self, jid: str, room_id: str, message_id: MessageId) -> None:
         """Remember how a room calls a message of the bot's."""
         pair = msgspec.msgpack.encode((room_id, message_id))
-        await self._link.run_script("room_echo", (keys.echoes(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS)
+        await self._redis.run_script("room_echo", (keys.room_message_ids(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS)

@@ -44,7 +44,7 @@ class Users(RedisRepository):
     async def get(self, jid: str) -> UserState:
         """Return what is known; for a stranger, the defaults."""
         uid = keys.user_id(jid)
-        found, (suspended, most) = await self._link.call_many(
+        found, (suspended, most) = await self._redis.call_many(
             [
                 ("HMGET", keys.user(uid), "welcomed", "receipts", "unreachable", *_HABITS),
                 ("HMGET", keys.restrictions(uid), "suspended", "most_subscriptions"),
@@ -64,7 +64,7 @@ class Users(RedisRepository):
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
         """Return who of these people is suspended."""
         asked = list(uids)
-        found = await self._link.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
+        found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         return {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
 
     async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
@@ -72,21 +72,24 @@ class Users(RedisRepository):
         uid = keys.user_id(jid)
         given = (("welcomed", welcomed), ("receipts", receipts))
         fields = [part for name, value in given if value is not None for part in (name, str(int(value)))]
-        restricted: list[Command] = [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.RESTRICTED, uid)]
+        restricted: list[Command] = [
+            ("PERSIST", keys.restrictions(uid)),
+            ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid),
+        ]
         await self._remember(jid, *fields, also=restricted)
 
     async def _remember(self, jid: str, *fields: str | bytes, also: Sequence[Command] = ()) -> None:
         uid = keys.user_id(jid)
-        await self._link.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
+        await self._redis.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
 
     async def user_settings(self, uids: Sequence[UserId]) -> list[UserSettings]:
         """Return when these people want to hear from us, in the same order."""
-        found = await self._link.call_many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
+        found = await self._redis.call_many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
         return [_decode_user_settings(*values) for values in found]
 
     async def recipients(self, uids: Sequence[UserId]) -> list[tuple[UserSettings, bool]]:
         """Return these users' settings and whether their clients send receipts, in the given order."""
-        found = await self._link.call_many([("HMGET", keys.user(uid), *_HABITS, "receipts") for uid in uids])
+        found = await self._redis.call_many([("HMGET", keys.user(uid), *_HABITS, "receipts") for uid in uids])
         return [(_decode_user_settings(*user_settings), receipts == b"1") for *user_settings, receipts in found]
 
     async def set_user_settings(self, jid: str, user_settings: UserSettings) -> None:
@@ -101,24 +104,24 @@ class Users(RedisRepository):
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Remember that these people's clients send receipts."""
-        await self._link.call_many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
+        await self._redis.call_many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
 
     async def count_use(self, jid: str, what: str, limit: int, per_s: float) -> bool:
         """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""
-        key = keys.rate(keys.user_id(jid), what)
-        return bool(await self._link.run_script("rate_take", (key,), limit, int(per_s * 1000)))
+        key = keys.usage_count(keys.user_id(jid), what)
+        return bool(await self._redis.run_script("rate_take", (key,), limit, int(per_s * 1000)))
 
     async def are_known(self, uids: Sequence[UserId]) -> list[bool]:
         """Return of whom there is a record, in the same order."""
-        return [bool(found) for found in await self._link.call_many([("EXISTS", keys.user(uid)) for uid in uids])]
+        return [bool(found) for found in await self._redis.call_many([("EXISTS", keys.user(uid)) for uid in uids])]
 
     async def next_number(self, jid: str, what: Literal["numbers", "watches"]) -> int:
         """Return the number that a person's next subscription, or standing query, would have."""
-        return int(await self._link.call("HGET", keys.user(keys.user_id(jid)), what) or 0) + 1
+        return int(await self._redis.call("HGET", keys.user(keys.user_id(jid)), what) or 0) + 1
 
     async def count(self) -> int:
         """Return how many people ever wrote to us."""
-        return int(await self._link.call("SCARD", keys.USERS))
+        return int(await self._redis.call("SCARD", keys.USERS))
 
 
 _NOTHING: Final[PreferencesByNumber] = {}
@@ -130,7 +133,7 @@ class PreferenceStore(RedisRepository):
 
     async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
         """Return what these people prefer, in the same order."""
-        found = await self._link.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
+        found = await self._redis.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
         return [
             {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
             if held
@@ -142,6 +145,6 @@ class PreferenceStore(RedisRepository):
         """Keep what a person prefers of one subscription, or of all."""
         own = keys.preferences(keys.user_id(jid))
         if preferences == NO_PREFERENCES:
-            await self._link.call("HDEL", own, number)
+            await self._redis.call("HDEL", own, number)
         else:
-            await self._link.call("HSET", own, number, msgspec.msgpack.encode(preferences))
+            await self._redis.call("HSET", own, number, msgspec.msgpack.encode(preferences))

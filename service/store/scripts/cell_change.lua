@@ -1,6 +1,6 @@
 -- Change how a cell stands, if it stands as before. ARGV[2] membership before, [3] after, each '' if there is none, [4] 1:
 -- forget its names. The reply begins with whether it did.
--- with cell_common
+-- include cell_common
 local cell = look()
 if (cell.m or '') ~= ARGV[2] then
   return {0, answer(cell, false)}

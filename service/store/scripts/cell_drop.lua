@@ -1,5 +1,5 @@
 -- In a closed cell, forget records that are as they were. Then of each record its name and itself, without a slot.
--- with cell_common
+-- include cell_common
 local cell = look()
 if cell.m and string.sub(cell.m, 1, 6) == 'closed' then
   for i = 2, #ARGV, 2 do

@@ -1,5 +1,5 @@
 -- Names that have all these pairs, and their versions. ARGV[2] most names, then digests. Done unless the cell is absent.
--- with cell_common
+-- include cell_common
 local cell = look()
 if not cell.m then
   return answer(cell, false)

@@ -1,6 +1,6 @@
 -- Replace the matrix's record, if it is as it was. ARGV[2] before, [3] after, '' if there is none, [4] the membership that
 -- makes of an absent cell. Done if the record is the one after now.
--- with cell_common
+-- include cell_common
 local cell = look()
 if (cell.x or '') == ARGV[2] then
   cell.x = ARGV[3]

@@ -1,7 +1,7 @@
 -- Keep the newer of each record and what is there. ARGV[2] 1: only over what is there; [3] how many partitions the writer
 -- knows of, [4] since which epoch; 0 if that is nothing to us; then of each record its name and itself, without a slot.
 -- Done unless one was refused.
--- with cell_common
+-- include cell_common
 local cell = look()
 if not cell.m then
   return answer(cell, false)

@@ -1,6 +1,6 @@
 -- Forget what has expired, of some names. ARGV[2] where to go on, 0 at first. The reply begins with where to go on; 0: that
 -- was all.
--- with cell_common
+-- include cell_common
 local cell = look()
 if not cell.m then
   return {'0', answer(cell, false)}

@@ -1,4 +1,4 @@
--- reads only
+-- read-only
 -- KEYS table, …   ARGV key, guess. Returns the answer.
--- with keyspace_accept
+-- include keyspace_accept
 return answer(accepted(ARGV[1], ARGV[2]))

@@ -1,9 +1,9 @@
 -- Drop what the taker has, and return what is to follow; if that is nothing, change the table. KEYS see keyspace_pages
 -- ARGV table as it was read, and changes (JSON), positions to drop (joined), first and last position, count
 -- Returns {1, whether more follows, records, …}, or {0} if the table is another by now.
--- with keyspace_table
--- with keyspace_pages
--- with keyspace_writing
+-- include keyspace_table
+-- include keyspace_pages
+-- include keyspace_writing
 local changes = cjson.decode(ARGV[1])
 if not is_as_read(changes.read) then
   return {0}

@@ -1,8 +1,8 @@
 -- Take over records that a donor has. KEYS see keyspace_pages   ARGV table as it was read (JSON), records (joined)
 -- Returns {1}, or {0} if the table is another by now.
--- with keyspace_table
--- with keyspace_pages
--- with keyspace_writing
+-- include keyspace_table
+-- include keyspace_pages
+-- include keyspace_writing
 if not changed(cjson.decode(ARGV[1])) then
   return {0}
 end

@@ -1,8 +1,8 @@
--- reads only
+-- read-only
 -- Read a page of the key's leaf. KEYS see keyspace_pages
 -- ARGV key, guess, first and last position under the prefix, count. Returns {answer, whether more follows, records, …}.
--- with keyspace_accept
--- with keyspace_pages
+-- include keyspace_accept
+-- include keyspace_pages
 local bits, high = ARGV[1], ARGV[4]
 local label, standing = accepted(bits, ARGV[2])
 local reply = {answer(label, standing)}

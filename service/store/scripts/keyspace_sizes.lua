@@ -1,6 +1,6 @@
--- reads only
+-- read-only
 -- KEYS see keyspace_pages   ARGV first and last position of a group, …   Returns how many records each group has here.
--- with keyspace_pages
+-- include keyspace_pages
 local function size(low, high)
   local first, total = page_of(low), 0
   local starts = redis.call('ZRANGEBYLEX', PAGES, first and '[' .. first or '-', '[' .. high)

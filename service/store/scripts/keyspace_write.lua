@@ -1,8 +1,8 @@
 -- Write a subscription, or its end, if its leaf is here. KEYS see keyspace_pages   ARGV key, guess, record
 -- Returns the answer.
--- with keyspace_accept
--- with keyspace_pages
--- with keyspace_writing
+-- include keyspace_accept
+-- include keyspace_pages
+-- include keyspace_writing
 local label, standing = accepted(ARGV[1], ARGV[2])
 if label then
   keep(ARGV[3], standing ~= 'active')

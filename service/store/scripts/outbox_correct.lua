@@ -2,7 +2,7 @@
 -- message is forgotten, would become too long, or told of a channel that the user has left.
 -- KEYS in flight, told, user index   ARGV message id, id of the message, most items.
 -- Returns the batch as JSON, or nil if there is none.
--- with user_held
+-- include user_held
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 if not held then
   return nil

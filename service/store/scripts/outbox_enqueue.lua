@@ -4,7 +4,7 @@
 -- KEYS user index, outbox, intents
 -- ARGV channel id, version, now s, marks of its news, of its edits (JSON; '' if none).
 -- Returns 1 queued, 0 already given or not its turn, 2 withheld for it is paused, -1 not subscribed.
--- with user_held
+-- include user_held
 local held = held_of(KEYS[1], ARGV[1])
 if not held then
   return -1

@@ -4,7 +4,7 @@
 -- ARGV channel id, version, now s, marks of the entries met (JSON), how many changes the version has, then of each
 --      standing query its number, its words, and the positions that it has met (JSON).
 -- Returns 1 queued, 0 not again or not needed, 2 only counted, -1 there are no such standing queries any more.
--- with user_held
+-- include user_held
 local met, wanted = {}, {}
 for i = 6, #ARGV, 3 do
   if redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then

@@ -1,6 +1,6 @@
 -- Queue what a dead letter would have told once more, but for what its person has ended meanwhile.
 -- KEYS user index, outbox, that it was done   ARGV items of the letter (JSON). Returns how many were queued.
--- with user_held
+-- include user_held
 if not redis.call('SET', KEYS[3], '1', 'NX', 'EX', 86400) then
   return 0
 end

@@ -1,7 +1,7 @@
 -- Turn a subscription into one to the channel's successor, with the intents that bring both channel indexes after it.
 -- Who is subscribed to the successor already keeps that one. What is queued of the channel stays queued, and is noted
 -- for an unsubscribe to find; what a paused one has withheld of it is not told any more. KEYS user, user index, intents, preferences   ARGV channel id, successor, version to join at
--- with user_held
+-- include user_held
 local held = held_of(KEYS[2], ARGV[1])
 if not held then
   return 0

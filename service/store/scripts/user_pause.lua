@@ -2,7 +2,7 @@
 -- do it, because nothing reaches them: then that is told after the pause, too.
 -- KEYS user index, outbox, user, in flight   ARGV '*' if we do, '' if they want it; 1 if standing queries are silent,
 -- too; channel ids. Returns the channel ids that are paused now and were not.
--- with user_held
+-- include user_held
 local versions, paused = {}, {}
 for i = 3, #ARGV do
   local held = held_of(KEYS[1], ARGV[i])

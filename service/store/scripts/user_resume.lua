@@ -1,7 +1,7 @@
 -- Tell a user of channels again. All that was withheld of one of them is queued as one item.
 -- KEYS user index, outbox, user   ARGV now s, '*' if only what we paused, 1 if standing queries are heard again, too;
 -- channel ids. Returns {{channel id, versions withheld} of each that was paused, what standing queries met meanwhile}.
--- with user_held
+-- include user_held
 local resumed = {}
 for i = 4, #ARGV do
   local held = held_of(KEYS[1], ARGV[i])

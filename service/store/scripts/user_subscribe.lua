@@ -3,7 +3,7 @@
 -- begin, most subscriptions unless an admin has set another number ('' for any number)
 -- What restricts somebody who was forgotten and comes back does not expire any more.
 -- Returns {new, 'number seq seen since', the user's intents (channel id, intent, …)}; {-1, most} if there are as many.
--- with user_held
+-- include user_held
 if ARGV[6] ~= '' and not held_of(KEYS[2], ARGV[2]) then
   local most = tonumber(redis.call('HGET', KEYS[4], 'most_subscriptions') or ARGV[6])
   if redis.call('HLEN', KEYS[2]) >= most then

@@ -1,7 +1,7 @@
 -- Remove a subscription from the user index, with the intent to take it out of the channel index, and purge what is
 -- queued of that channel, or of one that moved into it: after the answer to an unsubscribe nothing of it may arrive.
 -- KEYS user, user index, intents, outbox, in flight, preferences, when last told   ARGV channel id. Returns the seq of this change, or 0.
--- with user_held
+-- include user_held
 local held = held_of(KEYS[2], ARGV[1])
 if not held then
   return 0

@@ -43,9 +43,9 @@ class ChannelIndex:
     - *a channel does not doze under a subscriber*: who joins after it was counted makes its count void.
     """
 
-    def __init__(self, link: BatchingClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
+    def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
         """Use this link to Redis, and these keyspaces with keys of this layout."""
-        self._link = link
+        self._redis = redis
         self._keyspaces = keyspaces
         self._layout = layout
         self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MOST_SITES)
@@ -58,7 +58,7 @@ class ChannelIndex:
             return False
         with _translated():
             await self._write(site, cid, uid, seq)
-        joined = await self._link.run_script("channel_joined", (keys.channel(cid),))
+        joined = await self._redis.run_script("channel_joined", (keys.channel(cid),))
         if not joined:
             await self.remove(cid, [(uid, seq)])
         return bool(joined)
@@ -124,10 +124,10 @@ class ChannelIndex:
         found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
         unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
         if unknown:
-            read = await self._link.call_many([("HMGET", keys.channel(cid), "site", "url") for cid in unknown])
+            read = await self._redis.call_many([("HMGET", keys.channel(cid), "site", "url") for cid in unknown])
             held = dict(zip(unknown, read, strict=True))
             new = {cid: site_of(host_of(url.decode())) for cid, (site, url) in held.items() if url and not site}
-            decided = await self._link.call_many(
+            decided = await self._redis.call_many(
                 [script_command("channel_site", (keys.channel(cid),), site) for cid, site in new.items()]
             )
             asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))

@@ -151,9 +151,9 @@ class KeyspaceStore:
     store :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`: then nothing has changed.
     """
 
-    def __init__(self, link: BatchingClient, keyspaces: Keyspaces, bits: int) -> None:
+    def __init__(self, redis: BatchingClient, keyspaces: Keyspaces, bits: int) -> None:
         """Use this link to Redis. All processes need the same keyspaces, and bits of a key (at most 32)."""
-        self._link = link
+        self._redis = redis
         self.map = keyspaces
         self.bits = bits
         self._root = keyspaces.keyspace_of(KeyGroup(0, 0, bits))
@@ -188,11 +188,11 @@ class KeyspaceStore:
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
         """Return how many subscriptions to the channel of this mark a keyspace has, whatever it accepts."""
         self.map.check(keyspace)
-        return int(await self._link.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
+        return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
 
     async def count_all(self) -> Counter[bytes]:
         """Return how many subscribe to each channel, by its mark; too many, but never too few, while groups move."""
-        found = await self._link.call_many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
+        found = await self._redis.call_many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
         counts: Counter[bytes] = Counter()
         for held in found:
             for mark, count in held.items():
@@ -223,19 +223,19 @@ class KeyspaceStore:
     async def record_deliveries(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
         """Note that so many people of a leaf were told something. May be lost: loads are soft state."""
         self.map.check(keyspace)
-        await self._link.call("HINCRBY", keys.keyspace_told(keyspace), group.label, deliveries)
+        await self._redis.call("HINCRBY", keys.keyspace_deliveries(keyspace), group.label, deliveries)
 
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return what was noted since the last call, by leaf, and begin again from nothing."""
         self.map.check(keyspace)
-        found = await self._link.run_script("keyspace_told", (keys.keyspace_told(keyspace),))
+        found = await self._redis.run_script("keyspace_told", (keys.keyspace_deliveries(keyspace),))
         return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
         """Return tables in the order asked for, with the fields that they were read from."""
         for keyspace in keyspaces:
             self.map.check(keyspace)
-        replies = await self._link.call_many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
+        replies = await self._redis.call_many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
         found = zip(keyspaces, map(decode_fields, replies), strict=True)
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
@@ -253,7 +253,7 @@ class KeyspaceStore:
     async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
         """Run ``keyspace_WHAT.lua`` on a keyspace."""
         self.map.check(keyspace)
-        return await self._link.run_script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
+        return await self._redis.run_script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
 
     async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
         """Return the answer, and what the script has added to it."""
@@ -377,9 +377,9 @@ class LeafLoads(NamedTuple):
 class LoadStore:
     """Rates of prefixes, and loads of leaves. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, link: BatchingClient, keyspaces: KeyspaceStore) -> None:
+    def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore) -> None:
         """Use this link to Redis."""
-        self._link = link
+        self._redis = redis
         self._keyspaces = keyspaces
 
     async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
@@ -437,13 +437,13 @@ class LoadStore:
         if gone:
             commands.append(("HDEL", own, *(prefix.label for prefix in gone)))
         if commands:
-            await self._link.call_many(commands)
+            await self._redis.call_many(commands)
 
     async def _rates(
         self, keyspaces: Sequence[Keyspace], fleet_s: float, memory: HalfLives
     ) -> list[dict[KeyGroup, DeliveryRate]]:
         bits = self._keyspaces.bits
-        found = await self._link.call_many([("HGETALL", keys.keyspace_rates(keyspace)) for keyspace in keyspaces])
+        found = await self._redis.call_many([("HGETALL", keys.keyspace_rates(keyspace)) for keyspace in keyspaces])
         return [
             {KeyGroup.from_label(label.decode(), bits): _rate(text, fleet_s, memory) for label, text in fields.items()}
             for fields in found

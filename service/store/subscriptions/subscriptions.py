@@ -23,7 +23,7 @@ from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
 from service.store.client.connection import BatchingClient, Command, RedisClient, script_command
-from service.store.client.identity_watch import IdentityMonitor
+from service.store.client.identity_monitor import IdentityMonitor
 from service.store.delivery.outbox import Outbox
 from service.store.subscriptions.channel_index import ChannelIndex
 
@@ -36,11 +36,11 @@ class Subscriptions:
     """Who wants to be told of what."""
 
     def __init__(
-        self, link: BatchingClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityMonitor
+        self, redis: BatchingClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityMonitor
     ) -> None:
         """Use this link to Redis; channels and outboxes are for subscriptions that move."""
         self._identity = identity
-        self._link = link
+        self._redis = redis
         self._index = index
         self._channels = channels
         self._outbox = outbox
@@ -56,12 +56,14 @@ class Subscriptions:
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
         given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
-        new, *found = await self._link.run_script("user_subscribe", own, *given)
+        new, *found = await self._redis.run_script("user_subscribe", own, *given)
         if new < 0:
             raise LimitReached("You've reached the maximum of {count} subscriptions.", count=found[0])
         intents = found[1]
         await self._settle_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
-        _, held = await self._link.call_many([_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))])
+        _, held = await self._redis.call_many(
+            [_unless_touched(uid, stamp), ("HGET", keys.user_index(uid), _place(cid))]
+        )
         if held is None:
             raise NotSubscribed("That channel was removed just now. Subscribe by its URL to add it again.")
         return _subscription(cid, held), bool(new)
@@ -76,15 +78,15 @@ class Subscriptions:
     async def _unsubscribe(self, uid: UserId, cid: ChannelId) -> bool:
         stamp = await self._announce(uid)
         queued = (keys.outbox(uid), keys.in_flight(uid))
-        chosen = (keys.preferences(uid), keys.told_at(uid))
+        chosen = (keys.preferences(uid), keys.last_sent_times(uid))
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
-        seq = await self._link.run_script("user_unsubscribe", own, cid)
+        seq = await self._redis.run_script("user_unsubscribe", own, cid)
         await self._replay(uid, stamp)
         return bool(seq)
 
     async def end_all_of_user(self, uid: UserId) -> None:
         """End every subscription of a user."""
-        for place in await self._link.call("HKEYS", keys.user_index(uid)):
+        for place in await self._redis.call("HKEYS", keys.user_index(uid)):
             await self._unsubscribe(uid, place.hex())
         await self._replay(uid, await self._announce(uid))
 
@@ -93,7 +95,7 @@ class Subscriptions:
 
         Somebody who comes back after all about them was forgotten must not be undone by what they ended before.
         """
-        _, floor = await self._link.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
+        _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)
 
     async def end_all_of_channel(self, cid: ChannelId) -> None:
@@ -126,7 +128,7 @@ class Subscriptions:
     async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         stamp = await self._announce(uid)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
-        await self._link.run_script("user_move", own, cid, successor, joins_at)
+        await self._redis.run_script("user_move", own, cid, successor, joins_at)
         await self._replay(uid, stamp)
 
     async def of_user(self, jid: str) -> list[Subscription]:
@@ -134,7 +136,7 @@ class Subscriptions:
 
         That there are none is believed only of a store that has not lost its data: raises StoreIdentityMismatch.
         """
-        held = await self._link.call("HGETALL", keys.user_index(keys.user_id(jid)))
+        held = await self._redis.call("HGETALL", keys.user_index(keys.user_id(jid)))
         if not held:
             await self._identity.verify()
         found = [_subscription(place.hex(), record) for place, record in held.items()]
@@ -142,7 +144,7 @@ class Subscriptions:
 
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
         """Return each user's number of their subscription to a channel, None where there is none; in the same order."""
-        found = await self._link.call_many([("HGET", keys.user_index(uid), _place(cid)) for uid, cid in pairs])
+        found = await self._redis.call_many([("HGET", keys.user_index(uid), _place(cid)) for uid, cid in pairs])
         return [_subscription(cid, held).number if held else None for (_, cid), held in zip(pairs, found, strict=True)]
 
     async def count(self, cid: ChannelId) -> int:
@@ -156,7 +158,7 @@ class Subscriptions:
     async def replay_intents(self) -> int:
         """Replay the intents that a crash left behind; return for how many people."""
         now_ms = time.time() * 1000
-        noted = await self._link.call("ZRANGE", keys.INTENT_USERS, 0, -1, "WITHSCORES")
+        noted = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
         # What was noted in the future was noted before the clock was set back.
         left = [(uid, at_ms) for uid, at_ms in noted if not 0 <= now_ms - at_ms < _LEFT_BEHIND_AFTER_S * 1000]
         for uid, stamp in left:
@@ -166,12 +168,12 @@ class Subscriptions:
     async def _announce(self, uid: UserId) -> float:
         """Note, before anything is written, that this user may have intents; return the note's stamp."""
         stamp = time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
-        await self._link.call("ZADD", keys.INTENT_USERS, stamp, uid)
+        await self._redis.call("ZADD", keys.USERS_WITH_INTENTS, stamp, uid)
         return stamp
 
     async def _replay(self, uid: UserId, stamp: float) -> None:
-        await self._settle_all(uid, await self._link.call("HGETALL", keys.intents(uid)))
-        await self._link.call(*_unless_touched(uid, stamp))
+        await self._settle_all(uid, await self._redis.call("HGETALL", keys.intents(uid)))
+        await self._redis.call(*_unless_touched(uid, stamp))
 
     async def _settle_all(self, uid: UserId, pending: Mapping[bytes, bytes]) -> None:
         # Into an index before out of another: who walks the old one of a channel that moved has to find who is left.
@@ -183,16 +185,16 @@ class Subscriptions:
         if what == "del":
             await self._index.remove(cid, [(uid, int(seq))])
         elif not await self._index.add(cid, uid, int(seq)):
-            await self._link.call("HDEL", keys.user_index(uid), _place(cid))
+            await self._redis.call("HDEL", keys.user_index(uid), _place(cid))
         elif what == "move":
             await self._catch_up(uid, cid)
-        await self._link.run_script("user_settle", (keys.intents(uid),), cid, intent)
+        await self._redis.run_script("user_settle", (keys.intents(uid),), cid, intent)
 
     async def _catch_up(self, uid: UserId, cid: ChannelId) -> None:
         """Queue, in order, every version that a subscription lacks: fan-out will give it the later ones."""
-        held = await self._link.call("HGET", keys.user_index(uid), _place(cid))
+        held = await self._redis.call("HGET", keys.user_index(uid), _place(cid))
         given = _subscription(cid, held).seen_version if held else inf
-        while given < (newest := int(await self._link.call("HGET", keys.channel(cid), "version") or 0)):
+        while given < (newest := int(await self._redis.call("HGET", keys.channel(cid), "version") or 0)):
             for version in range(int(given) + 1, newest + 1):
                 delta = await self._channels.delta(cid, version)
                 content = VersionParts(news=None) if delta is None or delta.initial else split_version(delta)
@@ -202,7 +204,7 @@ class Subscriptions:
 
 def _unless_touched(uid: UserId, stamp: float) -> Command:
     """Return what takes a user off the list of those with intents, unless they were announced again."""
-    return script_command("zrem_if", (keys.INTENT_USERS,), uid, repr(stamp))
+    return script_command("zrem_if", (keys.USERS_WITH_INTENTS,), uid, repr(stamp))
 
 
 def _place(cid: ChannelId) -> bytes:
@@ -236,9 +238,9 @@ class ResumeResult(msgspec.Struct, frozen=True):
 class SubscriptionPauses:
     """Who wants to be told nothing of what. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, link: RedisClient, outbox: Outbox) -> None:
+    def __init__(self, redis: RedisClient, outbox: Outbox) -> None:
         """Use this link to Redis; what was withheld goes through the outbox."""
-        self._link = link
+        self._redis = redis
         self._outbox = outbox
 
     async def pause(
@@ -250,7 +252,7 @@ class SubscriptionPauses:
         flight has not reached them.
         """
         own = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
-        paused = await self._link.run_script("user_pause", own, "*" if unasked else "", int(watches), *cids)
+        paused = await self._redis.run_script("user_pause", own, "*" if unasked else "", int(watches), *cids)
         return [cid.decode() for cid in paused]
 
     async def resume(
@@ -261,26 +263,26 @@ class SubscriptionPauses:
         ``unasked``: only what we paused without being asked. Only those that were paused are among what is returned.
         """
         own, mark = _own_keys(jid), "*" if unasked else ""
-        resumed, unheard = await self._link.run_script("user_resume", own, time.time(), mark, int(watches), *cids)
+        resumed, unheard = await self._redis.run_script("user_resume", own, time.time(), mark, int(watches), *cids)
         await self._outbox.wake_delivery([keys.user_id(jid)])  # also if nothing was: a repeated command does not tell
         return ResumeResult({cid.decode(): int(versions) for cid, versions in resumed}, int(unheard))
 
     async def suspend_unreachable(self, jid: str, cids: Sequence[ChannelId]) -> None:
         """Pause everything of a person whom nothing reaches, until :meth:`reinstate`; can be repeated."""
         own = keys.user(keys.user_id(jid))
-        unreachable, silent = await self._link.call("HMGET", own, "unreachable", "unheard")
+        unreachable, silent = await self._redis.call("HMGET", own, "unreachable", "unheard")
         if unreachable is None:
-            await self._link.call("HSET", own, "unreachable", int(silent is None))
+            await self._redis.call("HSET", own, "unreachable", int(silent is None))
         await self.pause(jid, cids, watches=True, unasked=True)
 
     async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
         """Tell a person again of what we paused; False if they were not unreachable."""
         own = keys.user(keys.user_id(jid))
-        watches = await self._link.call("HGET", own, "unreachable")
+        watches = await self._redis.call("HGET", own, "unreachable")
         if watches is None:
             return False
         await self.resume(jid, cids, watches=watches == b"1", unasked=True)
-        await self._link.call("HDEL", own, "unreachable")
+        await self._redis.call("HDEL", own, "unreachable")
         return True
 
 

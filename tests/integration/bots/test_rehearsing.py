@@ -52,7 +52,7 @@ async def _answered(store: Store, jid: str, *said: str) -> tuple[list[str], list
     """Return the last answer, and what would be done for it."""
 
     async def there() -> bool:
-        return bool(await store.redis.call("EXISTS", keys.BOT_ANSWERS))
+        return bool(await store.redis.call("EXISTS", keys.BOT_AVAILABLE))
 
     await until(there, "the bot takes questions")
     line = (await store.dry_runs.dry_run(jid, said))[-1]

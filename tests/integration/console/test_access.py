@@ -246,7 +246,7 @@ async def test_what_a_console_began_and_did_not_live_to_end_is_in_the_log(store:
     await ada.post("/settings/accounts", name="bob", role="viewer")
     ((noted,), _) = await store.audit_log.page()
     await store.audit_log.begin("lost", noted.deed)
-    assert await store.redis.call("HLEN", keys.CONSOLE_BEGUN) == 1
+    assert await store.redis.call("HLEN", keys.AUDIT_PENDING) == 1
     long_ago = type(noted.deed)(0.0, "ada", "", "", "Drain a node.", "/nodes")
     await store.audit_log.begin("longer", long_ago)
     (newest, *_), _ = await store.audit_log.page()

@@ -220,7 +220,7 @@ async def test_who_waits_is_on_the_delivery_page(store: Store, ada: Visitor) -> 
     assert "all is told" in (await ada.get("/delivery"))[1]
     uid = keys.user_id("bob@example.org")
     await store.redis.call("XADD", keys.outbox(uid), "*", "c", channel.id, "v", "2", "t", "1")
-    await store.redis.call("ZADD", keys.WAITING, 1, uid)
+    await store.redis.call("ZADD", keys.USERS_WITH_DELIVERIES, 1, uid)
     assert "bob@example.org" in (await ada.get("/delivery"))[1]
 
 

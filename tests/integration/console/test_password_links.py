@@ -71,7 +71,7 @@ async def test_a_change_of_the_password_ends_links(
     assert changed == (303, "/settings?done=password")
     async with stranger(served[0]) as another:
         assert not await _is_good(another, token)
-    assert await store.redis.call("HLEN", keys.CONSOLE_LINKS) == 0
+    assert await store.redis.call("HLEN", keys.CONSOLE_PASSWORD_LINKS) == 0
 
 
 async def test_a_setup_link_is_over_once_somebody_else_can_come_in(
@@ -82,4 +82,4 @@ async def test_a_setup_link_is_over_once_somebody_else_can_come_in(
     async with api.post("/api/v1/accounts", json={"name": "ada", "role": "admin"}) as answer:
         assert answer.status == 201
     assert (await eve.get(link.removeprefix(served[0])))[0] == 403
-    assert await store.redis.call("EXISTS", keys.CONSOLE_SETUP) == 0
+    assert await store.redis.call("EXISTS", keys.CONSOLE_SETUP_TOKENS) == 0

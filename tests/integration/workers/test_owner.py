@@ -176,7 +176,7 @@ async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
         assert end == ChannelsListed(1.0, ())
         await owner.owning.adopt([channel.id])
         await owner.settle()
-    assert await store.redis.call("EXISTS", keys.joining(channel_id(NEW))) == 0
+    assert await store.redis.call("EXISTS", keys.incoming_moves(channel_id(NEW))) == 0
 
 
 async def test_of_walks_that_are_asked_for_during_one_only_the_latest_comes_after_it(store: Store) -> None:

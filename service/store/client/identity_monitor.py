@@ -1,0 +1,141 @@
+"""Monitor of the store's identity, which runs in every process; see :mod:`service.store.client.identity`."""
+
+import asyncio
+import secrets
+from typing import Final
+
+import structlog
+
+from service.errors import StoreIdentityMismatch, StoreUnavailable
+from service.store.client import keys
+from service.store.client.connection import RedisClient, script_command
+from service.store.client.identity import (
+    BEHIND,
+    COUNTER_INTERVAL_MS,
+    EMPTIED,
+    MAX_COUNTER_LAG,
+    READ_IDENTITY,
+    TrustedIdentity,
+    parse_identity,
+)
+
+_CHECK_INTERVAL_S: Final = COUNTER_INTERVAL_MS / 1_000
+_SAVE_INTERVAL_MS: Final = 60_000
+
+log = structlog.get_logger(__name__)
+
+
+class IdentityMonitor:
+    """Reads the store's identity periodically and increments its counter."""
+
+    def __init__(self, redis: RedisClient) -> None:
+        self._redis = redis
+        self._saved: TrustedIdentity | None = None
+        self._is_refused = False
+
+    async def run(self) -> None:
+        """Monitor until cancelled, and save the trusted identity in the file."""
+        try:
+            while True:
+                try:
+                    await self.refresh()
+                except StoreUnavailable as error:
+                    log.debug("store identity check failed", error=str(error))
+                self._log_changes()
+                if self._is_save_due():
+                    await asyncio.to_thread(self._save)
+                await asyncio.sleep(_CHECK_INTERVAL_S)
+        finally:
+            self._save()
+
+    async def refresh(self) -> None:
+        """Read the identity, decide whether the store may be used, and increment the counter when it is due.
+
+        Raises :class:`StoreUnavailable` if Redis does not reply.
+        """
+        guard = self._redis.guard
+        seen = guard.reload()
+        new = seen.fleet if seen else secrets.token_hex(16)
+        reply = await self._redis.call_unguarded(
+            *script_command(
+                "identity_grow",
+                [keys.STORE_IDENTITY],
+                seen.fleet if seen else "",
+                seen.counter - MAX_COUNTER_LAG if seen else 0,
+                "" if seen and seen.in_use else new,
+                COUNTER_INTERVAL_MS,
+            )
+        )
+        guard.evaluate(parse_identity(reply), seen)
+        found = guard.current
+        if guard.reason in (EMPTIED, BEHIND) and not found.refused and seen is not None:
+            mark = script_command("identity_refuse", [keys.STORE_IDENTITY], seen.fleet, found.accepted_ms, guard.reason)
+            await self._redis.call_unguarded(*mark)
+
+    def check(self) -> None:
+        """Raise :class:`StoreIdentityMismatch` if the last check refused the store."""
+        self._redis.guard.check()
+
+    async def verify(self) -> None:
+        """Read the identity now. Raises :class:`StoreIdentityMismatch` and :class:`StoreUnavailable`."""
+        guard, seen = self._redis.guard, self._redis.guard.trusted
+        guard.evaluate(parse_identity(await self._redis.call(*READ_IDENTITY)), seen)
+        self.check()
+
+    async def accept(self) -> None:
+        """Make every process use the store as it is: set the fleet's id and a counter above every counter seen before.
+
+        Raises :class:`StoreUnavailable`.
+        """
+        guard, seen = self._redis.guard, self._redis.guard.trusted or TrustedIdentity("")
+        reply = await self._redis.call_unguarded(
+            *script_command(
+                "identity_accept",
+                [keys.STORE_IDENTITY],
+                seen.fleet,
+                secrets.token_hex(16),
+                seen.counter,
+                seen.at_ms,
+            )
+        )
+        guard.evaluate(parse_identity(reply), guard.trusted)
+        self.check()
+        log.warning("store accepted", counter=guard.current.counter)
+        self._log_changes()
+        await asyncio.to_thread(self._save)
+
+    def _log_changes(self) -> None:
+        """Log once when the store is refused, and once when it is in use again."""
+        try:
+            self.check()
+        except StoreIdentityMismatch as error:
+            if not self._is_refused:
+                log.error("store refused", error=str(error))  # noqa: TRY400 - no bug, no traceback
+            self._is_refused = True
+            return
+        if self._is_refused:
+            log.info("store in use again")
+        self._is_refused = False
+
+    def _is_save_due(self) -> bool:
+        """Return whether to save the trusted identity: at first use, once a minute, and when the fleet changes."""
+        seen, saved = self._redis.guard.trusted, self._saved
+        if seen is None or not seen.in_use:
+            return False
+        return (
+            saved is None
+            or not saved.in_use
+            or saved.fleet != seen.fleet
+            or not 0 <= seen.at_ms - saved.at_ms < _SAVE_INTERVAL_MS
+        )
+
+    def _save(self) -> None:
+        guard = self._redis.guard
+        seen = guard.trusted
+        if guard.file is None or seen is None or not seen.in_use or seen == self._saved:
+            return
+        self._saved = seen
+        try:
+            guard.file.write(seen)
+        except OSError as error:
+            log.warning("store identity file write failed", error=str(error))
