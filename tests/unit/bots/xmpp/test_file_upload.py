@@ -1,4 +1,4 @@
-"""Files on the XMPP server: who takes them, of what size, and what is sent along; nothing goes where it should not."""
+"""File uploads: discovery of the service, size limits, headers, and refused addresses."""
 
 from collections.abc import AsyncIterator
 from xml.etree.ElementTree import XML, Element
@@ -8,12 +8,12 @@ import pytest_asyncio
 
 from bots.xmpp.file_upload import FileUploader
 from service.errors import AddressRefused, UploadRefused
-from service.net.upload_client import UploadClient as Files
+from service.net.upload_client import UploadClient
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 
 INFO = "http://jabber.org/protocol/disco#info"
 FORM = "<x xmlns='jabber:x:data'><field var='max-file-size'><value>1000</value></field></x>"
-TAKES = f"<iq><query xmlns='{INFO}'><feature var='urn:xmpp:http:upload:0'/>{FORM}</query></iq>"
+ACCEPTS_UPLOADS = f"<iq><query xmlns='{INFO}'><feature var='urn:xmpp:http:upload:0'/>{FORM}</query></iq>"
 ITEMS = (
     "<iq><query xmlns='http://jabber.org/protocol/disco#items'><item jid='rooms.example.org'/>"
     "<item jid='files.example.org'/></query></iq>"
@@ -21,7 +21,7 @@ ITEMS = (
 
 
 class Server:
-    """An XMPP server with a service that takes files of a thousand bytes, as a link shows it."""
+    """An XMPP server with a service that accepts files of up to 1,000 bytes, as an XmppClient."""
 
     address = "coronet@feeds.example.org"
     is_account = False
@@ -34,19 +34,19 @@ class Server:
             return XML(self.slot)
         if "disco#items" in content:
             return XML(ITEMS if to == "example.org" else "<iq/>")
-        return XML(TAKES if to == "files.example.org" else f"<iq><query xmlns='{INFO}'/></iq>")
+        return XML(ACCEPTS_UPLOADS if to == "files.example.org" else f"<iq><query xmlns='{INFO}'/></iq>")
 
 
 def slot(url: str, headers: str = "") -> str:
     return f"<iq><slot xmlns='urn:xmpp:http:upload:0'><put url='{url}'>{headers}</put><get url='{url}'/></slot></iq>"
 
 
-def files(own_url: str = "", *, allow_private: bool = False) -> Files:
-    return Files(own_url=own_url, own_host="127.0.0.1" if own_url else "", allow_private=allow_private)
+def upload_client(own_url: str = "", *, allow_private: bool = False) -> UploadClient:
+    return UploadClient(own_url=own_url, own_host="127.0.0.1" if own_url else "", allow_private=allow_private)
 
 
-def uploads(server: Server, own: Files) -> FileUploader:
-    return FileUploader(server, own)  # type: ignore[arg-type] # as much of a link as is asked
+def uploader(server: Server, own: UploadClient) -> FileUploader:
+    return FileUploader(server, own)  # type: ignore[arg-type] # as much of the interface as is used
 
 
 @pytest_asyncio.fixture
@@ -55,10 +55,12 @@ async def http() -> AsyncIterator[RawPublisher]:
         yield running
 
 
-async def test_a_file_goes_with_no_other_headers_than_the_servers_may_name(http: RawPublisher) -> None:
+async def test_only_allowed_headers_are_sent_with_an_upload(http: RawPublisher) -> None:
     headers = "<header name='authorization'>Bearer&#10; x</header><header name='Host'>evil.example</header>"
     server = Server(slot(http.url("/1"), headers))
-    assert await uploads(server, files(http.url("/"))).share("a.opml", b"body", "text/x-opml") == http.url("/1")
+    assert await uploader(server, upload_client(http.url("/"))).share("a.opml", b"body", "text/x-opml") == http.url(
+        "/1"
+    )
     (head,) = http.requests
     assert head.startswith("PUT /1 ")
     assert "Authorization: Bearer x\r\n" in head
@@ -66,19 +68,19 @@ async def test_a_file_goes_with_no_other_headers_than_the_servers_may_name(http:
     assert "evil" not in head
 
 
-async def test_its_own_server_is_reached_where_it_is_by_whatever_name_its_files_have(http: RawPublisher) -> None:
+async def test_files_of_the_own_server_are_read_from_its_configured_host(http: RawPublisher) -> None:
     url = http.url("/files/1", host="chat.example.org")
-    own = files(http.url("/files/", host="chat.example.org"))
+    own = upload_client(http.url("/files/", host="chat.example.org"))
     assert await own.read(url) == b"<opml/>"
     assert own.is_own(url)
     assert not own.is_own(http.url("/files/../admin", host="chat.example.org"))
     assert not own.is_own(http.url("/files", host="chat.example.org.evil.example"))
 
 
-async def test_without_a_service_there_is_no_file() -> None:
+async def test_without_an_upload_service_the_result_is_none() -> None:
     server = Server("<iq/>")
     server.address = "coronet@feeds.example.net"
-    assert await uploads(server, files()).share("a.opml", b"body", "text/x-opml") is None
+    assert await uploader(server, upload_client()).share("a.opml", b"body", "text/x-opml") is None
 
 
 QUOTA = (
@@ -88,7 +90,7 @@ QUOTA = (
 
 
 @pytest.mark.parametrize(
-    ("answer", "size_bytes", "why"),
+    ("response", "size_bytes", "reason"),
     [
         (QUOTA, 10, "Daily quota reached"),
         (slot("https://127.0.0.1/1"), 10, "not a public address"),
@@ -99,12 +101,12 @@ QUOTA = (
         (slot("https://files.example/1"), 1001, "up to 1,000 bytes"),
     ],
 )
-async def test_what_cannot_be_uploaded_is_refused_with_the_reason(answer: str, size_bytes: int, why: str) -> None:
-    with pytest.raises(UploadRefused, match=why):
-        await uploads(Server(answer), files()).share("a.opml", b"x" * size_bytes, "text/x-opml")
+async def test_a_failed_upload_raises_the_reason(response: str, size_bytes: int, reason: str) -> None:
+    with pytest.raises(UploadRefused, match=reason):
+        await uploader(Server(response), upload_client()).share("a.opml", b"x" * size_bytes, "text/x-opml")
 
 
 @pytest.mark.parametrize("url", ["https://[::1]/1", "http://127.0.0.1/1"])
-async def test_a_private_place_is_not_read_unless_it_is_our_servers(url: str) -> None:
+async def test_private_addresses_other_than_the_own_server_are_refused(url: str) -> None:
     with pytest.raises(AddressRefused):
-        await files("https://files.example/").read(url)
+        await upload_client("https://files.example/").read(url)

@@ -1,4 +1,4 @@
-"""Who we are, for other people's software."""
+"""The profile of the bot: service discovery, capabilities, vCards and avatar."""
 
 import base64
 import hashlib
@@ -16,28 +16,28 @@ XEP_0115_FEATURES = [
 INFO = "{http://jabber.org/protocol/disco#info}"
 
 
-def asked(content: str) -> Element | None:
-    """The answer to a question."""
-    found = service_discovery.response_payload(XML(f"<iq type='get'>{content}</iq>"), "feeds.example", voice("en"))
-    return XML(found) if found is not None else None
+def response(content: str) -> Element | None:
+    """Return the payload of the response to a request."""
+    payload = service_discovery.response_payload(XML(f"<iq type='get'>{content}</iq>"), "feeds.example", voice("en"))
+    return XML(payload) if payload is not None else None
 
 
-def test_the_verification_string_is_that_of_xep_0115() -> None:
-    """Section 5.2's example."""
+def test_the_verification_string_equals_the_example_of_xep_0115() -> None:
+    """XEP-0115 §5.2."""
     identity = ("client", "pc", "", "Exodus 0.9.1")
     assert service_discovery.caps_verification(identity, XEP_0115_FEATURES, "", {}) == "QgayPKawpkPSDYmwT/WM94uAlu0="
 
 
-def test_what_we_say_of_ourselves_is_what_our_presence_promises() -> None:
-    told = asked("<query xmlns='http://jabber.org/protocol/disco#info'/>")
-    assert told is not None
-    identity = told.find(f"{INFO}identity")
+def test_the_capabilities_hash_matches_the_discovery_response() -> None:
+    info = response("<query xmlns='http://jabber.org/protocol/disco#info'/>")
+    assert info is not None
+    identity = info.find(f"{INFO}identity")
     assert identity is not None
     form = {
-        field.get("var", ""): field.findtext("{jabber:x:data}value", "") for field in told.iter("{jabber:x:data}field")
+        field.get("var", ""): field.findtext("{jabber:x:data}value", "") for field in info.iter("{jabber:x:data}field")
     }
     form_type = form.pop("FORM_TYPE")
-    features = [feature.get("var", "") for feature in told.iter(f"{INFO}feature")]
+    features = [feature.get("var", "") for feature in info.iter(f"{INFO}feature")]
     names = (identity.get("category", ""), identity.get("type", ""), "", identity.get("name", ""))
     assert (
         f'ver="{service_discovery.caps_verification(names, features, form_type, form)}"'
@@ -48,12 +48,12 @@ def test_what_we_say_of_ourselves_is_what_our_presence_promises() -> None:
 @pytest.mark.parametrize(
     "node", ["http://jabber.org/protocol/nick", "urn:xmpp:vcard4", service_discovery.NS_AVATAR_METADATA]
 )
-def test_what_an_account_publishes_can_be_asked_for(node: str) -> None:
-    assert asked(f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='{node}'/></pubsub>") is not None
+def test_published_profile_items_can_be_requested(node: str) -> None:
+    assert response(f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='{node}'/></pubsub>") is not None
 
 
-def test_the_picture_is_the_one_whose_hash_we_name() -> None:
-    card = asked("<vCard xmlns='vcard-temp'/>")
+def test_the_avatar_id_is_the_hash_of_the_image() -> None:
+    card = response("<vCard xmlns='vcard-temp'/>")
     assert card is not None
     picture = base64.b64decode(card.findtext("{vcard-temp}PHOTO/{vcard-temp}BINVAL", ""))
     assert hashlib.sha1(picture, usedforsecurity=False).hexdigest() == service_discovery.AVATAR_ID
@@ -64,5 +64,5 @@ def test_the_picture_is_the_one_whose_hash_we_name() -> None:
     "content",
     ["", "<query xmlns='jabber:iq:last'/>", "<query xmlns='http://jabber.org/protocol/disco#info' node='x'/>"],
 )
-def test_what_we_have_no_answer_to_is_left_to_others(content: str) -> None:
-    assert asked(content) is None
+def test_unknown_requests_have_no_payload(content: str) -> None:
+    assert response(content) is None

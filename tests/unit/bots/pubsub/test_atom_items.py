@@ -1,4 +1,4 @@
-"""Items of nodes: well-formed whatever publishers write, the same however often they are made, one per entry."""
+"""Items of pubsub nodes: well-formed for any entries, reproducible, and one for each entry."""
 
 from xml.etree.ElementTree import Element, fromstring
 
@@ -28,7 +28,7 @@ entries = st.builds(
 )
 
 
-def made(*deltas: Delta) -> list[NodeItem]:
+def items_of(*deltas: Delta) -> list[NodeItem]:
     return atom_items.build_items(CHANNEL, deltas, SERVICE)
 
 
@@ -36,53 +36,53 @@ def delta(*changes: Change, version: int = 2, detected_s: float = 2_000.0) -> De
     return Delta(CHANNEL.id, version - 1, version, detected_s, changes)
 
 
-def said(item: NodeItem, name: str) -> str | None:
+def text_of(item: NodeItem, name: str) -> str | None:
     return fromstring(item.payload).findtext(f"{{{NS_ATOM}}}{name}")  # noqa: S314 - we wrote it
 
 
 @given(st.lists(entries, max_size=5, unique_by=lambda entry: entry.key))
-def test_any_entries_become_items_that_a_service_gives_back_as_they_are(wanted: list[Entry]) -> None:
-    items = made(delta(*(Change("addition", entry) for entry in wanted)))
-    assert len({item.id for item in items}) == len(items) == len(wanted)
+def test_items_survive_a_round_trip_through_xml(given_entries: list[Entry]) -> None:
+    items = items_of(delta(*(Change("addition", entry) for entry in given_entries)))
+    assert len({item.id for item in items}) == len(items) == len(given_entries)
     for item in items:
-        kept = fromstring(f"<item id='{item.id}'>{item.payload}</item>")[0]  # noqa: S314 - we wrote it
-        assert atom_items.is_equal(kept, fromstring(item.payload))  # noqa: S314 - we wrote it
-        assert said(item, "title")
-        assert said(item, "updated")
+        parsed = fromstring(f"<item id='{item.id}'>{item.payload}</item>")[0]  # noqa: S314 - we wrote it
+        assert atom_items.is_equal(parsed, fromstring(item.payload))  # noqa: S314 - we wrote it
+        assert text_of(item, "title")
+        assert text_of(item, "updated")
 
 
-def test_an_entry_is_a_complete_atom_entry() -> None:
-    (item,) = made(delta(Change("addition", ENTRY)))
-    assert said(item, "id") == f"urn:uuid:{item.id}"
-    assert said(item, "title") == "Title"
-    assert said(item, "published") == said(item, "updated") == "1970-01-01T00:16:40Z"
-    assert said(item, "author/{http://www.w3.org/2005/Atom}name") == "Ann"
-    assert said(item, "content") == "Text."
+def test_an_item_is_a_complete_atom_entry() -> None:
+    (item,) = items_of(delta(Change("addition", ENTRY)))
+    assert text_of(item, "id") == f"urn:uuid:{item.id}"
+    assert text_of(item, "title") == "Title"
+    assert text_of(item, "published") == text_of(item, "updated") == "1970-01-01T00:16:40Z"
+    assert text_of(item, "author/{http://www.w3.org/2005/Atom}name") == "Ann"
+    assert text_of(item, "content") == "Text."
     links = [link.get("href") for link in fromstring(item.payload).iterfind(f"{{{NS_ATOM}}}link")]  # noqa: S314 - we wrote it
     assert links == [ENTRY.link, f"xmpp:{SERVICE}?;node={CHANNEL.id};item={item.id}"]
 
 
-def test_of_an_entry_that_changes_again_the_last_state_stands_under_its_id() -> None:
+def test_an_entry_that_changes_has_one_item_with_its_last_state() -> None:
     edited = structs.replace(ENTRY, title="Corrected")
-    first = made(delta(Change("addition", ENTRY)))
-    both = made(
+    first = items_of(delta(Change("addition", ENTRY)))
+    both = items_of(
         delta(Change("addition", ENTRY), Change("addition", Entry("b", "B"))),
         delta(Change("replacement", edited), version=3, detected_s=3_000.0),
     )
-    assert [said(item, "title") for item in both] == ["B", "Corrected"]
+    assert [text_of(item, "title") for item in both] == ["B", "Corrected"]
     assert both[1].id == first[0].id
-    assert said(both[1], "updated") == "1970-01-01T00:50:00Z"
+    assert text_of(both[1], "updated") == "1970-01-01T00:50:00Z"
 
 
-def test_a_version_of_a_page_is_one_item_with_its_changed_lines() -> None:
+def test_a_version_of_a_page_is_one_item_with_the_changed_lines() -> None:
     lines = [Change("addition", Entry(f"{n}", summary=f"line {n}"), line=n) for n in (3, 7)]
-    (first,), (second,) = made(delta(*lines)), made(delta(*lines, version=3))
+    (first,), (second,) = items_of(delta(*lines)), items_of(delta(*lines, version=3))
     assert first.id != second.id
-    assert "line 7" in (said(first, "content") or "")
+    assert "line 7" in (text_of(first, "content") or "")
 
 
-def test_what_differs_is_not_the_same() -> None:
-    (one,) = made(delta(Change("addition", ENTRY)))
-    (other,) = made(delta(Change("addition", structs.replace(ENTRY, summary="Others."))))
+def test_items_with_different_content_are_not_equal() -> None:
+    (one,) = items_of(delta(Change("addition", ENTRY)))
+    (other,) = items_of(delta(Change("addition", structs.replace(ENTRY, summary="Others."))))
     assert not atom_items.is_equal(fromstring(one.payload), fromstring(other.payload))  # noqa: S314 - we wrote them
     assert not atom_items.is_equal(Element("a", {"b": "1"}), Element("a"))
