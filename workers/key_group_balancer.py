@@ -55,7 +55,7 @@ class KeyGroupBalancer:
         """Keep what is nearest to us now."""
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
-        self._mine = tuple(keyspace for keyspace, point in points.items() if view.has_among(point, self._me, 1))
+        self._mine = tuple(keyspace for keyspace, point in points.items() if view.is_among_nearest(point, self._me, 1))
         self._looked_s = {keyspace: at_s for keyspace, at_s in self._looked_s.items() if keyspace in self._mine}
 
     async def keep(self, fleet_s: float) -> None:

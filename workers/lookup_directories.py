@@ -24,7 +24,7 @@ from service.discovery.partial.node_share import (
     encode_entry,
     encode_letter,
 )
-from service.discovery.partial.servers import Message, Place, Send
+from service.discovery.partial.servers import Message, Place, SendToServer
 from service.discovery.partial.strategy_choice import Coordinator, DirectoryChoice
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
@@ -185,7 +185,7 @@ class LookupDirectories:
         ids = self._ring.ids
         first = ids.index(self._coordinator(said.pair) or self._me)
         me = (ids.index(self._me) - first) % len(ids)
-        sends: Iterable[Send] = self._shares.on_update(said, me, len(ids), self._draw())
+        sends: Iterable[SendToServer] = self._shares.on_update(said, me, len(ids), self._draw())
         return [
             (self._node(said.pair, send.to), ShareUpdate(said.pair, said.term, said.strategy, (send.message,)))
             for send in sends

@@ -22,7 +22,7 @@ from service.feeds.opml import OpmlDocument
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.feeds.sandbox.protocol import DetectChanges
 from service.feeds.urls import channel_id
-from service.location.content_cache import unpacked
+from service.location.content_cache import unpack_entries
 from service.model import Channel, Entry, Validators
 from service.net.peer_client import peer_of
 from service.store import Store
@@ -171,7 +171,7 @@ class WorkerRequestHandlers:
         if state is None:
             raise NotSubscribed(_NO_CHANNEL)
         located = await node.contents.locate(wanted.channel, state.channel.version, state.digest)
-        latest = unpacked(located.content.latest)
+        latest = unpack_entries(located.content.latest)
         if located.source == "publisher":
             latest = await self._fetched(state.channel)
         elif not latest:

@@ -23,7 +23,7 @@ from service.errors import (
 from service.feeds.autodiscovery import likely_feeds
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import canonical_url, channel_id, https_variant, selector_of
-from service.location.content_cache import digest_of, newest
+from service.location.content_cache import digest_of, merge_latest
 from service.model import Change, Channel, FeedLink, Validators
 from service.net.fetcher import FetchResult
 from service.store import Store
@@ -324,7 +324,7 @@ def _first(fetched: FetchResult, findings: DetectionResult, now_s: float) -> Sna
         updates=UpdateHistory(estimate_from_dates(dates_s, now_s), now_s),
         language=findings.language,
         imprint=findings.metadata,
-        latest=newest([Change("addition", entry) for entry in reversed(findings.latest)], ()),
+        latest=merge_latest([Change("addition", entry) for entry in reversed(findings.latest)], ()),
     )
 
 

@@ -28,7 +28,7 @@ from service.errors import LimitReached, NotSubscribed, NoWorker
 from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.feeds.urls import host_of
-from service.location.content_cache import LATEST
+from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.search import Searcher
 from service.store import Store
@@ -192,7 +192,7 @@ class RequestHandler(Queries):
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return a channel's latest entries from the nearest copy, newest first; many only the log has."""
-        if count <= LATEST:
+        if count <= MAX_LATEST_ENTRIES:
             with contextlib.suppress(NoWorker, NotSubscribed):
                 return (await self._store.worker_requests.content(cid)).latest[:count]
         return await self._store.channels.latest(cid, count)

@@ -153,6 +153,6 @@ def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tupl
         beside = point ^ (digit(own_point, row, base) ^ digit(point, row, base)) << BITS - (base - 1).bit_length() * (
             row + 1
         )
-        if view.has_among(to_hex(beside), node_id, 1):
+        if view.is_among_nearest(to_hex(beside), node_id, 1):
             rows[row].append(node)
     return tuple(map(tuple, rows))

@@ -153,7 +153,7 @@ class Member:
 
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
         """Return whether this node's ring excludes it from the polling set and is at least as new as the owner's."""
-        return ring_version <= self._view.version and not self._view.has_among(channel, self._node_id, size)
+        return ring_version <= self._view.version and not self._view.is_among_nearest(channel, self._node_id, size)
 
     def _stop(self, channel: ChannelId) -> Iterator[Effect]:
         del self._assignments[channel]

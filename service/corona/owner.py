@@ -78,7 +78,7 @@ class Owner:
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Release channels that now have another owner, and assign the others' members whose place has changed."""
         self._view = view
-        for channel in [channel for channel in self._channels if not view.has_among(channel, self._node_id, 1)]:
+        for channel in [channel for channel in self._channels if not view.is_among_nearest(channel, self._node_id, 1)]:
             del self._channels[channel]
             self._plans.remove_channel(channel)
             yield ReleaseOwnership(channel)
@@ -110,7 +110,7 @@ class Owner:
         owned = self._channels.get(channel)
         if owned is not None:
             owned.last_wanted_s = now_s
-        elif self._view.has_among(channel, self._node_id, 1):
+        elif self._view.is_among_nearest(channel, self._node_id, 1):
             self._channels[channel] = _OwnedChannel(last_wanted_s=now_s, requested_s=now_s, subscribers=subscribers)
             yield TakeOwnership(channel)
 

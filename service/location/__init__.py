@@ -1,20 +1,21 @@
-"""WHERE a copy is near: attenuated Bloom filters, which lead a query to it, and tell soon that there is none.
+"""Probabilistic location: attenuated Bloom filters that lead a query to a near copy of a document.
 
-A pure room: no clock, randomness or I/O; round-trip times are arguments. Events in, what is to be sent out.
+A pure package: no clock, randomness or I/O; round-trip times are arguments. Events in, messages out.
 
-Probabilistic location (Rhea and Kubiatowicz §II): each node has, for each neighbour, an *attenuated Bloom filter* of d
-rows. Row i is the union of the Bloom filters of the nodes i hops away through that neighbour. A *query* goes to the
-nearest neighbour among those that match in the first row where any does, and never back; it ends at the document, or
-where nothing matches, and then a deterministic way takes over. A document that comes or goes flips bits, and an
-*update* carries these outward, one row deeper per hop, until row d.
+Rhea and Kubiatowicz §II: each node has, for each neighbour link, an *attenuated Bloom filter* of d rows. Row i is the
+union of the Bloom filters of the nodes that are i hops away through that link. A *query* goes to the nearest neighbour
+among those that match in the first row in which any does, without backtracking; it ends at the document, or fails where
+nothing matches, and a deterministic algorithm takes over. When a document is added or removed, bits change, and an
+*update* propagates them, one row deeper per hop, up to row d.
 
-- ``bloom``       stable hashing, the filters' shape and size, a node's own filter, which counts and so can forget, and
-                  the rows heard from each neighbour and told to it; a query's next hop
-- ``wire``        what nodes say to each other, and its bytes
-- ``protocol``    a node: documents, links and messages in, messages out
-- ``neighbours``  who is whose neighbour, by measured round-trip times, without a centre
+- ``bloom``          Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
+- ``wire``           the messages between nodes, their encoding, and ordered streams of batches
+- ``protocol``       a node: documents, links and messages in, messages out
+- ``neighbours``     the choice of neighbours by measured round-trip times, without a centre
+- ``content_cache``  channel contents, the documents that are located, and a worker's cache of them
 
-Filters are Python's integers: a row is read, united and compared whole, five to ten times faster than as numpy arrays
-of this size. Laws: a quiet node has each document at distance i ≤ d in row i of one link (of all ways there, without
-filtering), and nothing that no way of i hops leads to. Where we deviate from the paper stands in ``protocol``.
+Filters are Python integers: rows are read, united and compared whole, five to ten times faster than numpy arrays of
+this size. Invariants: once no messages are in transit, a node has each document at distance i ≤ d in row i of one link
+(of all links that lead there, without filtering), and nothing to which no path of i hops leads. ``protocol`` lists the
+deviations from the paper.
 """

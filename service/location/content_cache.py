@@ -1,7 +1,7 @@
-"""Contents of channels at one of their versions, named by their digests, and the cache of those that a worker has.
+"""Contents of channels at one version, identified by digests, and a worker's cache of them.
 
-Who looks for a content knows its digest from the channel's owner or from the store, so a copy proves itself, whoever
-hands it over. Versions that leave the content as it was (notices) are the same document.
+A client obtains the digest from the channel's owner or from the store, so that it can verify a copy from any source.
+Versions with the same content (notices) are the same document.
 """
 
 import zlib
@@ -16,31 +16,31 @@ from service.errors import PeerProtocolError
 from service.model import Change, ChannelId, Entry
 
 Digest = bytes
-"""16 bytes of BLAKE2b; b"" where it is not known."""
+"""16 bytes of BLAKE2b; empty if unknown."""
 
 DIGEST_BYTES = 16
-LATEST = 10
-"""So many of the latest entries are part of a content."""
-MOST_BYTES = 4 * 1024 * 1024
-"""No content is handed over that is larger."""
+MAX_LATEST_ENTRIES = 10
+"""Number of latest entries in a content."""
+MAX_CONTENT_BYTES = 4 * 1024 * 1024
+"""Maximum size of a content that is exchanged."""
 _LENGTH_BYTES = 4
-_MOST_LATEST_BYTES = 1024 * 1024
+_MAX_LATEST_BYTES = 1024 * 1024
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):
-    """``memory`` is the base that polls compare with (opaque here); ``latest`` the latest entries, packed."""
+    """A channel's content: ``memory``, the base that polls compare with (opaque here), and the packed entries."""
 
     memory: bytes
     latest: bytes
 
     @property
     def size_bytes(self) -> int:
-        """How much it is to keep, and to hand over."""
+        """The size of the content in bytes."""
         return len(self.memory) + len(self.latest)
 
 
 def digest_of(content: Content) -> Digest:
-    """Return the content's name, the same in every process."""
+    """Return the content's digest, which is the same in every process."""
     digest = blake2b(len(content.memory).to_bytes(_LENGTH_BYTES, "big"), digest_size=DIGEST_BYTES)
     digest.update(content.memory)
     digest.update(content.latest)
@@ -48,107 +48,107 @@ def digest_of(content: Content) -> Digest:
 
 
 def encode(content: Content) -> tuple[bytes, bytes, bytes]:
-    """Return the bytes that :func:`decode` understands, in pieces, of which none is a copy."""
+    """Return the encoded content as a sequence of buffers, without copying it."""
     return len(content.memory).to_bytes(_LENGTH_BYTES, "big"), content.memory, content.latest
 
 
 def decode(data: memoryview) -> Content:
-    """Return the content of these bytes. Raises :class:`PeerProtocolError` if they are none."""
+    """Return the decoded content. Raises :class:`PeerProtocolError` for malformed data."""
     end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
     if not _LENGTH_BYTES <= end <= len(data):
         raise PeerProtocolError("A content says that it is longer than it is.", reason="malformed")
     return Content(bytes(data[_LENGTH_BYTES:end]), bytes(data[end:]))
 
 
-def newest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return a channel's latest entries, newest first, after changes (oldest first) to what they were before."""
+def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return a channel's latest entries, newest first, after these changes (oldest first) to ``before``."""
     found: dict[str, Entry] = {}
     told = (change.entry for change in reversed(changes) if change.kind != "omission")
     for entry in chain(told, before):
         found.setdefault(entry.key, entry)
-    return tuple(found.values())[:LATEST]
+    return tuple(found.values())[:MAX_LATEST_ENTRIES]
 
 
-def packed(latest: Sequence[Entry]) -> bytes:
-    """Return entries as they are part of a content; b"" for none."""
+def pack_entries(latest: Sequence[Entry]) -> bytes:
+    """Return entries in the format of ``Content.latest``; empty for none."""
     return zlib.compress(msgspec.msgpack.encode(tuple(latest))) if latest else b""
 
 
-def unpacked(latest: bytes) -> tuple[Entry, ...]:
-    """Return the entries of a content. Raises :class:`PeerProtocolError` if they cannot be read."""
+def unpack_entries(latest: bytes) -> tuple[Entry, ...]:
+    """Return the entries in ``Content.latest``. Raises :class:`PeerProtocolError` for malformed data."""
     if not latest:
         return ()
     try:
         return msgspec.msgpack.decode(
-            zlib.decompressobj().decompress(latest, _MOST_LATEST_BYTES), type=tuple[Entry, ...]
+            zlib.decompressobj().decompress(latest, _MAX_LATEST_BYTES), type=tuple[Entry, ...]
         )
     except (zlib.error, msgspec.MsgspecError) as error:
         raise PeerProtocolError(f"A content's entries cannot be read: {error}.", reason="malformed") from error
 
 
-_BESIDES_BYTES = 400
-"""What Python needs for one content besides it."""
+_OVERHEAD_BYTES = 400
+"""Memory that Python objects need for one content besides its bytes."""
 
 
-class _Kept(msgspec.Struct, gc=False):
+class _CachedContent(msgspec.Struct, gc=False):
     digest: Digest
     content: Content
     used_s: float
 
 
-class Cache:
-    """Contents by channel, found by digest too. Times are of one monotonic clock."""
+class ContentCache:
+    """An LRU cache of contents by channel, with lookup by digest. Times are of one monotonic clock."""
 
-    def __init__(self, most_bytes: int, kept_s: float) -> None:
-        """Keep at most so many bytes, and nothing that was not used for so long."""
-        self._most_bytes = most_bytes
-        self._kept_s = kept_s
+    def __init__(self, max_bytes: int, ttl_s: float) -> None:
+        """Hold at most ``max_bytes`` bytes; contents expire ``ttl_s`` after their last use."""
+        self._max_bytes = max_bytes
+        self._ttl_s = ttl_s
         self._bytes = 0
-        self._kept: OrderedDict[ChannelId, _Kept] = OrderedDict()
+        self._contents: OrderedDict[ChannelId, _CachedContent] = OrderedDict()
         self._channels: dict[Digest, ChannelId] = {}
 
     @property
     def size_bytes(self) -> int:
-        """What all of it takes."""
+        """The size of all contents, with overhead."""
         return self._bytes
 
     @property
     def digests(self) -> KeysView[Digest]:
-        """What is here."""
+        """The digests of all contents."""
         return self._channels.keys()
 
     def get(self, digest: Digest, now_s: float) -> Content | None:
-        """Return the content of this digest, which is used by that; None if it is not here."""
+        """Return the content with this digest and mark it as used; None if it is absent or expired."""
         cid = self._channels.get(digest)
         if cid is None:
             return None
-        kept = self._kept[cid]
-        if now_s - kept.used_s > self._kept_s:
-            self.drop(cid)
+        cached = self._contents[cid]
+        if now_s - cached.used_s > self._ttl_s:
+            self.remove(cid)
             return None
-        kept.used_s = now_s
-        self._kept.move_to_end(cid)
-        return kept.content
+        cached.used_s = now_s
+        self._contents.move_to_end(cid)
+        return cached.content
 
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
-        """Have this content of a channel instead of another one."""
-        self.drop(cid)
+        """Store a channel's content, replacing any other one, and evict the least recently used ones."""
+        self.remove(cid)
         if (same := self._channels.get(digest)) is not None:
-            self.drop(same)
-        self._kept[cid] = _Kept(digest, content, now_s)
+            self.remove(same)
+        self._contents[cid] = _CachedContent(digest, content, now_s)
         self._channels[digest] = cid
-        self._bytes += content.size_bytes + _BESIDES_BYTES
-        while self._bytes > self._most_bytes:
-            self.drop(next(iter(self._kept)))
+        self._bytes += content.size_bytes + _OVERHEAD_BYTES
+        while self._bytes > self._max_bytes:
+            self.remove(next(iter(self._contents)))
 
-    def drop(self, cid: ChannelId) -> None:
-        """Be without a channel's content."""
-        kept = self._kept.pop(cid, None)
-        if kept is not None:
-            del self._channels[kept.digest]
-            self._bytes -= kept.content.size_bytes + _BESIDES_BYTES
+    def remove(self, cid: ChannelId) -> None:
+        """Remove a channel's content, if present."""
+        cached = self._contents.pop(cid, None)
+        if cached is not None:
+            del self._channels[cached.digest]
+            self._bytes -= cached.content.size_bytes + _OVERHEAD_BYTES
 
     def expire(self, now_s: float) -> None:
-        """Be without what was not used for too long."""
-        while self._kept and now_s - next(iter(self._kept.values())).used_s > self._kept_s:
-            self.drop(next(iter(self._kept)))
+        """Remove expired contents."""
+        while self._contents and now_s - next(iter(self._contents.values())).used_s > self._ttl_s:
+            self.remove(next(iter(self._contents)))

@@ -1,20 +1,21 @@
-"""Who is whose neighbour: an overlay that makes and mends itself, by measured round-trip times (§V, future work).
+"""Choice of neighbours: an overlay that builds and repairs itself by measured round-trip times (§V, future work).
 
-A peer is *near* or *far*, by one limit for all. Everybody wants a few near neighbours, the nearest. Of peers that are
-near each other, only a few, those with the least ids, are *gateways* and want far neighbours as well, which they find
-among other groups' gateways. So expensive links are few, whatever the number of nodes, and what is known of a
-group crosses them once: the paper's restricted overlay, in which source filtering pays, without global knowledge.
+A peer is *near* or *far*, by one limit for all nodes. Every node wants a few near neighbours, the nearest ones. Of
+nodes that are near each other, only a few, those with the least ids, are *gateways* and also want far neighbours, which
+they find among the gateways of other groups. Expensive links are therefore few, whatever the number of nodes, and
+information about a group crosses them once: the paper's restricted overlay, in which source filtering pays off, without
+global knowledge.
 
-Both sides must want such a link, and whoever finds a nearer neighbour drops the farthest one. With round-trip times
-that are alike on both sides this ends where no two would rather have each other than what they have. Those of whom one
-has declined the other do not ask again until :meth:`Neighbourhood.forget`, so it ends in any case.
+Both ends must want such a link, and a node that finds a nearer neighbour drops its farthest one. If both ends measure
+similar round-trip times, this ends in a stable matching. A node that has been declined does not ask again until
+:meth:`Neighbourhood.reset_declined`, so it terminates in any case.
 
-That alone can fall apart: groups that prefer each other leave others out. So everybody also *holds* on to its *elder*,
-the nearest of the peers with a lesser id, who may not decline. From anyone a chain of elders leads to the least id of
-all, so the overlay is one, whatever the round-trip times and whoever leaves, as soon as all but the least know somebody
-with a lesser id. It is cheap: of peers that are near each other only the least has a far elder, so groups are joined by
-one link fewer than there are groups. Ids are hashes, so those that hold on to a node are about the logarithm of its
-group's size.
+These links alone may leave the network partitioned, because groups that prefer each other exclude others. Every node
+therefore also links to its *anchor*, the nearest of the peers with a lesser id, which may not decline. From any node a
+chain of anchors leads to the least id, so the overlay is connected, whatever the round-trip times and whichever nodes
+leave, as soon as all nodes but the least know a peer with a lesser id. The cost is small: of nodes that are near each
+other only the least has a far anchor, so the number of such links is one less than the number of groups. Ids are
+hashes, so the number of nodes that have a given node as anchor is about the logarithm of its group's size.
 """
 
 from collections.abc import Iterable
@@ -28,19 +29,20 @@ from service.model import NodeId
 
 
 class Offer(Enum):
-    """What nodes say to those they are, or might be, linked with.
+    """Messages by which nodes negotiate links.
 
-    ``DECLINE`` also ends a link. ``HOLD`` asks an elder, who accepts; ``ASK`` also says that one holds no more.
+    ``DECLINE`` also ends a link. ``ANCHOR`` asks the sender's anchor, which accepts; ``ASK`` also states that the
+    receiver is not the sender's anchor any more.
     """
 
     ASK = 1
     ACCEPT = 2
     DECLINE = 3
-    HOLD = 4
+    ANCHOR = 4
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What is near, how many neighbours of each kind are wanted, and how many of a group have far ones."""
+class NeighbourLimits(msgspec.Struct, frozen=True):
+    """The greatest round-trip time of a near peer, and the numbers of neighbours by kind and of gateways per group."""
 
     near_s: float
     near: int = 6
@@ -48,150 +50,154 @@ class Limits(msgspec.Struct, frozen=True):
     gateways: int = 2
 
 
-class Offered(msgspec.Struct, frozen=True):
-    """Send this offer."""
+class SendOffer(msgspec.Struct, frozen=True):
+    """An effect: send this offer to a peer."""
 
     to: NodeId
     offer: Offer
 
 
-class Linked(msgspec.Struct, frozen=True):
-    """There is a new neighbour, at this round-trip time."""
+class LinkAdded(msgspec.Struct, frozen=True):
+    """An effect: a new neighbour, with its round-trip time."""
 
     neighbour: NodeId
     rtt_s: float
 
 
-class Unlinked(msgspec.Struct, frozen=True):
-    """It is no neighbour any more."""
+class LinkRemoved(msgspec.Struct, frozen=True):
+    """An effect: no longer a neighbour."""
 
     neighbour: NodeId
 
 
-Effect = Offered | Linked | Unlinked
+Effect = SendOffer | LinkAdded | LinkRemoved
 
 
 class Neighbourhood:
-    """One node's part in the overlay. Methods return what is to be done, in this order."""
+    """One node's part in the overlay. Methods return effects, in order."""
 
-    def __init__(self, me: NodeId, limits: Limits) -> None:
-        """Know nobody yet."""
-        self.me = me
+    def __init__(self, node_id: NodeId, limits: NeighbourLimits) -> None:
+        """Begin without any known peers."""
+        self.node_id = node_id
         self.links: set[NodeId] = set()
         self._limits = limits
         self._rtt_s: dict[NodeId, float] = {}
         self._order: dict[bool, list[NodeId]] = {True: [], False: []}
         self._asked: set[NodeId] = set()
         self._declined: set[NodeId] = set()
-        self._held: NodeId | None = None
-        self._holders: set[NodeId] = set()
+        self._anchor: NodeId | None = None
+        self._dependents: set[NodeId] = set()
 
     @property
-    def gateway(self) -> bool:
-        """Whether this node is one of those of its group that have far neighbours."""
-        return sum(peer < self.me for peer in self._order[True]) < self._limits.gateways
+    def is_gateway(self) -> bool:
+        """Whether this node is one of the gateways of its group."""
+        return sum(peer < self.node_id for peer in self._order[True]) < self._limits.gateways
 
-    def measured(self, rtts_s: Iterable[tuple[NodeId, float]]) -> list[Effect]:
-        """Know these peers' round-trip times, for the first time or again."""
-        self._rtt_s.update((peer, rtt_s) for peer, rtt_s in rtts_s if peer != self.me)
-        self._ordered()
+    def on_measurements(self, rtts_s: Iterable[tuple[NodeId, float]]) -> list[Effect]:
+        """Record these peers' round-trip times, in seconds."""
+        self._rtt_s.update((peer, rtt_s) for peer, rtt_s in rtts_s if peer != self.node_id)
+        self._sort_peers()
         effects: list[Effect] = []
-        for peer in sorted((self._holders & self._rtt_s.keys()) - self.links):
-            effects += self._linked(peer, Offer.HOLD)
-        return self._reviewed(effects)
+        for peer in sorted((self._dependents & self._rtt_s.keys()) - self.links):
+            effects += self._add_link(peer, Offer.ANCHOR)
+        return self._review(effects)
 
-    def gone(self, peer: NodeId) -> list[Effect]:
-        """Be without a peer that has left, or answers no more."""
+    def on_peer_left(self, peer: NodeId) -> list[Effect]:
+        """Remove a peer that has left or does not answer."""
         self._rtt_s.pop(peer, None)
-        self._ordered()
+        self._sort_peers()
         self._asked.discard(peer)
         self._declined.discard(peer)
-        self._holders.discard(peer)
-        return self._reviewed(self._unlinked(peer))
+        self._dependents.discard(peer)
+        return self._review(self._remove_link(peer))
 
-    def forget(self) -> list[Effect]:
-        """Forget who declined, and what was asked; to be called from time to time: they may think otherwise by now."""
+    def reset_declined(self) -> list[Effect]:
+        """Clear refusals and pending requests, so that peers are asked again; to be called periodically."""
         self._declined.clear()
         self._asked.clear()
-        self._held = None
-        return self._reviewed([])
+        self._anchor = None
+        return self._review([])
 
-    def received(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        """Answer an offer. A peer not yet measured is declined; one that holds on is linked once it has been."""
+    def on_offer(self, peer: NodeId, offer: Offer) -> list[Effect]:
+        """Answer an offer.
+
+        A peer without a measured round-trip time is declined, unless this node is its anchor: then it is linked once
+        measured.
+        """
         if offer is Offer.DECLINE:
-            return self._reviewed(self._declined_by(peer))
+            return self._review(self._on_decline(peer))
         if offer is not Offer.ACCEPT:
-            (self._holders.add if offer is Offer.HOLD and peer > self.me else self._holders.discard)(peer)
+            (self._dependents.add if offer is Offer.ANCHOR and peer > self.node_id else self._dependents.discard)(peer)
         if peer in self.links:
-            return self._reviewed([] if offer is Offer.ACCEPT else [Offered(peer, Offer.ACCEPT)])
-        taken = peer in self._asked if offer is Offer.ACCEPT else peer in self._kept(self.links | {peer})
-        if taken and peer in self._rtt_s:
-            return self._reviewed(self._linked(peer, offer))
+            return self._review([] if offer is Offer.ACCEPT else [SendOffer(peer, Offer.ACCEPT)])
+        is_accepted = peer in self._asked if offer is Offer.ACCEPT else peer in self._links_to_keep(self.links | {peer})
+        if is_accepted and peer in self._rtt_s:
+            return self._review(self._add_link(peer, offer))
         self._asked.discard(peer)
-        return self._reviewed([] if peer in self._holders else [Offered(peer, Offer.DECLINE)])
+        return self._review([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
 
-    def _declined_by(self, peer: NodeId) -> list[Effect]:
-        """An elder declines only what it was asked before it was held: hold it again."""
+    def _on_decline(self, peer: NodeId) -> list[Effect]:
+        """Process a refusal. An anchor only refuses what it was asked before: ask again as an anchor."""
         self._asked.discard(peer)
-        self._holders.discard(peer)
-        if peer == self._held:
-            self._held = None
+        self._dependents.discard(peer)
+        if peer == self._anchor:
+            self._anchor = None
         else:
             self._declined.add(peer)
-        return self._unlinked(peer)
+        return self._remove_link(peer)
 
-    def _linked(self, peer: NodeId, offer: Offer) -> list[Effect]:
+    def _add_link(self, peer: NodeId, offer: Offer) -> list[Effect]:
         self._asked.discard(peer)
         self.links.add(peer)
-        linked = Linked(peer, self._rtt_s[peer])
-        return [linked] if offer is Offer.ACCEPT else [Offered(peer, Offer.ACCEPT), linked]
+        linked = LinkAdded(peer, self._rtt_s[peer])
+        return [linked] if offer is Offer.ACCEPT else [SendOffer(peer, Offer.ACCEPT), linked]
 
-    def _unlinked(self, peer: NodeId) -> list[Effect]:
+    def _remove_link(self, peer: NodeId) -> list[Effect]:
         if peer not in self.links:
             return []
         self.links.discard(peer)
-        return [Unlinked(peer)]
+        return [LinkRemoved(peer)]
 
-    def _near(self, peer: NodeId) -> bool:
+    def _is_near(self, peer: NodeId) -> bool:
         return self._rtt_s[peer] <= self._limits.near_s
 
-    def _ordered(self) -> None:
+    def _sort_peers(self) -> None:
         self._order = {True: [], False: []}
         for peer in sorted(self._rtt_s, key=lambda peer: (self._rtt_s[peer], peer)):
-            self._order[self._near(peer)].append(peer)
+            self._order[self._is_near(peer)].append(peer)
 
-    def _elder(self) -> NodeId | None:
-        """Return the nearest of those with a lesser id."""
-        return next((peer for near in (True, False) for peer in self._order[near] if peer < self.me), None)
+    def _nearest_lesser(self) -> NodeId | None:
+        """Return the anchor: the nearest of the peers with a lesser id, or None."""
+        return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
-        """Return as many as are wanted of the peers of this kind."""
-        most = self._limits.near if near else self._limits.far if self.gateway else 0
+        """Return the nearest of these peers of one kind, as many as are wanted."""
+        most = self._limits.near if near else self._limits.far if self.is_gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))
 
-    def _kept(self, peers: AbstractSet[NodeId]) -> AbstractSet[NodeId]:
-        """Return with which of these peers there is to be a link."""
+    def _links_to_keep(self, peers: AbstractSet[NodeId]) -> AbstractSet[NodeId]:
+        """Return those of these peers to which this node wants links."""
         nearest = {*self._nearest(peers, near=True), *self._nearest(peers, near=False)}
-        return nearest | (peers & (self._holders | {self._elder()}))
+        return nearest | (peers & (self._dependents | {self._nearest_lesser()}))
 
-    def _reviewed(self, effects: list[Effect]) -> list[Effect]:
-        """Drop whom there is no room for, hold on to the elder, and ask whom there would be room for."""
-        for peer in sorted(self.links - self._kept(self.links)):
+    def _review(self, effects: list[Effect]) -> list[Effect]:
+        """Drop superfluous links, update the anchor, and ask peers for which there is room."""
+        for peer in sorted(self.links - self._links_to_keep(self.links)):
             self._declined.add(peer)
-            effects += [Offered(peer, Offer.DECLINE), *self._unlinked(peer)]
-        elder = self._elder()
-        if elder != self._held:
-            if self._held in self.links:
-                effects.append(Offered(self._held, Offer.ASK))
-            self._held = elder
-            if elder is not None:
-                effects.append(Offered(elder, Offer.HOLD))
-                if elder not in self.links:
-                    self._asked.add(elder)
+            effects += [SendOffer(peer, Offer.DECLINE), *self._remove_link(peer)]
+        anchor = self._nearest_lesser()
+        if anchor != self._anchor:
+            if self._anchor in self.links:
+                effects.append(SendOffer(self._anchor, Offer.ASK))
+            self._anchor = anchor
+            if anchor is not None:
+                effects.append(SendOffer(anchor, Offer.ANCHOR))
+                if anchor not in self.links:
+                    self._asked.add(anchor)
         willing = self._rtt_s.keys() - self._declined
         for near in (True, False):
             for peer in self._nearest(willing, near=near):
                 if peer not in self.links and peer not in self._asked:
                     self._asked.add(peer)
-                    effects.append(Offered(peer, Offer.ASK))
+                    effects.append(SendOffer(peer, Offer.ASK))
         return effects

@@ -1,161 +1,178 @@
 """A node of probabilistic location: documents, links and messages in, messages out (§II.C, §II.D, appendix).
 
-The invariant is that of the appendix: a bit of row r + 1 is told to a neighbour only while *another* neighbour says it
-of row r (for row 1: while it is our own). So a bit is cleared as soon as nobody backs it, and none stays for ever.
+The invariant is that of the appendix: a bit of row r + 1 is set at a neighbour only while *another* neighbour has it in
+row r (for row 1: while it is in this node's own filter). A bit is therefore cleared when nothing supports it any more.
 
-We deviate, so that what is at distance i is always in row i, in whatever order messages come:
+Deviations, which put a document at distance i into row i whatever the order of messages:
 
-- A node takes a *source*'s bits from one neighbour, the source's *parent* here, and only a shorter way replaces it.
-  The paper drops each update by its number; then two neighbours can each be told that the other one suffices.
-- What comes from a parent is passed on even where we have told these bits already. The paper passes on changes only;
-  then a bit that two sources share is missing where one of them was redundant, or behind a neighbour that ignores it.
-- Instead of being flushed from time to time, what was learnt about ways is corrected where it stops to be true: who
-  loses a parent says ``Lost``, and a neighbour that has another way sends ``Want`` along it to the source, which tells
-  all it has once more (:meth:`Node.refresh`). A new link makes both ends want all they know of.
-- The clearing rule asks row r, which backs row r + 1; line 11 of the appendix asks row r + 1.
+- A node accepts a *source*'s bits from one neighbour, the source's *parent*, and only a shorter path replaces it. The
+  paper drops each update by its number; two neighbours can then each conclude that the other one suffices.
+- Bits from a parent are forwarded even if the same bits have been sent before. The paper forwards changes only; a bit
+  that two sources share is then missing where one of them was redundant, or behind a neighbour that ignores it.
+- Knowledge of paths is not flushed periodically but corrected when it becomes invalid: a node that loses a parent sends
+  ``SourcesLost``, and a neighbour that has another path sends ``RefreshRequest`` along it to the source, which sends
+  all its bits once more (:meth:`LocationNode.refresh`). After a new link, both ends request all sources that they know.
+- The clearing rule consults row r, which supports row r + 1; line 11 of the appendix consults row r + 1.
 """
 
 from collections.abc import Iterable
 from enum import StrEnum
 
 from service.errors import PeerProtocolError
-from service.location.bloom import Link, Own, Query, Shape, documents_in, heard_of, mask, next_hop
-from service.location.wire import Hello, Ignore, Lost, Message, Send, Update, Want
+from service.location.bloom import (
+    FilterShape,
+    Link,
+    LocalFilter,
+    LocationQuery,
+    document_mask,
+    estimate_documents,
+    next_hop,
+    union_of_received,
+)
+from service.location.wire import FilterUpdate, Hello, Ignore, Message, RefreshRequest, SendToNeighbour, SourcesLost
 from service.model import NodeId
 
-NEVER = 1 << 30
-MOST_SOURCES = 4096
-"""So many are remembered with their parents; a neighbour that names more is not believed."""
+NO_ROW = 1 << 30
+MAX_SOURCES = 4096
+"""Maximum number of sources whose parents are stored; a neighbour that names more is in error."""
 
 
 class Filtering(StrEnum):
-    """Which updates are dropped (§II.D): none, those that come by a second way, or those before they are sent."""
+    """Which updates are dropped (§II.D): none, redundant ones by the destination, or redundant ones by the sender."""
 
     NONE = "none"
     DESTINATION = "destination"
     SOURCE = "source"
 
 
-class Node:
-    """One node. What :class:`PeerProtocolError` refuses has changed nothing."""
+class LocationNode:
+    """One node. A message that raises :class:`PeerProtocolError` changes nothing."""
 
-    def __init__(self, me: NodeId, shape: Shape, filtering: Filtering = Filtering.SOURCE) -> None:
+    def __init__(self, node_id: NodeId, shape: FilterShape, filtering: Filtering = Filtering.SOURCE) -> None:
         """Begin without documents and neighbours."""
-        self.me = me
-        self.own = Own(shape)
+        self.node_id = node_id
+        self.own = LocalFilter(shape)
         self._filtering = filtering
         self._changes_only = filtering is Filtering.NONE
         self._links: dict[NodeId, Link] = {}
         self._parents: dict[NodeId, tuple[NodeId, int]] = {}
-        self._wanted = False
+        self._refresh_due = False
 
     @property
-    def shape(self) -> Shape:
-        """The shape of all filters here."""
+    def shape(self) -> FilterShape:
+        """The shape of all filters of this node."""
         return self.own.shape
 
     @property
     def links(self) -> dict[NodeId, Link]:
-        """By neighbour, the nearest first."""
+        """Links by neighbour, the nearest first."""
         return self._links
 
     def fullest_row(self) -> float:
-        """Return how many documents the fullest filter here has, as its bits tell: what filters are sized by."""
-        rows = [self.own.bits, *(row for link in self._links.values() for row in link.heard)]
-        return documents_in(self.shape, max(row.bit_count() for row in rows))
+        """Return the estimated number of documents in the fullest filter of this node, by which filters are sized."""
+        rows = [self.own.bits, *(row for link in self._links.values() for row in link.received)]
+        return estimate_documents(self.shape, max(row.bit_count() for row in rows))
 
-    # What happens here
+    # Local events
 
-    def change(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> list[Send]:
-        """Take documents in, and others out."""
+    def change(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> list[SendToNeighbour]:
+        """Add and remove documents."""
         sets, clears = self.own.change(added, removed)
-        return self._pass_on(self.me, 0, self.me, sets, clears) if sets or clears else []
+        return self._pass_on(self.node_id, 0, self.node_id, sets, clears) if sets or clears else []
 
-    def linked(self, neighbour: NodeId, rtt_s: float) -> list[Send]:
-        """Have a new neighbour, or measure an old one again: then nothing is sent."""
+    def add_link(self, neighbour: NodeId, rtt_s: float) -> list[SendToNeighbour]:
+        """Add a neighbour, or update the round-trip time of an existing one, for which nothing is sent."""
         if neighbour in self._links:
             self._links[neighbour].rtt_s = rtt_s
             sends = []
         else:
             self._links[neighbour] = Link(rtt_s, self.shape)
-            sends = [Send(neighbour, Hello(self.shape))]
+            sends = [SendToNeighbour(neighbour, Hello(self.shape))]
         self._links = dict(sorted(self._links.items(), key=lambda item: (item[1].rtt_s, item[0])))
         return sends
 
-    def unlinked(self, neighbour: NodeId) -> list[Send]:
-        """Have a neighbour no more, whoever wanted that."""
+    def remove_link(self, neighbour: NodeId) -> list[SendToNeighbour]:
+        """Remove a neighbour, if present."""
         link = self._links.pop(neighbour, None)
-        return [] if link is None else self._withdrawn(neighbour, link.heard)
+        return [] if link is None else self._retract(neighbour, link.received)
 
-    def reshape(self, shape: Shape) -> list[Send]:
-        """Take a greater shape, and make all neighbours take it; a smaller one changes nothing."""
+    def reshape(self, shape: FilterShape) -> list[SendToNeighbour]:
+        """Adopt a greater shape and announce it to all neighbours; a smaller one is ignored."""
         if shape <= self.shape:
             return []
-        self.own = Own(shape, self.own.documents)
+        self.own = LocalFilter(shape, self.own.documents)
         self._parents.clear()
         for link in self._links.values():
-            link.emptied(shape)
-        return [Send(neighbour, Hello(shape)) for neighbour in self._links]
+            link.reset(shape)
+        return [SendToNeighbour(neighbour, Hello(shape)) for neighbour in self._links]
 
-    def refresh(self) -> list[Send]:
-        """Tell everybody all there is here, if somebody wanted it since the last time; to be called now and then."""
-        if not self._wanted:
+    def refresh(self) -> list[SendToNeighbour]:
+        """Send all own bits to all neighbours, if that has been requested since the last call.
+
+        It is to be called periodically.
+        """
+        if not self._refresh_due:
             return []
-        self._wanted = False
-        return self._pass_on(self.me, 0, self.me, self.own.bits, 0)
+        self._refresh_due = False
+        return self._pass_on(self.node_id, 0, self.node_id, self.own.bits, 0)
 
-    # What neighbours say
+    # Messages of neighbours
 
-    def received(self, neighbour: NodeId, message: Message) -> list[Send]:
-        """Return what is to be sent; raises :class:`PeerProtocolError` for what makes no sense here, or not now."""
+    def on_message(self, neighbour: NodeId, message: Message) -> list[SendToNeighbour]:
+        """Return the messages to send; raises :class:`PeerProtocolError` for an invalid or unexpected message."""
         link = self._links.get(neighbour)
         if link is None:
             raise PeerProtocolError(f"{neighbour} is no neighbour.", reason="stranger")
         if isinstance(message, Hello):
-            return self._greeted(neighbour, link, message.shape)
-        if not link.open:
+            return self._on_hello(neighbour, link, message.shape)
+        if not link.is_open:
             raise PeerProtocolError(f"{neighbour} has not the shape {self.shape} yet.", reason="shape")
-        if isinstance(message, Update):
-            return self._updated(neighbour, link, message)
-        if isinstance(message, Lost):
-            return self._without(neighbour, link, message.sources)
+        if isinstance(message, FilterUpdate):
+            return self._on_update(neighbour, link, message)
+        if isinstance(message, SourcesLost):
+            return self._on_sources_lost(neighbour, link, message.sources)
         if isinstance(message, Ignore):
-            if len(link.ignores) >= MOST_SOURCES:
-                raise PeerProtocolError(f"{neighbour} ignores more than {MOST_SOURCES} sources.", reason="sources")
-            link.ignores[message.source] = min(message.row, link.ignores.get(message.source, NEVER))
+            if len(link.ignored_from_row) >= MAX_SOURCES:
+                raise PeerProtocolError(f"{neighbour} ignores more than {MAX_SOURCES} sources.", reason="sources")
+            link.ignored_from_row[message.source] = min(message.row, link.ignored_from_row.get(message.source, NO_ROW))
             return []
-        return self._asked_for(neighbour, message)
+        return self._on_refresh_request(neighbour, message)
 
-    def next_hop(self, query: Query) -> tuple[NodeId, Query] | None:
-        """Return where a query goes on to, and how; None if it fails here. It is not asked for what is here."""
-        found = next_hop(query, mask(query.document, self.shape), self._links.items())
+    def next_hop(self, query: LocationQuery) -> tuple[NodeId, LocationQuery] | None:
+        """Return the next node of a query and the query for it; None if the query fails here.
+
+        The node's own documents are not searched.
+        """
+        found = next_hop(query, document_mask(query.document, self.shape), self._links.items())
         if found is None:
             return None
         neighbour, row = found
-        return neighbour, Query(query.document, (*query.visited, neighbour), row - 1)
+        return neighbour, LocationQuery(query.document, (*query.visited, neighbour), row - 1)
 
-    def query(self, document: str) -> Query:
-        """Return the query that begins here."""
-        return Query(document, (self.me,), self.shape.depth)
+    def start_query(self, document: str) -> LocationQuery:
+        """Return a query that starts at this node."""
+        return LocationQuery(document, (self.node_id,), self.shape.depth)
 
-    # How it is done
+    # Implementation
 
-    def _greeted(self, neighbour: NodeId, link: Link, shape: Shape) -> list[Send]:
-        if link.open and shape <= self.shape:
+    def _on_hello(self, neighbour: NodeId, link: Link, shape: FilterShape) -> list[SendToNeighbour]:
+        if link.is_open and shape <= self.shape:
             raise PeerProtocolError(f"{neighbour} has greeted already.", reason="shape")
         sends = self.reshape(shape)
         if shape != self.shape:
             return sends
-        link.open = True
+        link.is_open = True
         if self._filtering is Filtering.NONE:
-            return sends + self._all_told(neighbour, link)
+            return sends + self._send_all_rows(neighbour, link)
         if self.own.bits:
-            sends.append(Send(neighbour, self._tell(link, 1, self.own.bits)))
+            sends.append(SendToNeighbour(neighbour, self._set_row(link, 1, self.own.bits)))
         return sends + [
-            Send(parent, Want(source)) for source, (parent, row) in self._parents.items() if row < self.shape.depth
+            SendToNeighbour(parent, RefreshRequest(source))
+            for source, (parent, row) in self._parents.items()
+            if row < self.shape.depth
         ]
 
-    def _updated(self, neighbour: NodeId, link: Link, update: Update) -> list[Send]:
+    def _on_update(self, neighbour: NodeId, link: Link, update: FilterUpdate) -> list[SendToNeighbour]:
         row, source, shape = update.row, update.source, self.shape
         if update.shape != shape:
             raise PeerProtocolError(f"{neighbour} sends bits of {update.shape}; here they are {shape}.", reason="shape")
@@ -163,14 +180,14 @@ class Node:
             raise PeerProtocolError(f"{neighbour} sends bits of row {row} that no filter here has.", reason="bits")
         if update.sets & update.clears or (row == 1) > (source == neighbour):
             raise PeerProtocolError(f"{neighbour} contradicts itself about row {row}.", reason="bits")
-        sends: list[Send] = []
+        sends: list[SendToNeighbour] = []
         accepted = update.sets
         if accepted and self._filtering is not Filtering.NONE:
-            sends = self._by(neighbour, source, row)
+            sends = self._choose_parent(neighbour, source, row)
             if self._parents.get(source, ("", 0))[0] != neighbour:
                 accepted = 0
-        before = link.heard[row]
-        link.heard[row] = before & ~update.clears | accepted
+        before = link.received[row]
+        link.received[row] = before & ~update.clears | accepted
         if self._filtering is Filtering.NONE:
             accepted &= ~before
         cleared = before & update.clears
@@ -178,82 +195,90 @@ class Node:
             sends += self._pass_on(neighbour, row, source, accepted, cleared)
         return sends
 
-    def _by(self, neighbour: NodeId, source: NodeId, row: int) -> list[Send]:
-        """Decide whether the source's parent is this neighbour; say so to whom it is not."""
-        parent, shortest = (self.me, 0) if source == self.me else self._parents.get(source, (neighbour, NEVER))
+    def _choose_parent(self, neighbour: NodeId, source: NodeId, row: int) -> list[SendToNeighbour]:
+        """Decide whether this neighbour is the source's parent; return the resulting ``Ignore`` messages."""
+        parent, shortest = (
+            (self.node_id, 0) if source == self.node_id else self._parents.get(source, (neighbour, NO_ROW))
+        )
         if parent == neighbour and shortest < row:
-            return self._without(neighbour, self._links[neighbour], [source]) + self._by(neighbour, source, row)
+            return self._on_sources_lost(neighbour, self._links[neighbour], [source]) + self._choose_parent(
+                neighbour, source, row
+            )
         if parent == neighbour or row < shortest:
-            if shortest == NEVER and len(self._parents) >= MOST_SOURCES:
-                raise PeerProtocolError(f"{neighbour} names more than {MOST_SOURCES} sources.", reason="sources")
+            if shortest == NO_ROW and len(self._parents) >= MAX_SOURCES:
+                raise PeerProtocolError(f"{neighbour} names more than {MAX_SOURCES} sources.", reason="sources")
             self._parents[source] = (neighbour, row)
             redundant = None if parent == neighbour else parent
         else:
             redundant, row = neighbour, shortest
         if redundant is None or self._filtering is not Filtering.SOURCE:
             return []
-        return [Send(redundant, Ignore(source, row))]
+        return [SendToNeighbour(redundant, Ignore(source, row))]
 
-    def _pass_on(self, origin: NodeId, row: int, source: NodeId, sets: int, clears: int) -> list[Send]:
-        """Make of bits of ``row`` what neighbours other than ``origin`` are to know of the next row."""
-        sends: list[Send] = []
-        common: Update | None = None
+    def _pass_on(self, origin: NodeId, row: int, source: NodeId, sets: int, clears: int) -> list[SendToNeighbour]:
+        """Forward bits of ``row`` to the next row of all neighbours except ``origin``."""
+        sends: list[SendToNeighbour] = []
+        common: FilterUpdate | None = None
         for neighbour, link in self._links.items():
-            if neighbour == origin or not link.open:
+            if neighbour == origin or not link.is_open:
                 continue
-            told = link.told[row + 1]
-            new = sets if link.ignores.get(source, NEVER) > row + 1 else 0
+            sent = link.sent[row + 1]
+            new = sets if link.ignored_from_row.get(source, NO_ROW) > row + 1 else 0
             if self._changes_only:
-                new &= ~told
-            gone = clears & told
+                new &= ~sent
+            gone = clears & sent
             if gone and row:
-                gone &= ~heard_of((other for other in self._links.values() if other is not link), row)
+                gone &= ~union_of_received((other for other in self._links.values() if other is not link), row)
             if new or gone:
                 if common is None or common.sets != new or common.clears != gone:
-                    common = Update(self.shape, source, row + 1, new, gone)
-                link.told[row + 1] = told & ~gone | new
-                sends.append(Send(neighbour, common))
+                    common = FilterUpdate(self.shape, source, row + 1, new, gone)
+                link.sent[row + 1] = sent & ~gone | new
+                sends.append(SendToNeighbour(neighbour, common))
         return sends
 
-    def _tell(self, link: Link, row: int, bits: int) -> Update:
-        link.told[row] = bits
-        return Update(self.shape, self.me, row, bits, 0)
+    def _set_row(self, link: Link, row: int, bits: int) -> FilterUpdate:
+        link.sent[row] = bits
+        return FilterUpdate(self.shape, self.node_id, row, bits, 0)
 
-    def _all_told(self, neighbour: NodeId, link: Link) -> list[Send]:
-        rows = [self.own.bits, *(heard_of(self._links.values(), row) for row in range(1, self.shape.depth))]
-        return [Send(neighbour, self._tell(link, row, bits)) for row, bits in enumerate(rows, start=1) if bits]
+    def _send_all_rows(self, neighbour: NodeId, link: Link) -> list[SendToNeighbour]:
+        rows = [self.own.bits, *(union_of_received(self._links.values(), row) for row in range(1, self.shape.depth))]
+        return [
+            SendToNeighbour(neighbour, self._set_row(link, row, bits)) for row, bits in enumerate(rows, start=1) if bits
+        ]
 
-    def _withdrawn(self, neighbour: NodeId, heard: list[int]) -> list[Send]:
-        """Be without what a link that is gone has said."""
-        sends: list[Send] = []
+    def _retract(self, neighbour: NodeId, received: list[int]) -> list[SendToNeighbour]:
+        """Remove the effects of a removed link's filter."""
+        sends: list[SendToNeighbour] = []
         for row in range(1, self.shape.depth):
-            if heard[row]:
-                sends += self._pass_on(neighbour, row, self.me, 0, heard[row])
-        return sends + self._lost([source for source, (parent, _) in self._parents.items() if parent == neighbour])
+            if received[row]:
+                sends += self._pass_on(neighbour, row, self.node_id, 0, received[row])
+        return sends + self._announce_lost(
+            [source for source, (parent, _) in self._parents.items() if parent == neighbour]
+        )
 
-    def _without(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[Send]:
-        """Be told that a neighbour has lost sources, and so ignores them no more."""
+    def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
+        """Process a neighbour's loss of sources: it does not ignore them any more."""
         lost: list[NodeId] = []
-        sends: list[Send] = []
+        sends: list[SendToNeighbour] = []
         for source in sources:
-            link.ignores.pop(source, None)
+            link.ignored_from_row.pop(source, None)
             if self._parents.get(source, ("", 0))[0] == neighbour:
                 lost.append(source)
             else:
-                sends += self._asked_for(neighbour, Want(source))
-        return sends + self._lost(lost)
+                sends += self._on_refresh_request(neighbour, RefreshRequest(source))
+        return sends + self._announce_lost(lost)
 
-    def _lost(self, sources: list[NodeId]) -> list[Send]:
+    def _announce_lost(self, sources: list[NodeId]) -> list[SendToNeighbour]:
         for source in sources:
             del self._parents[source]
         if not sources:
             return []
-        lost = Lost(tuple(sources))
-        return [Send(neighbour, lost) for neighbour, link in self._links.items() if link.open]
+        lost = SourcesLost(tuple(sources))
+        return [SendToNeighbour(neighbour, lost) for neighbour, link in self._links.items() if link.is_open]
 
-    def _asked_for(self, neighbour: NodeId, want: Want) -> list[Send]:
-        if want.source == self.me:
-            self._wanted = True
+    def _on_refresh_request(self, neighbour: NodeId, want: RefreshRequest) -> list[SendToNeighbour]:
+        if want.source == self.node_id:
+            self._refresh_due = True
             return []
         parent, _ = self._parents.get(want.source, (neighbour, 0))
-        return [] if parent == neighbour else [Send(parent, want)]
+        return [] if parent == neighbour else [SendToNeighbour(parent, want)]

@@ -1,12 +1,12 @@
-"""Messages between neighbouring nodes, their encoding, and the streams of batches that keep their order.
+"""Messages between neighbouring nodes, their encoding, and ordered streams of message batches.
 
-What is malformed, or larger than filters can be, raises :class:`PeerProtocolError`. Bytes are ``version kind …``,
-integers big-endian. A set of bits is the number of its bits and then either their positions or the whole row, whichever
-is shorter: the paper's *diff compression*.
+Malformed data, and filters beyond the maximum size, raise :class:`PeerProtocolError`. The encoding is ``version kind
+…`` with big-endian integers. A set of bits is encoded as the number of its bits, followed by either their positions or
+the whole row, whichever is shorter: the paper's *diff compression*.
 
-Requests may be lost, repeated, or meet another life of a worker. What one worker sends to another is a *stream* of
-numbered batches. Both ends of a pair forget together: a worker that begins a new stream has forgotten the other one,
-and a batch of an earlier stream is refused, so that its sender begins anew as well.
+Requests may be lost, repeated, or reach a restarted worker. What one worker sends to another is therefore a *stream* of
+numbered batches. Both ends discard their state together: a worker that begins a new stream has discarded the state of
+the other one, and a batch of an earlier stream is refused, so that its sender begins a new stream as well.
 """
 
 import struct
@@ -15,23 +15,23 @@ from typing import Annotated
 import msgspec
 
 from service.errors import PeerProtocolError
-from service.location.bloom import MOST_WIDTH, Shape
+from service.location.bloom import MAX_WIDTH, FilterShape
 from service.model import NodeId
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The first word on a link, and again when the sender has taken another shape: it knows nothing of you yet."""
+    """The first message on a link, repeated when the sender adopts another shape: it has no state of the receiver."""
 
-    shape: Shape
+    shape: FilterShape
 
 
-class Update(msgspec.Struct, frozen=True, gc=False):
-    """Bits of your row ``row`` about me: these are set, those are clear.
+class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
+    """Bits of the receiver's row ``row`` for this link to set and to clear.
 
-    ``source`` is the node whose documents made the wave; row 1 is about the sender's own documents.
+    ``source`` is the node whose documents caused the update; row 1 contains the sender's own documents.
     """
 
-    shape: Shape
+    shape: FilterShape
     source: NodeId
     row: int
     sets: int
@@ -39,39 +39,39 @@ class Update(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ignore(msgspec.Struct, frozen=True, gc=False):
-    """I hear of this source by a way that is not longer: send me no more of it for this row or a deeper one."""
+    """The sender receives this source by a path that is not longer: send no more of it for this row or deeper ones."""
 
     source: NodeId
     row: int
 
 
-class Lost(msgspec.Struct, frozen=True):
-    """I hear of these sources no more: do not wait for me, and do not ignore them for me."""
+class SourcesLost(msgspec.Struct, frozen=True):
+    """The sender no longer receives these sources: drop paths through it, and stop ignoring them for it."""
 
     sources: tuple[NodeId, ...]
 
 
-class Want(msgspec.Struct, frozen=True):
-    """Towards the source, hop by hop: tell everybody all you have once more."""
+class RefreshRequest(msgspec.Struct, frozen=True):
+    """Forwarded hop by hop to the source: send all your bits to all neighbours once more."""
 
     source: NodeId
 
 
-Message = Hello | Update | Ignore | Lost | Want
+Message = Hello | FilterUpdate | Ignore | SourcesLost | RefreshRequest
 
 
-class Send(msgspec.Struct, frozen=True, gc=False):
-    """What is to be done: this message goes to this neighbour."""
+class SendToNeighbour(msgspec.Struct, frozen=True, gc=False):
+    """An effect: send this message to this neighbour."""
 
     to: NodeId
     message: Message
 
 
 VERSION = 1
-MOST_BYTES = 2 * (MOST_WIDTH // 8) + 64
-"""No message is longer."""
+MAX_MESSAGE_BYTES = 2 * (MAX_WIDTH // 8) + 64
+"""Maximum size of an encoded message."""
 
-_KINDS = (Hello, Update, Ignore, Lost, Want)
+_KINDS = (Hello, FilterUpdate, Ignore, SourcesLost, RefreshRequest)
 _SHAPE = struct.Struct(">IIBB")
 _NODE = struct.Struct(">20s")
 _ROW = struct.Struct(">B")
@@ -79,41 +79,43 @@ _COUNT = struct.Struct(">I")
 
 
 def encode(message: Message) -> bytes:
-    """Return the message's bytes; nodes are 40 hex digits."""
+    """Return the encoded message; node ids are 40 hex digits."""
     head = bytes((VERSION, _KINDS.index(type(message))))
     match message:
         case Hello(shape):
             return head + _shape(shape)
-        case Update(shape, source, row, sets, clears):
+        case FilterUpdate(shape, source, row, sets, clears):
             body = _shape(shape) + bytes.fromhex(source) + _ROW.pack(row)
             return head + body + _bits(sets, shape.width) + _bits(clears, shape.width)
         case Ignore(source, row):
             return head + bytes.fromhex(source) + _ROW.pack(row)
-        case Lost(sources):
+        case SourcesLost(sources):
             return head + _COUNT.pack(len(sources)) + b"".join(map(bytes.fromhex, sources))
-        case Want(source):
+        case RefreshRequest(source):
             return head + bytes.fromhex(source)
 
 
-def size(message: Message) -> int:
-    """Return how many bytes :func:`encode` makes of it, in much less time."""
+def encoded_size(message: Message) -> int:
+    """Return the size of the encoded message in bytes, much faster than by :func:`encode`."""
     match message:
-        case Update(shape, _, _, sets, clears):
+        case FilterUpdate(shape, _, _, sets, clears):
             return 33 + _bits_size(sets.bit_count(), shape.width) + _bits_size(clears.bit_count(), shape.width)
         case Hello():
             return 12
         case Ignore():
             return 23
-        case Lost(sources):
+        case SourcesLost(sources):
             return 6 + 20 * len(sources)
-        case Want():
+        case RefreshRequest():
             return 22
 
 
 def decode(data: bytes) -> Message:
-    """Return the message of these bytes."""
-    if len(data) > MOST_BYTES:
-        raise PeerProtocolError(f"A message has {len(data)} bytes; none has more than {MOST_BYTES}.", reason="size")
+    """Return the decoded message. Raises :class:`PeerProtocolError` for malformed data."""
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise PeerProtocolError(
+            f"A message has {len(data)} bytes; none has more than {MAX_MESSAGE_BYTES}.", reason="size"
+        )
     try:
         version, kind = data[:2]
         if version != VERSION:
@@ -126,7 +128,7 @@ def decode(data: bytes) -> Message:
     return message
 
 
-def _shape(shape: Shape) -> bytes:
+def _shape(shape: FilterShape) -> bytes:
     return _SHAPE.pack(shape.generation, shape.width, shape.hashes, shape.depth)
 
 
@@ -157,17 +159,17 @@ class _Reader:
     def message(self, kind: type[Message]) -> Message:
         if kind is Hello:
             return Hello(self._shape())
-        if kind is Update:
+        if kind is FilterUpdate:
             shape, source, (row,) = self._shape(), self._node(), self._take(_ROW)
-            return Update(shape, source, row, self._bits(shape.width), self._bits(shape.width))
+            return FilterUpdate(shape, source, row, self._bits(shape.width), self._bits(shape.width))
         if kind is Ignore:
             return Ignore(self._node(), *self._take(_ROW))
-        if kind is Lost:
+        if kind is SourcesLost:
             (count,) = self._take(_COUNT)
             if count * _NODE.size != len(self._data) - self._at:
                 raise ValueError("it names more or less sources than it says")
-            return Lost(tuple(self._node() for _ in range(count)))
-        return Want(self._node())
+            return SourcesLost(tuple(self._node() for _ in range(count)))
+        return RefreshRequest(self._node())
 
     def end(self) -> None:
         if self._at != len(self._data):
@@ -183,8 +185,8 @@ class _Reader:
         self._at += _NODE.size
         return str(raw.hex())
 
-    def _shape(self) -> Shape:
-        return Shape(*self._take(_SHAPE))
+    def _shape(self) -> FilterShape:
+        return FilterShape(*self._take(_SHAPE))
 
     def _bits(self, width: int) -> int:
         (count,) = self._take(_COUNT)
@@ -206,60 +208,68 @@ class _Reader:
 
 
 StreamId = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
-MOST_FRAMES = 4096
+MAX_FRAMES = 4096
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """Part ``number`` (from 0) of the sender's stream ``mine``; ``yours`` is the receiver's as the sender knows it.
+    """Part ``number`` (from 0) of the sender's stream.
 
-    ``yours`` is None as long as the sender has heard nothing since it began.
+    ``receiver_stream`` is the receiver's stream as the sender knows it, or None until the sender has received a batch
+    since its last restart.
     """
 
-    mine: StreamId
-    yours: StreamId | None
+    sender_stream: StreamId
+    receiver_stream: StreamId | None
     number: Annotated[int, msgspec.Meta(ge=0)]
-    frames: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MOST_FRAMES)]
+    frames: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=MAX_FRAMES)]
 
 
 class Stream:
-    """One worker's end of a pair."""
+    """One worker's end of a pair of streams."""
 
-    def __init__(self, mine: StreamId) -> None:
-        """Begin: nothing was said, nothing heard."""
-        self.begin(mine)
+    def __init__(self, sender_stream: StreamId) -> None:
+        """Begin a stream with this id."""
+        self.restart(sender_stream)
 
-    def begin(self, mine: StreamId) -> None:
-        """Begin anew, under a name never used before."""
-        self._mine = mine
-        self._yours: StreamId | None = None
-        self._said = 0
-        self._heard = 0
+    def restart(self, sender_stream: StreamId) -> None:
+        """Discard all state and begin a new stream, under an id never used before."""
+        self._own_stream = sender_stream
+        self._peer_stream: StreamId | None = None
+        self._sent_count = 0
+        self._received_count = 0
 
-    def next(self, frames: tuple[bytes, ...]) -> Batch:
-        """Return what is to be sent, again and again until it has :meth:`arrived`."""
-        return Batch(self._mine, self._yours, self._said, frames)
+    def next_batch(self, frames: tuple[bytes, ...]) -> Batch:
+        """Return the next batch; it is sent repeatedly until :meth:`on_delivered`."""
+        return Batch(self._own_stream, self._peer_stream, self._sent_count, frames)
 
-    def is_of(self, batch: Batch) -> bool:
-        """Say whether this batch of ours belongs to the present stream."""
-        return batch.mine == self._mine
+    def is_current(self, batch: Batch) -> bool:
+        """Return whether this batch of this worker belongs to its current stream."""
+        return batch.sender_stream == self._own_stream
 
-    def arrived(self, batch: Batch) -> None:
-        """Know that a batch has arrived."""
-        if self.is_of(batch):
-            self._said = batch.number + 1
+    def on_delivered(self, batch: Batch) -> None:
+        """Record that a batch has been delivered."""
+        if self.is_current(batch):
+            self._sent_count = batch.number + 1
 
-    def begins(self, batch: Batch) -> bool:
-        """Say whether the sender has begun anew since we heard of it: then we have to forget it, and begin as well."""
-        return self._yours not in {None, batch.mine} and batch.number == 0 and batch.yours != self._mine
+    def is_restart(self, batch: Batch) -> bool:
+        """Return whether the sender has begun a new stream, so that the receiver has to restart as well."""
+        return (
+            self._peer_stream not in {None, batch.sender_stream}
+            and batch.number == 0
+            and batch.receiver_stream != self._own_stream
+        )
 
-    def take(self, batch: Batch) -> tuple[bytes, ...]:
-        """Return what is new in a batch; nothing if it came before. Raises :class:`PeerProtocolError` (``stream``)."""
-        if batch.yours not in {None, self._mine} or self._yours not in {None, batch.mine}:
+    def receive(self, batch: Batch) -> tuple[bytes, ...]:
+        """Return the frames of a batch, empty for a repeated one. Raises :class:`PeerProtocolError` (``stream``)."""
+        if batch.receiver_stream not in {None, self._own_stream} or self._peer_stream not in {
+            None,
+            batch.sender_stream,
+        }:
             raise PeerProtocolError("A batch belongs to a stream that is over.", reason="stream")
-        if batch.number > self._heard:
-            raise PeerProtocolError(f"Batch {batch.number} came before batch {self._heard}.", reason="stream")
-        self._yours = batch.mine
-        if batch.number < self._heard:
+        if batch.number > self._received_count:
+            raise PeerProtocolError(f"Batch {batch.number} came before batch {self._received_count}.", reason="stream")
+        self._peer_stream = batch.sender_stream
+        if batch.number < self._received_count:
             return ()
-        self._heard += 1
+        self._received_count += 1
         return batch.frames

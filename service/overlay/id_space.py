@@ -1,14 +1,14 @@
-"""Points of the 160-bit id space: integers inside, 40 hex digits at the borders (Corona §4).
+"""Points of the 160-bit id space: integers in memory, 40 hex digits elsewhere (Corona §4).
 
-A point is read as digits of a base 2, 4, 16, 32 or 256 (whole digits must fill 160 bits), the
-most significant first.
+A point is a sequence of digits of base 2, 4, 16, 32 or 256 (whole digits must fill 160 bits), the most significant
+first.
 """
 
 BITS = 160
 
 
 def from_hex(text: str) -> int:
-    """Return the point that 40 hex digits name."""
+    """Return the point with these 40 hex digits."""
     return int(text, 16)
 
 
@@ -18,7 +18,7 @@ def to_hex(point: int) -> str:
 
 
 def distance(a: int, b: int) -> int:
-    """Return the XOR distance: symmetric, unique for each b, and dominated by the first bit that differs."""
+    """Return the XOR distance, which is symmetric, unique for each b, and dominated by the first different bit."""
     return a ^ b
 
 
@@ -29,7 +29,7 @@ def digit(point: int, index: int, base: int) -> int:
 
 
 def shared_digits(a: int, b: int, base: int) -> int:
-    """Return how many leading digits two points have in common."""
+    """Return the number of leading digits that two points have in common."""
     return (BITS - distance(a, b).bit_length()) // _digit_bits(base)
 
 

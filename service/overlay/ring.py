@@ -1,13 +1,12 @@
-"""The ring as one node sees it: who is nearest to a point of the id space.
+"""The ring as one node sees it: which nodes are nearest to a point of the id space.
 
-Sorted ids are a binary trie written flat: the ids below any prefix are neighbours in the list.
-A query walks that trie from its root, always to the side nearer to the target first, and skips
-bits on which all ids of a range agree. It costs one step per branching, about log2 N for even
-ids, whatever the target.
+The sorted ids are a flattened binary trie: the ids with a common prefix are adjacent in the list. A query descends the
+trie from its root, always first to the side that is nearer to the target, and skips bits that all ids of a range share.
+It takes one step per branching, about log2 N for evenly distributed ids.
 
-Joining nodes take balanced ids (we deviate from Corona §4, where an id is a hash of the address), so that every node
-owns nearly the same share of the channels. The store writes an id only if the ring's version is still the one that the
-id was computed from, and asks again otherwise.
+Joining nodes take balanced ids, so that every node owns about the same share of the channels. Deviation: in Corona §4,
+an id is a hash of the node's address. The store writes an id only if the ring's version is still the one from which the
+id was computed; otherwise the id is computed again.
 """
 
 from bisect import bisect_left
@@ -19,12 +18,12 @@ from itertools import islice
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.id_space import BITS, from_hex, to_hex
 
-_MOST_SETS_KNOWN = 1_000
+_MAX_CACHED_SETS = 1_000
 
 
 @dataclass(frozen=True)
 class RingView:
-    """The members at one version of the ring. ``version`` grows with every join and departure."""
+    """The members of the ring at one version. ``version`` grows with every join and departure."""
 
     version: int
     nodes: tuple[NodeInfo, ...]
@@ -36,25 +35,25 @@ class RingView:
 
     @cached_property
     def points(self) -> tuple[int, ...]:
-        """The same as integers."""
+        """The same ids as integers."""
         return tuple(map(from_hex, self.ids))
 
     def __contains__(self, node: NodeId) -> bool:
         return node in self._members
 
     def owner(self, point: ChannelId | NodeId) -> NodeId | None:
-        """Return the node nearest to ``point``, or None when the ring is empty."""
+        """Return the node nearest to ``point``, or None if the ring is empty."""
         return next(self._by_distance(point), None)
 
     def nearest(self, point: ChannelId | NodeId, count: int) -> tuple[NodeId, ...]:
-        """Return the ``count`` nodes nearest to ``point`` by XOR, nearest first; all if there are fewer."""
+        """Return the ``count`` nodes nearest to ``point`` by XOR, nearest first; all nodes if there are fewer."""
         found = tuple(islice(self._by_distance(point), count))
-        return self._sets.setdefault(found, found) if len(self._sets) < _MOST_SETS_KNOWN else found
+        return self._sets.setdefault(found, found) if len(self._sets) < _MAX_CACHED_SETS else found
 
-    def has_among(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
-        """Say whether a node is one of the ``count`` nearest to ``point``: with 1, whether it is the owner.
+    def is_among_nearest(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
+        """Return whether ``node`` is one of the ``count`` nodes nearest to ``point``: with 1, whether it is the owner.
 
-        It costs one step per branching on the way to the node, however many are nearer.
+        It takes one step per branching on the path to the node, however many nodes are nearer.
         """
         if node not in self._members:
             return False
@@ -66,7 +65,7 @@ class RingView:
 
     @cached_property
     def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """Sets that were found: small fleets have few, and tens of thousands of channels share them."""
+        """Polling sets found so far: small fleets have few distinct ones, which tens of thousands of channels share."""
         return {}
 
     @cached_property
@@ -74,7 +73,7 @@ class RingView:
         return {}
 
     def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
-        """Return the branchings on the way to a node: a bit, what it is on its side, how many are on the other."""
+        """Return the branchings on the path to a node: a bit mask, the node's bit, and the count on the other side."""
         points, own = self.points, from_hex(node)
         low, high = 0, len(points)
         path = self._paths[node] = []
@@ -105,14 +104,14 @@ class RingView:
             ranges += (zeros, ones) if target >> bit & 1 else (ones, zeros)
 
 
-def owned_prefixes(view: RingView, me: NodeId, digits: int = 2) -> tuple[str, ...]:
-    """Return the prefixes of so many hex digits under which ``me`` is the owner of any point.
+def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
+    """Return the prefixes of ``digits`` hex digits under which ``node_id`` is the owner of some point.
 
-    A point's owner is found bit by bit: of the nodes that are still nearest, those that agree with
-    the point's next bit stay, or all of them if none agrees.
+    A point's owner is found bit by bit: of the remaining nodes, those that agree with the point's next bit stay, or all
+    of them if none agrees.
     """
     points = tuple(from_hex(node.id) for node in view.nodes)
-    mine, bits = from_hex(me), 4 * digits
+    mine, bits = from_hex(node_id), 4 * digits
     return tuple(f"{prefix:0{digits}x}" for prefix in range(1 << bits) if mine in _nearest(points, prefix, bits))
 
 
@@ -127,9 +126,9 @@ def _nearest(points: Sequence[int], prefix: int, bits: int) -> Sequence[int]:
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
     """Return the id that splits the emptiest part of the id space.
 
-    Walks down the binary trie of ids, always to the side with fewer nodes (zeros when equal),
-    until a side is empty, and takes that side's first id. Ids taken one after another from an
-    empty ring own shares that differ at most by a factor of 2, and are equal at powers of two.
+    The function descends the binary trie of ids, always to the side with fewer nodes (zeros if equal), until a side is
+    empty, and returns that side's first id. The shares of ids that are taken one after another from an empty ring
+    differ at most by a factor of 2, and are equal at powers of two.
     """
     points = sorted(map(from_hex, existing))
     low, high, start, width = 0, len(points), 0, BITS

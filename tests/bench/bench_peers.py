@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from service.location.bloom import Own, Shape, resized
-from service.location.content_cache import Cache, Content, digest_of
-from service.location.protocol import Node
-from service.location.wire import Hello, Update
+from service.location.bloom import FilterShape, LocalFilter, next_shape
+from service.location.content_cache import Content, ContentCache, digest_of
+from service.location.protocol import LocationNode
+from service.location.wire import FilterUpdate, Hello
 from workers.peers.neighbour_overlay import DEPTH, FALSE_POSITIVES
 
 CHANNELS = (1_000, 5_000)
@@ -49,16 +49,16 @@ class Weights:
 def weigh(channels: int) -> dict[str, float]:
     """Return bytes per channel."""
     luck = Random(1)  # noqa: S311 - no secret
-    shape = resized(Shape(0, 64, 1, DEPTH), channels * (1 + FURTHER / NEIGHBOURS), FALSE_POSITIVES)
+    shape = next_shape(FilterShape(0, 64, 1, DEPTH), channels * (1 + FURTHER / NEIGHBOURS), FALSE_POSITIVES)
     cids = [name(number) for number in range(channels)]
     heard = [
-        (source, Own(shape, (f"{source} {number}" for number in range(channels))).bits)
+        (source, LocalFilter(shape, (f"{source} {number}" for number in range(channels))).bits)
         for source in map(name, range(1, NEIGHBOURS + FURTHER + 1))
     ]
     tracemalloc.start()
     weights = Weights(channels)
     weights.of["filter_bits"] = shape.width
-    cache, node = Cache(1 << 40, 3600.0), Node(name(0), shape)
+    cache, node = ContentCache(1 << 40, 3600.0), LocationNode(name(0), shape)
     with weights.weighed("cache_besides_contents", besides=CONTENT_BYTES):
         for cid in cids:
             content = Content(luck.randbytes(CONTENT_BYTES - 500), luck.randbytes(500))
@@ -69,9 +69,9 @@ def weigh(channels: int) -> dict[str, float]:
         for number, (source, bits) in enumerate(heard):
             neighbour = name(1 + number % NEIGHBOURS)
             if number < NEIGHBOURS:
-                node.linked(neighbour, luck.random())
-                node.received(neighbour, Hello(shape))
-            node.received(neighbour, Update(shape, source, 1 if number < NEIGHBOURS else 2, bits, 0))
+                node.add_link(neighbour, luck.random())
+                node.on_message(neighbour, Hello(shape))
+            node.on_message(neighbour, FilterUpdate(shape, source, 1 if number < NEIGHBOURS else 2, bits, 0))
     parts = ("cache_besides_contents", "own_documents_and_filter", "filters_of_neighbours")
     weights.of["all"] = round(sum(weights.of[part] for part in parts), 1)
     return weights.of

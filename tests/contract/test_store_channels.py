@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from service.errors import LeaseLost, StaleVersion
-from service.location.content_cache import Content, digest_of, newest, unpacked
+from service.location.content_cache import Content, digest_of, merge_latest, unpack_entries
 from service.model import Change, Delta, Entry, PollResult
 from service.store import Store
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
@@ -138,7 +138,7 @@ async def test_a_version_has_its_content_under_its_name(store: Store) -> None:
     version, digest, content = await store.channels.content(channel.id)
     assert (version, digest_of(content)) == (1, digest)
     assert (
-        unpacked(content.latest)
+        unpack_entries(content.latest)
         == await store.channels.content_entries(channel.id)
         == await store.channels.latest(channel.id, 10)
     )
@@ -146,12 +146,12 @@ async def test_a_version_has_its_content_under_its_name(store: Store) -> None:
     assert state is not None
     assert state.digest == digest
     changes = (Change("addition", Entry("second", "Second")),)
-    latest = newest(changes, await store.channels.content_entries(channel.id))
+    latest = merge_latest(changes, await store.channels.content_entries(channel.id))
     snapshot = msgspec.structs.replace(SNAPSHOT, memory=b"remembered", latest=latest)
     await store.channels.publish(Delta(channel.id, 1, 0, 2_000.0, changes), snapshot, state.epoch, silent=False)
     version, digest, content = await store.channels.content(channel.id)
     assert (version, digest, content.memory) == (2, digest_of(snapshot.content), b"remembered")
-    assert [entry.key for entry in unpacked(content.latest)] == ["second", "first"]
+    assert [entry.key for entry in unpack_entries(content.latest)] == ["second", "first"]
 
 
 async def test_without_a_channel_its_content_is_empty(store: Store) -> None:

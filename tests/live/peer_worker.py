@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from service.location.content_cache import DIGEST_BYTES, Cache, Content, Digest
+from service.location.content_cache import DIGEST_BYTES, Content, ContentCache, Digest
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient, RequestSigner
 from service.settings import Settings, load
@@ -86,7 +86,7 @@ def through_proxies(told: Told) -> None:
 
 def note_contents(journal: Journal) -> None:
     """Write down who this is, and what is here, from when until when."""
-    put, drop, begun = Cache.put, Cache.drop, ContentExchange._begin
+    put, drop, begun = ContentCache.put, ContentCache.remove, ContentExchange._begin
 
     def noted_begin(self: ContentExchange, me: Peer, sealer: RequestSigner) -> None:
         begun(self, me, sealer)
@@ -94,16 +94,16 @@ def note_contents(journal: Journal) -> None:
 
     ContentExchange._begin = noted_begin  # type: ignore[method-assign]  # wrapped
 
-    def noted_put(self: Cache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
+    def noted_put(self: ContentCache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)
         journal.write(Event("has", time.monotonic(), digest.hex()))
 
-    def noted_drop(self: Cache, cid: ChannelId) -> None:
-        if (kept := self._kept.get(cid)) is not None:
+    def noted_drop(self: ContentCache, cid: ChannelId) -> None:
+        if (kept := self._contents.get(cid)) is not None:
             journal.write(Event("lacks", time.monotonic(), kept.digest.hex()))
         drop(self, cid)
 
-    Cache.put, Cache.drop = noted_put, noted_drop  # type: ignore[method-assign]  # wrapped
+    ContentCache.put, ContentCache.remove = noted_put, noted_drop  # type: ignore[method-assign]  # wrapped
 
 
 def note_lookups(journal: Journal) -> None:

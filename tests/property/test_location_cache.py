@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.location.content_cache import (
-    _BESIDES_BYTES,
-    Cache,
+    _OVERHEAD_BYTES,
     Content,
+    ContentCache,
     decode,
     digest_of,
     encode,
-    newest,
-    packed,
-    unpacked,
+    merge_latest,
+    pack_entries,
+    unpack_entries,
 )
 from service.model import Change, Entry
 
@@ -25,7 +25,7 @@ ENTRIES = st.builds(Entry, st.text(max_size=3), st.text(max_size=5))
 
 @given(st.lists(st.tuples(CHANNELS, CONTENTS, st.floats(0, 60)), max_size=40))
 def test_a_cache_keeps_within_its_bounds_and_each_channel_once(puts: list[tuple[str, Content, float]]) -> None:
-    cache, now_s = Cache(MOST_BYTES, KEPT_S), 0.0
+    cache, now_s = ContentCache(MOST_BYTES, KEPT_S), 0.0
     put_s: dict[bytes, float] = {}
     for cid, content, later_s in puts:
         now_s += later_s
@@ -34,15 +34,15 @@ def test_a_cache_keeps_within_its_bounds_and_each_channel_once(puts: list[tuple[
         cache.put(cid, digest, content, now_s)
         put_s[digest] = now_s
         assert cache.get(digest, now_s) == content
-        kept = {digest: cache._kept[owner].content for digest, owner in cache._channels.items()}
-        assert cache.size_bytes == sum(each.size_bytes + _BESIDES_BYTES for each in kept.values()) <= MOST_BYTES
+        kept = {digest: cache._contents[owner].content for digest, owner in cache._channels.items()}
+        assert cache.size_bytes == sum(each.size_bytes + _OVERHEAD_BYTES for each in kept.values()) <= MOST_BYTES
         assert all(digest_of(each) == digest for digest, each in kept.items())
         assert all(now_s - put_s[digest] <= KEPT_S for digest in kept)
-        assert len(cache._kept) == len(cache.digests)
+        assert len(cache._contents) == len(cache.digests)
 
 
 def test_what_is_used_is_kept_and_what_is_not_goes_first() -> None:
-    cache = Cache(3 * (_BESIDES_BYTES + 100), KEPT_S)
+    cache = ContentCache(3 * (_OVERHEAD_BYTES + 100), KEPT_S)
     contents = [Content(bytes([number]) * 100, b"") for number in range(4)]
     digests = [digest_of(content) for content in contents]
     for number in range(3):
@@ -69,7 +69,7 @@ def test_a_content_survives_the_wire_and_its_name_proves_it(content: Content) ->
 def test_the_latest_entries_are_the_same_told_one_by_one_or_at_once(deltas: list[list[Entry]]) -> None:
     latest: tuple[Entry, ...] = ()
     for delta in deltas:
-        latest = newest([Change("addition", entry) for entry in delta], latest)
-    whole = newest([Change("addition", entry) for delta in deltas for entry in delta], ())
+        latest = merge_latest([Change("addition", entry) for entry in delta], latest)
+    whole = merge_latest([Change("addition", entry) for delta in deltas for entry in delta], ())
     assert latest == whole
-    assert unpacked(packed(latest)) == latest
+    assert unpack_entries(pack_entries(latest)) == latest

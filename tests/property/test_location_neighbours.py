@@ -6,16 +6,16 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.location.neighbours import Limits, Linked, Neighbourhood, Offer, Offered, Unlinked
+from service.location.neighbours import LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
 from tests.support.overlay_network import name
 
-LIMITS = Limits(near_s=0.010, near=3, far=2, gateways=2)
+LIMITS = NeighbourLimits(near_s=0.010, near=3, far=2, gateways=2)
 
 
 class Overlay:
     """Nodes whose offers come in any order, but for those of one to another."""
 
-    def __init__(self, rtts_s: list[list[float]], limits: Limits, seed: int) -> None:
+    def __init__(self, rtts_s: list[list[float]], limits: NeighbourLimits, seed: int) -> None:
         self.rtts_s = rtts_s
         self.nodes = {name(number): Neighbourhood(name(number), limits) for number in range(len(rtts_s))}
         self.alive = set(self.nodes)
@@ -29,14 +29,14 @@ class Overlay:
 
     def join(self, node: str, known: set[str]) -> None:
         self.known[node] |= known
-        self._done(node, self.nodes[node].measured((peer, self.rtt_s(node, peer)) for peer in sorted(known)))
+        self._done(node, self.nodes[node].on_measurements((peer, self.rtt_s(node, peer)) for peer in sorted(known)))
 
     def leave(self, node: str) -> None:
         self.alive.discard(node)
         self.under_way = {way: offers for way, offers in self.under_way.items() if node not in way}
         self.links = {link for link in self.links if link[0] != node}
         for other in sorted(self.alive):
-            self._done(other, self.nodes[other].gone(node))
+            self._done(other, self.nodes[other].on_peer_left(node))
 
     def deliver(self, most: int) -> None:
         while most and self.under_way:
@@ -45,7 +45,7 @@ class Overlay:
             offer = self.under_way[way].popleft()
             if not self.under_way[way]:
                 del self.under_way[way]
-            self._done(way[1], self.nodes[way[1]].received(way[0], offer))
+            self._done(way[1], self.nodes[way[1]].on_offer(way[0], offer))
 
     def elder(self, node: str) -> str | None:
         """Return the nearest of those alive with a lesser id that the node has measured."""
@@ -55,7 +55,7 @@ class Overlay:
     def has_room(self, node: str, peer: str) -> bool:
         """Return whether too few of a node's neighbours of this kind are nearer than the peer."""
         near = self.rtt_s(node, peer) <= LIMITS.near_s
-        most = LIMITS.near if near else LIMITS.far if self.nodes[node].gateway else 0
+        most = LIMITS.near if near else LIMITS.far if self.nodes[node].is_gateway else 0
         links = [other for other in self.nodes[node].links if (self.rtt_s(node, other) <= LIMITS.near_s) is near]
         return sum((self.rtt_s(node, other), other) < (self.rtt_s(node, peer), peer) for other in links) < most
 
@@ -79,23 +79,23 @@ class Overlay:
             assert not self.under_way, "Offers go to and fro for ever."
             before = set(self.links)
             for node in sorted(self.alive):
-                self._done(node, self.nodes[node].forget())
+                self._done(node, self.nodes[node].reset_declined())
             self.deliver(100_000)
             if self.links == before:
                 return
         raise AssertionError("Links change for ever.")
 
-    def _done(self, node: str, effects: list[Offered | Linked | Unlinked]) -> None:
+    def _done(self, node: str, effects: list[SendOffer | LinkAdded | LinkRemoved]) -> None:
         for effect in effects:
             match effect:
-                case Offered(to, offer):
+                case SendOffer(to, offer):
                     if to in self.alive:
                         self.under_way.setdefault((node, to), deque()).append(offer)
-                case Linked(neighbour, rtt_s):
+                case LinkAdded(neighbour, rtt_s):
                     assert rtt_s == self.rtt_s(node, neighbour)
                     assert (node, neighbour) not in self.links
                     self.links.add((node, neighbour))
-                case Unlinked(neighbour):
+                case LinkRemoved(neighbour):
                     self.links.remove((node, neighbour))
 
 
@@ -146,7 +146,7 @@ def test_links_are_mutual_and_as_few_as_wanted(overlay: Overlay) -> None:
         assert overlay.nodes[node].links == {other for one, other in overlay.links if one == node}
         rtts = [overlay.rtt_s(node, peer) for peer in overlay.nodes[node].links if not overlay.holds(node, peer)]
         assert sum(rtt <= LIMITS.near_s for rtt in rtts) <= LIMITS.near
-        assert sum(rtt > LIMITS.near_s for rtt in rtts) <= (LIMITS.far if overlay.nodes[node].gateway else 0)
+        assert sum(rtt > LIMITS.near_s for rtt in rtts) <= (LIMITS.far if overlay.nodes[node].is_gateway else 0)
 
 
 @settings(max_examples=100, deadline=None)
@@ -192,63 +192,63 @@ def test_a_group_has_few_far_links_however_large_it_is(groups: int, size: int, s
 
 def test_a_stranger_is_declined_and_an_answer_to_nothing_too() -> None:
     node = Neighbourhood(name(0), LIMITS)
-    assert node.received(name(1), Offer.ASK) == [Offered(name(1), Offer.DECLINE)]
-    assert node.received(name(1), Offer.ACCEPT) == [Offered(name(1), Offer.DECLINE)]
-    assert node.received(name(1), Offer.DECLINE) == []
+    assert node.on_offer(name(1), Offer.ASK) == [SendOffer(name(1), Offer.DECLINE)]
+    assert node.on_offer(name(1), Offer.ACCEPT) == [SendOffer(name(1), Offer.DECLINE)]
+    assert node.on_offer(name(1), Offer.DECLINE) == []
     assert not node.links
 
 
 def test_who_holds_on_before_it_is_measured_is_linked_then() -> None:
     node = Neighbourhood(name(0), LIMITS)
-    assert node.received(name(1), Offer.HOLD) == []
-    assert node.measured([(name(1), 0.5)]) == [Offered(name(1), Offer.ACCEPT), Linked(name(1), 0.5)]
+    assert node.on_offer(name(1), Offer.ANCHOR) == []
+    assert node.on_measurements([(name(1), 0.5)]) == [SendOffer(name(1), Offer.ACCEPT), LinkAdded(name(1), 0.5)]
 
 
 def test_only_who_has_the_greater_id_may_hold_on() -> None:
-    node = Neighbourhood(name(1), Limits(near_s=0.010, near=0, far=0))
-    node.measured([(name(2), 0.001)])
-    assert node.received(name(0), Offer.HOLD) == [Offered(name(0), Offer.DECLINE)]
-    assert node.received(name(2), Offer.HOLD) == [Offered(name(2), Offer.ACCEPT), Linked(name(2), 0.001)]
-    assert node.received(name(2), Offer.ASK)[-1] == Unlinked(name(2))
+    node = Neighbourhood(name(1), NeighbourLimits(near_s=0.010, near=0, far=0))
+    node.on_measurements([(name(2), 0.001)])
+    assert node.on_offer(name(0), Offer.ANCHOR) == [SendOffer(name(0), Offer.DECLINE)]
+    assert node.on_offer(name(2), Offer.ANCHOR) == [SendOffer(name(2), Offer.ACCEPT), LinkAdded(name(2), 0.001)]
+    assert node.on_offer(name(2), Offer.ASK)[-1] == LinkRemoved(name(2))
 
 
 def test_who_finds_a_nearer_elder_holds_the_former_one_no_more() -> None:
     """It may stay a neighbour, if both want that."""
     node = Neighbourhood(name(5), LIMITS)
-    assert node.measured([(name(1), 0.005)])[0] == Offered(name(1), Offer.HOLD)
-    node.received(name(1), Offer.ACCEPT)
-    effects = node.measured([(name(2), 0.004)])
-    assert effects == [Offered(name(1), Offer.ASK), Offered(name(2), Offer.HOLD)]
+    assert node.on_measurements([(name(1), 0.005)])[0] == SendOffer(name(1), Offer.ANCHOR)
+    node.on_offer(name(1), Offer.ACCEPT)
+    effects = node.on_measurements([(name(2), 0.004)])
+    assert effects == [SendOffer(name(1), Offer.ASK), SendOffer(name(2), Offer.ANCHOR)]
 
 
 def test_an_elder_that_declined_an_earlier_wish_is_held_again() -> None:
     node = Neighbourhood(name(5), LIMITS)
-    node.measured([(name(1), 0.005)])
-    node.received(name(1), Offer.ACCEPT)
-    assert node.received(name(1), Offer.DECLINE) == [Unlinked(name(1)), Offered(name(1), Offer.HOLD)]
+    node.on_measurements([(name(1), 0.005)])
+    node.on_offer(name(1), Offer.ACCEPT)
+    assert node.on_offer(name(1), Offer.DECLINE) == [LinkRemoved(name(1)), SendOffer(name(1), Offer.ANCHOR)]
 
 
 def test_who_comes_back_begins_anew() -> None:
     node = Neighbourhood(name(5), LIMITS)
-    node.measured([(name(1), 0.005)])
-    node.received(name(9), Offer.HOLD)
-    node.gone(name(1))
-    node.gone(name(9))
-    assert node.measured([(name(1), 0.005)])[0] == Offered(name(1), Offer.HOLD)
-    assert node.measured([(name(9), 0.005)]) == [Offered(name(9), Offer.ASK)]
+    node.on_measurements([(name(1), 0.005)])
+    node.on_offer(name(9), Offer.ANCHOR)
+    node.on_peer_left(name(1))
+    node.on_peer_left(name(9))
+    assert node.on_measurements([(name(1), 0.005)])[0] == SendOffer(name(1), Offer.ANCHOR)
+    assert node.on_measurements([(name(9), 0.005)]) == [SendOffer(name(9), Offer.ASK)]
 
 
 def test_who_ends_a_link_holds_it_no_more() -> None:
-    node = Neighbourhood(name(0), Limits(near_s=0.010, near=0, far=0))
-    node.measured([(name(9), 0.005)])
-    node.received(name(9), Offer.HOLD)
-    assert node.received(name(9), Offer.DECLINE) == [Unlinked(name(9))]
-    assert node.measured([(name(9), 0.005)]) == []
+    node = Neighbourhood(name(0), NeighbourLimits(near_s=0.010, near=0, far=0))
+    node.on_measurements([(name(9), 0.005)])
+    node.on_offer(name(9), Offer.ANCHOR)
+    assert node.on_offer(name(9), Offer.DECLINE) == [LinkRemoved(name(9))]
+    assert node.on_measurements([(name(9), 0.005)]) == []
 
 
 def test_who_has_not_answered_is_asked_again() -> None:
     node = Neighbourhood(name(5), LIMITS)
-    asked = node.measured([(name(1), 0.005), (name(9), 0.005)])
-    assert asked == [Offered(name(1), Offer.HOLD), Offered(name(9), Offer.ASK)]
-    assert node.measured([(name(9), 0.005)]) == []
-    assert node.forget() == asked
+    asked = node.on_measurements([(name(1), 0.005), (name(9), 0.005)])
+    assert asked == [SendOffer(name(1), Offer.ANCHOR), SendOffer(name(9), Offer.ASK)]
+    assert node.on_measurements([(name(9), 0.005)]) == []
+    assert node.reset_declined() == asked

@@ -23,7 +23,7 @@ class End:
         self.forget()
 
     def forget(self) -> None:
-        self.stream.begin(name())
+        self.stream.restart(name())
         self.said: list[bytes] = []
         self.heard: list[bytes] = []
         self._waiting: list[bytes] = []
@@ -36,26 +36,26 @@ class End:
     def send(self) -> Batch:
         """Return what waits, the same until it has arrived."""
         if self._sent is None:
-            self._sent, self._waiting = self.stream.next(tuple(self._waiting)), []
+            self._sent, self._waiting = self.stream.next_batch(tuple(self._waiting)), []
         return self._sent
 
     def hear(self, batch: Batch) -> bool:
         """Return whether it is taken: else the other one has to forget us."""
-        if self.stream.begins(batch):
+        if self.stream.is_restart(batch):
             self.forget()
         try:
-            self.heard += self.stream.take(batch)
+            self.heard += self.stream.receive(batch)
         except PeerProtocolError:
             return False
         return True
 
     def answered(self, batch: Batch, *, taken: bool) -> None:
         """Be told what became of a batch of ours."""
-        if not self.stream.is_of(batch):
+        if not self.stream.is_current(batch):
             return
         if taken:
             self._sent = None
-            self.stream.arrived(batch)
+            self.stream.on_delivered(batch)
         else:
             self.forget()
 
@@ -92,11 +92,11 @@ def test_nothing_is_heard_twice_or_out_of_order_and_both_forget_together(steps: 
         step(what, ends[not first], ends[first], number.to_bytes(4, "big"), late)
         for one, other in (ends, ends[::-1]):
             assert one.heard == sorted(set(one.heard)), "in order, and once"
-            if one.stream._yours == other.stream._mine:
+            if one.stream._peer_stream == other.stream._own_stream:
                 assert one.heard == other.said[: len(one.heard)], "without gaps"
     for _ in range(6):
         exchange(*ends)
         exchange(*ends[::-1])
     for one, other in (ends, ends[::-1]):
-        assert one.stream._yours == other.stream._mine
+        assert one.stream._peer_stream == other.stream._own_stream
         assert one.heard == other.said

@@ -37,9 +37,9 @@ def test_whoever_is_among_the_nearest_is_found_without_counting_them(
     view: RingView, point: NodeId, count: int, data: st.DataObject
 ) -> None:
     node = data.draw(st.sampled_from(view.ids) if view.ids else points)
-    assert view.has_among(point, node, count) == (node in view.nearest(point, count))
+    assert view.is_among_nearest(point, node, count) == (node in view.nearest(point, count))
     stranger = data.draw(points.filter(lambda drawn: drawn not in view))
-    assert not view.has_among(point, stranger, count)
+    assert not view.is_among_nearest(point, stranger, count)
 
 
 def test_an_empty_ring_has_no_owner() -> None:

@@ -6,9 +6,9 @@ from random import Random
 
 from service.errors import PeerProtocolError
 from service.location import wire
-from service.location.bloom import Query, Shape
-from service.location.protocol import Filtering, Node
-from service.location.wire import Send
+from service.location.bloom import FilterShape, LocationQuery
+from service.location.protocol import Filtering, LocationNode
+from service.location.wire import SendToNeighbour
 
 
 def name(number: int) -> str:
@@ -18,8 +18,8 @@ def name(number: int) -> str:
 class Network:
     """Nodes 0 … n-1. What is under way waits until :meth:`deliver` or :meth:`quiet`; every message goes as bytes."""
 
-    def __init__(self, count: int, shape: Shape, filtering: Filtering = Filtering.SOURCE, seed: int = 0) -> None:
-        self.nodes = [Node(name(number), shape, filtering) for number in range(count)]
+    def __init__(self, count: int, shape: FilterShape, filtering: Filtering = Filtering.SOURCE, seed: int = 0) -> None:
+        self.nodes = [LocationNode(name(number), shape, filtering) for number in range(count)]
         self.edges: set[tuple[int, int]] = set()
         self.delivered = 0
         self.refused: list[str] = []
@@ -34,8 +34,8 @@ class Network:
         if one != other and edge not in self.edges:
             self.edges.add(edge)
             rtt_s = self._random.random()
-            self._sent(one, self.nodes[one].linked(name(other), rtt_s))
-            self._sent(other, self.nodes[other].linked(name(one), rtt_s))
+            self._sent(one, self.nodes[one].add_link(name(other), rtt_s))
+            self._sent(other, self.nodes[other].add_link(name(one), rtt_s))
 
     def unlink(self, one: int, other: int) -> None:
         """What is under way on the link is gone with it."""
@@ -44,10 +44,10 @@ class Network:
             self.edges.remove(edge)
             for way in (edge, edge[::-1]):
                 self._under_way.pop(way, None)
-            self._sent(one, self.nodes[one].unlinked(name(other)))
-            self._sent(other, self.nodes[other].unlinked(name(one)))
+            self._sent(one, self.nodes[one].remove_link(name(other)))
+            self._sent(other, self.nodes[other].remove_link(name(one)))
 
-    def reshape(self, node: int, shape: Shape) -> None:
+    def reshape(self, node: int, shape: FilterShape) -> None:
         self._sent(node, self.nodes[node].reshape(shape))
 
     def refresh(self, node: int) -> None:
@@ -64,7 +64,7 @@ class Network:
                 del self._under_way[way]
             sender, receiver = way
             try:
-                self._sent(receiver, self.nodes[receiver].received(name(sender), wire.decode(data)))
+                self._sent(receiver, self.nodes[receiver].on_message(name(sender), wire.decode(data)))
             except PeerProtocolError as refused:
                 self.refused.append(refused.reason)
 
@@ -94,7 +94,7 @@ class Network:
 
     def walk(self, start: int, document: str) -> tuple[bool, list[int]]:
         """Return whether a query finds the document, and by which nodes it went."""
-        query: Query = self.nodes[start].query(document)
+        query: LocationQuery = self.nodes[start].start_query(document)
         here = start
         while document not in self.nodes[here].own.documents:
             found = self.nodes[here].next_hop(query)
@@ -103,8 +103,8 @@ class Network:
             here, query = int(found[0], 16), found[1]
         return True, [int(node, 16) for node in query.visited]
 
-    def _sent(self, sender: int, sends: list[Send]) -> None:
+    def _sent(self, sender: int, sends: list[SendToNeighbour]) -> None:
         for send in sends:
             data = wire.encode(send.message)
-            assert len(data) == wire.size(send.message)
+            assert len(data) == wire.encoded_size(send.message)
             self._under_way.setdefault((sender, int(send.to, 16)), deque()).append(data)

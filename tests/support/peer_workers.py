@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
 from service.clock import SystemClock
-from service.location.content_cache import Content, Digest, digest_of, packed
+from service.location.content_cache import Content, Digest, digest_of, pack_entries
 from service.model import Channel, Entry, NodeId, NodeInfo
 from service.net.health import serve_health
 from service.net.http_server import HttpServer
@@ -43,7 +43,7 @@ class Worker:
     @property
     def neighbours(self) -> set[NodeId]:
         overlay = self.peers._overlay
-        return {node for node, link in overlay._node.links.items() if link.open} if overlay else set()
+        return {node for node, link in overlay._node.links.items() if link.is_open} if overlay else set()
 
     def has(self, channel: Channel, content: Content) -> Digest:
         """Have a content in its cache."""
@@ -91,7 +91,7 @@ def introduce(workers: Sequence[Worker], version: int = 1) -> RingView:
 
 
 def some_content(title: str) -> Content:
-    return Content(f"what is remembered of {title}".encode() * 20, packed((Entry(title, title),)))
+    return Content(f"what is remembered of {title}".encode() * 20, pack_entries((Entry(title, title),)))
 
 
 async def owned_by(store: Store, owner: Worker, ring: RingView) -> Channel:

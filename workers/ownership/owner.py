@@ -233,7 +233,7 @@ class ChannelOwner:
         prefixes = self._prefixes
         for start in range(0, len(prefixes), _BUCKETS_AT_ONCE):
             registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_AT_ONCE])
-            mine = [cid for cid in registered if self._view.has_among(cid, self._me, 1)]
+            mine = [cid for cid in registered if self._view.is_among_nearest(cid, self._me, 1)]
             for some in _stretches(mine):
                 listed = await self._listed(some)
                 await self._happened(ChannelsListed(asked.requested_s, tuple(listed), complete=False))

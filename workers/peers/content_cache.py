@@ -11,7 +11,16 @@ import msgspec
 from cachetools import LRUCache
 
 from service.clock import Clock
-from service.location.content_cache import MOST_BYTES, Cache, Content, Digest, digest_of, newest, packed, unpacked
+from service.location.content_cache import (
+    MAX_CONTENT_BYTES,
+    Content,
+    ContentCache,
+    Digest,
+    digest_of,
+    merge_latest,
+    pack_entries,
+    unpack_entries,
+)
 from service.model import Channel, ChannelId, Delta, NodeId
 from service.observability.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BYTES, CONTENT_LOOKUPS
 from service.store.channels.channels import Channels
@@ -50,7 +59,7 @@ class ContentLocator:
     def __init__(
         self,
         channels: Channels,
-        cache: Cache,
+        cache: ContentCache,
         clock: Clock,
         find: Find | None = None,
         on_changed: Callable[[], None] = lambda: None,
@@ -76,8 +85,8 @@ class ContentLocator:
 
     def put(self, channel_id: ChannelId, digest: Digest, content: Content) -> None:
         """Cache a channel's content instead of its previous one, unless it is too large to be sent to other workers."""
-        if content.size_bytes + _FRAMING_BYTES > MOST_BYTES:
-            self._cache.drop(channel_id)
+        if content.size_bytes + _FRAMING_BYTES > MAX_CONTENT_BYTES:
+            self._cache.remove(channel_id)
             return
         self._cache.put(channel_id, digest, content, self._clock.monotonic_s())
         self._report_change()
@@ -87,7 +96,7 @@ class ContentLocator:
         previous = self._cache.get(before, self._clock.monotonic_s())
         if previous is None or not after:
             return
-        content = Content(baseline, packed(newest(delta.changes, unpacked(previous.latest))))
+        content = Content(baseline, pack_entries(merge_latest(delta.changes, unpack_entries(previous.latest))))
         if digest_of(content) == after:
             self.put(delta.channel, after, content)
 

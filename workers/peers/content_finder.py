@@ -11,8 +11,8 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
-from service.location.bloom import MOST_DEPTH, Query
-from service.location.content_cache import DIGEST_BYTES, MOST_BYTES, Content, Digest, decode, digest_of
+from service.location.bloom import MAX_DEPTH, LocationQuery
+from service.location.content_cache import DIGEST_BYTES, MAX_CONTENT_BYTES, Content, Digest, decode, digest_of
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.observability.metrics import LOOKUP_FAILURES, PEER_REFUSALS
@@ -24,7 +24,7 @@ HERE, THERE, NOWHERE = b"\x01", b"\x02", b"\x00"
 """What an answer begins with: a content follows; or who may have it, 20 bytes, and in which row that is said."""
 
 _NODE_BYTES = 20
-_MOST_VISITED = MOST_DEPTH + 1
+_MOST_VISITED = MAX_DEPTH + 1
 _ONWARD = struct.Struct(">20sB")
 
 _HOP_WITHIN_S = 1.0
@@ -35,18 +35,18 @@ _OWNER_WITHIN_S = 3.0
 log = structlog.get_logger(__name__)
 
 
-def question(digest: Digest, query: Query) -> bytes:
+def question(digest: Digest, query: LocationQuery) -> bytes:
     """Return what a worker is asked: the content, how deep it may look into its filters, and where we were."""
-    return digest + bytes((query.rows,)) + b"".join(map(bytes.fromhex, query.visited))
+    return digest + bytes((query.max_row,)) + b"".join(map(bytes.fromhex, query.visited))
 
 
-def asked(body: bytes) -> tuple[Digest, Query]:
+def asked(body: bytes) -> tuple[Digest, LocationQuery]:
     """Return what :func:`question` asks. Raises :class:`PeerProtocolError` for what it never says."""
     digest, rows, visited = body[:DIGEST_BYTES], body[DIGEST_BYTES : DIGEST_BYTES + 1], body[DIGEST_BYTES + 1 :]
-    if not rows or rows[0] > MOST_DEPTH or len(visited) % _NODE_BYTES or len(visited) > _MOST_VISITED * _NODE_BYTES:
+    if not rows or rows[0] > MAX_DEPTH or len(visited) % _NODE_BYTES or len(visited) > _MOST_VISITED * _NODE_BYTES:
         raise PeerProtocolError("A question is not for a content.", reason="malformed")
     nodes = tuple(visited[at : at + _NODE_BYTES].hex() for at in range(0, len(visited), _NODE_BYTES))
-    return digest, Query(digest.hex(), nodes, rows[0])
+    return digest, LocationQuery(digest.hex(), nodes, rows[0])
 
 
 def onward(node: NodeId, row: int) -> bytes:
@@ -75,7 +75,7 @@ class ContentFinder:
         owner = self._owner(cid)
         if owner is None or owner.id in visited:
             return None
-        found, _ = await self._ask(owner, digest, Query(digest.hex(), (*visited, owner.id), 0), _OWNER_WITHIN_S)
+        found, _ = await self._ask(owner, digest, LocationQuery(digest.hex(), (*visited, owner.id), 0), _OWNER_WITHIN_S)
         return LocatedContent(found, version, "owner", 1, owner.id) if found else None
 
     async def _walk(self, version: int, digest: Digest) -> tuple[LocatedContent | None, tuple[NodeId, ...]]:
@@ -97,12 +97,12 @@ class ContentFinder:
         return None, query.visited
 
     async def _ask(
-        self, peer: Peer, digest: Digest, query: Query, within_s: float
+        self, peer: Peer, digest: Digest, query: LocationQuery, within_s: float
     ) -> tuple[Content | None, tuple[NodeId, int] | None]:
         """Return the content, or who may have it; neither if this worker is of no use."""
         try:
             body = question(digest, query)
-            answer = await self._client.ask(peer, FIND, body, within_s=within_s, most_bytes=MOST_BYTES)
+            answer = await self._client.ask(peer, FIND, body, within_s=within_s, most_bytes=MAX_CONTENT_BYTES)
             return _read(answer, digest)
         except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
@@ -128,11 +128,11 @@ def _read(answer: bytes, digest: Digest) -> tuple[Content | None, tuple[NodeId, 
     return None, None
 
 
-def _next(query: Query, further: tuple[NodeId, int] | None) -> tuple[NodeId, Query] | None:
+def _next(query: LocationQuery, further: tuple[NodeId, int] | None) -> tuple[NodeId, LocationQuery] | None:
     """Return the next step of a walk: to nobody twice, and no deeper than the last one allowed."""
     if further is None:
         return None
     node, row = further
-    if node in query.visited or not 1 <= row <= query.rows:
+    if node in query.visited or not 1 <= row <= query.max_row:
         return None
-    return node, Query(query.document, (*query.visited, node), row - 1)
+    return node, LocationQuery(query.document, (*query.visited, node), row - 1)

@@ -15,8 +15,8 @@ from aiohttp import web
 
 from service.clock import Clock
 from service.errors import PeerProtocolError
-from service.location.content_cache import Cache, encode
-from service.location.neighbours import Limits
+from service.location.content_cache import ContentCache, encode
+from service.location.neighbours import NeighbourLimits
 from service.location.wire import Batch
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import client_of
@@ -60,7 +60,7 @@ class ContentExchange:
         self._ring = RingView(-1, ())
         self._changed = asyncio.Event()
         self._tasks = BackgroundTasks()
-        self._cache = Cache(settings.content_cache_bytes, EXPIRY_S)
+        self._cache = ContentCache(settings.content_cache_bytes, EXPIRY_S)
         self._me: NodeId = ""
         self._sealer: RequestSigner | None = None
         self._client: PeerClient | None = None
@@ -76,7 +76,7 @@ class ContentExchange:
 
     def _begin(self, me: Peer, sealer: RequestSigner) -> None:
         self._me, self._sealer, self._client = me.id, sealer, PeerClient(sealer, self.fleet_s)
-        limits = Limits(near_s=self._settings.near_rtt_s)
+        limits = NeighbourLimits(near_s=self._settings.near_rtt_s)
         self._overlay = NeighbourOverlay(
             me.id, limits, self._client, clock=self._clock, tasks=self._tasks, have=self._have
         )

@@ -15,10 +15,10 @@ import structlog
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
-from service.location.bloom import LEAST_WIDTH, Query, Shape, best_hashes, resized
-from service.location.neighbours import Effect, Limits, Linked, Neighbourhood, Offer, Offered, Unlinked
-from service.location.protocol import Node
-from service.location.wire import MOST_FRAMES, Batch, Send, Stream
+from service.location.bloom import MIN_WIDTH, FilterShape, LocationQuery, best_hashes, next_shape
+from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
+from service.location.protocol import LocationNode
+from service.location.wire import MAX_FRAMES, Batch, SendToNeighbour, Stream
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
@@ -28,7 +28,7 @@ PING, TELL = "ping", "tell"
 DEPTH = 3
 FALSE_POSITIVES = 0.02
 """Wanted of the fullest row; those of all links come together in a lookup that finds nothing."""
-_FIRST_WIDTH = 32 * LEAST_WIDTH
+_FIRST_WIDTH = 32 * MIN_WIDTH
 _MEASURED_AT_ONCE = 24
 _AGAIN = 4
 """So many of the others that are known are measured again each time, besides all neighbours."""
@@ -81,21 +81,21 @@ class PeerStream:
 
     def hear(self, batch: Batch) -> tuple[bytes, ...]:
         """Return what is new in what the other one says. Raises :class:`PeerProtocolError` if it has to begin anew."""
-        if self._stream.begins(batch):
+        if self._stream.is_restart(batch):
             self._give_up("it began anew")
-        return self._stream.take(batch)
+        return self._stream.receive(batch)
 
     async def _send(self) -> None:
         try:
             more = True
             while more:
-                batch = self._stream.next(self._taken())
+                batch = self._stream.next_batch(self._taken())
                 try:
                     await self._send_batch(batch)
                 except (PeerUnreachable, PeerProtocolError) as error:
                     if isinstance(error, PeerProtocolError):
                         PEER_REFUSALS.labels(error.reason).inc()
-                    if self._stream.is_of(batch):
+                    if self._stream.is_current(batch):
                         self._give_up(str(error))
                 more = bool(self._waiting)
         finally:
@@ -104,7 +104,7 @@ class PeerStream:
     def _taken(self) -> tuple[bytes, ...]:
         frames: list[bytes] = []
         size = 0
-        while self._waiting and len(frames) < MOST_FRAMES and size + len(self._waiting[0]) <= _MOST_BATCH_BYTES:
+        while self._waiting and len(frames) < MAX_FRAMES and size + len(self._waiting[0]) <= _MOST_BATCH_BYTES:
             frames.append(self._waiting.popleft())
             size += len(frames[-1]) + 5
         self._waiting_bytes -= sum(map(len, frames))
@@ -116,18 +116,18 @@ class PeerStream:
             try:
                 await self._client.ask(self.peer, TELL, body, within_s=_WITHIN_S, most_bytes=0)
             except (PeerUnreachable, PeerProtocolError) as error:
-                if not left or not self._stream.is_of(batch) or getattr(error, "reason", "") == "stream":
+                if not left or not self._stream.is_current(batch) or getattr(error, "reason", "") == "stream":
                     raise
                 await asyncio.sleep(_AGAIN_S)
             else:
-                self._stream.arrived(batch)
+                self._stream.on_delivered(batch)
                 return
 
     def _give_up(self, why: str) -> None:
         log.info("a neighbour is forgotten", worker=self.peer.id[:8], why=why)
         self._waiting.clear()
         self._waiting_bytes = 0
-        self._stream.begin(secrets.token_bytes(_STREAM_BYTES))
+        self._stream.restart(secrets.token_bytes(_STREAM_BYTES))
         self._over(self.peer.id)
 
 
@@ -137,7 +137,7 @@ class NeighbourOverlay:
     def __init__(
         self,
         me: NodeId,
-        limits: Limits,
+        limits: NeighbourLimits,
         client: PeerClient,
         *,
         clock: Clock,
@@ -155,7 +155,9 @@ class NeighbourOverlay:
         self._posts: dict[NodeId, PeerStream] = {}
         self._rtts_s: dict[NodeId, deque[float]] = {}
         self._neighbourhood = Neighbourhood(me, limits)
-        self._node = Node(me, Shape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH))
+        self._node = LocationNode(
+            me, FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
+        )
         self._telling: asyncio.TimerHandle | None = None
         self._rounds = 0
         self._settled = asyncio.Event()
@@ -181,14 +183,14 @@ class NeighbourOverlay:
         """Return a worker of the ring."""
         return self._peers.get(node)
 
-    def first(self, document: str) -> tuple[NodeId, Query] | None:
+    def first(self, document: str) -> tuple[NodeId, LocationQuery] | None:
         """Begin a query here: return whom to ask; None if no filter matches."""
-        return self._node.next_hop(self._node.query(document))
+        return self._node.next_hop(self._node.start_query(document))
 
-    def next(self, query: Query) -> tuple[NodeId, int] | None:
+    def next(self, query: LocationQuery) -> tuple[NodeId, int] | None:
         """Return to whom another one's query goes on from here, and the row that says so."""
         step = self._node.next_hop(query)
-        return None if step is None else (step[0], step[1].rows + 1)
+        return None if step is None else (step[0], step[1].max_row + 1)
 
     def changed(self) -> None:
         """Tell neighbours soon that something else is in the cache."""
@@ -205,13 +207,13 @@ class NeighbourOverlay:
         await self._measure()
         self._rounds += 1
         if self._rounds % _FORGOTTEN_EVERY == 0:
-            self._carry_out(self._neighbourhood.forget())
+            self._carry_out(self._neighbourhood.reset_declined())
         for neighbour in tuple(self._node.links):
             self._say(neighbour)
         self._send(self._node.refresh())
         # A row may be full, which tells nothing of how many documents it has; wider ones will tell.
         fullest = min(self._node.fullest_row(), 2.0 * self._node.shape.width)
-        self._send(self._node.reshape(resized(self._node.shape, fullest, FALSE_POSITIVES)))
+        self._send(self._node.reshape(next_shape(self._node.shape, fullest, FALSE_POSITIVES)))
         self._measure_up()
 
     def heard(self, sender: NodeId, batch: Batch) -> None:
@@ -232,7 +234,7 @@ class NeighbourOverlay:
     def _hear(self, sender: NodeId, frame: bytes) -> None:
         kind, rest = frame[:1], frame[1:]
         if kind == _MESSAGE:
-            self._send(self._node.received(sender, wire.decode(rest)))
+            self._send(self._node.on_message(sender, wire.decode(rest)))
             if not self._settled.is_set():
                 asyncio.get_running_loop().call_later(_TOLD_WITHIN_S, self._settled.set)
             return
@@ -244,15 +246,15 @@ class NeighbourOverlay:
         if offer not in {Offer.ACCEPT, Offer.DECLINE} and sender not in self._rtts_s:
             self._tasks.start(self._measured_first(sender, offer))
         else:
-            self._carry_out(self._neighbourhood.received(sender, offer))
+            self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
     async def _measured_first(self, sender: NodeId, offer: Offer) -> None:
         """Measure a worker that asks before we have, and answer then."""
         if sender in self._peers:
             await self._ping(self._peers[sender])
         if sender in self._rtts_s:
-            self._carry_out(self._neighbourhood.measured([(sender, min(self._rtts_s[sender]))]))
-        self._carry_out(self._neighbourhood.received(sender, offer))
+            self._carry_out(self._neighbourhood.on_measurements([(sender, min(self._rtts_s[sender]))]))
+        self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
     def _tell_changes(self) -> None:
         self._telling = None
@@ -268,9 +270,9 @@ class NeighbourOverlay:
         chosen = sample(new, min(len(new), _MEASURED_AT_ONCE)) + sample(again, min(len(again), _AGAIN))
         await asyncio.gather(*(self._ping(self._peers[node]) for node in (*chosen, *self._node.links)))
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
-        self._carry_out(self._neighbourhood.measured(measured.items()))
+        self._carry_out(self._neighbourhood.on_measurements(measured.items()))
         for node in self._node.links.keys() & measured.keys():
-            self._send(self._node.linked(node, measured[node]))
+            self._send(self._node.add_link(node, measured[node]))
 
     async def _ping(self, peer: Peer) -> None:
         """Measure one round-trip time. What opens the connection, and what waits for a busy machine, is left out."""
@@ -289,19 +291,19 @@ class NeighbourOverlay:
 
     def _forget(self, node: NodeId) -> None:
         self._rtts_s.pop(node, None)
-        self._carry_out(self._neighbourhood.gone(node))
+        self._carry_out(self._neighbourhood.on_peer_left(node))
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Offered(to, offer):
+                case SendOffer(to, offer):
                     self._say(to, _OFFER + bytes((offer.value,)))
-                case Linked(neighbour, rtt_s):
-                    self._send(self._node.linked(neighbour, rtt_s))
-                case Unlinked(neighbour):
-                    self._send(self._node.unlinked(neighbour))
+                case LinkAdded(neighbour, rtt_s):
+                    self._send(self._node.add_link(neighbour, rtt_s))
+                case LinkRemoved(neighbour):
+                    self._send(self._node.remove_link(neighbour))
 
-    def _send(self, sends: Iterable[Send]) -> None:
+    def _send(self, sends: Iterable[SendToNeighbour]) -> None:
         for send in sends:
             self._say(send.to, _MESSAGE + wire.encode(send.message))
 

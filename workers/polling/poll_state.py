@@ -8,7 +8,7 @@ import msgspec
 from service.corona.messages import Candidate, VersionBase
 from service.corona.update_rates import UpdateHistory
 from service.feeds.sandbox.protocol import DetectionResult, Document
-from service.location.content_cache import newest
+from service.location.content_cache import merge_latest
 from service.model import Channel, Delta, Entry, PollingHints, Validators
 from service.store.channels.channels import ChannelState, Snapshot
 
@@ -179,7 +179,7 @@ def build_snapshot(candidate: Candidate, before: Sequence[Entry], updates: Updat
         updates=updates,
         language=candidate.language,
         imprint=candidate.imprint,
-        latest=newest(candidate.delta.changes, before),
+        latest=merge_latest(candidate.delta.changes, before),
     )
 
 

@@ -87,7 +87,7 @@ class HubSubscriber:
         """Return the channels owned by this node to whose hubs a request is due, and unregister those without a hub."""
         websub, now_s = self._store.websub, self._clock.wall_s()
         registered = await websub.ids_in_buckets(owned_prefixes(ring, node_id))
-        owned = [channel_id for channel_id in registered if ring.has_among(channel_id, node_id, 1)]
+        owned = [channel_id for channel_id in registered if ring.is_among_nearest(channel_id, node_id, 1)]
         due: list[tuple[ChannelId, HubState]] = []
         for start in range(0, len(owned), _BATCH_SIZE):
             batch = owned[start : start + _BATCH_SIZE]

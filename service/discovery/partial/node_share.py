@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from service.discovery.partial.servers import DirectoryServer, Keep, KeepAt, Message, Send, make_server
+from service.discovery.partial.servers import DirectoryServer, Keep, KeepAt, Message, SendToServer, make_server
 from service.discovery.partial.strategies import Strategy
 from service.errors import BadStrategy
 
@@ -98,7 +98,7 @@ class NodeShares:
         share = self._shares[pair] = _Share(term, make_server(strategy, number, servers), {})
         return share.server
 
-    def on_update(self, update: ShareUpdate, number: int, servers: int, draw: float) -> list[Send]:
+    def on_update(self, update: ShareUpdate, number: int, servers: int, draw: float) -> list[SendToServer]:
         """Process an update of a coordinator or another server; return the messages for other servers.
 
         Updates of an older term, and ones that continue a term that this node does not have, are ignored.

@@ -85,14 +85,14 @@ class FillHole(msgspec.Struct, frozen=True, tag="Fetch"):
 Message: TypeAlias = Keep | Store | Remove | KeepAt | StoreAt | Hole | FillHole
 
 
-class Send(msgspec.Struct, frozen=True):
+class SendToServer(msgspec.Struct, frozen=True):
     """A message of a server to another server, or to itself."""
 
     to: int
     message: Message
 
 
-Sends = list[Send]
+Sends = list[SendToServer]
 
 
 class DirectoryServer(ABC):
@@ -124,12 +124,12 @@ class DirectoryServer(ABC):
 
     def broadcast(self, message: Message) -> Sends:
         """Return the message to all servers."""
-        return [Send(to, message) for to in range(self.servers)]
+        return [SendToServer(to, message) for to in range(self.servers)]
 
 
 def to_each(servers: Iterable[int], message: Message) -> Sends:
     """Return the message to several servers."""
-    return [Send(to, message) for to in servers]
+    return [SendToServer(to, message) for to in servers]
 
 
 def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrategy:
@@ -278,7 +278,7 @@ class RoundRobinServer(DirectoryServer):
                 for position, entry in enumerate(entries):
                     for server in self._servers_of(position):
                         shares[server].append((position, entry))
-                return [Send(server, KeepAt(tuple(share))) for server, share in enumerate(shares)]
+                return [SendToServer(server, KeepAt(tuple(share))) for server, share in enumerate(shares)]
             case Add(entry):
                 self._end += 1
                 return to_each(self._servers_of(self._end - 1), StoreAt(self._end - 1, entry))
@@ -297,13 +297,13 @@ class RoundRobinServer(DirectoryServer):
                 positions = sorted(self._positions.get(entry, ()))
                 for position in positions:
                     self._take(position)
-                return [Send(COORDINATOR, Hole(at)) for at in positions if at % self.servers == self.number]
+                return [SendToServer(COORDINATOR, Hole(at)) for at in positions if at % self.servers == self.number]
             case Hole(position):
                 return self._on_hole(position)
             case FillHole(first, hole):
                 moved = self._take(first)
                 server = (hole + (self.number - first)) % self.servers
-                return [] if moved is None else [Send(server, StoreAt(hole, moved))]
+                return [] if moved is None else [SendToServer(server, StoreAt(hole, moved))]
             case _:
                 raise foreign_message_error(self, message)
         return []
@@ -360,7 +360,7 @@ class HashServer(StoringServer):
                 for entry in entries:
                     for server in self._servers_of(entry):
                         shares[server].append(entry)
-                return [Send(server, Keep(tuple(share))) for server, share in enumerate(shares)]
+                return [SendToServer(server, Keep(tuple(share))) for server, share in enumerate(shares)]
             case Add(entry):
                 return to_each(self._servers_of(entry), Store(entry))
             case Delete(entry):

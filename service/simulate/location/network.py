@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.location.bloom import Query, Shape, mask
-from service.location.protocol import Filtering, Node
-from service.location.wire import Message, Send, size
+from service.location.bloom import FilterShape, LocationQuery, document_mask
+from service.location.protocol import Filtering, LocationNode
+from service.location.wire import Message, SendToNeighbour, encoded_size
 from service.model import NodeId
 from service.simulate.location.graph import Ways
 
@@ -34,22 +34,22 @@ class Updates(StrEnum):
     PRODUCT_DESTINATION = "our destination"
     PRODUCT_SOURCE = "our source"
 
-    def node(self, me: NodeId, shape: Shape) -> Node:
+    def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
         """Return a node that sends such updates."""
         product = {
             Updates.PRODUCT_DESTINATION: Filtering.DESTINATION,
             Updates.PRODUCT_SOURCE: Filtering.SOURCE,
         }
-        return Node(me, shape, product[self]) if self in product else Published(me, shape, Filtering(self))
+        return LocationNode(me, shape, product[self]) if self in product else Published(me, shape, Filtering(self))
 
 
-class Published(Node):
+class Published(LocationNode):
     """A node that tells a neighbour only what it has not told it yet (the paper's Figure 16, line 18).
 
     It believes that a neighbour still has what that one has dropped, and then documents that share these bits are lost.
     """
 
-    def __init__(self, me: NodeId, shape: Shape, filtering: Filtering) -> None:
+    def __init__(self, me: NodeId, shape: FilterShape, filtering: Filtering) -> None:
         """Begin without documents and neighbours."""
         super().__init__(me, shape, filtering)
         self._changes_only = True
@@ -78,7 +78,7 @@ def name(server: int) -> str:
 class Network:
     """Servers with the product's nodes. ``crossed_bytes`` are counted once for each interdomain edge they go along."""
 
-    def __init__(self, ways: Ways, edges: Iterable[tuple[int, int]], shape: Shape, updates: Updates) -> None:
+    def __init__(self, ways: Ways, edges: Iterable[tuple[int, int]], shape: FilterShape, updates: Updates) -> None:
         """Link all, without documents."""
         self.nodes = [updates.node(name(server), shape) for server in range(ways.servers)]
         self.crossed_bytes = 0
@@ -88,12 +88,12 @@ class Network:
         self._arrived_s: list[dict[int, float]] = [{} for _ in self.nodes]
         self._under_way: list[tuple[float, int, int, int, Message]] = []
         self._number = count()
-        self._names = [node.me for node in self.nodes]
+        self._names = [node.node_id for node in self.nodes]
         self._server = {each: server for server, each in enumerate(self._names)}
         for one, other in edges:
             rtt_s = 2 * self._latency_s[one][other]
-            self._send(one, self.nodes[one].linked(name(other), rtt_s))
-            self._send(other, self.nodes[other].linked(name(one), rtt_s))
+            self._send(one, self.nodes[one].add_link(name(other), rtt_s))
+            self._send(other, self.nodes[other].add_link(name(one), rtt_s))
         self.quiet()
 
     def change(self, server: int, added: Iterable[str], removed: Iterable[str] = ()) -> None:
@@ -105,13 +105,13 @@ class Network:
         under_way, nodes, names = self._under_way, self.nodes, self._names
         while under_way:
             self._now_s, _, sender, receiver, message = heappop(under_way)
-            sends = nodes[receiver].received(names[sender], message)
+            sends = nodes[receiver].on_message(names[sender], message)
             if sends:
                 self._send(receiver, sends)
 
     def walk(self, start: int, document: str, holders: Collection[int]) -> Walk:
         """Send a query from a server, which does not have the document; these have it."""
-        query: Query = self.nodes[start].query(document)
+        query: LocationQuery = self.nodes[start].start_query(document)
         here, hops, time_s, crossed = start, 0, 0.0, 0
         while True:
             onward = self.nodes[here].next_hop(query)
@@ -129,11 +129,11 @@ class Network:
 
         ``around`` says, by hops and by server, whom it reaches (as bits); there is one document of each server.
         """
-        masks = [mask(document, self.nodes[0].shape) for document in documents]
+        masks = [document_mask(document, self.nodes[0].shape) for document in documents]
         pairs = missed = 0
         for row, (nearer, there) in enumerate(pairwise(around), start=1):
             for node, before, within in zip(self.nodes, nearer, there, strict=True):
-                heard = [link.heard[row] for link in node.links.values()]
+                heard = [link.received[row] for link in node.links.values()]
                 others = within & ~before
                 while others:
                     other = others & -others
@@ -143,7 +143,7 @@ class Network:
                     others ^= other
         return missed / pairs
 
-    def _send(self, sender: int, sends: list[Send]) -> None:
+    def _send(self, sender: int, sends: list[SendToNeighbour]) -> None:
         latency_s, per_byte, crossings = self._latency_s[sender], self._per_byte[sender], self._crossings[sender]
         arrived_s, under_way, numbers, now_s = self._arrived_s[sender], self._under_way, self._number, self._now_s
         message: Message | None = None
@@ -151,7 +151,7 @@ class Network:
         for send in sends:
             if send.message is not message:
                 message = send.message
-                length = size(message) + HEADER_BYTES
+                length = encoded_size(message) + HEADER_BYTES
             receiver = self._server[send.to]
             self.crossed_bytes += length * crossings[receiver]
             at_s = now_s + latency_s[receiver] + length * per_byte[receiver]

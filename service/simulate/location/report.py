@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from service.location.bloom import best_hashes, false_positives
+from service.location.bloom import best_hashes, false_positive_rate
 from service.simulate.location.dynamic import Dynamic
 from service.simulate.location.experiment import DYNAMIC_SIZES, Outcome, Setup, dynamic, static
 from service.simulate.location.graph import REACHED, Overlay
@@ -45,7 +45,7 @@ def page_of(outcomes: Sequence[Outcome]) -> str:
     """Return the page of these graphs."""
     documents = outcomes[0].setup.documents
     width = int(8 * INDEX_BYTES / REACHED)
-    matched = false_positives(width, best_hashes(width, [documents]), documents)
+    matched = false_positive_rate(width, best_hashes(width, [documents]), documents)
     return render(
         "location.md.j2",
         outcomes=outcomes,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.location.bloom import Shape, best_hashes, documents_in, false_positives
+from service.location.bloom import FilterShape, best_hashes, estimate_documents, false_positive_rate
 from service.simulate.location.graph import Edges, Overlay, Ways, around, overlay, reached
 from service.simulate.location.network import Network, Tapestry, Updates, Walk, home_s
 
@@ -143,13 +143,13 @@ def runs(of: World, rng: np.random.Generator) -> Iterator[Static]:
 def linked(ways: Ways, kind: Overlay, depth: int, documents: int, rng: np.random.Generator) -> Links:
     """Return an overlay. What its filters will have is measured with one document per server, in wide filters."""
     edges = overlay(kind, ways, depth, rng)
-    probe = Shape(1, 1 << 13, 1, depth)
+    probe = FilterShape(1, 1 << 13, 1, depth)
     network = Network(ways, edges, probe, Updates.PRODUCT_SOURCE)
     for server in range(ways.servers):
         network.change(server, [str(server)])
     network.quiet()
-    rows = ([bits for link in node.links.values() for bits in link.heard[1:]] for node in network.nodes)
-    loads = [[documents * documents_in(probe, bits.bit_count()) for bits in of_node] for of_node in rows]
+    rows = ([bits for link in node.links.values() for bits in link.received[1:]] for node in network.nodes)
+    loads = [[documents * estimate_documents(probe, bits.bit_count()) for bits in of_node] for of_node in rows]
     return Links(kind, depth, edges, loads)
 
 
@@ -167,12 +167,12 @@ def index(ways: Ways, links: Links, index_bytes: float, updates: Updates) -> Ind
 def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
     rows = [(fmean(of_node), len(of_node)) for of_node in loads if of_node]
     hashes = best_hashes(width, [load for load, _ in rows])
-    return fmean(1 - (1 - false_positives(width, hashes, load)) ** count for load, count in rows)
+    return fmean(1 - (1 - false_positive_rate(width, hashes, load)) ** count for load, count in rows)
 
 
-def shape(of: Index) -> Shape:
+def shape(of: Index) -> FilterShape:
     """Return the product's word for it."""
-    return Shape(1, of.width, of.hashes, of.depth)
+    return FilterShape(1, of.width, of.hashes, of.depth)
 
 
 def run(of: World, links: Links, used: Index) -> Static:

@@ -26,7 +26,7 @@ from service.discovery.partial.servers import (
     PartialLookup,
     Place,
     Request,
-    Send,
+    SendToServer,
     choose_coordinator,
     lookup_order,
     make_server,
@@ -64,7 +64,7 @@ class Servers:
         """Carry a client's request through."""
         entered = choose_coordinator(self.strategy, len(self.servers), self._draw())
         self.processed += 1
-        under_way: deque[Send] = deque(self.servers[entered].on_request(request))
+        under_way: deque[SendToServer] = deque(self.servers[entered].on_request(request))
         while under_way:
             sent = under_way.popleft()
             self.processed += 1

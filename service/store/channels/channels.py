@@ -15,7 +15,7 @@ from service.discovery.av_pairs import Pair
 from service.errors import LeaseLost, StaleVersion
 from service.feeds.channel_health import HEALTHY, ChannelHealth, Evidence, PollReport
 from service.feeds.urls import channel_id
-from service.location.content_cache import Content, Digest, digest_of, newest, packed, unpacked
+from service.location.content_cache import Content, Digest, digest_of, merge_latest, pack_entries, unpack_entries
 from service.model import (
     Change,
     Channel,
@@ -224,7 +224,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     @property
     def content(self) -> Content:
         """The content that this is of."""
-        return Content(self.memory, packed(self.latest))
+        return Content(self.memory, pack_entries(self.latest))
 
 
 class Channels:
@@ -317,7 +317,7 @@ class Channels:
 
     async def content_entries(self, cid: ChannelId) -> tuple[Entry, ...]:
         """Return the latest entries that are part of a channel's content, newest first."""
-        return unpacked(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
+        return unpack_entries(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Become the owner of channels: raise their epochs and return their states."""
@@ -503,7 +503,7 @@ def _case(report: PollReport, condition: bytes, refusals: int, evidence: bytes) 
 
 
 def _beginning(snapshot: Snapshot, first: Delta) -> Snapshot:
-    return msgspec.structs.replace(snapshot, latest=newest(first.changes, ()))
+    return msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))
 
 
 def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:

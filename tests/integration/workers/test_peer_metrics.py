@@ -103,7 +103,7 @@ async def test_each_fallback_is_counted_and_why_nothing_was_near(store: Store) -
         gone = await make_channel(store, "https://gone.example/feed")
         digest = owner.has(gone, some_content("gone"))
         await known(asker, digest)
-        owner.peers._cache.drop(gone.id)
+        owner.peers._cache.remove(gone.id)
         assert (await asker.locate(gone, digest)).source == "publisher"
 
         wanted = {where("store"): 1, where("publisher"): 2, where("owner"): 1}

@@ -9,7 +9,7 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from service.errors import StoreUnavailable
-from service.location.content_cache import Content, digest_of, newest, packed
+from service.location.content_cache import Content, digest_of, merge_latest, pack_entries
 from service.model import Change, Delta, Entry
 from service.net.peer_client import PeerClient
 from service.store import Store
@@ -91,7 +91,9 @@ async def test_what_nobody_has_comes_from_the_store_and_then_is_known_here(store
     located = await three[0].locate(channel, state.digest)
     assert located.version == 1
     assert digest_of(located.content) == state.digest
-    assert newest((), [Entry("first", "First", channel.url + "/1")]) == await store.channels.content_entries(channel.id)
+    assert merge_latest((), [Entry("first", "First", channel.url + "/1")]) == await store.channels.content_entries(
+        channel.id
+    )
     assert (await three[0].locate(channel, state.digest)).source == "cache"
 
 
@@ -127,7 +129,7 @@ async def test_a_neighbours_wrong_copy_is_refused_and_the_owner_is_asked(store: 
     liar.peers.contents.put("e" * 40, digest, some_content("wrong"))
     await known(asker, digest)
     owner.peers._cache.put(channel.id, digest, right, 0.0)
-    owner.peers._cache._kept[channel.id].used_s = float("inf")
+    owner.peers._cache._contents[channel.id].used_s = float("inf")
     before = refused("digest")
     located = await asker.locate(channel, digest)
     assert (located.content, located.worker) == (right, owner.me.id)
@@ -160,13 +162,13 @@ async def test_all_who_want_a_content_at_once_ask_for_it_once(store: Store, monk
 async def test_who_found_a_version_has_its_content_without_asking(store: Store) -> None:
     async with worker(store, "0" * 40) as finder:
         channel = await make_channel(store)
-        before = Content(b"before", packed([Entry("a")]))
+        before = Content(b"before", pack_entries([Entry("a")]))
         delta = Delta(channel.id, 1, 2, 0.0, (Change("addition", Entry("b")),))
-        after = Content(b"after", packed([Entry("b"), Entry("a")]))
+        after = Content(b"after", pack_entries([Entry("b"), Entry("a")]))
         finder.peers.contents.on_versioned(delta, b"after", finder.has(channel, before), digest_of(after))
         assert (await finder.locate(channel, digest_of(after))).source == "cache"
         finder.peers.contents.on_versioned(delta, b"not what the owner says", digest_of(after), b"\4" * 16)
-        assert finder.peers.contents._cache._kept[channel.id].content == after
+        assert finder.peers.contents._cache._contents[channel.id].content == after
 
 
 async def test_a_worker_that_starts_again_is_another_one_and_learns_anew(store: Store) -> None:
@@ -232,10 +234,10 @@ async def test_a_query_is_sent_on_to_nobody_twice(store: Store, three: list[Work
 
     async def step() -> tuple[str, int] | None:
         found = overlay.first(digest.hex())
-        return None if found is None else (found[0], found[1].rows)
+        return None if found is None else (found[0], found[1].max_row)
 
     await until(step, "the filters know it")
-    query = overlay._node.query(digest.hex())
+    query = overlay._node.start_query(digest.hex())
     visited = msgspec.structs.replace(query, visited=(first.me.id, third.me.id, second.me.id))
     answer = second.peers._answerers["find"](first.me.id, question(digest, visited))
     assert answer == b"\0"

@@ -8,8 +8,8 @@ from aiohttp import web
 
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
-from service.location.bloom import MOST_WIDTH, Shape
-from service.location.wire import Batch, Hello, Update
+from service.location.bloom import MAX_WIDTH, FilterShape
+from service.location.wire import Batch, FilterUpdate, Hello
 from service.net.peer_client import MAX_REQUEST_BYTES, WINDOW_S, PeerClient, RequestSigner
 from service.store import Store
 from tests.support.channels import make_channel
@@ -153,7 +153,7 @@ async def test_nonsense_is_refused_and_counted(store: Store, verb: str, body: by
         assert await posted(here, "ping", b"", sealed(here, "ping", b"")) == 403, "a number serves once"
 
 
-OTHER_WIDTH = Shape(0, 512, 3, 3)
+OTHER_WIDTH = FilterShape(0, 512, 3, 3)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ OTHER_WIDTH = Shape(0, 512, 3, 3)
         (b"\x09\x01", "malformed"),
         (b"\x01", "malformed"),
         (b"\x01" + b"\x02" + wire.encode(Hello(OTHER_WIDTH))[1:], "version"),
-        (b"\x01" + b"\0" * (wire.MOST_BYTES + 1), "size"),
-        (b"\x01" + wire.encode(Update(OTHER_WIDTH, STRANGER, 1, 1, 0)), "shape"),
-        (b"\x01\x01\x00" + b"\0" * 3 + b"\1" + (MOST_WIDTH + 1).to_bytes(4, "big") + b"\x03\x03", "malformed"),
+        (b"\x01" + b"\0" * (wire.MAX_MESSAGE_BYTES + 1), "size"),
+        (b"\x01" + wire.encode(FilterUpdate(OTHER_WIDTH, STRANGER, 1, 1, 0)), "shape"),
+        (b"\x01\x01\x00" + b"\0" * 3 + b"\1" + (MAX_WIDTH + 1).to_bytes(4, "big") + b"\x03\x03", "malformed"),
     ],
 )
 async def test_a_neighbours_nonsense_is_refused_counted_and_changes_nothing(

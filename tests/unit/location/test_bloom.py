@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.location.bloom import (
-    MOST_WIDTH,
-    Own,
-    Shape,
+    MAX_WIDTH,
+    FilterShape,
+    LocalFilter,
     best_hashes,
-    documents_in,
-    false_positives,
-    mask,
+    document_mask,
+    estimate_documents,
+    false_positive_rate,
+    next_shape,
     positions,
-    resized,
     width_for,
 )
 
-SHAPE = Shape(1, 1000, 7, 3)
+SHAPE = FilterShape(1, 1000, 7, 3)
 NAMES = st.lists(st.text(max_size=5), max_size=30)
 
 
@@ -28,48 +28,48 @@ def test_hashes_are_the_same_in_every_process() -> None:
 
 @given(NAMES, NAMES, NAMES)
 def test_what_is_taken_out_again_was_never_there(kept: list[str], gone: list[str], more: list[str]) -> None:
-    own = Own(SHAPE, kept)
+    own = LocalFilter(SHAPE, kept)
     before = own.bits
     passing = [document for document in gone + more if document not in own.documents]
     sets, clears = own.change(passing, ())
     assert clears == 0
     assert own.bits == before | sets
     assert own.change((), passing) == (0, sets)
-    assert own.bits == before == Own(SHAPE, kept).bits
-    assert all(own.bits & mask(document, SHAPE) == mask(document, SHAPE) for document in kept)
+    assert own.bits == before == LocalFilter(SHAPE, kept).bits
+    assert all(own.bits & document_mask(document, SHAPE) == document_mask(document, SHAPE) for document in kept)
 
 
 def test_what_is_there_already_or_not_at_all_changes_nothing() -> None:
-    own = Own(SHAPE, ["a"])
+    own = LocalFilter(SHAPE, ["a"])
     assert own.change(["a"], ["b"]) == (0, 0)
 
 
 @pytest.mark.parametrize(("width", "hashes", "documents"), [(1000, 7, 100), (1000, 2, 300), (700, 5, 70)])
 def test_false_positives_are_as_many_as_foretold(width: int, hashes: int, documents: int) -> None:
-    shape = Shape(1, width, hashes, 1)
-    own = Own(shape, [f"in {number}" for number in range(documents)])
-    others = [mask(f"out {number}", shape) for number in range(20_000)]
+    shape = FilterShape(1, width, hashes, 1)
+    own = LocalFilter(shape, [f"in {number}" for number in range(documents)])
+    others = [document_mask(f"out {number}", shape) for number in range(20_000)]
     found = np.mean([own.bits & other == other for other in others])
-    assert found == pytest.approx(false_positives(width, hashes, documents), rel=0.35)
-    assert documents_in(shape, own.bits.bit_count()) == pytest.approx(documents, rel=0.1)
+    assert found == pytest.approx(false_positive_rate(width, hashes, documents), rel=0.35)
+    assert estimate_documents(shape, own.bits.bit_count()) == pytest.approx(documents, rel=0.1)
 
 
 @given(st.floats(1, 50_000), st.floats(0.001, 0.5))
 def test_a_filter_of_the_width_asked_for_has_no_more_false_positives(documents: float, wanted: float) -> None:
     width = width_for(documents, wanted)
-    assert false_positives(width, best_hashes(width, [documents]), documents) <= 1.15 * wanted or width == MOST_WIDTH
+    assert false_positive_rate(width, best_hashes(width, [documents]), documents) <= 1.15 * wanted or width == MAX_WIDTH
 
 
 @given(st.floats(0, 1e5), st.floats(0, 1e5))
 def test_filters_follow_what_is_measured_and_then_stay(one: float, other: float) -> None:
-    shape = resized(Shape(1, 64, 1, 3), one, 0.01)
-    grown = resized(shape, other, 0.01)
-    assert resized(grown, other, 0.01) == grown
+    shape = next_shape(FilterShape(1, 64, 1, 3), one, 0.01)
+    grown = next_shape(shape, other, 0.01)
+    assert next_shape(grown, other, 0.01) == grown
     assert grown >= shape
-    assert grown.width >= min(MOST_WIDTH, width_for(other, 0.01))
+    assert grown.width >= min(MAX_WIDTH, width_for(other, 0.01))
     assert grown.width <= max(64, 8 * width_for(other, 0.01))
 
 
 def test_a_full_filter_asks_for_the_widest() -> None:
-    assert documents_in(SHAPE, SHAPE.width) == float("inf")
-    assert resized(SHAPE, float("inf"), 0.01).width == MOST_WIDTH
+    assert estimate_documents(SHAPE, SHAPE.width) == float("inf")
+    assert next_shape(SHAPE, float("inf"), 0.01).width == MAX_WIDTH

@@ -3,14 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.location.bloom import Shape, first_row, mask
+from service.location.bloom import FilterShape, document_mask, first_row
 from service.location.protocol import Filtering
 from tests.support.overlay_network import Network, name
 
 NODES = 8
-NARROW = Shape(1, 40, 2, 3)
+NARROW = FilterShape(1, 40, 2, 3)
 """So narrow that sources share bits all the time."""
-WIDE = Shape(2, 1 << 14, 8, 3)
+WIDE = FilterShape(2, 1 << 14, 8, 3)
 FILTERINGS = st.sampled_from(Filtering)
 DEPTHS = st.integers(1, 4)
 NUMBERS = st.integers(0, NODES - 1)
@@ -29,7 +29,7 @@ STEPS = st.one_of(
 HISTORIES = st.lists(STEPS, max_size=70)
 
 
-def lived(history: list[tuple[str, int, object]], shape: Shape, filtering: Filtering, seed: int) -> Network:
+def lived(history: list[tuple[str, int, object]], shape: FilterShape, filtering: Filtering, seed: int) -> Network:
     network = Network(NODES, shape, filtering, seed)
     for number in range(NODES):
         network.link(number, (number + 1) % NODES)
@@ -60,13 +60,13 @@ def walks(network: Network, start: int, first: int, hops: int) -> set[int]:
     return {at for _, at in ways}
 
 
-def assert_nothing_is_missing(network: Network, shape: Shape) -> None:
+def assert_nothing_is_missing(network: Network, shape: FilterShape) -> None:
     for number, node in enumerate(network.nodes):
         for other, distance in network.distances(number).items():
             if 0 < distance <= shape.depth:
                 for document in network.nodes[other].own.documents:
-                    bits = mask(document, shape)
-                    assert any(link.heard[distance] & bits == bits for link in node.links.values())
+                    bits = document_mask(document, shape)
+                    assert any(link.received[distance] & bits == bits for link in node.links.values())
 
 
 @settings(max_examples=150, deadline=None)
@@ -75,7 +75,7 @@ def test_what_is_at_distance_i_is_in_row_i_of_a_link(
     history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
 ) -> None:
     """No false negatives in a quiet network: after documents and links came and went in any order."""
-    shape = Shape(1, NARROW.width, NARROW.hashes, depth)
+    shape = FilterShape(1, NARROW.width, NARROW.hashes, depth)
     assert_nothing_is_missing(lived(history, shape, filtering, seed), shape)
 
 
@@ -85,18 +85,18 @@ def test_rows_have_nothing_that_no_way_leads_to(
     history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
 ) -> None:
     """Nothing of the past stays; without filtering, a row is all that ways of its length lead to."""
-    shape = Shape(1, NARROW.width, NARROW.hashes, depth)
+    shape = FilterShape(1, NARROW.width, NARROW.hashes, depth)
     network = lived(history, shape, filtering, seed)
     for number, node in enumerate(network.nodes):
         for neighbour, link in node.links.items():
-            assert link.open
+            assert link.is_open
             for row in range(1, depth + 1):
                 there = 0
                 for other in walks(network, number, int(neighbour, 16), row):
                     there |= network.nodes[other].own.bits
-                assert link.heard[row] & ~there == 0
+                assert link.received[row] & ~there == 0
                 if row == 1 or filtering is Filtering.NONE:
-                    assert link.heard[row] == there
+                    assert link.received[row] == there
 
 
 @settings(max_examples=100, deadline=None)
@@ -105,11 +105,11 @@ def test_neighbours_know_what_each_other_has(
     history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
 ) -> None:
     """What was told covers what is had; who drops nothing has all that was told."""
-    network = lived(history, Shape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
+    network = lived(history, FilterShape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
     for one, other in network.edges:
         for sender, receiver in ((one, other), (other, one)):
-            told = network.nodes[sender].links[name(receiver)].told
-            heard = network.nodes[receiver].links[name(sender)].heard
+            told = network.nodes[sender].links[name(receiver)].sent
+            heard = network.nodes[receiver].links[name(sender)].received
             assert all(has & ~said == 0 for has, said in zip(heard, told, strict=True))
             if filtering is Filtering.NONE:
                 assert heard == told
@@ -120,11 +120,11 @@ def test_neighbours_know_what_each_other_has(
 def test_without_documents_nothing_is_left(
     history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
 ) -> None:
-    network = lived(history, Shape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
+    network = lived(history, FilterShape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
     for number, node in enumerate(network.nodes):
         network.change(number, removed=list(node.own.documents))
     network.quiet()
-    assert not any(bits for node in network.nodes for link in node.links.values() for bits in link.heard + link.told)
+    assert not any(bits for node in network.nodes for link in node.links.values() for bits in link.received + link.sent)
 
 
 @settings(max_examples=80, deadline=None)
@@ -152,14 +152,14 @@ def test_of_those_who_match_in_the_first_row_that_matches_the_nearest_is_next(
     network = lived(history, WIDE, Filtering.SOURCE, seed)
     for number, node in enumerate(network.nodes):
         for neighbour in network.neighbours(number)[::2]:
-            assert node.linked(name(neighbour), (7 * neighbour + seed) % 5 / 10) == []
+            assert node.add_link(name(neighbour), (7 * neighbour + seed) % 5 / 10) == []
         for document in map("document {}".format, range(16)):
             matching = [
                 (row, link.rtt_s, neighbour)
                 for neighbour, link in node.links.items()
-                if (row := first_row(link.heard, mask(document, WIDE), WIDE.depth))
+                if (row := first_row(link.received, document_mask(document, WIDE), WIDE.depth))
             ]
-            found = node.next_hop(node.query(document))
+            found = node.next_hop(node.start_query(document))
             assert (found and found[0]) == min(matching, default=(0, 0.0, None))[2]
 
 
@@ -169,7 +169,7 @@ def test_a_query_ends_after_as_many_hops_as_there_are_rows(
     history: list[tuple[str, int, object]], depth: int, seed: int
 ) -> None:
     """Of filters so narrow that it is led astray all the time."""
-    network = lived(history, Shape(1, 8, 2, depth), Filtering.SOURCE, seed)
+    network = lived(history, FilterShape(1, 8, 2, depth), Filtering.SOURCE, seed)
     for start in range(NODES):
         for number in range(20):
             _, way = network.walk(start, f"document {number}")
@@ -187,7 +187,7 @@ def test_all_take_the_greatest_shape_that_one_has_taken(
     for number in range(NODES - 1):
         network.link(number, number + 1)
     network.quiet()
-    shapes = [Shape(generation, width, 3, 3) for _, generation, width in taken]
+    shapes = [FilterShape(generation, width, 3, 3) for _, generation, width in taken]
     for (number, _, _), shape in zip(taken, shapes, strict=True):
         network.reshape(number, shape)
         network.deliver(3)
@@ -196,5 +196,5 @@ def test_all_take_the_greatest_shape_that_one_has_taken(
     assert {node.shape for node in network.nodes} == {greatest}
     for number, node in enumerate(network.nodes):
         for neighbour in network.neighbours(number):
-            assert node.links[name(neighbour)].heard[1] == network.nodes[neighbour].own.bits
+            assert node.links[name(neighbour)].received[1] == network.nodes[neighbour].own.bits
     assert_nothing_is_missing(network, greatest)
