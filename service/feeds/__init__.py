@@ -1,18 +1,18 @@
-"""WHAT CHANGED: from the bytes a publisher sent to the entries nobody has been told about yet.
+"""Feeds and pages: from the bytes that a publisher sends to the changes that subscribers have not seen.
 
-Rules of this room: no network and no store. All of it is pure, but for ``sandbox``, which does its I/O over
-pipes. What reads documents loads feedparser and lxml and can take minutes on crafted input: the programs reach
-it only through ``sandbox``, whose children the kernel kills when one document uses up what it gets.
+This package reaches no network and no store. All modules are pure, except those in ``sandbox`` that manage processes.
+Parsing loads feedparser and lxml, and can take minutes for crafted input; therefore other packages parse only through
+``sandbox``, whose processes the kernel kills when a document exceeds its limits.
 
-- One document, one request: ``examine`` says what is new in a channel, or what a document is. Requests are sent over
-  ``protocol`` and answered in ``parser_process``, which ``confinement`` keeps from files and network.
-- A feed: ``parse`` turns bytes (``charset``) into a ParsedFeed, by ``strict`` where the fast path applies (it skips
-  entries that are ``familiar``), else by ``tolerant``, or ``jsonfeed``; ``limits`` and ``wishes`` read the rest.
-  ``identity`` says which entries are new or edited, by the ``traces`` of each and those ``remembered``.
-- A page: ``page`` turns bytes into lines; ``compare`` says what is new (``linediff``) without what
-  changes by itself (``volatile``).
-- Which document: ``urls`` (one channel per canonical URL), ``page`` and ``likely`` (from a page to its feed),
-  ``opml`` (lists of them, which ``opml_parser`` reads).
-- What follows: ``pace`` (when to poll next), ``verdicts`` (what failures prove), ``websub`` (hubs), ``parts`` (what
-  is delivered together, and what only once).
+- ``sandbox``: the parser processes, their pool, protocol and confinement.
+- ``entries``: ``change_detection`` handles the requests to a parser process. ``entry_identity`` detects the new and
+  edited entries of a feed; ``version_parts`` divides a version into what is delivered separately.
+- ``parsing``: ``feed_parser`` turns bytes into a ParsedFeed, by ``fast_parser`` where it applies, else by
+  ``feedparser_adapter``, or by ``json_feed``.
+- ``pages``: ``extraction`` turns bytes into the lines of a page's main content, ``page_change_detection`` compares them
+  with earlier ones, ``feed_links`` finds the feeds that a page links to.
+- ``urls``: canonical URLs, by which channels are identified. ``autodiscovery``: guesses of a page's feed.
+- ``opml``, ``opml_parser``: subscription lists.
+- ``polling_hints``: the earliest next poll by the publisher's hints. ``channel_health``, ``outage_detector``: what
+  failures of polls prove. ``websub``: the subscription of a channel at a hub.
 """

@@ -1,11 +1,14 @@
-"""Where the feed of a page that names none probably is. Pure."""
+"""Guesses of the feed URLs of a page that does not link to its feed. Pure.
+
+``service.feeds.pages.feed_links`` finds the feeds that a page links to.
+"""
 
 import re
 from urllib.parse import urlsplit
 
 _WELL_KNOWN = ("/feed", "/rss.xml")
 
-# Host, path and query of a page → the feeds that its site makes for such pages.
+# Patterns of the host, path and query of a page, and the feeds that the site provides for such pages.
 _SITES = tuple(
     (re.compile(page, re.IGNORECASE), feeds)
     for page, feeds in (
@@ -32,7 +35,7 @@ _SITES = tuple(
 
 
 def likely_feeds(url: str) -> tuple[str, ...]:
-    """Return up to 2 URLs at which the feed of the page ``url`` (canonical) may be, the likeliest first."""
+    """Return up to 2 URLs of feeds that the page ``url`` (canonical) may have, the most probable first."""
     parts = urlsplit(url)
     page = f"{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
     for pattern, feeds in _SITES:

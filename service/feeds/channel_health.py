@@ -1,33 +1,27 @@
-"""What a channel's polls say against it, and when that is enough to tell its subscribers. Pure.
+"""The diagnosis of a channel from the results of its polls, and when subscribers are notified of it. Pure.
 
-Each poll ends in a *charge*; charges that repeat become *evidence*, which the store keeps with the
-channel. A verdict needs more than one node and more than a moment: a channel is never given up
-because of one node's network, one bad day, or a publisher who asks for patience.
-
-When several hosts that answered a moment ago fail one after the other and none answers in between, the fault is our own
-network's: a failure is charged only when another poll has been answered since.
+Each poll result is classified as a *symptom*. Successive polls with the same symptom form *evidence*, which the store
+keeps with the channel. A diagnosis needs several nodes and some time: a channel is not declared dead because of one
+node's network, one bad day, or a publisher that asks for patience. ``outage_detector`` holds back failures that may be
+the fault of this node's own network.
 """
 
-from collections import deque
-from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
-from cachetools import FIFOCache
 
-from service.errors import AddressRefused, BadStatus, HostNotFound, ParseKilled, TlsFailed, Unreachable
-from service.feeds.urls import host_of
-from service.model import Channel, NodeId, Notice, PollResult
+from service.errors import BadStatus, ParseKilled
+from service.model import NodeId, Notice, PollResult
 
 DAY_S = 86_400.0
 MIN_OBSERVERS = 2
-"""Nodes that must have seen it, if so many poll the channel."""
+"""Number of nodes that must have observed a symptom, if that many poll the channel."""
 PERMANENT_POLLS = 3
 PERMANENT_AFTER_S = DAY_S
-"""A permanent redirect, or a 410, is believed after so many polls in a row over so long."""
+"""A permanent redirect or a 410 status is accepted after this many successive polls over this time."""
 DEAD_AFTER_S = 30 * DAY_S
 DEAD_POLLS = 30
-"""Any other failure is for good after so long; a fleet that was down itself has not seen it so often."""
+"""Any other failure makes a channel dead after this time; the number of polls excludes an outage of the fleet."""
 QUARANTINE_POLLS = 3
 
 HEALTHY = ""
@@ -36,20 +30,20 @@ FAILING = "failing"
 PARSER_KILLED = "deadly"
 BUSY = "busy"
 MOVED_PREFIX = "moved:"
-"""Followed by the URL that a good poll was redirected to for good."""
+"""The symptom of a successful poll that was redirected permanently: this prefix and the new URL."""
 
-_OK = frozenset({"new", "unchanged"})
+_SUCCESSFUL_OUTCOMES = frozenset({"new", "unchanged"})
 _GONE_STATUS = 410
 _BUSY_STATUSES = frozenset({429, 503})
 
 
-class Evidence(msgspec.Struct, frozen=True):
-    """One charge, by the polls in a row that made it. Times are those of polls (Unix s).
+class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
+    """Successive polls with the same symptom: their number, the nodes, and the Unix times of the first and last one.
 
-    Polls of busy publishers count for nothing and interrupt nothing.
+    Polls with the symptom ``BUSY`` are neither counted nor do they interrupt the succession.
     """
 
-    charge: str
+    symptom: str
     first_s: float
     last_s: float
     polls: int
@@ -57,34 +51,37 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class ChannelHealth(msgspec.Struct, frozen=True):
-    """A channel after a poll that made ``charge``.
+    """The health of a channel after a poll with ``symptom``.
 
-    ``condition`` is what its subscribers were told last; ``refusals`` how often in a row it was busy.
+    ``condition`` is the kind of the last notice to its subscribers; ``refusals`` is the number of successive polls with
+    the symptom ``BUSY``.
     """
 
-    charge: str
+    symptom: str
     condition: str
     refusals: int = 0
     evidence: Evidence | None = None
 
 
 class PollReport(msgspec.Struct, frozen=True):
-    """How a poll ended, for the store. ``charge`` is None while it may have been our own network.
+    """The result of a poll and its symptom, for the store.
 
-    A report that is made ``again`` brings the charge that the first one lacked.
+    ``symptom`` is None while the failure may be the fault of this node's network. If it is attributed to the publisher
+    later, another report of the same result has the symptom and ``is_repeat``.
     """
 
     result: PollResult
-    charge: str | None
-    again: bool = False
+    symptom: str | None
+    is_repeat: bool = False
 
 
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
-    """Return what a poll of ``url`` says against the channel.
+    """Return the symptom that the result of a poll of the channel ``url`` shows.
 
-    ``permanent_url`` (canonical) is where nothing but permanent redirects led; a page's selector stays with it.
+    ``permanent_url`` (canonical) is where permanent redirects alone led; "" for none. A page's selector is kept in the
+    new URL.
     """
-    if result.outcome in _OK:
+    if result.outcome in _SUCCESSFUL_OUTCOMES:
         page, mark, selector = url.partition("#")
         return HEALTHY if permanent_url in {"", page} else f"{MOVED_PREFIX}{permanent_url}{mark}{selector}"
     if result.outcome == ParseKilled.code:
@@ -94,98 +91,37 @@ def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     return GONE if result.outcome == BadStatus.code and result.status == _GONE_STATUS else FAILING
 
 
-def is_healthy(charge: str) -> bool:
-    """Say whether the publisher answered with what we can use."""
-    return charge == HEALTHY or charge.startswith(MOVED_PREFIX)
+def is_healthy(symptom: str) -> bool:
+    """Return whether the symptom is that of a successful poll, redirected or not."""
+    return symptom == HEALTHY or symptom.startswith(MOVED_PREFIX)
 
 
-def diagnose(case: ChannelHealth, pollers: int, why: str) -> Notice | None:
-    """Return what subscribers have to be told, if the case is strong enough and they were not told yet.
+def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
+    """Return the notice to send to subscribers, or None if there is not enough evidence or it was sent before.
 
-    ``pollers`` is how many nodes poll the channel; ``why`` says in one sentence how the last poll ended.
+    ``pollers`` is the number of nodes that poll the channel; ``reason`` describes the last poll's result in a sentence.
     """
-    if case.condition and is_healthy(case.charge):
+    if health.condition and is_healthy(health.symptom):
         return Notice("back")
-    evidence = case.evidence
-    if evidence is None or not _is_proved(evidence, pollers):
+    evidence = health.evidence
+    if evidence is None or not _is_sufficient(evidence, pollers):
         return None
-    if evidence.charge.startswith(MOVED_PREFIX):
-        return Notice("moved", evidence.charge.removeprefix(MOVED_PREFIX))
-    kind: Literal["dead", "quarantined"] = "quarantined" if evidence.charge == PARSER_KILLED else "dead"
-    return None if kind == case.condition else Notice(kind, why)
+    if evidence.symptom.startswith(MOVED_PREFIX):
+        return Notice("moved", evidence.symptom.removeprefix(MOVED_PREFIX))
+    kind: Literal["dead", "quarantined"] = "quarantined" if evidence.symptom == PARSER_KILLED else "dead"
+    return None if kind == health.condition else Notice(kind, reason)
 
 
-def recheck_delay_s(case: ChannelHealth) -> float:
-    """Return how long to leave a channel alone that was given up and still is not well (s)."""
-    return DAY_S if case.condition and not is_healthy(case.charge) else 0.0
+def recheck_delay_s(health: ChannelHealth) -> float:
+    """Return the delay before the next poll of a dead or quarantined channel that has not recovered; 0 for others."""
+    return DAY_S if health.condition and not is_healthy(health.symptom) else 0.0
 
 
-def _is_proved(evidence: Evidence, pollers: int) -> bool:
-    if evidence.charge == PARSER_KILLED:
+def _is_sufficient(evidence: Evidence, pollers: int) -> bool:
+    if evidence.symptom == PARSER_KILLED:
         return evidence.polls >= QUARANTINE_POLLS
     if len(evidence.nodes) < min(MIN_OBSERVERS, pollers):
         return False
-    polls, over_s = (DEAD_POLLS, DEAD_AFTER_S) if evidence.charge == FAILING else (PERMANENT_POLLS, PERMANENT_AFTER_S)
+    is_failing = evidence.symptom == FAILING
+    polls, over_s = (DEAD_POLLS, DEAD_AFTER_S) if is_failing else (PERMANENT_POLLS, PERMANENT_AFTER_S)
     return evidence.polls >= polls and evidence.last_s - evidence.first_s >= over_s
-
-
-OUTAGE_HOSTS = 3
-"""So many hosts that worked and fail now, with no answer in between, are our own outage."""
-ATTRIBUTION_TIMEOUT_S = 600.0
-"""How long a failure waits for another poll to tell; then it is the publisher's."""
-
-_HOSTS_KNOWN = 10_000
-
-# What a network, a resolver, a clock, or a portal of ours can make of any publisher.
-_DOUBTFUL = frozenset({HostNotFound.code, Unreachable.code, TlsFailed.code, AddressRefused.code})
-
-
-class OutageDetector:
-    """One node's doubts about its own network."""
-
-    def __init__(self) -> None:
-        """Trust the network until it fails."""
-        self._waiting: deque[tuple[Channel, PollResult]] = deque()
-        self._failing: FIFOCache[str, None] = FIFOCache(_HOSTS_KNOWN)
-        self._doubted: set[str] = set()
-        self._out = False
-        self._back_s = float("-inf")
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether nobody can be reached from here."""
-        return self._out
-
-    def settle(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
-        """Take in how a poll ended; yield earlier ones, and this one, if it is clear by now whose fault they are.
-
-        What our own outage spoiled is never yielded. Polls are told in the order in which they end.
-        """
-        if result.outcome in _DOUBTFUL:
-            yield from self.overdue(result.at_s)
-            self._failed(channel, result)
-            return
-        if self._out:
-            self._out, self._back_s = False, result.at_s
-        self._failing.pop(host_of(channel.url), None)
-        self._doubted.clear()
-        while self._waiting:
-            yield self._waiting.popleft()
-        yield channel, result
-
-    def overdue(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
-        """Yield the failures that have waited long enough (``now_s``: Unix s)."""
-        while self._waiting and not 0 <= now_s - self._waiting[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
-            yield self._waiting.popleft()
-
-    def _failed(self, channel: Channel, result: PollResult) -> None:
-        host = host_of(channel.url)
-        if host not in self._failing:
-            self._doubted.add(host)
-            self._failing[host] = None
-        if len(self._doubted) >= OUTAGE_HOSTS:
-            self._out = True
-            self._waiting.clear()
-        # A poll that began before the outage ended could only fail.
-        elif not self._out and result.at_s - result.took_s >= self._back_s:
-            self._waiting.append((channel, result))

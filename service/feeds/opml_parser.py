@@ -1,9 +1,9 @@
-"""From the bytes of an OPML file to the feeds it lists; runs in a killable child (``sandbox``).
+"""A tolerant parser of OPML files, which runs in the ``sandbox``.
 
-Folders are tags, and each feed is listed once. Files of the wild have stray ampersands, wrong encodings and addresses
-that are none: what can be read is read, and each problem names its line. Entities, DTDs and inclusions are not
-followed. The file is fed to lxml in pieces, and no tree is built: its text is held once, and outlines, tags, depth and
-what is returned are bounded.
+Folders become tags, and each feed is returned once. Real files have stray ampersands, wrong encodings and invalid URLs:
+the parser reads what it can, and reports each problem with its line. Entities, DTDs and inclusions are not followed.
+The parser feeds the file to lxml in pieces and builds no tree. It holds the text once, and bounds the outlines, tags,
+depth and result.
 """
 
 import contextlib
@@ -26,31 +26,31 @@ _MAX_PROBLEMS = 100
 _SHOWN_CHARS = 100
 _MAX_TAGS = 4 * MAX_OUTLINES
 _MAX_CHARS = 4_000_000
-"""Of all addresses, titles and folders that are returned; a feed has its folders' names, however many share them."""
+"""Total length of the URLs, titles and tags in the result; each feed repeats the names of its folders."""
 _PIECE_CHARS = 64 * 1024
 _REFERENCE_CHARS = 12
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
 _STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
-# From a bracket to the end of its line, so that the line of a tag is known; or up to the next bracket.
+# From a bracket to the end of its line, so that the line of each tag is known; else up to the next bracket.
 _PIECE = re.compile(rf"[<>][^\n]{{0,{_PIECE_CHARS}}}\n?|[^<>]{{1,{_PIECE_CHARS}}}")
 
 
 def parse(body: bytes) -> OpmlDocument:
-    """Return the feeds that a file lists. Raises :class:`UserError` for what is no OPML, or too large."""
+    """Return the feeds in an OPML file. Raises :class:`UserError` for a file that is not OPML, or too large."""
     if len(body) > MAX_OPML_BYTES:
         raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
     text = decode_document(body, "")
     text = "".join(_NOT_XML.sub("", text[at : at + _PIECE_CHARS]) for at in range(0, len(text), _PIECE_CHARS))
     if _ENTITY.search(text):
         raise UserError("The file declares entities of its own, which OPML has no use for. It is not read.")
-    reading = _Reading()
-    reading.all_of(text)
-    return OpmlDocument(tuple(reading.feeds.values()), tuple(reading.problems[:_MAX_PROBLEMS]))
+    collector = _OutlineCollector()
+    collector.collect(text)
+    return OpmlDocument(tuple(collector.feeds.values()), tuple(collector.problems[:_MAX_PROBLEMS]))
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield the text in pieces none of which ends within a reference (``&amp;``)."""
+    """Yield the text in pieces that do not end within a reference (``&amp;``)."""
     start = 0
     while found := _PIECE.match(text, start):
         end = found.end()
@@ -60,8 +60,8 @@ def _pieces(text: str) -> Iterator[str]:
         start = end
 
 
-class _Reading:
-    """One walk through a file, told of its tags by lxml; no tree is built, so that work and memory are bounded."""
+class _OutlineCollector:
+    """The target of lxml's parser: it collects the feeds and problems of one file from the events of its tags."""
 
     def __init__(self) -> None:
         self.feeds: dict[str, OpmlSubscription] = {}
@@ -73,30 +73,32 @@ class _Reading:
         self._chars = 0
         self._folders: list[str] = []
 
-    def all_of(self, text: str) -> None:
-        """Read a text that declares no entities. Raises :class:`UserError` for what is no OPML."""
+    def collect(self, text: str) -> None:
+        """Parse a text that declares no entities. Raises :class:`UserError` for a text that is not OPML."""
         parser = etree.XMLParser(
             target=self,  # type: ignore[arg-type]  # lxml asks for less than its stubs say
-            encoding="utf-8",  # it is now, whatever it declares
+            encoding="utf-8",  # whatever the file declares
             recover=True,
             load_dtd=False,
             no_network=True,
             huge_tree=False,
         )
-        whole = self._fed(parser, text)
+        is_complete = self._feed(parser, text)
         if self._root != "opml":
-            begins = f"<{self._root}>" if self._root else "no tag"
-            raise UserError(f"The file is not OPML: it begins with {begins}. A feed is added by its address instead.")
-        if not whole:
-            self._problem(f"only the first {min(self._outlines, MAX_OUTLINES):,} outlines are read.", self._line)
+            beginning = f"<{self._root}>" if self._root else "no tag"
+            raise UserError(
+                f"The file is not OPML: it begins with {beginning}. A feed is added by its address instead."
+            )
+        if not is_complete:
+            self._add_problem(f"only the first {min(self._outlines, MAX_OUTLINES):,} outlines are read.", self._line)
             return
         for error in list(parser.feed_error_log)[:_MAX_PROBLEMS]:
-            self._problem(f"not well-formed: {one_line(error.message, _SHOWN_CHARS)}", error.line)
+            self._add_problem(f"not well-formed: {one_line(error.message, _SHOWN_CHARS)}", error.line)
 
-    def _fed(self, parser: etree.XMLParser, text: str) -> bool:
-        """Feed the parser; return False if it was enough before the text ended."""
+    def _feed(self, parser: etree.XMLParser, text: str) -> bool:
+        """Feed the text to the parser; return False if a limit was reached before its end."""
         self._line = 1
-        with contextlib.suppress(etree.XMLSyntaxError):  # nothing in it, not even a first tag
+        with contextlib.suppress(etree.XMLSyntaxError):  # the text has no tag at all
             for piece in _pieces(text):
                 parser.feed(_STRAY_AMPERSAND.sub("&amp;", piece).encode())
                 if self._outlines > MAX_OUTLINES or self._tags > _MAX_TAGS or self._chars > _MAX_CHARS:
@@ -106,40 +108,40 @@ class _Reading:
         return True
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Take a start tag."""
+        """Handle a start tag (called by lxml)."""
         name = one_line(tag.rpartition("}")[2].lower(), _SHOWN_CHARS)
         self._root = self._root or name
         self._tags += 1
         if name == "outline":
             self._outlines += 1
             if self._outlines <= MAX_OUTLINES:
-                self._outline({name.lower(): value for name, value in attributes.items()})
+                self._add_outline({name.lower(): value for name, value in attributes.items()})
 
     def end(self, tag: str) -> None:
-        """Take an end tag."""
+        """Handle an end tag (called by lxml)."""
         if tag.rpartition("}")[2].lower() == "outline" and self._outlines <= MAX_OUTLINES:
             self._folders.pop()
 
     def close(self) -> None:
-        """Take the end of the file."""
+        """Handle the end of the file (called by lxml)."""
 
-    def _outline(self, said: Mapping[str, str]) -> None:
-        title = one_line(said.get("title") or said.get("text", ""), FIELD_CHARS)
-        kind = said.get("type", "").lower()
-        address = said.get("url" if kind == PAGE else "xmlurl", "").strip()
+    def _add_outline(self, attributes: Mapping[str, str]) -> None:
+        title = one_line(attributes.get("title") or attributes.get("text", ""), FIELD_CHARS)
+        kind = attributes.get("type", "").lower()
+        address = attributes.get("url" if kind == PAGE else "xmlurl", "").strip()
         if len(self._folders) >= MAX_DEPTH:
-            self._problem(f"in more than {MAX_DEPTH} folders, one in the other.", self._line)
+            self._add_problem(f"in more than {MAX_DEPTH} folders, one in the other.", self._line)
         elif address:
-            self._subscribed(address, title, said.get("category", ""), page=kind == PAGE)
-        elif kind in {"include", "link"} or "htmlurl" in said:
-            self._problem(f"“{title[:_SHOWN_CHARS]}” names no feed.", self._line)
+            self._add_feed(address, title, attributes.get("category", ""), page=kind == PAGE)
+        elif kind in {"include", "link"} or "htmlurl" in attributes:
+            self._add_problem(f"“{title[:_SHOWN_CHARS]}” names no feed.", self._line)
         self._folders.append("" if address else title)
 
-    def _subscribed(self, address: str, title: str, category: str, *, page: bool) -> None:
+    def _add_feed(self, address: str, title: str, category: str, *, page: bool) -> None:
         try:
             url = page_url(without_selector(address), selector_of(address)) if page else canonical_url(address)
         except BadUrl as error:
-            self._problem(str(error), self._line)
+            self._add_problem(str(error), self._line)
             return
         known = self.feeds.get(url, OpmlSubscription(url, page=page))
         title = known.title or ("" if title in {url, address} else title)
@@ -147,10 +149,10 @@ class _Reading:
         self.feeds[url] = OpmlSubscription(url, title, tags, known.page)
         self._chars += len(url) + len(title) + sum(map(len, tags))
 
-    def _problem(self, what: str, line: int) -> None:
+    def _add_problem(self, what: str, line: int) -> None:
         self.problems.append(f"Line {line}: {what}")
 
 
 def _categories(category: str) -> Sequence[str]:
-    """Return the words of OPML 2.0's ``category``: paths with slashes, separated by commas."""
+    """Return the tags in an OPML 2.0 ``category``: comma-separated paths, whose parts are separated by slashes."""
     return [word for path in category[:FIELD_CHARS].split(",") for word in path.split("/")]

@@ -1,9 +1,8 @@
-"""How often a publisher wants to be asked, as its answers and its documents say.
+"""The earliest next poll of a channel by the hints in its publisher's responses and documents. Pure.
 
-Publishers say it in five ways: HTTP's freshness (RFC 9111 §4.2), ``Retry-After`` (RFC 9110 §10.2.3), RSS's
-``ttl``, the syndication module's update period, and RSS's ``skipHours`` and ``skipDays``. Each counts up to a
-day. More is ignored, because it is a copied line in a template rather than a wish: whoever means it would
-not want readers. Nothing here makes a poll come sooner.
+There are five kinds of hints: HTTP freshness (RFC 9111 §4.2), ``Retry-After`` (RFC 9110 §10.2.3), RSS's ``ttl``, the
+syndication module's update period, and RSS's ``skipHours`` and ``skipDays``. A hint of up to a day is followed. A
+longer one is ignored, because it is more probably copied from a template than meant. Hints only delay a poll.
 """
 
 import datetime as dt
@@ -30,66 +29,67 @@ _UNITS = (("year", 365 * DAY_S), ("day", DAY_S), ("hour", 3_600.0), ("minute", 6
 
 
 class EarliestPoll(msgspec.Struct, frozen=True):
-    """When a channel may be asked next (Unix seconds), and what was heard, in short sentences for people."""
+    """The Unix time before which a channel is not polled, and the hints that led to it in short English sentences."""
 
     not_before_s: float
     reasons: tuple[str, ...] = ()
 
 
-def find_earliest_poll(headers: Mapping[str, str], wishes: PollingHints, now_s: float) -> EarliestPoll:
-    """Return what the headers (lower-case names) of a 200 or 304 answer and the last known wishes ask for.
+def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> EarliestPoll:
+    """Return the earliest next poll by the headers of a 200 or 304 response and the hints of the last document.
 
-    ``not_before_s`` is never before now, and at most a day off, plus the skipped time it falls into.
+    ``headers`` have lower-case names. The result is not before ``now_s``, and at most a day later, plus the skipped
+    hours and days that begin by then.
     """
     not_before_s, reasons = now_s, []
-    for speaker, wait_s in _waits(headers, wishes, now_s):
+    for source, wait_s in _requested_waits(headers, hints, now_s):
         if not wait_s <= DAY_S:  # NaN included
-            reasons.append(f"{speaker} says {_in_words(wait_s)}: ignored.")
+            reasons.append(f"{source} says {_describe(wait_s)}: ignored.")
         elif wait_s > 0:
-            reasons.append(f"{speaker} asks for {_in_words(wait_s)} of peace.")
+            reasons.append(f"{source} asks for {_describe(wait_s)} of peace.")
             not_before_s = max(not_before_s, now_s + wait_s)
-    ends_s = _end_of_skipping(not_before_s, *_sane_skips(wishes, reasons))
+    ends_s = _end_of_skips(not_before_s, *_valid_skips(hints, reasons))
     if ends_s > not_before_s:
-        reasons.append(f"Its skipHours or skipDays last for another {_in_words(ends_s - now_s)}.")
+        reasons.append(f"Its skipHours or skipDays last for another {_describe(ends_s - now_s)}.")
     return EarliestPoll(ends_s, tuple(reasons))
 
 
 def backoff_s(refusals: int, interval_s: float) -> float:
-    """Return how long to leave a publisher alone that refused so often in a row (429, 503) and named no time.
+    """Return the delay after ``refusals`` successive refusals (429, 503) without a ``Retry-After`` header.
 
-    Each refusal doubles the usual interval, up to a day.
+    Each refusal doubles ``interval_s``, up to a day.
     """
     return min(interval_s * 2.0 ** min(refusals, _MAX_DOUBLINGS), DAY_S)
 
 
 def parse_retry_after(value: str, now_s: float) -> float | None:
-    """Read ``Retry-After`` (RFC 9110 §10.2.3): seconds, or a date; at most a week, None if it means nothing."""
-    wait_s = _wait_named(value, now_s)
+    """Return the seconds that a ``Retry-After`` header (RFC 9110 §10.2.3) asks for, at most a week; None if invalid."""
+    wait_s = _retry_after_s(value, now_s)
     return None if wait_s is None else min(wait_s, _MAX_RETRY_AFTER_S)
 
 
-def _waits(headers: Mapping[str, str], wishes: PollingHints, now_s: float) -> Iterator[tuple[str, float]]:
-    """Yield who speaks, and the seconds it asks for."""
+def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> Iterator[tuple[str, float]]:
+    """Yield the source of each hint and the seconds that it asks for."""
     if (freshness := _freshness(headers, now_s)) is not None:
         yield freshness
-    if (wait_s := _wait_named(headers.get("retry-after", ""), now_s)) is not None:
+    if (wait_s := _retry_after_s(headers.get("retry-after", ""), now_s)) is not None:
         yield "Retry-After", wait_s
-    if wishes.ttl_s is not None:
-        yield "Its ttl", wishes.ttl_s
-    if wishes.update_period_s is not None:
-        yield "Its updatePeriod", wishes.update_period_s
+    if hints.ttl_s is not None:
+        yield "Its ttl", hints.ttl_s
+    if hints.update_period_s is not None:
+        yield "Its updatePeriod", hints.update_period_s
 
 
-def _wait_named(retry_after: str, now_s: float) -> float | None:
+def _retry_after_s(retry_after: str, now_s: float) -> float | None:
     at_s = None if (wait_s := _seconds(retry_after)) is not None else _date_s(retry_after)
     return wait_s if at_s is None else max(at_s - now_s, 0.0)
 
 
 def _freshness(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
-    """Return for how long an answer stays fresh (RFC 9111 §4.2): its lifetime less its age.
+    """Return the source and length of a response's freshness (RFC 9111 §4.2): its lifetime minus its age.
 
-    ``max-age`` overrides ``Expires`` (§4.2.1); the first of several counts. ``s-maxage`` is for shared
-    caches. Of the age only what caches on the way say counts (§4.2.3): publishers' clocks are wrong.
+    ``max-age`` overrides ``Expires`` (§4.2.1); the first of several is used. ``s-maxage`` is for shared caches. The
+    age is that of the ``Age`` header alone (§4.2.3), because publishers' clocks are wrong.
     """
     directives = [directive.strip() for directive in headers.get("cache-control", "").lower().split(",")]
     if any(directive.partition("=")[0].rstrip() in ("no-cache", "no-store") for directive in directives):
@@ -106,13 +106,13 @@ def _freshness(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | 
 
 
 def _seconds(value: str) -> float | None:
-    """Read delta-seconds (RFC 9111 §1.2.2)."""
+    """Return the number of delta-seconds (RFC 9111 §1.2.2), or None if the value is not a number."""
     value = value.strip()
     return float(value[:_MAX_DIGITS]) if value.isascii() and value.isdigit() else None
 
 
 def _date_s(value: str) -> float | None:
-    """Read an HTTP date (RFC 9110 §5.6.7). One without a zone is in UTC, as those with ``-0000`` are."""
+    """Return the Unix time of an HTTP date (RFC 9110 §5.6.7), in UTC if it has no zone; None if it is invalid."""
     try:
         date = parsedate_to_datetime(value)
         return (date if date.tzinfo else date.replace(tzinfo=dt.UTC)).timestamp()
@@ -120,9 +120,9 @@ def _date_s(value: str) -> float | None:
         return None
 
 
-def _sane_skips(wishes: PollingHints, reasons: list[str]) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the hours and days to skip; not those that leave nothing of the day or the week."""
-    hours, days = frozenset(wishes.skip_hours), frozenset(wishes.skip_days)
+def _valid_skips(hints: PollingHints, reasons: list[str]) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the hours and the days to skip; a set that covers the whole day or week is ignored."""
+    hours, days = frozenset(hints.skip_hours), frozenset(hints.skip_days)
     if hours.issuperset(range(_HOURS)):
         reasons.append("Its skipHours name every hour: ignored.")
         hours = frozenset()
@@ -132,19 +132,19 @@ def _sane_skips(wishes: PollingHints, reasons: list[str]) -> tuple[frozenset[int
     return hours, days
 
 
-def _end_of_skipping(at_s: float, hours: frozenset[int], days: frozenset[int]) -> float:
-    """Return the first moment from ``at_s`` on that is in no hour and no day to skip (UTC)."""
+def _end_of_skips(at_s: float, hours: frozenset[int], days: frozenset[int]) -> float:
+    """Return the first time from ``at_s`` on that is not in an hour or a day to skip (UTC)."""
     now = int(at_s // _HOUR_S)
     ahead = range(now, now + _HOURS * (_DAYS + 1))
-    return max(at_s, next(float(hour * _HOUR_S) for hour in ahead if not _skipped(hour, hours, days)))
+    return max(at_s, next(float(hour * _HOUR_S) for hour in ahead if not _is_skipped(hour, hours, days)))
 
 
-def _skipped(hour: int, hours: frozenset[int], days: frozenset[int]) -> bool:
-    """Say whether an hour, counted from 1970, is one to skip."""
+def _is_skipped(hour: int, hours: frozenset[int], days: frozenset[int]) -> bool:
+    """Return whether an hour, counted from 1970, is to be skipped."""
     return hour % _HOURS in hours or (hour // _HOURS + _EPOCH_WEEKDAY) % _DAYS in days
 
 
-def _in_words(seconds: float) -> str:
+def _describe(seconds: float) -> str:
     for unit, size_s in _UNITS:
         if seconds >= size_s:
             number = f"{seconds / size_s:,.0f}"

@@ -1,15 +1,15 @@
-r"""The canonical form of a URL: one channel per canonical URL.
+r"""Canonical URLs, by which channels are identified: one channel per canonical URL. Pure.
 
-Scheme and host are lower-case, the host is in IDNA's ASCII form, IPv4 hosts in any of the forms
-browsers take (``0x7f.1``, ``2130706433``) become dotted decimal, so that the socket guard and
-people see the true address. The default port, the fragment, an empty query and tracking
-parameters are dropped; the path stays as it is, percent-encoded where it is not ASCII.
+In a canonical URL, scheme and host are in lower case, and the host is in IDNA's ASCII form. An IPv4 host in any of the
+forms that browsers accept (``0x7f.1``, ``2130706433``) becomes dotted decimal, so that the address guard and people see
+the actual address. The default port, the fragment, an empty query and tracking parameters are removed. The path is
+unchanged, percent-encoded where it is not ASCII.
 
-The channel of a part of a page has a fragment: the percent-encoded CSS selector of that part. Fetching, and
-whatever else takes the canonical form of such a URL, drops it.
+The URL of a channel that watches part of a page has a fragment, the percent-encoded CSS selector of that part. It is
+removed for fetching, and by :func:`canonical_url`.
 
-What parsers are known to disagree about (user information, backslashes, control characters,
-percent signs in hosts) is rejected before any parser sees it.
+Everything that URL parsers are known to interpret differently (user information, backslashes, control characters,
+percent signs in hosts) is rejected before a parser sees it.
 """
 
 import functools
@@ -28,7 +28,7 @@ MAX_URL_CHARS = 2000
 MAX_SELECTOR_CHARS = 200
 _MAX_HOST_CHARS = 253
 _MAX_PORT = 65535
-_MAX_HOSTS_KNOWN = 10_000
+_MAX_CACHED_HOSTS = 10_000
 _IPV4_BITS = 32
 _IPV4_PARTS = 4
 _BYTE_VALUES = 256
@@ -41,14 +41,14 @@ _PARTS = re.compile(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.IG
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::([0-9]{0,5}))?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
-# What is canonical already, as most URLs are, but perhaps for the path: it is looked at only once.
+# URLs that are canonical already, as most are, except perhaps for a missing path.
 _CANONICAL = re.compile(
     r"https?://(?![^/]{254})(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
     r"(/[A-Za-z0-9._~%/:@!$&'()*+,;=|^\[\]-]*)?"
 )
 _BARE_HOST = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}\.?(?::\d{1,5})?(?:[/?#].*)?")
-_SELECTOR_KEPT_AS_IT_IS = ".:()*=,+~-_"
-_KEPT_AS_IT_IS = "%/:@!$&'()*+,;=-._~[]|^?"
+_SAFE_IN_SELECTOR = ".:()*=,+~-_"
+_SAFE_IN_PATH = "%/:@!$&'()*+,;=-._~[]|^?"
 
 _TRACKING = frozenset({
     "fbclid", "gclid", "dclid", "gbraid", "wbraid", "msclkid", "yclid", "twclid", "ttclid", "igshid",
@@ -57,86 +57,86 @@ _TRACKING = frozenset({
 
 
 def canonical_url(text: str) -> str:
-    """Return the canonical form of what somebody typed or pasted; idempotent.
+    """Return the canonical form of a URL that a person typed or pasted. The function is idempotent.
 
-    Surrounding ``<>`` and white space are dropped, ``feed:`` is looked through, and a missing
-    scheme means https. Raises :class:`BadUrl` with the reason in plain words.
+    Surrounding ``<>``, white space and the prefix ``feed:`` are removed, and a missing scheme means https. Raises
+    :class:`BadUrl` with the reason in plain words.
     """
     if len(text) < MAX_URL_CHARS and (found := _CANONICAL.fullmatch(text)):
         return text if found[1] else f"{text}/"
-    return _checked_length(_without_tracking(_normal(_as_typed(text))))
+    return _check_length(_without_tracking(_normalize(_with_scheme(text))))
 
 
 def redirect_target(base: str, location: str) -> str:
-    """Return the absolute URL a redirect from ``base`` leads to, checked like any other.
+    """Return the absolute URL that a redirect from ``base`` to ``location`` leads to, validated like any other.
 
-    Tracking parameters stay: a publisher that redirects to them would redirect for ever.
+    Tracking parameters are kept, because a publisher that redirects to a URL with them would redirect forever.
     Raises :class:`BadUrl`.
     """
     location = location.strip(" \t")
-    _refuse_odd_characters(location)
+    _reject_characters(location)
     try:
-        return _checked_length(_normal(urljoin(base, location)))
+        return _check_length(_normalize(urljoin(base, location)))
     except ValueError as error:
-        raise BadUrl("“{text}” is not a URL.", text=_shown(location)) from error
+        raise BadUrl("“{text}” is not a URL.", text=_excerpt(location)) from error
 
 
 def web_link(link: str) -> str:
-    """Return an entry's link in canonical form, its fragment kept; "" unless it is http(s) and harmless."""
+    """Return an entry's link in canonical form with its fragment; "" unless it is a valid http or https URL."""
     head, _, fragment = link.strip().partition("#")
     if not head.lower().startswith(("http://", "https://")):
         return ""
     try:
-        _refuse_odd_characters(fragment)
-        return _checked_length(canonical_url(head) + (f"#{quote(fragment, safe=_KEPT_AS_IT_IS)}" if fragment else ""))
+        _reject_characters(fragment)
+        return _check_length(canonical_url(head) + (f"#{quote(fragment, safe=_SAFE_IN_PATH)}" if fragment else ""))
     except BadUrl:
         return ""
 
 
 def page_url(url: str, selector: str) -> str:
-    """Return the URL of the channel that watches what ``selector`` (CSS) matches on the page ``url``.
+    """Return the URL of the channel that watches the elements of the page ``url`` that ``selector`` (CSS) matches.
 
-    An empty selector stands for the whole page. Raises :class:`BadUrl`; whether the selector can be
-    understood shows when the page is parsed.
+    An empty selector means the whole page. Raises :class:`BadUrl`; the selector's syntax is checked only when the page
+    is parsed.
     """
     selector = " ".join(selector.split())
     if len(selector) > MAX_SELECTOR_CHARS:
         raise BadUrl("This selector is longer than {most} characters.", most=MAX_SELECTOR_CHARS)
     if any(unicodedata.category(character) in _INVISIBLE - {"Zs"} for character in selector):
-        raise BadUrl("“{text}” contains an invisible character.", text=_shown(selector))
-    fragment = f"#{quote(selector, safe=_SELECTOR_KEPT_AS_IT_IS)}" if selector else ""
-    return _checked_length(canonical_url(url) + fragment)
+        raise BadUrl("“{text}” contains an invisible character.", text=_excerpt(selector))
+    fragment = f"#{quote(selector, safe=_SAFE_IN_SELECTOR)}" if selector else ""
+    return _check_length(canonical_url(url) + fragment)
 
 
 def selector_of(channel_url: str) -> str:
-    """Return the CSS selector in a channel's URL; "" for the whole page, and for a feed."""
+    """Return the CSS selector in a channel's URL; "" for a whole page or a feed."""
     return unquote(channel_url.partition("#")[2])
 
 
 def without_selector(channel_url: str) -> str:
-    """Return the URL at which a channel is fetched."""
+    """Return the URL from which a channel is fetched: its URL without the selector."""
     return channel_url.partition("#")[0]
 
 
 def channel_id(canonical: str) -> ChannelId:
-    """Return the channel's point in the overlay's id space: SHA-1 of its canonical URL, in hex."""
+    """Return the channel's id, a point in the overlay's id space: the SHA-1 of its canonical URL in hex."""
     return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
 
 
-@functools.lru_cache(_MAX_HOSTS_KNOWN)
+@functools.lru_cache(_MAX_CACHED_HOSTS)
 def host_of(url: str) -> str:
     """Return the host of a canonical URL, an IPv6 address without its brackets."""
     return urlsplit(url).hostname or ""
 
 
 def https_variant(url: str) -> str:
-    """Return the canonical URL of the same place behind TLS; "" if it is there already, or on a port of its own."""
+    """Return the canonical URL with https instead of http; "" if it is https already or has a port."""
     parts = urlsplit(url)
     return f"https{url.removeprefix('http')}" if parts.scheme == "http" and parts.port is None else ""
 
 
 def looks_like_url(text: str) -> bool:
-    """Say whether somebody who wrote just this meant a URL; it may still be one we refuse."""
+    """Return whether a message that consists of ``text`` alone means a URL; it may still be an invalid one."""
     text = text.strip().removeprefix("<").removesuffix(">")
     if any(character.isspace() for character in text):
         return False
@@ -144,17 +144,17 @@ def looks_like_url(text: str) -> bool:
     return lowered.startswith(("http:", "https:", "feed:", "localhost:")) or bool(_BARE_HOST.fullmatch(text))
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     visible = "".join("?" if unicodedata.category(c) in _INVISIBLE else c for c in text[:80])
     return f"{visible}…" if len(text) > len(visible) else visible
 
 
-def _as_typed(text: str) -> str:
+def _with_scheme(text: str) -> str:
     text = text.strip().removeprefix("<").removesuffix(">").strip()
     if not text:
         raise BadUrl("The URL is missing.")
-    _checked_length(text)
-    _refuse_odd_characters(text)
+    _check_length(text)
+    _reject_characters(text)
     while text[:5].lower() == "feed:":
         text = text[5:]
     if text.startswith("//"):
@@ -163,36 +163,36 @@ def _as_typed(text: str) -> str:
     if not scheme:
         return f"https://{text}"
     if (scheme[1] or scheme[2]).lower() not in _PORTS:
-        raise BadUrl("“{text}”: only http and https are possible.", text=_shown(text))
+        raise BadUrl("“{text}”: only http and https are possible.", text=_excerpt(text))
     return text
 
 
-def _checked_length(url: str) -> str:
+def _check_length(url: str) -> str:
     if len(url) > MAX_URL_CHARS:
         raise BadUrl("This URL is longer than {most} characters.", most=MAX_URL_CHARS)
     return url
 
 
-def _refuse_odd_characters(text: str) -> None:
+def _reject_characters(text: str) -> None:
     if "\\" in text:
-        raise BadUrl("“{text}” contains a backslash.", text=_shown(text))
+        raise BadUrl("“{text}” contains a backslash.", text=_excerpt(text))
     if not _VISIBLE_ASCII.fullmatch(text) and any(unicodedata.category(each) in _INVISIBLE for each in text):
-        raise BadUrl("“{text}” contains white space or an invisible character.", text=_shown(text))
+        raise BadUrl("“{text}” contains white space or an invisible character.", text=_excerpt(text))
 
 
-def _normal(url: str) -> str:
+def _normalize(url: str) -> str:
     parts = _PARTS.fullmatch(url)
     if not parts or not parts[2]:
-        raise BadUrl("“{text}” is not the URL of a host, like https://example.com/feed.", text=_shown(url))
+        raise BadUrl("“{text}” is not the URL of a host, like https://example.com/feed.", text=_excerpt(url))
     scheme, authority, path, query = parts[1].lower(), parts[2], parts[3], parts[4]
     if "@" in authority:
         raise BadUrl("A user name or password in a URL is not accepted.")
-    place = _AUTHORITY.fullmatch(authority)
-    if not place:
-        raise BadUrl("“{text}” is not a host.", text=_shown(authority))
-    port = _port(place[2] or "", _PORTS[scheme])
-    query_part = f"?{quote(query, safe=_KEPT_AS_IT_IS)}" if query else ""
-    return f"{scheme}://{_host(place[1])}{port}{quote(path, safe=_KEPT_AS_IT_IS) or '/'}{query_part}"
+    host_and_port = _AUTHORITY.fullmatch(authority)
+    if not host_and_port:
+        raise BadUrl("“{text}” is not a host.", text=_excerpt(authority))
+    port = _port(host_and_port[2] or "", _PORTS[scheme])
+    query_part = f"?{quote(query, safe=_SAFE_IN_PATH)}" if query else ""
+    return f"{scheme}://{_host(host_and_port[1])}{port}{quote(path, safe=_SAFE_IN_PATH) or '/'}{query_part}"
 
 
 def _port(digits: str, default: int) -> str:
@@ -211,9 +211,9 @@ def _host(host: str) -> str:
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(labels)
     if len(name) > _MAX_HOST_CHARS or not all(_LABEL.fullmatch(label) for label in labels):
-        raise BadUrl("“{text}” is not a host name.", text=_shown(host))
+        raise BadUrl("“{text}” is not a host name.", text=_excerpt(host))
     if len(labels) == 1 and name != "localhost":
-        raise BadUrl("“{text}” is not a full host name; write it like example.com.", text=_shown(host))
+        raise BadUrl("“{text}” is not a full host name; write it like example.com.", text=_excerpt(host))
     return name
 
 
@@ -223,23 +223,26 @@ def _ascii_name(host: str) -> str:
     try:
         return idna.encode(host, uts46=True).decode()
     except (idna.IDNAError, UnicodeError):
-        # Numbers in full-width digits are no IDNA labels, yet some parsers read them as addresses.
+        # Numbers in full-width digits are not IDNA labels, but some parsers accept them as addresses.
         plain = unicodedata.normalize("NFKC", host).lower()
         if plain.isascii():
             return plain
-        raise BadUrl("“{text}” is not a host name.", text=_shown(host)) from None
+        raise BadUrl("“{text}” is not a host name.", text=_excerpt(host)) from None
 
 
 def _ipv6(literal: str) -> str:
     try:
         return f"[{ipaddress.IPv6Address(literal if '%' not in literal else '')}]"
     except ValueError:
-        raise BadUrl("“{text}” is not an IPv6 address.", text=_shown(f"[{literal}]")) from None
+        raise BadUrl("“{text}” is not an IPv6 address.", text=_excerpt(f"[{literal}]")) from None
 
 
 def _ipv4(labels: list[str]) -> str:
-    """Read an IPv4 host as browsers do (WHATWG URL, "IPv4 parser"): decimal, octal, hex, 1 to 4 parts."""
-    shown = _shown(".".join(labels))
+    """Return the dotted decimal form of an IPv4 host of 1 to 4 parts, each decimal, octal or hexadecimal.
+
+    It parses as browsers do (WHATWG URL, "IPv4 parser"). Raises :class:`BadUrl`.
+    """
+    shown = _excerpt(".".join(labels))
     if len(labels) > _IPV4_PARTS or not all(_NUMBER.fullmatch(label) for label in labels):
         raise BadUrl("“{text}” is not a host name.", text=shown)
     try:
@@ -249,7 +252,7 @@ def _ipv4(labels: list[str]) -> str:
     last_bits = _IPV4_BITS - 8 * len(leading)
     if any(number >= _BYTE_VALUES for number in leading) or last >= 1 << last_bits:
         raise BadUrl("“{text}” is not an IPv4 address.", text=shown)
-    value = sum(number << (24 - 8 * place) for place, number in enumerate(leading)) + last
+    value = sum(number << (24 - 8 * index) for index, number in enumerate(leading)) + last
     return str(ipaddress.IPv4Address(value))
 
 

@@ -1,19 +1,18 @@
-"""One channel's subscription at a hub (W3C WebSub): what to ask next, and what to believe.
+"""The state machine of a channel's subscription at a hub (W3C WebSub, the subscriber's side). Pure.
 
-The state is what was agreed so far. A question counts as failed until the hub comes back and confirms it
-(:func:`answered`), so whoever asks may die at any moment: when the question is due again, it is asked again.
-Meanwhile, and whatever the hub does, the channel is polled as if there were none.
+A request to the hub counts as failed until the hub verifies the intent (:func:`verify_intent`), so a process may die at
+any moment: when the request is due again, it is repeated. In all states, the channel is polled as if it had no hub.
 
 ::
 
-    wanted ──ask──▶ pending ◀──ask, before the lease ends── verified
-                    pending ◀──named again── leaving
-                    pending ──the hub confirms──▶ verified
-           any of these ──the hub denies──▶ refused ──ask, a day later──▶ pending
-           any of these ──not named any more──▶ leaving ──the hub confirms, or is silent thrice──▶ gone
+    wanted ──request──▶ pending ◀──request, before the lease ends── verified
+                        pending ◀──listed again── leaving
+                        pending ──hub verifies──▶ verified
+           any of these ──hub denies──▶ refused ──request, a day later──▶ pending
+           any of these ──no longer listed──▶ leaving ──hub verifies, or three requests fail──▶ (none)
 
-A hub is left before the next one is asked. While hubs are silent, minutes pass between a channel's questions to
-them, whatever it names meanwhile.
+The subscription at one hub is ended before another hub is requested. While hubs do not respond, the interval between
+requests for a channel is at least minutes, even if the feed lists other hubs meanwhile.
 """
 
 import hmac
@@ -25,55 +24,56 @@ import msgspec
 from service.feeds.urls import web_link
 
 LEASE_S = 10 * 86_400
-"""The lease that we ask for."""
+"""The requested lease."""
 
 _DAY_S = 86_400.0
-_SHORTEST_LEASE_S = 600.0
-_LONGEST_LEASE_S = 30 * _DAY_S
-_RENEWED_AT = 0.8
-_PATIENCE_S = 600.0
-_DOUBLINGS = 10
-_LEAVING_TRIES = 3
-_MOST_HUBS = 8
+_MIN_LEASE_S = 600.0
+_MAX_LEASE_S = 30 * _DAY_S
+_RENEW_AT_SHARE = 0.8
+_RETRY_S = 600.0
+_MAX_DOUBLINGS = 10
+_MAX_UNSUBSCRIBE_REQUESTS = 3
+_MAX_HUBS = 8
 _DIGESTS = frozenset({"sha1", "sha256", "sha384", "sha512"})
 
 Status = Literal["wanted", "pending", "verified", "refused", "leaving"]
 
 
 class HubTopic(msgspec.Struct, frozen=True):
-    """Where a feed says that news of it is told: a hub, and the name (a URL) that it knows the feed by."""
+    """The URL of a hub, and the topic: the URL by which the hub knows the feed."""
 
     hub: str
     topic: str
 
 
-class HubState(msgspec.Struct, frozen=True, omit_defaults=True):
+class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target": "named", "next_target": "then"}):
     """A channel's subscription at a hub. Times are Unix seconds.
 
-    ``secret`` signs what the hub sends, ``token`` is in the URL it sends to; both are only ours and the hub's.
-    ``since_s`` is when it came to ``status``, or was asked about it last. ``lease_until_s`` is 0 without a lease,
-    ``failures`` counts questions without an answer. ``then`` is the hub to turn to when this one is left.
+    The hub signs its requests with ``secret``, and sends them to a callback URL that contains ``token``; both are known
+    only to this service and the hub. ``since_s`` is the time of the change to ``status`` or of the last request.
+    ``lease_until_s`` is 0 without a lease, ``failures`` is the number of unverified requests. ``next_target`` is the
+    hub to subscribe at after this subscription has ended.
     """
 
-    named: HubTopic
+    target: HubTopic
     secret: str
     token: str
     status: Status = "wanted"
     since_s: float = 0.0
     lease_until_s: float = 0.0
     failures: int = 0
-    then: HubTopic | None = None
+    next_target: HubTopic | None = None
 
 
 class HubCredentials(NamedTuple):
-    """Random texts for a subscription that may begin: unguessable, and at most 199 bytes long (§5.1)."""
+    """The random secret and token of a new subscription: unguessable, and at most 199 bytes long (§5.1)."""
 
     secret: str
     token: str
 
 
 class IntentVerification(NamedTuple):
-    """What a hub asks us to confirm (§5.3), or denies (§5.2); ``lease_seconds`` as it wrote it."""
+    """A hub's request to verify the subscriber's intent (§5.3), or its denial (§5.2); ``lease_seconds`` is unparsed."""
 
     mode: str
     topic: str
@@ -81,79 +81,82 @@ class IntentVerification(NamedTuple):
 
 
 class VerificationResult(NamedTuple):
-    """Whether we agree with the hub, and the state from then on (None: no subscription any more)."""
+    """Whether the intent is confirmed to the hub, and the state afterwards (None without a subscription)."""
 
-    agreed: bool
+    is_confirmed: bool
     state: HubState | None
 
 
-def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, fresh: HubCredentials) -> HubState | None:
-    """Return the state after the feed named these hubs and its topic; nothing of either means that it has no hub."""
-    choice = _choice(state, hubs, topic)
+def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, credentials: HubCredentials) -> HubState | None:
+    """Return the state after a document of the feed listed ``hubs`` and ``topic``; if either is empty, it has no hub.
+
+    ``state`` is None without a subscription; ``credentials`` are used if a new one begins.
+    """
+    choice = _choose_hub(state, hubs, topic)
     if state is None:
-        return _begun(choice, fresh)
-    if choice == state.named:
+        return _start(choice, credentials)
+    if choice == state.target:
         if state.status != "leaving":
             return state
-        # The hub knows us: "wanted" would forget it, and when it was asked, if the feed names none the next time.
+        # Not "wanted": the hub may know the subscription, which has to be ended if the feed stops listing the hub.
         return msgspec.structs.replace(state, status="pending", failures=0, then=None)
     if state.status in {"wanted", "refused"}:
-        return _begun(choice, fresh, state.since_s)
+        return _start(choice, credentials, state.since_s)
     failures = state.failures if state.status == "leaving" else 0
     return msgspec.structs.replace(state, status="leaving", failures=failures, then=choice)
 
 
 def next_request_s(state: HubState) -> float:
-    """Return when the hub is to be asked."""
+    """Return the Unix time at which the next request to the hub is due."""
     match state.status:
         case "verified":
-            return state.since_s + _RENEWED_AT * (state.lease_until_s - state.since_s)
+            return state.since_s + _RENEW_AT_SHARE * (state.lease_until_s - state.since_s)
         case "refused":
             return state.since_s + _DAY_S
         case _:
-            doubled = min(max(state.failures - 1, 0), _DOUBLINGS)
-            return state.since_s + min(_PATIENCE_S * 2.0**doubled, _DAY_S)
+            doublings = min(max(state.failures - 1, 0), _MAX_DOUBLINGS)
+            return state.since_s + min(_RETRY_S * 2.0**doublings, _DAY_S)
 
 
 def record_request(state: HubState, now_s: float) -> HubState:
-    """Return the state once the hub was asked."""
+    """Return the state after a request was sent to the hub at ``now_s``."""
     status: Status = "leaving" if state.status == "leaving" else "pending"
     return msgspec.structs.replace(state, status=status, since_s=now_s, failures=state.failures + 1)
 
 
 def is_unresponsive(state: HubState) -> bool:
-    """Say whether the hub was told often enough that it is left; :func:`left` is the state then."""
-    return state.status == "leaving" and state.failures >= _LEAVING_TRIES
+    """Return whether the hub has ignored enough requests to unsubscribe; :func:`leave_hub` returns the next state."""
+    return state.status == "leaving" and state.failures >= _MAX_UNSUBSCRIBE_REQUESTS
 
 
-def leave_hub(state: HubState, fresh: HubCredentials) -> HubState | None:
-    """Return the state after the hub was left."""
-    return _begun(state.then, fresh)
+def leave_hub(state: HubState, credentials: HubCredentials) -> HubState | None:
+    """Return the state after the subscription has ended: a new one at the next hub, or None."""
+    return _start(state.next_target, credentials)
 
 
 def request_form(state: HubState, callback: str) -> dict[str, str]:
-    """Return what to POST to the hub (§5.1).
+    """Return the form fields of the request to the hub (§5.1): to unsubscribe in ``leaving``, else to subscribe.
 
-    We deviate: the secret is given to hubs without TLS too, where it still keeps out who only guesses.
+    Deviation: the secret is also sent to hubs without TLS, where it still excludes senders who can only guess it.
     """
-    about = {"hub.callback": callback, "hub.topic": state.named.topic}
+    about = {"hub.callback": callback, "hub.topic": state.target.topic}
     if state.status == "leaving":
         return {"hub.mode": "unsubscribe", **about}
     return {"hub.mode": "subscribe", **about, "hub.secret": state.secret, "hub.lease_seconds": str(LEASE_S)}
 
 
 def verify_intent(
-    state: HubState, intent: IntentVerification, now_s: float, fresh: HubCredentials
+    state: HubState, intent: IntentVerification, now_s: float, credentials: HubCredentials
 ) -> VerificationResult:
-    """Return what follows when the hub verifies our intent (§5.3) or denies it (§5.2).
+    """Return the response and the next state when the hub verifies the intent (§5.3) or denies it (§5.2).
 
-    We agree to what we asked for, and to nothing that somebody else asked in our name.
+    Only an intent that matches the state is confirmed, so that nobody else can request in this service's name.
     """
-    if intent.topic != state.named.topic:
+    if intent.topic != state.target.topic:
         return VerificationResult(False, state)
     match intent.mode, state.status:
         case (("denied" | "unsubscribe"), "leaving"):
-            return VerificationResult(True, leave_hub(state, fresh))
+            return VerificationResult(True, leave_hub(state, credentials))
         case "denied", _:
             return VerificationResult(
                 True, msgspec.structs.replace(state, status="refused", since_s=now_s, lease_until_s=0.0)
@@ -169,29 +172,29 @@ def verify_intent(
 
 
 def is_signature_valid(secret: str, signature: str, body: bytes) -> bool:
-    """Say whether ``X-Hub-Signature`` (``METHOD=HEX``, §7) shows that who sent the body knows the secret."""
-    method, _, theirs = signature.strip().partition("=")
+    """Return whether ``signature``, the ``X-Hub-Signature`` header (``METHOD=HEX``, §7), is valid for ``body``."""
+    method, _, received = signature.strip().partition("=")
     if method not in _DIGESTS:
         return False
-    ours = hmac.new(secret.encode(), body, method).hexdigest()
-    return hmac.compare_digest(ours.encode(), theirs.lower().encode(errors="replace"))
+    expected = hmac.new(secret.encode(), body, method).hexdigest()
+    return hmac.compare_digest(expected.encode(), received.lower().encode(errors="replace"))
 
 
-def _begun(choice: HubTopic | None, fresh: HubCredentials, since_s: float = 0.0) -> HubState | None:
-    return HubState(choice, fresh.secret, fresh.token, since_s=since_s) if choice else None
+def _start(choice: HubTopic | None, credentials: HubCredentials, since_s: float = 0.0) -> HubState | None:
+    return HubState(choice, credentials.secret, credentials.token, since_s=since_s) if choice else None
 
 
-def _choice(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
-    """Return the hub that we have if it is still named and takes us, else the first other one."""
-    urls = [web_link(hub) for hub in hubs[:_MOST_HUBS]]
+def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
+    """Return the current hub if it is still listed and has not refused, else the first other one; None if none."""
+    urls = [web_link(hub) for hub in hubs[:_MAX_HUBS]]
     choices = [HubTopic(url, topic) for url in urls if url and topic]
-    if state is None or state.named not in choices:
+    if state is None or state.target not in choices:
         return next(iter(choices), None)
-    others = [choice for choice in choices if choice != state.named]
-    return others[0] if others and state.status == "refused" else state.named
+    others = [choice for choice in choices if choice != state.target]
+    return others[0] if others and state.status == "refused" else state.target
 
 
 def _lease_s(lease_seconds: str) -> float:
-    """Return how long the hub will send; what is no sensible length of time is moved to the nearest that is."""
+    """Return the lease that the hub granted, limited to 10 minutes to 30 days; an invalid one counts as requested."""
     asked_for = lease_seconds if lease_seconds.isascii() and lease_seconds.isdigit() else str(LEASE_S)
-    return min(max(float(asked_for[:12]), _SHORTEST_LEASE_S), _LONGEST_LEASE_S)
+    return min(max(float(asked_for[:12]), _MIN_LEASE_S), _MAX_LEASE_S)

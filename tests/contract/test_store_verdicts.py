@@ -85,7 +85,7 @@ async def test_what_may_be_our_own_fault_is_only_shown_until_it_is_charged(store
     result = PollResult(A, 10.0, "unreachable")
     assert await store.channels.record_polls([(channel.id, PollReport(result, None))]) == [None]
     assert await _failing_since_s(store, channel) is None
-    (case,) = await store.channels.record_polls([(channel.id, PollReport(result, "failing", again=True))])
+    (case,) = await store.channels.record_polls([(channel.id, PollReport(result, "failing", is_repeat=True))])
     assert case is not None
     assert case.evidence == Evidence("failing", 10.0, 10.0, 1, (A,))
     assert await _failing_since_s(store, channel) == 10.0
@@ -112,7 +112,7 @@ async def test_whatever_polls_come_the_evidence_is_what_they_say_read_plainly(st
             [(channel.id, PollReport(PollResult(node, float(at_s), "any"), charge))]
         )
         evidence = case.evidence if case else None
-        found = (evidence.charge, evidence.polls, set(evidence.nodes)) if evidence else None
+        found = (evidence.symptom, evidence.polls, set(evidence.nodes)) if evidence else None
         assert found == (None if charge == "busy" else _read(polls)), at_s
         failing = await _failing_since_s(store, channel)
         assert (failing is None) == (charge == "" or charge.startswith("moved:"))

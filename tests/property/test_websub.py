@@ -79,6 +79,6 @@ def test_a_hub_that_keeps_confirming_ends_up_with_what_the_feed_names(
         now_s = max(now_s, next_request_s(state))
         state = record_request(state, now_s)
         mode = "unsubscribe" if state.status == "leaving" else "subscribe"
-        state = verify_intent(state, IntentVerification(mode, state.named.topic, "864000"), now_s, FRESH).state
+        state = verify_intent(state, IntentVerification(mode, state.target.topic, "864000"), now_s, FRESH).state
     assert state is not None
-    assert (state.status, state.named.hub, state.named.topic) == ("verified", hub, TOPICS[0])
+    assert (state.status, state.target.hub, state.target.topic) == ("verified", hub, TOPICS[0])

@@ -18,12 +18,12 @@ from service.errors import StoreUnavailable
 from service.feeds.channel_health import (
     BUSY,
     ChannelHealth,
-    OutageDetector,
     PollReport,
     diagnose,
     recheck_delay_s,
     symptom_of,
 )
+from service.feeds.outage_detector import OutageDetector
 from service.feeds.polling_hints import backoff_s
 from service.model import Channel, ChannelId, Delta, Notice, PollResult, Validators
 from service.store import Store
@@ -64,14 +64,14 @@ class HealthMonitor:
 
     def on_polled(self, channel: Channel, result: PollResult, permanent_url: str) -> None:
         """Note how a poll ended. A failure that an outage of this node's network may explain has no symptom yet."""
-        symptom, was_outage = None, self._outages.is_ours
-        for settled, earlier in self._outages.settle(channel, result):
+        symptom, was_outage = None, self._outages.is_offline
+        for settled, earlier in self._outages.attribute(channel, result):
             if earlier is result:
                 symptom = symptom_of(channel.url, result, permanent_url)
             else:
                 self._report_symptom(settled, earlier)
         self._reports.append((channel.id, PollReport(result, symptom)))
-        if self._outages.is_ours is not was_outage:
+        if self._outages.is_offline is not was_outage:
             log.warning("network outage ended" if was_outage else "network outage: no publisher is reachable")
 
     async def record(self) -> None:
@@ -79,7 +79,7 @@ class HealthMonitor:
 
         If the store is unavailable, the reports are kept for the next call.
         """
-        for channel, result in self._outages.overdue(self._clock.wall_s()):
+        for channel, result in self._outages.expire(self._clock.wall_s()):
             self._report_symptom(channel, result)
         reports, self._reports = self._reports, []
         try:
@@ -93,12 +93,12 @@ class HealthMonitor:
                     await self._diagnose(polled, report.result, health)
 
     def _report_symptom(self, channel: Channel, result: PollResult) -> None:
-        self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), again=True)))
+        self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), is_repeat=True)))
 
     async def _diagnose(self, polled: PolledChannel, result: PollResult, health: ChannelHealth) -> None:
         """Pause a channel whose publisher is busy or that is given up, and offer a notice if one is proved."""
         channel_id, schedule = polled.channel.id, polled.assignment.schedule
-        delay_s = backoff_s(health.refusals, schedule.interval_s) if health.charge == BUSY else recheck_delay_s(health)
+        delay_s = backoff_s(health.refusals, schedule.interval_s) if health.symptom == BUSY else recheck_delay_s(health)
         # A pause that the publisher asked for takes precedence.
         if delay_s and not await self._store.request_budgets.paused_s(channel_id):
             await self._store.request_budgets.pause(channel_id, delay_s)

@@ -133,12 +133,12 @@ class HubSubscriber:
         after = record_request(state, now_s)
         if await websub.compare_and_set(channel_id, state, after):
             callback = f"{self._public_url}/websub/{channel_id}/{state.token}"
-            await self._fetcher.post(state.named.hub, request_form(after, callback), self._politeness.acquire_redirect)
+            await self._fetcher.post(state.target.hub, request_form(after, callback), self._politeness.acquire_redirect)
             log.info("hub request sent", channel=channel_id[:8], hub=_host(state), status=after.status)
 
 
 def _host(state: HubState) -> str:
-    return urlsplit(state.named.hub).hostname or ""
+    return urlsplit(state.target.hub).hostname or ""
 
 
 def _site_and_due_s(due: tuple[ChannelId, HubState]) -> tuple[str, float]:

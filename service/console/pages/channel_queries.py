@@ -184,7 +184,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
 
 def _hub(state: HubState) -> HubView:
     """Return what may be shown of a subscription: neither its secret nor its token."""
-    named = state.named
+    named = state.target
     return HubView(named.hub, named.topic, state.status, state.since_s, state.lease_until_s, state.failures)
 
 

@@ -373,8 +373,8 @@ class Channels:
         commands = []
         for cid, report in reports:
             result = report.result
-            kept = b"" if report.again else msgspec.msgpack.encode(result)
-            charge = _UNDECIDED if report.charge is None else report.charge
+            kept = b"" if report.is_repeat else msgspec.msgpack.encode(result)
+            charge = _UNDECIDED if report.symptom is None else report.symptom
             own = (keys.channel(cid), keys.poll_results(cid))
             commands.append(
                 script_command("channel_polled", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node)
@@ -499,7 +499,7 @@ def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:
 
 def _case(report: PollReport, condition: bytes, refusals: int, evidence: bytes) -> ChannelHealth:
     proof = msgspec.json.decode(evidence, type=Evidence) if evidence else None
-    return ChannelHealth(report.charge or HEALTHY, condition.decode(), refusals, proof)
+    return ChannelHealth(report.symptom or HEALTHY, condition.decode(), refusals, proof)
 
 
 def _beginning(snapshot: Snapshot, first: Delta) -> Snapshot:

@@ -171,7 +171,7 @@ async def test_a_hub_that_is_not_named_any_more_is_left_for_the_next_one(one: No
         assert hub.subscribed == {}
         await one.keep_up(other, ahead_s=601.0)
         assert len(other.subscribed) == 1
-    assert (await one.state()).named.hub == other.url
+    assert (await one.state()).target.hub == other.url
 
 
 async def test_a_hub_that_does_not_let_go_is_forgotten(one: Node, hub: Hub, store: Store) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import AddressRefused, BadStatus, HostNotFound, TlsFailed, Unreachable
-from service.feeds.channel_health import ATTRIBUTION_TIMEOUT_S, OUTAGE_HOSTS, OutageDetector
+from service.feeds.outage_detector import ATTRIBUTION_TIMEOUT_S, OUTAGE_HOSTS, OutageDetector
 from service.model import Channel, PollResult
 
 NODE = "a" * 40
@@ -20,11 +20,11 @@ class Polls:
     def end(self, host: str, outcome: str = Unreachable.code, *, took_s: float = 0.5) -> None:
         self.now_s += 1.0
         channel = Channel(host, f"https://{host}.example/feed")
-        cases = self.outage.settle(channel, PollResult(NODE, self.now_s, outcome, took_s=took_s))
+        cases = self.outage.attribute(channel, PollResult(NODE, self.now_s, outcome, took_s=took_s))
         self.settled += [channel.id for channel, _ in cases]
 
     def overdue(self, after_s: float) -> list[str]:
-        return [channel.id for channel, _ in self.outage.overdue(self.now_s + after_s)]
+        return [channel.id for channel, _ in self.outage.expire(self.now_s + after_s)]
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def test_when_several_hosts_fail_and_none_answers_nobody_is_charged(polls: Polls
     polls.end("a", "unchanged")
     for host in "bcdefghb":
         polls.end(host, outcome)
-    out = polls.outage.is_ours
+    out = polls.outage.is_offline
     polls.end("a", "unchanged")
-    assert (out, polls.outage.is_ours) == (True, False)
+    assert (out, polls.outage.is_offline) == (True, False)
     assert polls.settled == ["a", "a"]
     assert polls.overdue(2 * ATTRIBUTION_TIMEOUT_S) == []
 
@@ -56,13 +56,13 @@ def test_a_failure_of_the_publishers_own_is_settled_at_once(polls: Polls) -> Non
     for host in "abcdef":
         polls.end(host, BadStatus.code)
     assert polls.settled == list("abcdef")
-    assert not polls.outage.is_ours
+    assert not polls.outage.is_offline
 
 
 def test_many_failures_of_one_host_are_that_hosts(polls: Polls) -> None:
     for _ in range(9):
         polls.end("a")
-    assert not polls.outage.is_ours
+    assert not polls.outage.is_offline
     assert polls.overdue(ATTRIBUTION_TIMEOUT_S) == ["a"] * 9
 
 

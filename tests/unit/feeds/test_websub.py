@@ -73,7 +73,7 @@ def test_a_subscription_lasts_as_long_as_the_hub_says_and_is_renewed_before() ->
     assert next_request_s(state) == 1_060.0 + 0.8 * 864_000
     renewing = record_request(state, next_request_s(state))
     assert (renewing.secret, renewing.token) == FRESH, "a renewal is for the same callback"
-    assert _subscribe(renewing).agreed
+    assert _subscribe(renewing).is_confirmed
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_hub_that_does_not_come_back_is_asked_ever_more_rarely() -> None:
 def test_a_hub_that_refused_makes_way_for_the_next_one_that_is_named() -> None:
     state = update_hub(REFUSED, (HUB, OTHER_HUB), TOPIC, OTHER)
     assert state is not None
-    assert (state.named.hub, state.token) == (OTHER_HUB, "another-token")
+    assert (state.target.hub, state.token) == (OTHER_HUB, "another-token")
 
 
 def test_a_hub_that_is_not_named_any_more_is_left() -> None:
@@ -158,7 +158,7 @@ def test_another_hub_or_another_name_is_turned_to_when_the_old_one_is_left() -> 
     for then in (HubTopic(OTHER_HUB, TOPIC), HubTopic(HUB, "https://example.org/feed2")):
         state = update_hub(VERIFIED, (then.hub,), then.topic, OTHER)
         assert state is not None
-        assert (state.status, state.named.hub, state.then) == ("leaving", HUB, then)
+        assert (state.status, state.target.hub, state.next_target) == ("leaving", HUB, then)
         assert leave_hub(state, OTHER) == HubState(then, *OTHER)
 
 

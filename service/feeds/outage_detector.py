@@ -1,0 +1,74 @@
+"""The detector of outages of a node's own network, so that they are not attributed to publishers. Pure.
+
+If several hosts that responded before fail in succession and no host responds in between, this node's network is out.
+Therefore a failure that a network outage may cause is held back until another poll gets a response.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from cachetools import FIFOCache
+
+from service.errors import AddressRefused, HostNotFound, TlsFailed, Unreachable
+from service.feeds.urls import host_of
+from service.model import Channel, PollResult
+
+OUTAGE_HOSTS = 3
+"""Number of hosts that must newly fail, without a response of any host in between, for an outage."""
+ATTRIBUTION_TIMEOUT_S = 600.0
+"""Time for which a failure is held back at most; then it is attributed to the publisher."""
+
+_MAX_FAILING_HOSTS = 10_000
+
+# Errors that an outage of our network, a resolver, a wrong clock or a captive portal causes with any publisher.
+_AMBIGUOUS_OUTCOMES = frozenset({HostNotFound.code, Unreachable.code, TlsFailed.code, AddressRefused.code})
+
+
+class OutageDetector:
+    """Detects outages of one node's network from the results of its polls, in the order in which polls end."""
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[Channel, PollResult]] = deque()
+        self._failing_hosts: FIFOCache[str, None] = FIFOCache(_MAX_FAILING_HOSTS)
+        self._newly_failing: set[str] = set()
+        self._is_offline = False
+        self._recovered_s = float("-inf")
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether this node's network is out."""
+        return self._is_offline
+
+    def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
+        """Record the result of a poll; yield the results, of this and earlier polls, that are now the publishers'.
+
+        Failures during an outage of this node's network are never yielded.
+        """
+        if result.outcome in _AMBIGUOUS_OUTCOMES:
+            yield from self.expire(result.at_s)
+            self._on_failure(channel, result)
+            return
+        if self._is_offline:
+            self._is_offline, self._recovered_s = False, result.at_s
+        self._failing_hosts.pop(host_of(channel.url), None)
+        self._newly_failing.clear()
+        while self._pending:
+            yield self._pending.popleft()
+        yield channel, result
+
+    def expire(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
+        """Yield the failures that have been held back long enough at the Unix time ``now_s``."""
+        while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
+            yield self._pending.popleft()
+
+    def _on_failure(self, channel: Channel, result: PollResult) -> None:
+        host = host_of(channel.url)
+        if host not in self._failing_hosts:
+            self._newly_failing.add(host)
+            self._failing_hosts[host] = None
+        if len(self._newly_failing) >= OUTAGE_HOSTS:
+            self._is_offline = True
+            self._pending.clear()
+        # A poll that began before the outage ended could only fail.
+        elif not self._is_offline and result.at_s - result.took_s >= self._recovered_s:
+            self._pending.append((channel, result))
