@@ -99,11 +99,11 @@ def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, credenti
         if state.status != "leaving":
             return state
         # Not "wanted": the hub may know the subscription, which has to be ended if the feed stops listing the hub.
-        return msgspec.structs.replace(state, status="pending", failures=0, then=None)
+        return msgspec.structs.replace(state, status="pending", failures=0, next_target=None)
     if state.status in {"wanted", "refused"}:
         return _start(choice, credentials, state.since_s)
     failures = state.failures if state.status == "leaving" else 0
-    return msgspec.structs.replace(state, status="leaving", failures=failures, then=choice)
+    return msgspec.structs.replace(state, status="leaving", failures=failures, next_target=choice)
 
 
 def next_request_s(state: HubState) -> float:
