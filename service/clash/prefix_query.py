@@ -121,12 +121,12 @@ class PrefixQuery:
         if leaf is None:
             self._donor = None
             self._ask()
-        elif leaf.move is None or (wanted := leaf.move.group.intersection(self._prefix)) is None:
+        elif leaf.move is None or (donor_part := leaf.move.group.intersection(self._prefix)) is None:
             self._advance(leaf, page)
         elif self._donor is not None and self._donor[0] == leaf.move:
             self._advance(leaf, merge_pages(self._donor[1], page))
         else:
-            self.request = ReadDonor(leaf.move, wanted, self.position, self._count)
+            self.request = ReadDonor(leaf.move, donor_part, self.position, self._count)
 
     def on_donor_page(self, move: Move, page: Page) -> None:
         """Process the result of a :class:`ReadDonor`; the leaf is then read again."""

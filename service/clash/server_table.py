@@ -135,8 +135,8 @@ class ServerTable(msgspec.Struct, frozen=True):
     def with_entries(self, changed: Mapping[KeyGroup, Entry | None]) -> "ServerTable":
         """Return the table with these entries replaced; None removes one."""
         entries = {**self.entries, **changed}
-        kept = {group: entry for group, entry in entries.items() if entry is not None}
-        return msgspec.structs.replace(self, entries=kept)
+        remaining = {group: entry for group, entry in entries.items() if entry is not None}
+        return msgspec.structs.replace(self, entries=remaining)
 
 
 def empty_table(keyspace: Keyspace, bits: int) -> ServerTable:

@@ -220,8 +220,8 @@ def _relative_mass(each: TradeoffClusters) -> Floats:
     at the most, and the delays w/n at both bounds.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        asked = (each.rise, each.most_cost, each.rise**2 / each.most_cost, each.rise**2 / each.least_cost)
-        finite = [np.nan_to_num(part, nan=0.0, posinf=0.0) for part in asked]
+        sums = (each.rise, each.most_cost, each.rise**2 / each.most_cost, each.rise**2 / each.least_cost)
+        finite = [np.nan_to_num(part, nan=0.0, posinf=0.0) for part in sums]
     mass = np.zeros_like(each.rise)
     for part in finite:
         if part.any():

@@ -97,8 +97,8 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
         return problem
     least = np.minimum(problem.least, problem.most)
     least = np.where(bound, least * np.clip(1 + scales, 0.0, 1.0), problem.least)
-    wanted = np.where(bound, scales, 0.0) * problem.slopes()
-    most = np.where(bound, np.minimum(np.maximum(wanted, least), problem.most), problem.most)
+    site_sizes = np.where(bound, scales, 0.0) * problem.slopes()
+    most = np.where(bound, np.minimum(np.maximum(site_sizes, least), problem.most), problem.most)
     return AllocationProblem(problem.weights, problem.costs, least, most)
 
 

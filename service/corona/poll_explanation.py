@@ -104,13 +104,13 @@ def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -
     most, by = limits.most()
     if scale < 0:
         return max(0.0, 1 + scale) * min(least, most), BindingConstraint.FLEET_BUDGET
-    wanted = scale * slope
+    unbounded = scale * slope
     # With budget to spare, c is the least at which all channels reach their most.
-    if max(wanted, least) >= most * (1 - ROUNDING):
+    if max(unbounded, least) >= most * (1 - ROUNDING):
         return most, by
-    if wanted < least:
+    if unbounded < least:
         return least, BindingConstraint.CHANNEL_WAIT if limits.own_wait else BindingConstraint.LONGEST_WAIT
-    return wanted, BindingConstraint.NONE
+    return unbounded, BindingConstraint.NONE
 
 
 def explain_polling(

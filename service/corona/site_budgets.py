@@ -71,9 +71,9 @@ class SiteBudgets:
         known = self._scales.get(site)
         return known.scale if known else UNBOUNDED_SCALE
 
-    def can_exceed_budget(self, site: Site, wanted: float) -> bool:
-        """Return whether a site may exceed its budget, if this node's channels of it need ``wanted`` polls per τ."""
-        return wanted * max(1, len(self._view.nodes)) * _MAX_IMBALANCE >= self._budget(site)
+    def can_exceed_budget(self, site: Site, own_polls: float) -> bool:
+        """Return whether a site may exceed its budget, if this node's channels of it need ``own_polls`` polls per τ."""
+        return own_polls * max(1, len(self._view.nodes)) * _MAX_IMBALANCE >= self._budget(site)
 
     def send_shares(self, own: Iterable[tuple[Site, AllocationProblem]]) -> Iterator[Send]:
         """Send this node's channels of these sites, without the sites' bounds, to the sites' coordinators."""

@@ -76,10 +76,10 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
         elapsed_s: The time since that poll; negative values (a clock was set) count as zero.
     """
     elapsed_s = max(0.0, elapsed_s)
-    kept = exp(-max(new_entries, elapsed_s / estimate.interval_s) / MEMORY_UPDATES)
+    decay = exp(-max(new_entries, elapsed_s / estimate.interval_s) / MEMORY_UPDATES)
     return UpdateEstimate(
-        updates=kept * estimate.updates + new_entries,
-        watched_s=kept * estimate.watched_s + elapsed_s,
+        updates=decay * estimate.updates + new_entries,
+        watched_s=decay * estimate.watched_s + elapsed_s,
         soft_state_ttl_s=0.0 if new_entries else estimate.soft_state_ttl_s + elapsed_s,
     )
 

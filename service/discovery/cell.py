@@ -189,7 +189,7 @@ def newer(one: NameRecord, other: NameRecord) -> NameRecord:
 
 
 def merge_records(
-    held: Mapping[str, NameRecord], command: PutRecords, member: Membership | None
+    existing: Mapping[str, NameRecord], command: PutRecords, member: Membership | None
 ) -> dict[str, NameRecord]:
     """Return the records of a cell that a :class:`PutRecords` changes, given those it has."""
     if member is None:
@@ -198,7 +198,7 @@ def merge_records(
     assumed_size = command.assumed_size or member.size
     more = member.size.epoch > assumed_size.epoch and member.size.partitions > assumed_size.partitions
     for record in command.records:
-        before = held.get(record.name)
+        before = existing.get(record.name)
         if (before is None and member.state is CellState.CLOSED) or (more and not (before and before.pairs)):
             continue
         arriving = record

@@ -42,8 +42,8 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
                 rounds.pop(place, None)
         if not rounds:
             return [results[place] for place in range(len(protocols))]
-        heard = iter((yield [command for commands in rounds.values() for command in commands]))
-        answers = {place: [next(heard) for _ in commands] for place, commands in rounds.items()}
+        received = iter((yield [command for commands in rounds.values() for command in commands]))
+        answers = {place: [next(received) for _ in commands] for place, commands in rounds.items()}
 
 
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:

@@ -116,9 +116,9 @@ def _remaining_addresses(pair: PairKey, matrix: Matrix) -> list[CellAddress]:
 
 
 def _missing(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[CellAddress]:
-    held = (CellState.OPEN, CellState.FILLING)
+    states = (CellState.OPEN, CellState.FILLING)
     return [
-        place for place in _remaining_addresses(pair, matrix) if place not in cells or not cells[place].is_in(*held)
+        place for place in _remaining_addresses(pair, matrix) if place not in cells or not cells[place].is_in(*states)
     ]
 
 

@@ -45,7 +45,7 @@ class SearchOutcome(msgspec.Struct, frozen=True):
     matches: tuple[Match, ...]
     complete: bool
     """Whether these are all matches; otherwise there are at least as many as requested."""
-    asked: PairKey | None
+    searched_pair: PairKey | None
     """The pair whose matrix was searched; None if one of the pairs has no matrix, and therefore no names."""
     sizes: Mapping[PairKey, MatrixSize]
     """Sizes of matrices, including those given, to be cached."""
@@ -131,10 +131,10 @@ def _without(sizes: Mapping[PairKey, MatrixSize], pair: PairKey) -> dict[PairKey
 class _PartitionState(Enum):
     """Progress of one partition in a search."""
 
-    ASKED = "some of its replicas are still to be asked"
-    LOST = "of the first partition: no replica knows anything, so the size must be found out elsewhere"
+    ASKED = "some of its replicas have not been asked yet"
+    LOST = "first partition only: no replica knows the size, which has to be read from other cells"
     ANSWERED = "what it has is known"
-    HANDED_OVER = "the same; it is being removed, and its heir was asked after it"
+    HANDED_OVER = "answered; it is being removed, and its merge target is asked after it"
 
 
 _KNOWN = (_PartitionState.ANSWERED, _PartitionState.HANDED_OVER)
@@ -176,8 +176,8 @@ class MatrixSearch:
         self.cells += len(commands)
         self.size = latest_size(self.size, *answers)
         for command, answer in zip(commands, answers, strict=True):
-            asked = self._partitions.setdefault(command.place.partition, _Partition())
-            asked.answers[command.place.replica] = answer
+            partition = self._partitions.setdefault(command.place.partition, _Partition())
+            partition.answers[command.place.replica] = answer
             for match in answer.matches:
                 before = self._found.get(match.name, match)
                 self._found[match.name] = max(before, match, key=lambda one: one.version)
@@ -211,10 +211,10 @@ class MatrixSearch:
 
     def _replicas_to_ask(self, number: int) -> list[int]:
         """Return the replicas of a partition to ask: one at first, then all others."""
-        asked = self._partitions.get(number)
-        if asked is None or not asked.answers:
+        partition = self._partitions.get(number)
+        if partition is None or not partition.answers:
             return [(self._draw // self.size.partitions + number) % self.size.replicas]
-        return [row for row in range(self.size.replicas) if row not in asked.answers]
+        return [row for row in range(self.size.replicas) if row not in partition.answers]
 
     def _settle(self, number: int, partition: _Partition) -> None:
         """Update a partition's state from its answers, and ask its merge target again if it is being removed."""
@@ -295,12 +295,12 @@ def register(
     """
     size = known if known is not None else (yield from find_or_create_matrix(pair, limits)).size
     for _ in range(MAX_TRIES):
-        partition, believed = home_partition(draw, size.partitions), size
+        partition, assumed = home_partition(draw, size.partitions), size
         while True:
-            size, kept = yield from _put_in_replicas(CellAddress(pair, partition), record, size, assumed_size=believed)
-            if kept:
+            size, stored = yield from _put_in_replicas(CellAddress(pair, partition), record, size, assumed_size=assumed)
+            if stored:
                 return Registration(partition, size)
-            if not partition or size.partitions > believed.partitions:
+            if not partition or size.partitions > assumed.partitions:
                 break
             partition = merge_target(partition)
         size = max(size, (yield from find_or_create_matrix(pair, limits)).size)
@@ -320,8 +320,8 @@ def replace(
     size, done = placed.size, {placed.partition}
     while others := [partition for partition in possible_partitions(draw, size.partitions) if partition not in done]:
         rows = [_put_in_replicas(CellAddress(pair, partition), record, size, replace_only=True) for partition in others]
-        told = yield from run_together(rows)
-        size = max(size, *(found for found, _ in told))
+        results = yield from run_together(rows)
+        size = max(size, *(found for found, _ in results))
         done.update(others)
     return Registration(placed.partition, size)
 
@@ -335,7 +335,7 @@ def _put_in_replicas(
     assumed_size: MatrixSize | None = None,
 ) -> Rounds[tuple[MatrixSize, bool]]:
     """Put a record into all replicas of a partition; return the newest size, and whether any replica stores it."""
-    kept: set[int] = set()
+    stored: set[int] = set()
     asked: set[int] = set()
     rows = set(range(size.replicas))
     while rows:
@@ -348,6 +348,6 @@ def _put_in_replicas(
         answers = yield puts
         size = latest_size(size, *answers)
         now = {row for row, answer in zip(order, answers, strict=True) if answer.done}
-        kept |= now
-        rows = set(range(size.replicas)) - (kept if now else asked)
-    return size, bool(kept)
+        stored |= now
+        rows = set(range(size.replicas)) - (stored if now else asked)
+    return size, bool(stored)

@@ -65,12 +65,12 @@ class SearchableEntry:
         """Prepare an entry; ``pairs`` is its content name."""
         self.pairs = frozenset(pairs)
         self.text = f"{entry.title}\n{entry.summary}"
-        told = [words(part, include_common=True) for part in (entry.title, entry.summary)]
-        runs = [run for part in told for run in (part, map(" ".join, pairwise(part)))]
+        texts = [words(part, include_common=True) for part in (entry.title, entry.summary)]
+        runs = [run for part in texts for run in (part, map(" ".join, pairwise(part)))]
         self.words = frozenset(chain.from_iterable(runs))
         """Its words, and each pair of consecutive words."""
         # A phrase does not extend from the title into the text.
-        self.word_sequence = " \n ".join(["", *(" ".join(part) for part in told), ""])
+        self.word_sequence = " \n ".join(["", *(" ".join(part) for part in texts), ""])
 
 
 def validate_condition(condition: SearchCondition) -> SearchCondition:
@@ -217,8 +217,8 @@ class SavedSearchIndex:
     def _hits(self, subject: SearchableEntry) -> Iterator[set[SavedSearchId]]:
         pairs, word_sequence = subject.pairs, subject.word_sequence
         for group in _candidate_groups(self._topics, pairs):
-            for wanted, search_ids in group.items():
-                if wanted <= pairs:
+            for condition_pairs, search_ids in group.items():
+                if condition_pairs <= pairs:
                     yield search_ids
         for group in _candidate_groups(self._phrases, subject.words):
             for phrase, search_ids in group.items():

@@ -81,25 +81,25 @@ def best_hashes(width: int, rows: Sequence[float]) -> int:
     )
 
 
-def width_for(documents: float, wanted: float) -> int:
-    """Return the width in bits at which a filter of ``documents`` documents has the false-positive rate ``wanted``.
+def width_for(documents: float, max_rate: float) -> int:
+    """Return the width in bits at which a filter of ``documents`` documents has the false-positive rate ``max_rate``.
 
     It is -n·ln(p)/ln(2)² for 0 < p < 1, within ``MIN_WIDTH`` and ``MAX_WIDTH``.
     """
     if documents == inf:
         return MAX_WIDTH
-    return min(MAX_WIDTH, max(MIN_WIDTH, ceil(-documents * log(wanted) / log(2) ** 2)))
+    return min(MAX_WIDTH, max(MIN_WIDTH, ceil(-documents * log(max_rate) / log(2) ** 2)))
 
 
-def next_shape(shape: FilterShape, fullest: float, wanted: float) -> FilterShape:
+def next_shape(shape: FilterShape, fullest: float, max_rate: float) -> FilterShape:
     """Return the shape of the next generation if the fullest row needs another width, else the same shape.
 
-    Filters grow when they have more false positives than ``wanted``, and shrink when a quarter of their width suffices.
+    Filters grow when their false-positive rate exceeds ``max_rate``, and shrink when a quarter of their width suffices.
     """
-    needed = width_for(fullest, wanted)
+    needed = width_for(fullest, max_rate)
     if shape.width >= MAX_WIDTH if needed > shape.width else 4 * HEADROOM * needed > shape.width:
         return shape
-    width = width_for(HEADROOM * fullest, wanted)
+    width = width_for(HEADROOM * fullest, max_rate)
     if width == shape.width:
         return shape
     return FilterShape(shape.generation + 1, width, best_hashes(width, [HEADROOM * max(fullest, 1)]), shape.depth)

@@ -63,8 +63,8 @@ def decode(data: memoryview) -> Content:
 def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return a channel's latest entries, newest first, after these changes (oldest first) to ``before``."""
     found: dict[str, Entry] = {}
-    told = (change.entry for change in reversed(changes) if change.kind != "omission")
-    for entry in chain(told, before):
+    changed = (change.entry for change in reversed(changes) if change.kind != "omission")
+    for entry in chain(changed, before):
         found.setdefault(entry.key, entry)
     return tuple(found.values())[:MAX_LATEST_ENTRIES]
 

@@ -117,8 +117,8 @@ def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[st
 
 def _nearest(points: Sequence[int], prefix: int, bits: int) -> Sequence[int]:
     for place in range(bits):
-        wanted = prefix >> (bits - 1 - place) & 1
-        agreeing = [point for point in points if point >> (BITS - 1 - place) & 1 == wanted]
+        bit = prefix >> (bits - 1 - place) & 1
+        agreeing = [point for point in points if point >> (BITS - 1 - place) & 1 == bit]
         points = agreeing or points
     return points
 

@@ -137,10 +137,10 @@ class NodeShares:
         share = self._shares.get(pair)
         return tuple(name.name for name in share.names.values()) if share else ()
 
-    def find(self, pairs: Collection[str], wanted: frozenset[str], limit: int, draw: float) -> list[str]:
-        """Return up to ``limit`` names that have all ``wanted`` pairs, from the smallest share of one of ``pairs``.
+    def find(self, pairs: Collection[str], required: frozenset[str], limit: int, draw: float) -> list[str]:
+        """Return up to ``limit`` names that have all ``required`` pairs, from the smallest share of one of ``pairs``.
 
-        ``wanted`` are the pairs' keys as entries contain them. Names are returned in the share's order from a random
+        ``required`` are the pairs' keys as entries contain them. Names are returned in the share's order from a random
         one on, so that all are equally likely.
         """
         shares = [share for pair in pairs if (share := self._shares.get(pair)) is not None]
@@ -153,6 +153,6 @@ class NodeShares:
         for name in (*order[begin:], *order[:begin]):
             if len(found) >= limit:
                 break
-            if wanted <= name.pairs:
+            if required <= name.pairs:
                 found[name.name] = None
         return list(found)

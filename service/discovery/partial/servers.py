@@ -424,7 +424,7 @@ class PartialLookup:
         return next(self._order, None) if len(self.found) < self.target else None
 
     @property
-    def wanted(self) -> int:
+    def missing(self) -> int:
         """Number of entries still missing."""
         return max(self.target - len(self.found), 0)
 

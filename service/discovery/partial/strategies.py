@@ -17,7 +17,7 @@ class _SizedStrategy(msgspec.Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         if self.x < 1:
-            raise BadStrategy(f"A server cannot keep {self.x} entries. Take x of 1 or more.")
+            raise BadStrategy(f"x is {self.x}: a server needs at least 1 entry.")
 
 
 class _CopiedStrategy(msgspec.Struct, frozen=True, tag=True):
@@ -26,7 +26,7 @@ class _CopiedStrategy(msgspec.Struct, frozen=True, tag=True):
 
     def __post_init__(self) -> None:
         if self.y < 1:
-            raise BadStrategy(f"An entry cannot be kept on {self.y} servers. Take y of 1 or more.")
+            raise BadStrategy(f"y is {self.y}: an entry needs at least 1 server.")
 
 
 class FullReplication(msgspec.Struct, frozen=True, tag=True):
@@ -133,8 +133,8 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
     """
     most = min(target + cushion, entries)
     weight, weights = 1.0, [1.0]
-    for kept in range(most, 0, -1):
-        weight *= kept / entries
+    for count in range(most, 0, -1):
+        weight *= count / entries
         weights.append(weight)
     return sum(weights[most - target + 1 :]) / sum(weights) if target <= most else 1.0
 

@@ -77,7 +77,7 @@ class Servers:
         while (server := lookup.next_server()) is not None:
             asked += 1
             if server not in failed:
-                lookup.on_answer(self.servers[server].lookup(lookup.wanted, lookup.found, self._draw()))
+                lookup.on_answer(self.servers[server].lookup(lookup.missing, lookup.found, self._draw()))
         return list(lookup.found), asked
 
 

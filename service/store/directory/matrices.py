@@ -178,7 +178,7 @@ class Directory:
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
         found = await self._led(register_and_search.search(own, limit, randbits(32), self._limits, known))
         self._sizes.update(found.sizes)
-        chosen = found.asked or ""
+        chosen = found.searched_pair or ""
         took_s = time.perf_counter() - began_s
         size = found.sizes.get(chosen, MatrixSize(0, 0, 0))
         return QueryResult(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
