@@ -1,4 +1,4 @@
-"""Limits and suspensions on a real Prosody: nobody gets round them, and no two bots talk for ever."""
+"""Rate limits and suspensions on a real Prosody; also, two bots do not answer each other endlessly."""
 
 import asyncio
 import secrets
@@ -33,19 +33,19 @@ PER_MINUTE = 4
 
 @pytest.fixture
 def login() -> str:
-    """The way to log in does not matter here."""
+    """Log in as a component; the kind of login does not matter here."""
     return "component"
 
 
 @pytest.fixture
 def limited(settings: Settings) -> Settings:
-    """Few commands a minute."""
+    """Settings with few commands per minute."""
     return settings.model_copy(update={"max_commands_per_minute": PER_MINUTE})
 
 
 @pytest_asyncio.fixture
 async def others(tmp_path: Path, limited: Settings, store: Store) -> AsyncIterator[tuple[Strangers, Bot]]:
-    """Another server, and a bot with few commands a minute."""
+    """Another server, and a bot with few commands per minute."""
     own = ProsodyWithStrangers(tmp_path / "prosody")
     mine = await moved(limited, own)
     async with own as server, serving(mine, store) as bot, strangers(server) as theirs:
@@ -55,24 +55,24 @@ async def others(tmp_path: Path, limited: Settings, store: Store) -> AsyncIterat
 async def _pose_as_room(theirs: Strangers, bot: Bot) -> None:
     invitation = f"<x xmlns='jabber:x:conference' jid='{ROOM}'/>"
     theirs.send(f"<message from='mallory@{STRANGERS}/x' to='{bot.connection.address}'>{invitation}</message>")
-    await until_so(lambda: any("Hello!" in text for _, text in theirs.messages), "it says hello")
+    await until_so(lambda: any("Hello!" in text for _, text in theirs.messages), "the bot greets the room")
     theirs.messages.clear()
 
 
-async def test_managers_of_a_room_share_a_budget(others: tuple[Strangers, Bot]) -> None:
+async def test_managers_of_a_room_share_a_rate_limit(others: tuple[Strangers, Bot]) -> None:
     theirs, bot = others
     await _pose_as_room(theirs, bot)
     for number in range(60):
         theirs.say_in_room(bot.connection.address, "alice", f"occupant {number}", "Coronet: list")
     theirs.say("bob@" + STRANGERS, bot.connection.address, "status")
-    await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "somebody else is answered")
-    await until_so(lambda: not bot._desk._serving, "all is answered")
+    await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "another user is answered")
+    await until_so(lambda: not bot._desk._serving, "all messages are answered")
     answers = [text for to, text in theirs.messages if to == ROOM]
     assert len([text for text in answers if "no subscriptions" in text]) == access.MANAGERS_FACTOR * PER_MINUTE
     assert len([text for text in answers if "That's more than" in text]) == 1
 
 
-async def test_a_form_is_charged_for_each_command(limited: Settings, store: Store, person: Person) -> None:
+async def test_each_command_in_a_form_counts(limited: Settings, store: Store, person: Person) -> None:
     alice = await person()
     for number in range(10):
         channel = await make_channel(store, f"https://example.org/{number}")
@@ -86,9 +86,7 @@ async def test_a_form_is_charged_for_each_command(limited: Settings, store: Stor
         assert answer["form"].get_values()["channel"] == [f"#{number}" for number in range(1 + PER_MINUTE, 11)]
 
 
-async def test_who_is_forgotten_has_no_more_commands_than_others(
-    limited: Settings, store: Store, person: Person
-) -> None:
+async def test_forget_me_does_not_reset_the_rate_limit(limited: Settings, store: Store, person: Person) -> None:
     alice = await person()
     async with serving(limited, store):
         for text in ("forget me", "yes", "list", "list"):
@@ -97,19 +95,19 @@ async def test_who_is_forgotten_has_no_more_commands_than_others(
 
 
 @pytest.mark.usefixtures("bot")
-async def test_a_list_is_imported_as_far_as_an_admin_allows(store: Store, person: Person) -> None:
+async def test_an_import_respects_the_limit_set_by_an_admin(store: Store, person: Person) -> None:
     alice = await person()
     await alice.say("list")
     await store.people.set_max_subscriptions(user_id(alice.jid), 1)
     feeds = [OpmlSubscription((await make_channel(store, f"https://example.org/{number}")).url) for number in range(3)]
     alice.send(f"import {opml.write('Mine', feeds).decode()}")
-    told = await alice.wait_for(lambda message: "Your list is imported" in message.body)
-    assert "1 new subscription" in told.body
+    answer = await alice.wait_for(lambda message: "Your list is imported" in message.body)
+    assert "1 new subscription" in answer.body
     assert len(await store.subscriptions.of_user(alice.jid)) == 1
 
 
 @pytest.mark.usefixtures("bot")
-async def test_what_an_admin_set_outlives_forget_me(store: Store, person: Person) -> None:
+async def test_limits_set_by_an_admin_outlive_forget_me(store: Store, person: Person) -> None:
     alice = await person()
     await alice.say("list")
     await store.people.set_max_subscriptions(user_id(alice.jid), 1)
@@ -122,30 +120,28 @@ async def test_what_an_admin_set_outlives_forget_me(store: Store, person: Person
     assert len(await store.subscriptions.of_user(alice.jid)) == 1
 
 
-async def test_a_suspended_room_stays_suspended_when_it_sends_the_bot_away(
-    bot: Bot, store: Store, person: Person
-) -> None:
+async def test_a_suspended_room_stays_suspended_after_removing_the_bot(bot: Bot, store: Store, person: Person) -> None:
     alice = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
     alice.invite(bot.connection.address)
     await alice.hears("Hello!")
     await store.people.set_suspended(user_id(alice.room), suspended=True)
     await alice._xmpp.plugin["xep_0045"].set_role(alice._at, "Coronet", "none")
 
-    async def forgotten() -> bool:
+    async def is_room_deleted() -> bool:
         return not await store.rooms.get(bot.connection.address)
 
-    await until(forgotten, "the room is forgotten")
+    await until(is_room_deleted, "the room is deleted")
     assert (await store.users.get(alice.room)).suspended
     alice.invite(bot.connection.address)
     await alice.client.say("status")
     alice.say("Coronet: list")
-    await until_so(lambda: any(text == "Coronet: list" for _, text in alice.heard), "it is said")
+    await until_so(lambda: any(text == "Coronet: list" for _, text in alice.heard), "the command is sent")
     await alice.client.say("status")
-    await until_so(lambda: not bot._desk._serving, "all is answered")
+    await until_so(lambda: not bot._desk._serving, "all messages are answered")
     assert not any("no subscriptions" in text for _, text in alice.heard)
 
 
-async def test_another_spelling_of_an_address_is_the_same_person(others: tuple[Strangers, Bot], store: Store) -> None:
+async def test_another_spelling_of_an_address_is_the_same_user(others: tuple[Strangers, Bot], store: Store) -> None:
     theirs, bot = others
     eve = f"eve@{STRANGERS}"
     theirs.say(eve, bot.connection.address, "list")
@@ -156,11 +152,11 @@ async def test_another_spelling_of_an_address_is_the_same_person(others: tuple[S
         theirs.say(spelling, bot.connection.address, "list")
     theirs.say(f"bob@{STRANGERS}", bot.connection.address, "list")
     await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "bob is answered")
-    await until_so(lambda: not bot._desk._serving, "all is answered")
+    await until_so(lambda: not bot._desk._serving, "all messages are answered")
     assert [to for to, _ in theirs.messages] == [f"bob@{STRANGERS}"]
 
 
-async def test_forms_are_opened_no_more_often_than_commands(limited: Settings, store: Store, person: Person) -> None:
+async def test_opening_forms_is_rate_limited(limited: Settings, store: Store, person: Person) -> None:
     alice, bob = await asyncio.gather(person(), person())
     async with serving(limited, store) as bot:
         opened = [await Errand(alice, where(bot), "timezone").step() for _ in range(10)]
@@ -171,12 +167,12 @@ async def test_forms_are_opened_no_more_often_than_commands(limited: Settings, s
 
 @pytest.fixture
 def few_errands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bots that remember hardly more errands than one person may have."""
+    """Limit the number of open forms to slightly more than one user may have."""
     monkeypatch.setattr(adhoc_session, "MOST_ERRANDS", adhoc_session.MOST_ERRANDS_OF_ONE + 1)
 
 
 @pytest.mark.usefixtures("few_errands")
-async def test_one_persons_forms_push_out_nobody_elses(bot: Bot, person: Person) -> None:
+async def test_the_forms_of_one_user_do_not_evict_those_of_others(bot: Bot, person: Person) -> None:
     alice, eve = await asyncio.gather(person(), person())
     mine = Errand(alice, where(bot), "timezone")
     await mine.step()
@@ -189,7 +185,7 @@ async def test_one_persons_forms_push_out_nobody_elses(bot: Bot, person: Person)
     assert "Berlin" in Errand.note(await mine.step("complete", words="Berlin"))[1]
 
 
-async def test_a_suspended_person_is_shown_no_form(bot: Bot, store: Store, person: Person) -> None:
+async def test_a_suspended_user_gets_no_form(bot: Bot, store: Store, person: Person) -> None:
     alice = await person()
     await alice.say("list")
     await store.people.set_suspended(user_id(alice.jid), suspended=True)
@@ -197,7 +193,7 @@ async def test_a_suspended_person_is_shown_no_form(bot: Bot, store: Store, perso
     assert (opened["status"], Errand.note(opened)[0]) == ("completed", "error")
 
 
-async def test_presences_of_strangers_are_not_remembered(
+async def test_presences_of_unknown_users_are_not_tracked(
     others: tuple[Strangers, Bot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs, bot = others
@@ -209,25 +205,25 @@ async def test_presences_of_strangers_are_not_remembered(
     for number in range(10):
         theirs.send(f"<presence from='eve@{STRANGERS}/{number}' to='{bot.connection.address}'/>")
     await until_so(lambda: bool(bot._presence.clients), "eve is known")
-    await until_so(lambda: not bot._presence.pending, "all are looked at")
+    await until_so(lambda: not bot._presence.pending, "all presences are handled")
     assert {jid: len(resources) for jid, resources in bot._presence.clients.items()} == {f"eve@{STRANGERS}": 3}
 
 
-async def test_a_bot_that_repeats_everything_is_answered_a_few_times(bot: Bot, person: Person) -> None:
+async def test_a_bot_that_repeats_everything_is_answered_only_a_few_times(bot: Bot, person: Person) -> None:
     parrot, bob = await asyncio.gather(person(), person())
     parrot._xmpp.add_event_handler("message", lambda message: parrot.send(message["body"]))
     parrot.send("What is that?")
     for _ in range(3):
         await bob.say("status")
     await until_so(lambda: len(parrot.received) >= MOST_MISUNDERSTOOD, "the parrot is answered")
-    await until_so(lambda: not bot._desk._serving, "all is answered")
+    await until_so(lambda: not bot._desk._serving, "all messages are answered")
     await bob.say("status")
     assert len(parrot.received) == MOST_MISUNDERSTOOD
     assert "quiet" in parrot.received[-1].body
 
 
 class Robot(Guest):
-    """A bot in a room that answers everybody who begins with its nick."""
+    """A bot in a room that answers everybody who addresses it by nick."""
 
     def answer(self) -> None:
         """Begin to answer."""
@@ -240,7 +236,7 @@ class Robot(Guest):
 
 @pytest_asyncio.fixture
 async def robot(bot: Bot, person: Person) -> Robot:
-    """Another bot in a room that it has made, and to which it has invited ours."""
+    """Another bot in a room that it has created and to which it has invited the bot under test."""
     robot = Robot(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "Robot")
     await robot.open()
     robot.invite(bot.connection.address)
@@ -255,12 +251,12 @@ async def test_two_bots_in_a_room_stop_answering_each_other(bot: Bot, robot: Rob
     alice = await Guest(await person(), robot.room, "alice").enter()
     alice.say("Coronet: list")
     await alice.hears("alice: You have no subscriptions")
-    await until_so(lambda: not bot._desk._serving, "all is answered")
+    await until_so(lambda: not bot._desk._serving, "all messages are answered")
     answers = [text for nick, text in robot.heard if nick == "Coronet" and text.startswith("Robot: ")]
     assert len(answers) == MOST_MISUNDERSTOOD
 
 
-async def test_a_nick_that_is_a_command_for_another_bot_stands_in_quotation_marks(robot: Robot, person: Person) -> None:
+async def test_a_nick_that_is_a_command_for_another_bot_is_quoted(robot: Robot, person: Person) -> None:
     eve = await Guest(await person(), robot.room, "Robot: help").enter()
     eve.say("Coronet: list")
     await eve.hears("“Robot: help”: You have no subscriptions")

@@ -1,4 +1,4 @@
-"""Rooms on a real Prosody: invited, asked, told, sent away."""
+"""Group chats on a real Prosody: invitations, commands, deliveries, and leaving."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from tests.support.waiting import until, until_so
 
 
 async def answered(guest: Guest) -> bool:
-    """Ask once more, and return whether there was an answer."""
+    """Send a command, and return whether there was an answer."""
     guest.say("Coronet: list")
     with contextlib.suppress(AssertionError):
         await until_so(lambda: any("#1 A feed" in text for _, text in guest.heard), "an answer", within_s=1.0)
@@ -34,7 +34,7 @@ async def answered(guest: Guest) -> bool:
 
 @pytest.fixture
 def owner(person: Person) -> Callable[[], Awaitable[Guest]]:
-    """Make somebody who has opened a room of their own."""
+    """Make users who have created a room."""
 
     async def make() -> Guest:
         return await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
@@ -42,10 +42,10 @@ def owner(person: Person) -> Callable[[], Awaitable[Guest]]:
     return make
 
 
-async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_own_word(
+async def test_an_archived_private_message_is_not_taken_for_the_room(
     bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]]
 ) -> None:
-    """An account's archive has it; who is a manager there is known to nobody then."""
+    """The archive of an account contains it, but not whether its sender is a manager of the room."""
     alice = await owner()
     alice.invite(bot.connection.address)
     await alice.hears("Hello!")
@@ -53,23 +53,23 @@ async def test_what_was_whispered_to_a_bot_that_died_is_not_taken_for_the_rooms_
     alice.say("Coronet: subscribe https://example.org/feed")
     await alice.hears("Subscribed")
     heard = list(alice.heard)
-    whispered = MessageReceived(
+    private_message = MessageReceived(
         alice.room, f"{alice.room}/eve", "1", "unsubscribe #1", "", wants_receipt=False, sent_s=1.0
     )
-    sentence = InboundMessage(alice.room, "a 1", msgspec.msgpack.encode(whispered), bot.connection.address)
+    sentence = InboundMessage(alice.room, "a 1", msgspec.msgpack.encode(private_message), bot.connection.address)
     assert await store.inbound_log.add([sentence]) == [True]
     await store.inbound_log.notify([BotNotice(user_id(alice.room))])
 
-    async def struck_off() -> bool:
+    async def is_handled() -> bool:
         return not await store.inbound_log.read_unanswered([user_id(alice.room)])
 
-    await until(struck_off, "it is struck off")
+    await until(is_handled, "the message is removed from the log")
     assert len(await store.subscriptions.of_user(alice.room)) == 1
     assert alice.heard == heard
 
 
 @pytest.mark.parametrize("direct", [False, True])
-async def test_invited_it_comes_answers_who_addresses_it_and_tells_all_what_is_new(
+async def test_an_invited_bot_joins_answers_and_delivers_entries(
     bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]], *, direct: bool
 ) -> None:
     alice = await owner()
@@ -86,11 +86,11 @@ async def test_invited_it_comes_answers_who_addresses_it_and_tells_all_what_is_n
     async def arrived() -> bool:
         return not await store.outbox.count_waiting()
 
-    await until(arrived, "what the room gives back is its receipt")
+    await until(arrived, "the echo from the room is the receipt")
     assert [nick for nick, _ in alice.heard].count("Coronet") == 3
 
 
-async def test_only_owners_and_admins_change_what_a_room_is_told(
+async def test_only_owners_and_admins_change_subscriptions_of_a_room(
     bot: Bot, store: Store, person: Person, owner: Callable[[], Awaitable[Guest]]
 ) -> None:
     alice = await owner()
@@ -114,7 +114,7 @@ async def test_only_owners_and_admins_change_what_a_room_is_told(
     assert not await store.subscriptions.of_user(alice.room)
 
 
-async def test_it_comes_back_after_a_restart_and_goes_when_it_is_sent(
+async def test_the_bot_rejoins_after_a_restart_and_leaves_on_command(
     settings: Settings, store: Store, owner: Callable[[], Awaitable[Guest]]
 ) -> None:
     alice = await owner()
@@ -124,29 +124,29 @@ async def test_it_comes_back_after_a_restart_and_goes_when_it_is_sent(
         await alice.hears("Hello!")
         await store.subscriptions.subscribe(alice.room, channel.id)
     async with serving(settings, store):
-        await until(lambda: answered(alice), "it is back")
+        await until(lambda: answered(alice), "the bot is back")
         assert len([text for _, text in alice.heard if "Hello" in text]) == 1
         alice.say("Coronet: leave")
-        await until_so(lambda: "Coronet" not in alice.roster(), "it has gone")
+        await until_so(lambda: "Coronet" not in alice.roster(), "the bot has left")
 
-        async def forgotten() -> bool:
+        async def is_room_deleted() -> bool:
             return not await store.rooms.get(settings.xmpp_jid)
 
-        await until(forgotten, "the room is forgotten")
+        await until(is_room_deleted, "the room is deleted")
         assert not await store.subscriptions.of_user(alice.room)
 
 
-async def test_whoever_kicks_it_is_rid_of_it(bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]]) -> None:
+async def test_a_kick_ends_the_membership(bot: Bot, store: Store, owner: Callable[[], Awaitable[Guest]]) -> None:
     alice = await owner()
     alice.invite(bot.connection.address)
     await alice.hears("Hello!")
     await alice._xmpp.plugin["xep_0045"].set_role(alice._at, "Coronet", "none")
 
-    async def forgotten() -> bool:
+    async def is_room_deleted() -> bool:
         return not await store.rooms.get(bot.connection.address)
 
-    await until(forgotten, "the room is forgotten")
-    await until_so(lambda: alice.room not in bot.connection.rooms, "and what is said there is a person's again")
+    await until(is_room_deleted, "the room is deleted")
+    await until_so(lambda: alice.room not in bot.connection.rooms, "the address counts as a user's again")
 
 
 @pytest.mark.parametrize("login", ["client"])
@@ -154,25 +154,25 @@ async def test_an_account_bookmarks_its_rooms(bot: Bot, owner: Callable[[], Awai
     alice = await owner()
     alice.invite(bot.connection.address)
     await alice.hears("Hello!")
-    question = "<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='urn:xmpp:bookmarks:1'/></pubsub>"
+    request = "<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='urn:xmpp:bookmarks:1'/></pubsub>"
 
-    async def bookmarked() -> list[str]:
-        answer = await bot.connection.request(bot.connection.address, "get", question)
+    async def bookmarks() -> list[str]:
+        answer = await bot.connection.request(bot.connection.address, "get", request)
         return [item.get("id", "") for item in answer.iter("{http://jabber.org/protocol/pubsub}item")]
 
     async def kept() -> bool:
-        return await bookmarked() == [alice.room]
+        return await bookmarks() == [alice.room]
 
     await until(kept, "the room is bookmarked")
     alice.say("Coronet: leave")
 
-    async def dropped() -> bool:
-        return await bookmarked() == []
+    async def is_bookmark_removed() -> bool:
+        return await bookmarks() == []
 
-    await until(dropped, "and no more")
+    await until(is_bookmark_removed, "the bookmark is removed")
 
 
-async def test_two_rooms_and_a_person_keep_their_own(
+async def test_rooms_and_users_have_separate_subscriptions(
     bot: Bot, store: Store, person: Person, owner: Callable[[], Awaitable[Guest]]
 ) -> None:
     one, two = await asyncio.gather(owner(), owner())
@@ -189,10 +189,8 @@ async def test_two_rooms_and_a_person_keep_their_own(
 
 
 @pytest.mark.parametrize("login", ["component"])
-async def test_whatever_its_owner_is_called_the_room_is_answered(
-    bot: Bot, owner: Callable[[], Awaitable[Guest]]
-) -> None:
-    """What is no name, the room refuses, and they keep the one they had."""
+async def test_occupants_with_hostile_nicks_are_answered(bot: Bot, owner: Callable[[], Awaitable[Guest]]) -> None:
+    """The room refuses nicks that are invalid; the occupant keeps the previous one."""
     alice = await owner()
     alice.invite(bot.connection.address)
     await alice.hears("Hello!")
@@ -206,10 +204,10 @@ async def test_whatever_its_owner_is_called_the_room_is_answered(
 
 
 @pytest.mark.parametrize("login", ["component"])
-async def test_a_guest_who_asks_too_much_is_told_so_once_and_takes_nothing_from_the_others(
+async def test_a_guest_above_the_limit_is_told_once_and_others_are_served(
     settings: Settings, store: Store, person: Person, owner: Callable[[], Awaitable[Guest]]
 ) -> None:
-    """However they call themselves, and also if there are more of them than all guests together may ask."""
+    """Changing the nick does not help, and all guests together are limited as well."""
     alice, eve = await owner(), await person()
     async with serving(settings.model_copy(update={"max_commands_per_minute": 4}), store):
         alice.invite(settings.xmpp_jid)
@@ -228,7 +226,7 @@ async def test_a_guest_who_asks_too_much_is_told_so_once_and_takes_nothing_from_
 
 
 @pytest.mark.parametrize("login", ["component"])
-async def test_a_reply_after_a_restart_still_means_the_channel_that_was_told(
+async def test_a_reply_after_a_restart_refers_to_the_channel_of_the_message(
     settings: Settings, store: Store, owner: Callable[[], Awaitable[Guest]]
 ) -> None:
     alice, channel = await owner(), await make_channel(store)
@@ -243,21 +241,21 @@ async def test_a_reply_after_a_restart_still_means_the_channel_that_was_told(
         async def kept() -> bool:
             return bool((await store.rooms.message_ids([alice.room]))[alice.room])
 
-        await until(kept, "how the room calls it is kept")
+        await until(kept, "the room's id of the message is stored")
     async with serving(settings, store):
-        await until(lambda: answered(alice), "it is back")
+        await until(lambda: answered(alice), "the bot is back")
         alice.reply(told, "pause")
         await alice.hears("*A feed* is paused")
 
 
 @pytest.mark.parametrize("login", ["component"])
 @pytest.mark.parametrize("direct", [False, True])
-async def test_who_may_not_use_it_is_told_so_when_they_invite_it(
+async def test_an_inviter_without_access_gets_the_reason(
     settings: Settings, store: Store, owner: Callable[[], Awaitable[Guest]], *, direct: bool
 ) -> None:
     mallory = await owner()
     async with serving(settings.model_copy(update={"who_may_use": "listed"}), store):
         mallory.invite(settings.xmpp_jid, direct=direct)
         answer = await mallory.client.wait_for(lambda message: "I am not here for everybody" in message.body)
-        assert ("Invite me directly" in answer.body) is not direct, "Prosody hides who has it invite somebody"
+        assert ("Invite me directly" in answer.body) is not direct, "Prosody hides who sends a mediated invitation"
     assert not await store.rooms.get(settings.xmpp_jid)

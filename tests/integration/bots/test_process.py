@@ -1,4 +1,4 @@
-"""The program itself: it waits for what is away, has one post, and leaves in order."""
+"""The bot process: leases, readiness, waiting for unavailable servers, and shutdown."""
 
 import asyncio
 import contextlib
@@ -22,22 +22,24 @@ from tests.support.scripted_worker import scripted_worker
 from tests.support.waiting import until, until_so
 
 
-async def held(store: Store, settings: Settings) -> bool:
-    """Whether some bot serves."""
+async def has_leases(store: Store, settings: Settings) -> bool:
+    """Return whether a process holds leases of the bot's partitions."""
     return bool(await store.partition_leases.holders(process.lease_group(settings)))
 
 
-async def test_sigterm_ends_it_in_order_and_frees_the_post(settings: Settings, store: Store, person: Person) -> None:
+async def test_sigterm_stops_the_process_and_releases_its_leases(
+    settings: Settings, store: Store, person: Person
+) -> None:
     alice = await person()
     running = asyncio.create_task(run(settings))
     await reach(alice)
-    assert await held(store, settings)
+    assert await has_leases(store, settings)
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(running, 10)
-    assert not await held(store, settings)
+    assert not await has_leases(store, settings)
 
 
-async def test_two_bots_give_one_answer_and_the_second_goes_on_when_the_first_leaves(
+async def test_two_processes_give_one_answer_and_the_second_takes_over(
     settings: Settings, store: Store, person: Person
 ) -> None:
     alice = await person()
@@ -48,50 +50,50 @@ async def test_two_bots_give_one_answer_and_the_second_goes_on_when_the_first_le
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     await reach(alice)
-    assert [message.body for message in alice.received].count(answer) == 1, "two bots, one answer"
+    assert [message.body for message in alice.received].count(answer) == 1, "one answer from two processes"
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
-    assert not await held(store, settings)
+    assert not await has_leases(store, settings)
 
 
-async def test_it_answers_as_soon_as_it_says_that_it_is_ready(settings: Settings, store: Store, person: Person) -> None:
+async def test_a_ready_process_answers(settings: Settings, store: Store, person: Person) -> None:
     alice = await person()
-    program = process.create_process(settings, store, SystemClock())
+    bot_process = process.create_process(settings, store, SystemClock())
 
     async def is_ready() -> bool:
         with contextlib.suppress(XmppSessionLost):
-            program.check_ready()
+            bot_process.check_ready()
             return True
         return False
 
     assert not await is_ready()
-    running = asyncio.create_task(program.run())
+    running = asyncio.create_task(bot_process.run())
     try:
-        await until(is_ready, "it is ready")
+        await until(is_ready, "the process is ready")
         assert await alice.say("status")
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_it_waits_for_a_server_that_is_not_there_yet(
+async def test_the_process_waits_for_an_unavailable_xmpp_server(
     own_prosody: PrivateProsody, settings: Settings, store: Store, login: str
 ) -> None:
     late = await moved(settings, own_prosody)
     running = asyncio.create_task(run(late))
     try:
-        await until(store.bot_endpoints.metrics_urls, "the bot runs, without a server")
+        await until(store.bot_endpoints.metrics_urls, "the process runs without a server")
         await own_prosody.start()
         log = own_prosody.directory / "prosody.log"
         sign = "External component successfully authenticated" if login == "component" else "Authenticated as bot@"
-        await until_so(lambda: sign in log.read_text(encoding="utf-8"), "it logs in once there is a server")
+        await until_so(lambda: sign in log.read_text(encoding="utf-8"), "it logs in once the server is available")
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await own_prosody.stop()
 
 
-async def test_a_contact_request_is_granted_and_returned(bot: Bot, person: Person) -> None:
+async def test_a_presence_subscription_is_accepted_and_returned(bot: Bot, person: Person) -> None:
     alice = await person()
     await alice.befriend()
     roster = alice._xmpp.client_roster
@@ -99,7 +101,7 @@ async def test_a_contact_request_is_granted_and_returned(bot: Bot, person: Perso
     await until_so(lambda: roster[bot.connection.address]["to"], "alice may see the bot's presence")
 
 
-async def test_who_asks_too_fast_is_told_once_and_hurts_nobody(
+async def test_a_user_above_the_rate_limit_is_told_once_and_others_are_served(
     settings: Settings, store: Store, person: Person
 ) -> None:
     strict = settings.model_copy(update={"max_commands_per_minute": 5})
@@ -113,11 +115,11 @@ async def test_who_asks_too_fast_is_told_once_and_hurts_nobody(
     assert len([message for message in eve.received if "more than 5 commands" in message.body]) == 1
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert not await held(store, strict)
+    assert not await has_leases(store, strict)
 
 
 @pytest.mark.usefixtures("bot")
-async def test_naughty_text_gets_an_answer_and_leaves_the_stream_alone(person: Person, store: Store) -> None:
+async def test_hostile_text_is_answered_and_does_not_end_the_stream(person: Person, store: Store) -> None:
     alice = await person()
     await make_channel(store)
     for line in (
@@ -132,10 +134,10 @@ async def test_naughty_text_gets_an_answer_and_leaves_the_stream_alone(person: P
 
 
 @pytest.mark.parametrize("login", ["client"])
-async def test_the_whole_way_for_a_client_that_sends_no_receipts(
+async def test_deliveries_complete_for_a_client_without_receipts(
     settings: Settings, store: Store, person: Person
 ) -> None:
-    """Subscribe, be told, and be done with the server's word alone; nothing is repeated by the bot's next start."""
+    """The confirmation of the server completes a delivery; the next start of the bot repeats nothing."""
     alice = await person()
     alice.give_receipts(willing=False)
     feed = "https://example.org/feed"
@@ -148,11 +150,11 @@ async def test_the_whole_way_for_a_client_that_sends_no_receipts(
         assert channel is not None
         await tell(store, [alice], channel, f"news-{round_number}", base=round_number)
         await alice.wait_for(lambda message, number=round_number: f"Entry news-{number}" in message.body)  # type: ignore[misc] # a lambda's default has no type
-        await until(lambda: _nothing_waits(store), "the server has it: done")
+        await until(lambda: _is_nothing_waiting(store), "the delivery is completed")
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     assert ["news-1" in message.body for message in alice.received if not message.thread].count(True) == 1
 
 
-async def _nothing_waits(store: Store) -> bool:
+async def _is_nothing_waiting(store: Store) -> bool:
     return not await store.outbox.count_waiting()

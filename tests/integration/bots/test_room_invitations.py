@@ -1,4 +1,4 @@
-"""Whichever bot is brought an invitation, the one that serves the room goes there, and is heard there."""
+"""Whichever process receives an invitation, the one that serves the room joins it."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ from tests.support.waiting import until, until_so
 
 @pytest.fixture
 def login() -> str:
-    """The way in which several bots have one address."""
+    """Log in as a client, because several processes can share an account."""
     return "client"
 
 
@@ -34,24 +34,24 @@ Pair = tuple[Bot, Bot, Guest]
 
 @pytest_asyncio.fixture
 async def pair(settings: Settings, store: Store, person: Person) -> AsyncIterator[Pair]:
-    """Two bots of one account, the second of which serves only the room of somebody who has opened one."""
+    """Two bots of one account, the second of which serves only a room that a user has created."""
     guest = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()
-    theirs = frozenset([partition_of(user_id(guest.room))])
+    room_partition = frozenset([partition_of(user_id(guest.room))])
     async with (
-        serving(settings, store, assigned_users=_of(settings, store, ALL_PARTITIONS - theirs)) as one,
-        serving(settings, store, assigned_users=_of(settings, store, theirs)) as other,
+        serving(settings, store, assigned_users=_assigned(settings, store, ALL_PARTITIONS - room_partition)) as one,
+        serving(settings, store, assigned_users=_assigned(settings, store, room_partition)) as other,
     ):
         yield one, other, guest
 
 
-def _of(settings: Settings, store: Store, parts: frozenset[int], *addresses: str) -> AssignedUsers:
+def _assigned(settings: Settings, store: Store, partitions: frozenset[int], *addresses: str) -> AssignedUsers:
     assigned_users = AssignedUsers(store.inbound_log, SystemClock(), settings.xmpp_jid, addresses)
-    assigned_users.assign(parts)
+    assigned_users.assign(partitions)
     return assigned_users
 
 
 @pytest.mark.parametrize("direct", [True, False])
-async def test_an_invitation_that_only_another_bot_was_brought_is_followed(pair: Pair, *, direct: bool) -> None:
+async def test_an_invitation_received_by_another_process_is_accepted(pair: Pair, *, direct: bool) -> None:
     one, other, alice = pair
     alice.invite(one.connection.session_jid, direct=direct)
     await alice.hears("Hello! I'm Coronet")
@@ -61,30 +61,28 @@ async def test_an_invitation_that_only_another_bot_was_brought_is_followed(pair:
     await alice.hears("alice: You have no subscriptions")
 
 
-async def test_an_invitation_that_both_were_brought_is_followed_once_and_not_again_when_it_is_old(
-    pair: Pair, store: Store
-) -> None:
+async def test_an_invitation_received_by_both_processes_is_accepted_once(pair: Pair, store: Store) -> None:
     one, _, alice = pair
     alice.invite(one.connection.address, direct=True)
     await alice.hears("Hello! I'm Coronet")
     alice.say("Coronet: leave")
-    await until_so(lambda: alice.roster() == ["alice"], "it has left")
+    await until_so(lambda: alice.roster() == ["alice"], "the bot has left")
     assert await alice.client.say("status")
     assert alice.roster() == ["alice"]
 
-    async def seen_to() -> bool:
+    async def is_log_empty() -> bool:
         return not await store.inbound_log.unanswered_users()
 
-    await until(seen_to, "nothing waits")
+    await until(is_log_empty, "no message is unanswered")
 
 
-async def test_who_may_not_invite_is_told_so_once(settings: Settings, store: Store, person: Person) -> None:
+async def test_an_inviter_without_access_is_declined_once(settings: Settings, store: Store, person: Person) -> None:
     guest = await Guest(await person(), f"room-{secrets.token_hex(4)}@rooms.localhost", "eve").open()
-    theirs = frozenset([partition_of(user_id(guest.room))])
+    room_partition = frozenset([partition_of(user_id(guest.room))])
     closed = settings.model_copy(update={"who_may_use": "listed", "allowed_users": ("nobody@localhost",)})
     async with (
-        serving(closed, store, assigned_users=_of(settings, store, ALL_PARTITIONS - theirs)),
-        serving(closed, store, assigned_users=_of(settings, store, theirs)),
+        serving(closed, store, assigned_users=_assigned(settings, store, ALL_PARTITIONS - room_partition)),
+        serving(closed, store, assigned_users=_assigned(settings, store, room_partition)),
     ):
         guest.invite(settings.xmpp_jid, direct=True)
         await guest.client.wait_for(lambda message: bool(message.body))
@@ -93,10 +91,10 @@ async def test_who_may_not_invite_is_told_so_once(settings: Settings, store: Sto
         assert guest.roster() == ["eve"]
 
 
-async def test_a_room_is_told_by_the_shard_that_is_in_it(clean_redis: str, store: Store, tmp_path: Path) -> None:
+async def test_a_room_is_served_by_the_address_that_joined_it(clean_redis: str, store: Store, tmp_path: Path) -> None:
     async with PrivateProsody(tmp_path / "prosody", shards=1) as server:
         addresses = (server.bot_jid, *server.shards)
-        told = Settings(
+        first_settings = Settings(
             redis_url=clean_redis,
             xmpp_jid=server.bot_jid,
             xmpp_shards=server.shards,
@@ -104,11 +102,13 @@ async def test_a_room_is_told_by_the_shard_that_is_in_it(clean_redis: str, store
             xmpp_host="127.0.0.1",
             xmpp_port=server.component_port,
         )
-        second = told.model_copy(update={"xmpp_jid": server.shards[0]})
+        second_settings = first_settings.model_copy(update={"xmpp_jid": server.shards[0]})
         jid = await server.register("alice", "pw")
         async with (
-            serving(told, store, assigned_users=_of(told, store, ALL_PARTITIONS, *addresses)),
-            serving(second, store, assigned_users=_of(second, store, ALL_PARTITIONS, *addresses)),
+            serving(first_settings, store, assigned_users=_assigned(first_settings, store, ALL_PARTITIONS, *addresses)),
+            serving(
+                second_settings, store, assigned_users=_assigned(second_settings, store, ALL_PARTITIONS, *addresses)
+            ),
             online(jid, "pw", "127.0.0.1", server.c2s_port, server.bot_jid) as client,
         ):
             alice = await Guest(client, "room@rooms.localhost", "alice").open()

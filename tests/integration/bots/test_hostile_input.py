@@ -1,4 +1,4 @@
-"""What nobody should send, over the real wire: the bot goes on, for everybody."""
+"""Hostile stanzas through a real server: the bot continues to serve everybody."""
 
 import asyncio
 import contextlib
@@ -33,17 +33,17 @@ CARBON = (
 
 @pytest.fixture
 def login() -> str:
-    """The way that has no stream management, and so is the more easily upset."""
+    """Log in as a component, which has no stream management and is more easily disturbed."""
     return "component"
 
 
 def message(to: str, *, kind: str = "chat", ident: str = "x", body: str = "status", inside: str = "") -> str:
-    """A message as text."""
-    told = f"<body>{body}</body>" if body else ""
-    return f"<message to={quoteattr(to)} type='{kind}' id={quoteattr(ident)}>{told}{inside}</message>"
+    """Return a message stanza."""
+    content = f"<body>{body}</body>" if body else ""
+    return f"<message to={quoteattr(to)} type='{kind}' id={quoteattr(ident)}>{content}{inside}</message>"
 
 
-async def test_what_nobody_said_to_us_now_is_not_answered(bot: Bot, person: Person) -> None:
+async def test_errors_history_and_forged_carbons_are_not_answered(bot: Bot, person: Person) -> None:
     eve = await person()
     address = bot.connection.address
     for kind in ("groupchat", "headline", "error"):
@@ -54,7 +54,7 @@ async def test_what_nobody_said_to_us_now_is_not_answered(bot: Bot, person: Pers
     assert len(eve.received) == 1
 
 
-async def test_a_message_in_the_bots_own_name_is_not_answered(bot: Bot, person: Person) -> None:
+async def test_a_message_from_the_bots_own_address_is_not_answered(bot: Bot, person: Person) -> None:
     bob = await person()
     address = bot.connection.address
     bot.connection.send_unconfirmed(
@@ -64,8 +64,8 @@ async def test_a_message_in_the_bots_own_name_is_not_answered(bot: Bot, person: 
     assert bot.connection.connected.is_set()
 
 
-async def test_every_naughty_string_gets_an_answer(bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that can be said: a server would end the stream of somebody who sends what is no XML. Quotations are not."""
+async def test_every_hostile_string_is_answered(bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without characters that XML forbids, for which a server ends the sender's stream, and without quotations."""
     monkeypatch.setattr(chat_session, "MOST_MISUNDERSTOOD", len(STRINGS))
     lines = [line for line in map(remove_invalid_chars, STRINGS) if line and not line.startswith("> ")]
     people = await asyncio.gather(*(person() for _ in range(8)))
@@ -77,16 +77,16 @@ async def test_every_naughty_string_gets_an_answer(bot: Bot, person: Person, mon
     assert bot.connection.connected.is_set()
 
 
-async def test_naughty_titles_are_told_to_people_of_every_language(bot: Bot, person: Person, store: Store) -> None:
+async def test_hostile_titles_are_delivered_in_every_language(bot: Bot, person: Person, store: Store) -> None:
     people = await asyncio.gather(person(), person())
     await people[1].say("sprache deutsch")
     channel = await make_channel(store)
     for eve in people:
         await store.subscriptions.subscribe(eve.jid, channel.id)
     entries = [Entry(str(number), title, "", title) for number, title in enumerate(STRINGS)]
-    told = [Change("addition", entry) for entry in entries]
+    changes = [Change("addition", entry) for entry in entries]
     for base in range(1, 12):
-        delta = await change(store, channel, *told[base::11], base=base)
+        delta = await change(store, channel, *changes[base::11], base=base)
         await store.outbox.enqueue(
             [user_id(eve.jid) for eve in people], channel.id, delta.version, 2_000.0, VersionParts()
         )
@@ -96,8 +96,8 @@ async def test_naughty_titles_are_told_to_people_of_every_language(bot: Bot, per
     assert bot.connection.connected.is_set()
 
 
-async def test_naughty_nicknames_get_an_answer(bot: Bot, person: Person) -> None:
-    """XEP-0172; one that is no XML would not come through a server."""
+async def test_messages_with_hostile_nicknames_are_answered(bot: Bot, person: Person) -> None:
+    """Nicknames as in XEP-0172, without characters that XML forbids."""
     eve = await person()
     some = STRINGS[::8]
     for name in some:
@@ -115,30 +115,28 @@ async def test_naughty_nicknames_get_an_answer(bot: Bot, person: Person) -> None
         f"<thread>{'&quot;' * 25_000}</thread><request xmlns='urn:xmpp:receipts'/>",
     ],
 )
-async def test_no_answer_grows_with_the_question(bot: Bot, person: Person, inside: str) -> None:
-    """What is repeated in an answer is short: an answer longer than the server takes would end the stream, for ever."""
+async def test_the_size_of_an_answer_does_not_depend_on_the_message(bot: Bot, person: Person, inside: str) -> None:
+    """Ids and threads that an answer repeats are short; an answer too long for the server would end the stream."""
     eve, bob = await asyncio.gather(person(), person())
     eve.send_raw(message(bot.connection.address, ident=">" * 20_000, inside=inside))
     assert await eve.say("list")
     assert await bob.say("list")
 
 
-async def test_a_quarter_of_a_megabyte_in_one_message_is_answered_like_any_other(bot: Bot, person: Person) -> None:
+async def test_a_message_of_250_kb_is_answered(bot: Bot, person: Person) -> None:
     eve = await person()
     eve.send_raw(message(bot.connection.address, body="a" * 250_000, inside="<thread>long</thread>"))
     assert "help" in (await eve.wait_for(lambda heard: heard.thread == "long")).body
 
 
-async def test_more_than_the_server_takes_costs_only_its_senders_session(bot: Bot, person: Person) -> None:
+async def test_a_message_too_large_for_the_server_ends_only_the_senders_session(bot: Bot, person: Person) -> None:
     eve, bob = await asyncio.gather(person(), person())
     eve.send_raw(message(bot.connection.address, body="a" * 300_000))
     assert await bob.say("status")
     assert bot.connection.connected.is_set()
 
 
-async def test_of_ten_thousand_commands_few_are_kept_and_others_are_answered_meanwhile(
-    bot: Bot, person: Person
-) -> None:
+async def test_a_flood_of_commands_is_bounded_and_others_are_served(bot: Bot, person: Person) -> None:
     eve, bob = await asyncio.gather(person(), person())
     for _ in range(10):
         eve.send_raw(message(bot.connection.address) * 1_000)
@@ -147,8 +145,8 @@ async def test_of_ten_thousand_commands_few_are_kept_and_others_are_answered_mea
     assert sum(len(each.unread) for each in bot._desk._serving.values()) <= 100
 
 
-async def test_nobody_can_say_on_the_servers_behalf_that_it_has_a_message(bot: Bot, person: Person) -> None:
-    """Who answers a ping of ours has to be whom we asked, even if they know its id."""
+async def test_a_response_counts_only_from_the_receiver_of_the_request(bot: Bot, person: Person) -> None:
+    """Knowing the id of a request is not enough to respond to it."""
     eve = await person()
     await eve.say("status")
     confirmed = asyncio.get_running_loop().create_future()
@@ -158,8 +156,8 @@ async def test_nobody_can_say_on_the_servers_behalf_that_it_has_a_message(bot: B
     assert not confirmed.done()
 
 
-async def test_nobody_else_can_bring_back_our_question_to_ourselves(bot: Bot, person: Person) -> None:
-    """A component's server sends our ping back to us; a person who knew its id could do no more than ask us."""
+async def test_a_ping_from_another_user_does_not_complete_the_bots_own_ping(bot: Bot, person: Person) -> None:
+    """A component pings itself; a ping from another sender with the same id is an ordinary request."""
     eve = await person()
     await eve.say("status")
     confirmed = asyncio.get_running_loop().create_future()
@@ -170,20 +168,20 @@ async def test_nobody_else_can_bring_back_our_question_to_ourselves(bot: Bot, pe
 
 
 async def test_a_confirmation_takes_one_round_trip(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer to our own ping would stand in line behind all that was written meanwhile."""
+    """The bot does not respond to its own ping, because the response would queue behind other stanzas."""
     send = bot.connection._stream.send_raw
     written: list[str] = []
 
-    def noting(stanza: str) -> None:
+    def record(stanza: str) -> None:
         written.append(stanza)
         send(stanza)
 
-    monkeypatch.setattr(bot.connection._stream, "send_raw", noting)
+    monkeypatch.setattr(bot.connection._stream, "send_raw", record)
     await bot.connection.send([message("nobody@localhost")])
     assert [stanza for stanza in written if "type='result'" in stanza] == []
 
 
-async def test_a_forged_bounce_or_receipt_touches_nobody_else(bot: Bot, store: Store, person: Person) -> None:
+async def test_a_forged_bounce_or_receipt_affects_nobody_else(bot: Bot, store: Store, person: Person) -> None:
     alice, eve = await asyncio.gather(person(), person())
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)
@@ -207,12 +205,12 @@ async def test_a_forged_bounce_or_receipt_touches_nobody_else(bot: Bot, store: S
 
 @pytest.fixture
 def remembering_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bots that remember the questions of two people."""
+    """Limit the number of remembered questions to two."""
     monkeypatch.setattr(chat_session, "_MOST_REMEMBERED", 2)
 
 
 @pytest.mark.usefixtures("remembering_two", "bot")
-async def test_of_people_with_open_questions_only_so_many_are_remembered(person: Person) -> None:
+async def test_the_number_of_remembered_questions_is_limited(person: Person) -> None:
     people = [await person() for _ in range(3)]
     for each in people:
         assert "Did you mean" in await each.say("lst")
@@ -220,31 +218,31 @@ async def test_of_people_with_open_questions_only_so_many_are_remembered(person:
     assert "no subscriptions" in await people[2].say("yes")
 
 
-async def test_people_of_other_servers_are_served_whatever_they_are_called(
+async def test_users_with_strange_addresses_on_other_servers_are_served(
     own_prosody_with_strangers: PrivateProsody, settings: Settings, store: Store
 ) -> None:
-    """A name that no address can have costs only itself: the server sends back what is for it."""
+    """An invalid address affects only itself: the server returns messages to it."""
     strange = ("{0}", "{it}", "%s%n", "..", "x" * 1_000, "\N{FIRECRACKER}")
     impossible = ("a b", "<b>&amp;", "'\"", "\u202eevil", "_:*?[x]")
-    mine = await moved(settings, own_prosody_with_strangers)
+    own_settings = await moved(settings, own_prosody_with_strangers)
     heard: dict[str, str] = {}
-    async with own_prosody_with_strangers as server, serving(mine, store), strangers(server, heard) as say:
+    async with own_prosody_with_strangers as server, serving(own_settings, store), strangers(server, heard) as say:
         channel = await make_channel(store)
         for name in (*impossible, *strange):
-            say(f"{name}@{STRANGERS}/{{1}}\N{HOUSE BUILDING}", mine.xmpp_jid, "status")
+            say(f"{name}@{STRANGERS}/{{1}}\N{HOUSE BUILDING}", own_settings.xmpp_jid, "status")
             await store.subscriptions.subscribe(f"{name}@{STRANGERS}", channel.id)
         delta = await tell(store, [], channel, "new")
         people = [f"{name}@{STRANGERS}" for name in (*impossible, *strange)]
         await store.outbox.enqueue([user_id(jid) for jid in people], channel.id, delta.version, 2_000.0, VersionParts())
         for name in strange:
             jid = f"{name}@{STRANGERS}"
-            await until_so(lambda: "Entry new" in heard.get(jid, ""), f"{name} is told")  # noqa: B023 - awaited at once
+            await until_so(lambda: "Entry new" in heard.get(jid, ""), f"{name} gets the entry")  # noqa: B023 - awaited at once
             await until_so(lambda: f"{jid}/{{1}}\N{HOUSE BUILDING}" in heard, f"{name} is answered")  # noqa: B023 - same
 
 
 @contextlib.asynccontextmanager
 async def strangers(server: PrivateProsody, heard: dict[str, str]) -> AsyncIterator[Callable[[str, str, str], None]]:
-    """Speak for everybody on another server; what is told to whom is put into ``heard``."""
+    """Yield a function that sends messages from any user of another server; ``heard`` gets the answers by receiver."""
     component = ComponentXMPP(STRANGERS, SECRET, "127.0.0.1", server.component_port)  # type: ignore[no-untyped-call] # slixmpp left it untyped
     ready = asyncio.Event()
 
@@ -276,5 +274,5 @@ async def strangers(server: PrivateProsody, heard: dict[str, str]) -> AsyncItera
 
 @pytest.fixture
 def own_prosody_with_strangers(tmp_path: Path) -> PrivateProsody:
-    """A Prosody with another server's people; not started yet."""
+    """A Prosody with users of another server; not started yet."""
     return ProsodyWithStrangers(tmp_path / "prosody")

@@ -1,4 +1,4 @@
-"""What the bot counts, and what it says about the server it is at."""
+"""Metrics of deliveries, and the warning about a server that limits the send rate."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ from tests.support.prosody import LimitedProsody
 from tests.support.waiting import until_so
 
 
-def counted(name: str) -> float:
-    """The present value of a metric without labels."""
+def metric_value(name: str) -> float:
+    """Return the current value of a metric without labels."""
     return REGISTRY.get_sample_value(name) or 0.0
 
 
 @pytest.mark.parametrize("login", ["component"])
-async def test_messages_delays_and_waiting_people_are_counted(
+async def test_messages_delays_and_waiting_users_are_metric_value(
     settings: Settings, store: Store, person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox_consumer, "_DEPTH_INTERVAL_S", 0.05)
@@ -31,34 +31,41 @@ async def test_messages_delays_and_waiting_people_are_counted(
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)
     await store.subscriptions.subscribe("nobody@localhost", channel.id)
-    messages, delays = counted("coronet_messages_total"), counted("coronet_delivery_seconds_count")
+    messages, delays = metric_value("coronet_messages_total"), metric_value("coronet_delivery_seconds_count")
     async with serving(settings, store):
         nobody = ChatClient("nobody@localhost", "", "127.0.0.1", 0, settings.xmpp_jid)
         await tell(store, [alice, nobody], channel, "new")
         await alice.wait_for(lambda message: "Entry new" in message.body)
-        await until_so(lambda: counted("coronet_outbox_users") == 1, "only nobody's waits: it came back")
-        assert counted("coronet_messages_total") == messages + 2
-        assert counted("coronet_delivery_seconds_count") == delays + 2
+        await until_so(lambda: metric_value("coronet_outbox_users") == 1, "only the message that bounced waits")
+        assert metric_value("coronet_messages_total") == messages + 2
+        assert metric_value("coronet_delivery_seconds_count") == delays + 2
 
 
 @pytest.mark.parametrize("login", ["client"])
-async def test_a_server_that_limits_us_gets_everything_only_slower_and_is_named_once(
+async def test_a_server_that_limits_the_rate_gets_everything_and_one_warning_is_logged(
     tmp_path: Path, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "CHUNK_BYTES", 8_192)
     limited = LimitedProsody(tmp_path / "limited", "10kb/s")
-    mine = await moved(settings, limited)
-    alice = ChatClient(await limited.register("alice", "pw"), "pw", "127.0.0.1", limited.c2s_port, mine.xmpp_jid)
+    own_settings = await moved(settings, limited)
+    alice = ChatClient(
+        await limited.register("alice", "pw"), "pw", "127.0.0.1", limited.c2s_port, own_settings.xmpp_jid
+    )
     async with limited:
         try:
             await alice.start()
             with capture_logs() as logs:
-                async with serving(mine, store) as bot:
+                async with serving(own_settings, store) as bot:
                     content = stanzas.body("x" * 800)
-                    wanted = [f"m{number}" for number in range(36)]
-                    await bot.connection.send([stanzas.message(mine.xmpp_jid, alice.jid, i, content) for i in wanted])
-                    await alice.wait_for(lambda message: message.id == wanted[-1])
-            assert [message.id for message in alice.received] == wanted
+                    message_ids = [f"m{number}" for number in range(36)]
+                    await bot.connection.send(
+                        [
+                            stanzas.message(own_settings.xmpp_jid, alice.jid, message_id, content)
+                            for message_id in message_ids
+                        ]
+                    )
+                    await alice.wait_for(lambda message: message.id == message_ids[-1])
+            assert [message.id for message in alice.received] == message_ids
             assert len([entry for entry in logs if "limits the send rate" in entry["event"]]) == 1
         finally:
             await alice.stop()

@@ -1,4 +1,4 @@
-"""What others see of the bot before they talk to it."""
+"""The public profile of the bot, as other clients see it."""
 
 import base64
 import hashlib
@@ -12,29 +12,29 @@ from tests.support.client_software import software, where
 from tests.support.waiting import until
 
 
-async def test_it_says_what_it_is_and_shows_its_picture(bot: Bot, person: Person) -> None:
+async def test_the_profile_is_returned_to_other_clients(bot: Bot, person: Person) -> None:
     stream = software(await person())
-    at = where(bot)
-    info = (await stream.plugin["xep_0030"].get_info(at, timeout=10))["disco_info"]
+    address = where(bot)
+    info = (await stream.plugin["xep_0030"].get_info(address, timeout=10))["disco_info"]
     assert ("client", "bot", None, "Coronet") in info["identities"]
     assert {"http://jabber.org/protocol/commands", "urn:xmpp:receipts", "urn:xmpp:reply:0"} <= set(info["features"])
-    card = (await stream.plugin["xep_0054"].get_vcard(at, timeout=10))["vcard_temp"]
+    card = (await stream.plugin["xep_0054"].get_vcard(address, timeout=10))["vcard_temp"]
     assert card["FN"] == "Coronet"
     picture = base64.b64decode(card.xml.findtext("{vcard-temp}PHOTO/{vcard-temp}BINVAL"))
     assert hashlib.sha1(picture, usedforsecurity=False).hexdigest() == service_discovery.AVATAR_ID
-    version = (await stream.plugin["xep_0092"].get_version(at, timeout=10))["software_version"]
+    version = (await stream.plugin["xep_0092"].get_version(address, timeout=10))["software_version"]
     assert version["name"] == "Coronet"
 
 
 @pytest.mark.parametrize("login", ["client"])
-async def test_an_accounts_picture_is_with_its_server(bot: Bot, person: Person) -> None:
+async def test_the_profile_of_an_account_is_published_on_its_server(bot: Bot, person: Person) -> None:
     stream = software(await person())
 
     async def published() -> bool:
         card = await stream.plugin["xep_0054"].get_vcard(bot.connection.address, timeout=10, cached=False)
         return str(card["vcard_temp"]["FN"]) == "Coronet"
 
-    await until(published, "the card is there, after the picture")
+    await until(published, "the vCard, published after the avatar, is available")
     items = await stream.plugin["xep_0060"].get_items(
         bot.connection.address, service_discovery.NS_AVATAR_METADATA, timeout=10
     )
