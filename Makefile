@@ -101,7 +101,7 @@ fuzz: $(venv)/dev.stamp
 # What the bot says, gathered for translation: new sentences stand empty in bots/catalogs, and the tests name them.
 words: errors := BadUrl BadQuery HostBlocked LimitReached HostNotFound Unreachable TlsFailed BadHttp EmptyBody
 words: $(venv)/dev.stamp
-	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "say marked many:1,2 $(errors)" --no-wrap \
+	@$(bin)/pybabel --quiet extract --no-default-keywords --keywords "gettext ngettext:1,2 gettext_noop $(errors)" --no-wrap \
 		--add-location file --project Coronet --copyright-holder "" --output $(venv)/coronet.pot bots service
 	@for language in de fr es; do \
 		$(bin)/pybabel --quiet update --domain coronet --input-file $(venv)/coronet.pot --output-dir bots/catalogs \

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from bots.replies.conversation import NotAdmitted, TooFast
+from bots.replies.conversation import AccessDenied, TooManyCommands
 from bots.xmpp.events import MessageReceived
 from service.model import UserId
 from service.settings import WhoMayUse
@@ -35,7 +35,7 @@ class CommandRefused(msgspec.Struct, frozen=True):
     """
 
     limit: str
-    reply: TooFast | NotAdmitted
+    reply: TooManyCommands | AccessDenied
 
 
 class Access:
@@ -94,12 +94,12 @@ class Access:
         room that shows JIDs, else "". Raises StoreUnavailable.
         """
         if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
-            return CommandRefused("", NotAdmitted())
+            return CommandRefused("", AccessDenied())
         for name, factor in limits.items():
             if not await self._users.count_use(jid, name, factor * self._per_minute, _WINDOW_S):
-                return CommandRefused(name, TooFast(self._per_minute))
+                return CommandRefused(name, TooManyCommands(self._per_minute))
         state = await self._users.get(jid)
-        return CommandRefused("", NotAdmitted()) if state.suspended else state
+        return CommandRefused("", AccessDenied()) if state.suspended else state
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:

@@ -7,16 +7,16 @@ from typing import Final
 from bots.access import Access
 from bots.cluster.assigned_users import AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.opml_import import Importing
-from bots.dialogue.request_handler import House
+from bots.dialogue.opml_import import OpmlImporter
+from bots.dialogue.request_handler import BotServices
 from bots.dialogue.request_types import Limits
 from bots.inbound.intake import Intake
 from bots.inbound.takeover import Takeover
 from bots.pubsub.node_publisher import NodePublisher
 from bots.rooms.room_client import RoomClient
-from bots.sessions.adhoc_session import Counter
-from bots.sessions.chat_session import Desk
-from bots.sessions.dry_run import Rehearsing
+from bots.sessions.adhoc_session import AdhocSessions
+from bots.sessions.chat_session import ChatSessions
+from bots.sessions.dry_run import DryRunService
 from bots.sessions.reply_sender import ReplySender
 from bots.tasks import run_until_one_ends
 from bots.xmpp.connection import Connection
@@ -74,8 +74,8 @@ class Bot:
             rooms=self.connection.rooms,
             per_minute=limits.commands_per_minute,
         )
-        self._importing = Importing(store, self.connection, assigned_users, limits)
-        house = House(
+        self._importing = OpmlImporter(store, self.connection, assigned_users, limits)
+        house = BotServices(
             store=store,
             delivery=self._delivery,
             clock=clock,
@@ -87,7 +87,7 @@ class Bot:
             pubsub_service=settings.pubsub_service,
         )
         self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
-        self._desk = Desk(
+        self._desk = ChatSessions(
             self.connection,
             house,
             access=access,
@@ -96,8 +96,8 @@ class Bot:
             clock=clock,
             invited=self._on_invitation,
         )
-        self._rehearsing = Rehearsing(house)
-        self._counter = Counter(
+        self._rehearsing = DryRunService(house)
+        self._counter = AdhocSessions(
             store, self.connection, house, access=access, assigned_users=assigned_users, clock=clock
         )
         self._intake = Intake(

@@ -1,9 +1,9 @@
-"""What people write, as values. Pure: text in, one :data:`Command` out, never an exception.
+"""Parser of the commands that people type: a pure function from any text to a :data:`Command`; it never raises.
 
-Verbs are case-insensitive and have the synonyms people try first. A URL alone means *subscribe*; what
-follows it is a selector only after the verb, elsewhere it is talk, unless it is ``with key=value``. A number alone
-answers a numbered question, and what is nearly a verb comes back as :class:`Unknown` with the verb that was probably
-meant.
+Verbs are case-insensitive and have synonyms in every language of the bot. A URL without a verb means *subscribe*. The
+words after a URL are a CSS selector only if the verb is there; otherwise they are ignored, except ``with key=value``.
+A number without a verb answers a numbered question. Text that resembles a verb becomes an :class:`UnknownCommand` with
+a suggestion.
 """
 
 import difflib
@@ -80,7 +80,7 @@ LONGEST = 4096
 """Characters of a command that are read; longer than any URL we watch."""
 
 
-class Subscribe(msgspec.Struct, frozen=True):
+class SubscribeCommand(msgspec.Struct, frozen=True):
     """Watch the channel at this URL (empty when none was given); with a CSS selector, that part of the page.
 
     ``wishes`` are settings, each with its value, as they were written.
@@ -91,7 +91,7 @@ class Subscribe(msgspec.Struct, frozen=True):
     wishes: tuple[tuple[str, str], ...] = ()
 
 
-class Target(msgspec.Struct, frozen=True):
+class SubscriptionTarget(msgspec.Struct, frozen=True):
     """Which of one's own subscriptions is meant: by ``number`` (``#3``), by ``url``, or all; none of it if not said.
 
     ``selector`` is the part of the page at ``url``.
@@ -103,37 +103,37 @@ class Target(msgspec.Struct, frozen=True):
     everything: bool = False
 
 
-class Verb(msgspec.Struct, frozen=True):
+class VerbCommand(msgspec.Struct, frozen=True):
     """A command by its verb, with the subscriptions that are meant and what else was written, still to be read.
 
     ``forget`` is that of the whole person, which is asked about once, like the end of all subscriptions.
     """
 
     name: str
-    target: Target = Target()
+    target: SubscriptionTarget = SubscriptionTarget()
     words: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class YesNoCommand(msgspec.Struct, frozen=True):
     """Yes or no to what was asked last."""
 
     yes: bool
 
 
-class Pick(msgspec.Struct, frozen=True):
+class NumberCommand(msgspec.Struct, frozen=True):
     """The number chosen from what was offered last."""
 
     number: int
 
 
-class Unknown(msgspec.Struct, frozen=True):
+class UnknownCommand(msgspec.Struct, frozen=True):
     """Not understood; ``suggestion`` is a whole command that was perhaps meant, or empty."""
 
     text: str
     suggestion: str = ""
 
 
-Command = Subscribe | Verb | Answer | Pick | Unknown
+Command = SubscribeCommand | VerbCommand | YesNoCommand | NumberCommand | UnknownCommand
 
 _HARMLESS: Final = ("list", "find", "more", "show", "why", "status", "help", "hello")
 """Verbs that change nothing."""
@@ -175,10 +175,10 @@ def parse(text: str) -> Command:
     if name is not None:
         return _read(name, rest)
     if (number := _NUMBER.fullmatch(line)) is not None:
-        return Pick(int(number[1]))
+        return NumberCommand(int(number[1]))
     if "://" in verb or looks_like_url(_url(verb)):
         return _subscribe(line, bare=True)
-    return Unknown(line, _suggestion(verb, rest))
+    return UnknownCommand(line, _suggestion(verb, rest))
 
 
 def reaction(emojis: tuple[str, ...]) -> str:
@@ -198,14 +198,14 @@ def lacking(text: str) -> str:
         return f"{name} #{{}}"
     if name in _BEFORE and rest and rest.split()[0].lower() not in ALL:
         command = parse(f"{name} {rest}")
-        if isinstance(command, Verb) and command.target.everything:
+        if isinstance(command, VerbCommand) and command.target.everything:
             return f"{name} #{{}} {rest.replace('{', '{{').replace('}', '}}')}"
     return ""
 
 
 def is_harmless(command: Command) -> bool:
     """Return whether a command changes nothing."""
-    return isinstance(command, Unknown) or (isinstance(command, Verb) and command.name in _HARMLESS)
+    return isinstance(command, UnknownCommand) or (isinstance(command, VerbCommand) and command.name in _HARMLESS)
 
 
 def count(words: str) -> int:
@@ -226,10 +226,10 @@ def _url(words: str) -> str:
     return words.split(maxsplit=1)[0].rstrip(",;").strip("<>\"'`") if words else ""
 
 
-def _target(words: str) -> Target:
+def _target(words: str) -> SubscriptionTarget:
     first = words.split(maxsplit=1)[0] if words else ""
     number = _NUMBER.fullmatch(first)
-    return Target(number=int(number[1])) if number else Target(url=_url(first))
+    return SubscriptionTarget(number=int(number[1])) if number else SubscriptionTarget(url=_url(first))
 
 
 def _selector(words: str) -> str:
@@ -245,22 +245,22 @@ def _subscribe(rest: str, *, bare: bool = False) -> Command:
     pairs = [wish.partition("=") for wish in _NEXT_WISH.split(wishes[0])] if wishes else []
     path = url.partition("#")[0].partition("?")[0]
     if path.lower().endswith(".opml") and not selector and not pairs:
-        return Verb("import", words=url)
-    return Subscribe(url, selector, tuple((key, value.strip(' "“”„')) for key, _, value in pairs))
+        return VerbCommand("import", words=url)
+    return SubscribeCommand(url, selector, tuple((key, value.strip(' "“”„')) for key, _, value in pairs))
 
 
-def _any(words: str) -> Target:
+def _any(words: str) -> SubscriptionTarget:
     """Return the subscription that is meant, or all of them."""
-    return Target(everything=True) if not words or words.lower() in ALL else _target(words)
+    return SubscriptionTarget(everything=True) if not words or words.lower() in ALL else _target(words)
 
 
-def _about(rest: str) -> tuple[Target, str]:
+def _about(rest: str) -> tuple[SubscriptionTarget, str]:
     """Return which subscriptions are meant, all if the first word names none, and the other words."""
     first, other = (*rest.split(maxsplit=1), "", "")[:2]
     if first.lower() in ALL:
-        return Target(everything=True), other
+        return SubscriptionTarget(everything=True), other
     named = _NUMBER.fullmatch(first) is not None or looks_like_url(_url(first))
-    return (_target(first), other) if named else (Target(everything=True), rest)
+    return (_target(first), other) if named else (SubscriptionTarget(everything=True), rest)
 
 
 def _read(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
@@ -269,24 +269,26 @@ def _read(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
         case "subscribe":
             return _subscribe(rest)
         case "unsubscribe":
-            target = Target(everything=True) if rest.lower() in ALL else _target(rest)
-            return Verb(name, Target(url=target.url, selector=_selector(rest)) if target.url else target)
+            target = SubscriptionTarget(everything=True) if rest.lower() in ALL else _target(rest)
+            return VerbCommand(
+                name, SubscriptionTarget(url=target.url, selector=_selector(rest)) if target.url else target
+            )
         case "show" | "why" | "unwatch":
-            return Verb(name, _target(rest), " ".join(rest.split()[1:2]))
+            return VerbCommand(name, _target(rest), " ".join(rest.split()[1:2]))
         case "pause" | "resume":
-            return Verb(name, _any(rest))
+            return VerbCommand(name, _any(rest))
         case "set" | "filter":
-            return Verb(name, *_about(rest))
+            return VerbCommand(name, *_about(rest))
         case "mute" | "unmute":
-            return Verb("set", _any(rest), "mute on" if name == "mute" else "mute off")
+            return VerbCommand("set", _any(rest), "mute on" if name == "mute" else "mute off")
         case "yes" | "no":
-            return Answer(yes=name == "yes")
+            return YesNoCommand(yes=name == "yes")
         case "forget" if rest.lower().strip("-. ") not in ME:
-            return Verb("help", words=name)
+            return VerbCommand("help", words=name)
         case "help":
-            return Verb(name, words=VERB_OF.get(rest.lower(), ""))
+            return VerbCommand(name, words=VERB_OF.get(rest.lower(), ""))
         case _:
-            return Verb(name, words=rest)
+            return VerbCommand(name, words=rest)
 
 
 def _suggestion(verb: str, rest: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from cachetools import FIFOCache
 
 from bots.delivery.notification_text import EntryKey, SavedSearchMatch, link_preview, render_notification
-from bots.i18n.translator import Voice, voice
+from bots.i18n.translator import Translator, get_translator
 from bots.replies.entry_templates import Template
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import article_hashes, select_part
@@ -114,7 +114,7 @@ class BodyRenderer:
     async def body(self, batch: Batch, language: str, presentations: Presentations) -> Body:
         """Return the body of a batch in the language of this tag (BCP 47)."""
         items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
-        translator = voice(language)
+        translator = get_translator(language)
         if presentations:
             presentations = {
                 item.channel: presentations[item.channel] for item in items if item.channel in presentations
@@ -125,7 +125,7 @@ class BodyRenderer:
             body = self._bodies[key] = await self._render(items, translator, presentations)
         return body
 
-    async def _render(self, items: _Items, translator: Voice, presentations: Presentations) -> Body:
+    async def _render(self, items: _Items, translator: Translator, presentations: Presentations) -> Body:
         rows = await self._store.channels.get_many(list(dict.fromkeys(item.channel for item in items)))
         channels = {channel.id: _retitle(channel, presentations) for channel in rows if channel is not None}
         templates = {

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from bots.i18n.translator import Voice
-from bots.replies.base import LONGEST_MESSAGE_BYTES, address, clip, entry_lines, joined_lines, more, title
+from bots.i18n.translator import Translator
+from bots.replies.base import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more, title
 from bots.replies.entry_templates import Template
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import is_edit
@@ -71,7 +71,7 @@ def render_notification(
     deltas: Sequence[Delta],
     missing_counts: Mapping[ChannelId, int],
     also_in: Mapping[EntryKey, Sequence[Channel]],
-    voice: Voice,
+    translator: Translator,
     *,
     matches: Mapping[EntryKey, Sequence[SavedSearchMatch]] = _NO_MATCHES,
     templates: Mapping[ChannelId, Template] = _NO_TEMPLATES,
@@ -87,15 +87,23 @@ def render_notification(
     shown = [(channel, updates[channel.id]) for channel in channels if channel.id in updates]
     if not shown:
         return ""
-    share_bytes = LONGEST_MESSAGE_BYTES // len(shown) - 2
+    share_bytes = MAX_MESSAGE_BYTES // len(shown) - 2
     text = ""
     for detail in _DETAIL_LEVELS:
         sections = [
-            _section(channel, update, also_in, matches, detail=detail, voice=voice, template=templates.get(channel.id))
+            _section(
+                channel,
+                update,
+                also_in,
+                matches,
+                detail=detail,
+                translator=translator,
+                template=templates.get(channel.id),
+            )
             for channel, update in shown
         ]
         text = "\n\n".join(sections)
-        if len(text.encode()) <= LONGEST_MESSAGE_BYTES:
+        if len(text.encode()) <= MAX_MESSAGE_BYTES:
             return text
     return "\n\n".join(clip(section, share_bytes) for section in sections)
 
@@ -123,22 +131,22 @@ def _section(
     matches: Mapping[EntryKey, Sequence[SavedSearchMatch]],
     *,
     detail: _DetailLevel,
-    voice: Voice,
+    translator: Translator,
     template: Template | None,
 ) -> str:
     """Return the part of the text about one channel: its notices, then its title, entries and lines."""
-    notices = [_notice(channel, notice, voice) for notice in update.notices]
-    blocks = [_missing(update.missing_count, voice)] if update.missing_count else []
+    notices = [_notice(channel, notice, translator) for notice in update.notices]
+    blocks = [_missing(update.missing_count, translator)] if update.missing_count else []
     for key, change in list(update.entries.items())[: detail.entries]:
         entry = (channel.id, key)
-        lines = _entry(channel, change, detail.summary_chars, voice, template)
-        blocks.append(_block(change, lines, also_in.get(entry, ()), matches.get(entry, ()), voice))
-    rest = [_heading(change, voice) for change in list(update.entries.values())[detail.entries :]]
+        lines = _entry(channel, change, detail.summary_chars, translator, template)
+        blocks.append(_block(change, lines, also_in.get(entry, ()), matches.get(entry, ()), translator))
+    rest = [_heading(change, translator) for change in list(update.entries.values())[detail.entries :]]
     if rest:
         titles = _SEPARATOR.join(one_line(heading, 80) for heading in rest)
-        blocks.append(_others(len(rest), titles, voice, is_first=not blocks))
+        blocks.append(_others(len(rest), titles, translator, is_first=not blocks))
     gap = "\n\n" if detail.summary_chars and len(blocks) > 1 else "\n"
-    content = gap.join(blocks + _lines(channel, update.lines, detail, voice))
+    content = gap.join(blocks + _lines(channel, update.lines, detail, translator))
     names_itself = (
         template is not None and template.names_channel and not (rest or update.lines or update.missing_count)
     )
@@ -147,99 +155,105 @@ def _section(
     return "\n".join(notices + ([content] if content else []))
 
 
-def _missing(count: int, voice: Voice) -> str:
-    return voice.many(
+def _missing(count: int, translator: Translator) -> str:
+    return translator.ngettext(
         "{count} earlier update is no longer available. `show` has the latest entries.",
         "{count} earlier updates are no longer available. `show` has the latest entries.",
         count,
     )
 
 
-def _others(count: int, titles: str, voice: Voice, *, is_first: bool) -> str:
+def _others(count: int, titles: str, translator: Translator, *, is_first: bool) -> str:
     if is_first:
-        return voice.many("{count} new: {titles}", "{count} new: {titles}", count, titles=titles)
-    return voice.many("and {count} more: {titles}", "and {count} more: {titles}", count, titles=titles)
+        return translator.ngettext("{count} new: {titles}", "{count} new: {titles}", count, titles=titles)
+    return translator.ngettext("and {count} more: {titles}", "and {count} more: {titles}", count, titles=titles)
 
 
-def _entry(channel: Channel, change: Change, summary_chars: int, voice: Voice, template: Template | None) -> str:
+def _entry(
+    channel: Channel, change: Change, summary_chars: int, translator: Translator, template: Template | None
+) -> str:
     entry = change.entry
     if template is not None:
-        return template.fill(entry, title(channel), summary_chars, voice) or entry_lines(entry, voice)
+        return template.fill(entry, title(channel), summary_chars, translator) or entry_lines(entry, translator)
     summary = one_line(entry.summary, summary_chars) if summary_chars else ""
     shown = [summary] if summary and summary != one_line(entry.title, 300) else []
-    return "\n".join([entry_lines(entry, voice), *shown])
+    return "\n".join([entry_lines(entry, translator), *shown])
 
 
 def _block(
-    change: Change, lines: str, also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], voice: Voice
+    change: Change, lines: str, also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator
 ) -> str:
     """Return an entry's ``lines`` with what surrounds them: the mark of an edit, copies elsewhere, saved searches."""
-    parts = [voice.say("Edited: {entry}", entry=lines) if is_edit(change) else lines]
+    parts = [translator.gettext("Edited: {entry}", entry=lines) if is_edit(change) else lines]
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
-        parts.append(voice.say("also in: {channels}", channels=channels))
+        parts.append(translator.gettext("also in: {channels}", channels=channels))
     if matches:
         searches = [f"`watch #{number}`: {one_line(query, 120)}" for number, query in matches[:_MAX_MATCHES]]
-        rest = [more(len(matches) - _MAX_MATCHES, voice)] if len(matches) > _MAX_MATCHES else []
+        rest = [more(len(matches) - _MAX_MATCHES, translator)] if len(matches) > _MAX_MATCHES else []
         parts.append(_SEPARATOR.join(searches + rest))
     return "\n".join(parts)
 
 
-def _heading(change: Change, voice: Voice) -> str:
+def _heading(change: Change, translator: Translator) -> str:
     entry = change.entry
-    heading = entry.title.strip() or entry.link or voice.say("(untitled)")
-    return voice.say("Edited: {entry}", entry=heading) if is_edit(change) else heading
+    heading = entry.title.strip() or entry.link or translator.gettext("(untitled)")
+    return translator.gettext("Edited: {entry}", entry=heading) if is_edit(change) else heading
 
 
-def _lines(channel: Channel, changes: Sequence[Change], detail: _DetailLevel, voice: Voice) -> list[str]:
+def _lines(channel: Channel, changes: Sequence[Change], detail: _DetailLevel, translator: Translator) -> list[str]:
     """Return one block with the page's address and its changed lines; empty if none changed."""
     if not changes:
         return []
-    shown = [_line(change, detail.line_chars, voice) for change in changes[: detail.lines]]
+    shown = [_line(change, detail.line_chars, translator) for change in changes[: detail.lines]]
     rest = len(changes) - len(shown)
     if rest and shown:
-        shown.append(voice.many("and {count} more change", "and {count} more changes", rest))
+        shown.append(translator.ngettext("and {count} more change", "and {count} more changes", rest))
     elif rest:
-        shown.append(voice.many("{count} change", "{count} changes", rest))
+        shown.append(translator.ngettext("{count} change", "{count} changes", rest))
     return ["\n".join([one_line(without_selector(channel.url), 2000), *shown])]
 
 
-def _line(change: Change, chars: int, voice: Voice) -> str:
-    text, heading = joined_lines(change.entry.summary, chars), one_line(change.entry.title, 60)
-    place = voice.say("line {number}", number=str(change.line))
+def _line(change: Change, chars: int, translator: Translator) -> str:
+    text, heading = join_lines(change.entry.summary, chars), one_line(change.entry.title, 60)
+    place = translator.gettext("line {number}", number=str(change.line))
     line = f"{_SIGNS[change.kind]} {place} ({heading}): {text}" if heading else f"{_SIGNS[change.kind]} {place}: {text}"
     if not change.before:
         return line
-    before = voice.say("(was: {text})", text=joined_lines(change.before, chars))
+    before = translator.gettext("(was: {text})", text=join_lines(change.before, chars))
     return f"{line} {before}"
 
 
-def _notice(channel: Channel, notice: Notice, voice: Voice) -> str:
+def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
     name, detail = title(channel), one_line(notice.detail, 2000)
-    daily = voice.say(
+    daily = translator.gettext(
         "I'll check it once a day and let you know when it works again; `unsubscribe {url}` ends the subscription.",
         url=address(channel),
     )
     match notice.kind:
         case "dead":
-            sentence = voice.say("*{title}* can't be reached any more: {detail}", title=name, detail=detail)
+            sentence = translator.gettext("*{title}* can't be reached any more: {detail}", title=name, detail=detail)
             return f"{sentence} {daily}"
         case "quarantined":
-            sentence = voice.say("*{title}* takes more time or memory to read than one channel may use.", title=name)
+            sentence = translator.gettext(
+                "*{title}* takes more time or memory to read than one channel may use.", title=name
+            )
             return f"{sentence} {daily}"
         case "back":
-            return voice.say("*{title}* is back: you'll get its news again.", title=name)
+            return translator.gettext("*{title}* is back: you'll get its news again.", title=name)
         case "moved" if without_selector(detail) == without_selector(channel.url):
             part = selector_of(detail)
             if not part:
-                return voice.say("*{title}*: I now monitor the whole page. You don't need to do anything.", title=name)
-            return voice.say(
+                return translator.gettext(
+                    "*{title}*: I now monitor the whole page. You don't need to do anything.", title=name
+                )
+            return translator.gettext(
                 "*{title}*: I now monitor another part of the page, {selector}. You don't need to do anything.",
                 title=name,
                 selector=part,
             )
         case "moved":
-            return voice.say(
+            return translator.gettext(
                 "*{title}* has moved to {url}. I'll check it there from now on; you don't need to do anything.",
                 title=name,
                 url=detail,

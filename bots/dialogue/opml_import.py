@@ -9,7 +9,7 @@ import structlog
 
 from bots.cluster.assigned_users import AssignedUsers
 from bots.dialogue.request_types import Limits
-from bots.replies.subscriptions import Imported
+from bots.replies.subscriptions import ImportResult
 from bots.tasks import cancel_and_wait
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
@@ -49,7 +49,7 @@ async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[Sub
     return subscription, new
 
 
-class Importing:
+class OpmlImporter:
     """The imports of one bot's people. :meth:`run` drives it."""
 
     def __init__(self, store: Store, link: XmppSender, assigned_users: AssignedUsers, limits: Limits) -> None:
@@ -110,7 +110,7 @@ class Importing:
         self._stirred.set()
 
     async def _import(self, uid: UserId) -> None:
-        came = Imported()
+        came = ImportResult()
         try:
             (jid,) = await self._store.outbox.jids([uid])
             while feeds := await self._store.import_queue.peek(uid, AT_ONCE):
@@ -127,32 +127,32 @@ class Importing:
             return
         await self._tell(jid, came)
 
-    async def _some(self, jid: str, feeds: Sequence[OpmlSubscription], limits: Limits) -> Imported:
+    async def _some(self, jid: str, feeds: Sequence[OpmlSubscription], limits: Limits) -> ImportResult:
         """Subscribe to a few feeds. Raises StoreUnavailable."""
         mine = {held.channel for held in await self._store.subscriptions.of_user(jid)}
         room = limits.subscriptions - len(mine)
         new = [feed for feed in feeds if channel_id(feed.url) not in mine]
         ended = await asyncio.gather(*(self._one(jid, feed) for feed in new[: max(room, 0)]))
         full = LimitReached("You've reached the maximum of {count} subscriptions.", count=limits.subscriptions)
-        came = Imported(known=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :]))
+        came = ImportResult(known=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :]))
         for one in ended:
             came = came.and_also(one)
         return came
 
-    async def _one(self, jid: str, feed: OpmlSubscription) -> Imported:
+    async def _one(self, jid: str, feed: OpmlSubscription) -> ImportResult:
         try:
             cid = await self._channel(jid, feed)
             subscription, new = await follow(self._store, jid, cid, self._limits.subscriptions)
         except StoreUnavailable:
             raise
         except CoronetError as error:
-            return Imported(failed=((feed.url, error),))
+            return ImportResult(failed=((feed.url, error),))
         if new and feed.title:  # they call it what the list calls it, where that is not what its publisher does
             channel = await self._store.channels.get(subscription.channel)
             if channel is not None and channel.title != feed.title:
                 own = Preferences(title=feed.title)
                 await self._store.preferences.put(jid, subscription.number, own)
-        return Imported(new=int(new), known=int(not new))
+        return ImportResult(new=int(new), known=int(not new))
 
     async def _channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
         """Return the feed's channel, which may have to be made. Raises what keeps it from that."""
@@ -168,7 +168,7 @@ class Importing:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id
 
-    async def _tell(self, jid: str, came: Imported) -> None:
+    async def _tell(self, jid: str, came: ImportResult) -> None:
         (user_settings,) = await self._store.users.user_settings([user_id(jid)])
         content = stanzas.body(came.text(user_settings.effective_language)) + stanzas.RECEIPT_REQUEST
         ident = new_message_id(user_id(jid))

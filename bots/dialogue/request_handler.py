@@ -1,8 +1,9 @@
-"""Requests of dialogues, executed for one person on the store. Policy is the dialogue's.
+"""Handlers of the requests that dialogues make for one person: the real one and the one of a dry run.
 
-:class:`Queries` only reads. :class:`RequestHandler` adds what writes. :class:`DryRun` adds the same methods, but only
-notes what they would do. It inherits no method that writes, so a new request fails in a dry run until it is stated
-there what it would do.
+:class:`ReadRequests` has the requests that only read the store. :class:`RequestHandler` adds those that write.
+:class:`DryRun` has the same methods as :class:`RequestHandler`, but only records the effects they would have. It
+inherits no writing method, so a new request fails in a dry run until its effect is described there. Policy, like
+limits, is decided by the dialogues.
 """
 
 import asyncio
@@ -14,11 +15,11 @@ import msgspec
 
 from bots.access import Access
 from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.opml_import import Importing, follow
-from bots.dialogue.request_types import Limits, WhatItTold
-from bots.i18n.translator import spoken
+from bots.dialogue.opml_import import OpmlImporter, follow
+from bots.dialogue.request_types import Limits, MessageReferences
+from bots.i18n.translator import supported_language
 from bots.pubsub.atom_items import node_uri
-from bots.replies.base import Followed
+from bots.replies.base import SubscribedChannel
 from bots.xmpp.file_upload import FileUploader
 from service.clock import Clock
 from service.corona.poll_explanation import PollExplanation
@@ -45,7 +46,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class House:
+class BotServices:
     """What the requests of all people share; ``pubsub_service`` is where public channels are published, or ""."""
 
     store: Store
@@ -53,7 +54,7 @@ class House:
     clock: Clock
     limits: Limits
     door: Access
-    importing: Importing
+    importing: OpmlImporter
     uploads: FileUploader
     lists: OpmlReader
     pubsub_service: str
@@ -69,7 +70,7 @@ class House:
         if known.unreachable:
             mine = await self.store.subscriptions.of_user(jid)
             await self.store.pauses.resume_reachable(jid, [held.channel for held in mine])
-        client_language = spoken(tag)
+        client_language = supported_language(tag)
         if client_language in ("", known.user_settings.client_language):
             return known
         await self.store.users.set_client_language(jid, client_language)
@@ -78,11 +79,15 @@ class House:
         return msgspec.structs.replace(known, user_settings=user_settings)
 
 
-class Queries:
+class ReadRequests:
     """Requests of the person with this bare JID that change nothing; each may raise a CoronetError."""
 
     def __init__(
-        self, house: House, jid: str, most_subscriptions: int | None = None, at_work: Callable[[], None] | None = None
+        self,
+        house: BotServices,
+        jid: str,
+        most_subscriptions: int | None = None,
+        at_work: Callable[[], None] | None = None,
     ) -> None:
         """Serve a person with a limit of their own, or None; ``at_work`` is called before what takes long."""
         self.limits = house.limits.of(most_subscriptions)
@@ -104,7 +109,7 @@ class Queries:
         """Return the channel if there is one, or the one that took over from it."""
         return await self._store.channels.resolve(cid)
 
-    async def subscriptions(self) -> tuple[Followed, ...]:
+    async def subscriptions(self) -> tuple[SubscribedChannel, ...]:
         """Return the person's subscriptions, by number."""
         subscriptions, preferences = await asyncio.gather(
             self._store.subscriptions.of_user(self._jid), self.preferences()
@@ -165,7 +170,7 @@ class Queries:
         self._at_work()
         return await self._house.lists.read(lambda: _encoded(text))
 
-    async def told_by(self, message_id: MessageId) -> WhatItTold | None:
+    async def told_by(self, message_id: MessageId) -> MessageReferences | None:
         """Return what a message of ours told the person; None if it told nothing, or we forgot."""
         (told,), flying = await asyncio.gather(
             self._store.outbox.sent_messages([self._uid]), self._store.outbox.in_flight([self._uid])
@@ -175,10 +180,10 @@ class Queries:
         if not items:
             return None
         watches = {watch.number for item in items for watch in item.matches or ()}
-        return WhatItTold(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
+        return MessageReferences(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
 
 
-class RequestHandler(Queries):
+class RequestHandler(ReadRequests):
     """Requests of one person, executed: what a method changes is durable, and counts, when it returns."""
 
     async def take_new_url(self) -> bool:
@@ -261,10 +266,10 @@ class RequestHandler(Queries):
         return RESTRICTIONS_KEPT_DAYS if is_restricted else 0
 
 
-class DryRun(Queries):
+class DryRun(ReadRequests):
     """Requests of one person, answered without an effect; ``would`` is what would be done, a sentence each."""
 
-    def __init__(self, house: House, jid: str, most_subscriptions: int | None) -> None:
+    def __init__(self, house: BotServices, jid: str, most_subscriptions: int | None) -> None:
         """Answer for a person with a limit of their own, or None."""
         super().__init__(house, jid, most_subscriptions)
         self.would: list[str] = []
@@ -385,9 +390,9 @@ def _name(channel: Channel | None) -> str:
     return (channel.title or channel.url) if channel else "a channel that is gone"
 
 
-def followed(subscription: Subscription, channel: Channel, preferences: PreferencesByNumber) -> Followed:
+def followed(subscription: Subscription, channel: Channel, preferences: PreferencesByNumber) -> SubscribedChannel:
     """Return a subscription as its person sees it."""
     own = preferences.get(subscription.number, NO_PREFERENCES)
     channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     muted = own.muted or preferences.get(FOR_ALL, NO_PREFERENCES).muted
-    return Followed(subscription.number, channel, paused=subscription.paused_version is not None, muted=muted)
+    return SubscribedChannel(subscription.number, channel, paused=subscription.paused_version is not None, muted=muted)

@@ -21,7 +21,7 @@ class Limits(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, subscriptions=most_subscriptions)
 
 
-class WhatItTold(msgspec.Struct, frozen=True):
+class MessageReferences(msgspec.Struct, frozen=True):
     """The channels that a message told of, and the numbers of what is watched for that it told for."""
 
     channels: tuple[ChannelId, ...]

@@ -4,21 +4,21 @@ from collections.abc import Callable
 
 import msgspec
 
-from bots.commands.parser import Target
+from bots.commands.parser import SubscriptionTarget
 from bots.dialogue import settings_parser
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscriptions import meant
-from bots.i18n.translator import SOURCE, language_named, spoken
-from bots.replies.base import Followed, Reply
+from bots.i18n.translator import SOURCE_LANGUAGE, find_language, supported_language
+from bots.replies.base import Reply, SubscribedChannel
 from bots.replies.settings import (
-    Filters,
-    HabitsTold,
-    LanguageTold,
-    NoSuchLanguage,
-    Paused,
-    Preferred,
-    Resumed,
-    UnreadableSetting,
+    FilterList,
+    InvalidSetting,
+    LanguageReply,
+    PauseReply,
+    PreferencesReply,
+    ResumeReply,
+    UnknownLanguage,
+    UserSettingsReply,
 )
 from bots.replies.subscriptions import NoSuchSubscription
 from service.errors import CoronetError
@@ -28,16 +28,16 @@ from service.users.quiet_hours import UserSettings
 _AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
 
 
-async def pause(requests: Requests, target: Target) -> Reply:
+async def pause(requests: Requests, target: SubscriptionTarget) -> Reply:
     """Tell nothing of some subscriptions for a while, or of any and of what is watched for."""
     found = await meant(requests, target)
     if not found and not target.everything:
         return NoSuchSubscription()
     fresh = await requests.pause(tuple(followed.channel.id for followed in found), watches=target.everything)
-    return Paused(tuple(each for each in found if each.channel.id in fresh), found, everything=target.everything)
+    return PauseReply(tuple(each for each in found if each.channel.id in fresh), found, everything=target.everything)
 
 
-async def resume(requests: Requests, target: Target) -> Reply:
+async def resume(requests: Requests, target: SubscriptionTarget) -> Reply:
     """Tell of some subscriptions again."""
     found = await meant(requests, target)
     if not found and not target.everything:
@@ -45,10 +45,10 @@ async def resume(requests: Requests, target: Target) -> Reply:
     cids = tuple(followed.channel.id for followed in found)
     withheld = await requests.resume(cids, watches=target.everything)
     again = tuple(each for each in found if each.channel.id in withheld.withheld)
-    return Resumed(again, sum(withheld.withheld.values()), withheld.missed_matches, everything=target.everything)
+    return ResumeReply(again, sum(withheld.withheld.values()), withheld.missed_matches, everything=target.everything)
 
 
-async def prefer(requests: Requests, target: Target, words: str) -> Reply:
+async def prefer(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
     """Change one setting of a subscription or of all, by its name and value, or tell how they are."""
     key, value = (*words.split(maxsplit=1), "", "")[:2]
     one = await _one(requests, target)
@@ -56,9 +56,9 @@ async def prefer(requests: Requests, target: Target, words: str) -> Reply:
         return one
     number, followed, before = one
     if not key:
-        return Preferred(followed, before)
+        return PreferencesReply(followed, before)
     if settings_parser.KEYS.get(key.lower()) == "proof" and number != FOR_ALL:  # its beginning is past
-        return UnreadableSetting("proof", value)
+        return InvalidSetting("proof", value)
     changed = settings_parser.preferred(before, key, value, for_all=number == FOR_ALL)
     if not isinstance(changed, Preferences):
         return changed
@@ -68,10 +68,10 @@ async def prefer(requests: Requests, target: Target, words: str) -> Reply:
         followed = msgspec.structs.replace(followed, channel=channel)
     is_spaced = followed is not None and changed.interval_s != before.interval_s
     looks_s = await _looks_s(requests, followed) if followed is not None and is_spaced else None
-    return Preferred(followed, changed, changed=True, looks_s=looks_s)
+    return PreferencesReply(followed, changed, changed=True, looks_s=looks_s)
 
 
-async def _looks_s(requests: Requests, followed: Followed) -> float | None:
+async def _looks_s(requests: Requests, followed: SubscribedChannel) -> float | None:
     """Return how far apart looks at a channel are on average, None if that cannot be said now."""
     try:
         reason = await requests.why(followed.channel.id)
@@ -80,7 +80,7 @@ async def _looks_s(requests: Requests, followed: Followed) -> float | None:
     return reason.interval_s / len(reason.turns)
 
 
-async def filter_entries(requests: Requests, target: Target, words: str) -> Reply:
+async def filter_entries(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
     """Add or remove a filter of a subscription or of all, or name them."""
     one = await _one(requests, target)
     if isinstance(one, Reply):
@@ -88,15 +88,17 @@ async def filter_entries(requests: Requests, target: Target, words: str) -> Repl
     number, followed, before = one
     word, rest = (*words.split(maxsplit=1), "", "")[:2]
     if not word:
-        return Filters(followed, before.rules)
+        return FilterList(followed, before.rules)
     rules = settings_parser.filtered(before.rules, word.lower(), rest.strip())
     if isinstance(rules, Reply):
         return rules
     await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
-    return Filters(followed, rules, changed=True)
+    return FilterList(followed, rules, changed=True)
 
 
-async def _one(requests: Requests, target: Target) -> tuple[int, Followed | None, Preferences] | Reply:
+async def _one(
+    requests: Requests, target: SubscriptionTarget
+) -> tuple[int, SubscribedChannel | None, Preferences] | Reply:
     """Return the number of what is meant, the subscription unless it is all of them, and what is wanted of it."""
     followed = None
     if not target.everything:
@@ -113,12 +115,12 @@ async def settle(requests: Requests, words: str, read: Callable[[UserSettings, s
     user_settings = await requests.user_settings()
     words = words.strip()
     if not words:
-        return HabitsTold(user_settings, requests.now_s())
+        return UserSettingsReply(user_settings, requests.now_s())
     changed = read(user_settings, words)
     if isinstance(changed, Reply):
         return changed
     await requests.set_user_settings(changed)
-    return HabitsTold(changed, requests.now_s(), changed=True)
+    return UserSettingsReply(changed, requests.now_s(), changed=True)
 
 
 async def speak(requests: Requests, words: str) -> Reply:
@@ -127,9 +129,9 @@ async def speak(requests: Requests, words: str) -> Reply:
     words = words.strip()
     if words:
         is_automatic = words.lower() in _AUTOMATIC
-        language = "" if is_automatic else language_named(words)
+        language = "" if is_automatic else find_language(words)
         if not language and not is_automatic:
-            return NoSuchLanguage(words)
+            return UnknownLanguage(words)
         user_settings = msgspec.structs.replace(user_settings, language=language)
         await requests.set_user_settings(user_settings)
-    return LanguageTold(spoken(user_settings.effective_language) or SOURCE, changed=bool(words))
+    return LanguageReply(supported_language(user_settings.effective_language) or SOURCE_LANGUAGE, changed=bool(words))

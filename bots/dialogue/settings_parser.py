@@ -10,19 +10,19 @@ from typing import Final
 import msgspec
 
 from bots.commands.parser import MOST_SHOWN
-from bots.i18n.translator import bare
+from bots.i18n.translator import normalize_words
 from bots.replies import entry_templates
 from bots.replies.base import Reply
-from bots.replies.help import Incomplete
+from bots.replies.help import MissingArgument
 from bots.replies.settings import (
-    FiltersFull,
+    InvalidSetting,
+    InvalidTime,
     NoSuchFilter,
     NoSuchSetting,
-    NoSuchZone,
-    UnreadableSetting,
-    UnreadableTime,
+    TooManyFilters,
+    UnknownTimeZone,
 )
-from bots.replies.subscriptions import Wishes
+from bots.replies.subscriptions import InitialSettings
 from service.feeds.parsing.html_text import one_line
 from service.users.preferences import (
     MAX_INTERVAL_S,
@@ -123,25 +123,25 @@ def quieted(user_settings: UserSettings, words: str) -> UserSettings | Reply:
     if words.lower() in _PRESENCE:
         return msgspec.structs.replace(user_settings, heeds_presence=True)
     hours = quiet(words)
-    return msgspec.structs.replace(user_settings, quiet=hours) if hours else UnreadableTime("quiet", words)
+    return msgspec.structs.replace(user_settings, quiet=hours) if hours else InvalidTime("quiet", words)
 
 
 def gathered(user_settings: UserSettings, words: str) -> UserSettings | Reply:
     """Return the settings with this digest, or ``off``."""
     off = words.lower() in OFF
     rhythm = None if off else digest(words)
-    return msgspec.structs.replace(user_settings, digest=rhythm) if rhythm or off else UnreadableTime("digest", words)
+    return msgspec.structs.replace(user_settings, digest=rhythm) if rhythm or off else InvalidTime("digest", words)
 
 
 def in_zone(user_settings: UserSettings, words: str) -> UserSettings | Reply:
     """Return the settings with the time zone of this name."""
     zones = find_time_zones(words)
-    return msgspec.structs.replace(user_settings, zone=zones[0]) if len(zones) == 1 else NoSuchZone(words, zones)
+    return msgspec.structs.replace(user_settings, zone=zones[0]) if len(zones) == 1 else UnknownTimeZone(words, zones)
 
 
 def quiet(words: str) -> QuietHours | None:
     """Return hours to be quiet, from ``HH:MM-HH:MM`` and perhaps days: ``mon-fri``, ``sat,sun``, ``weekdays``."""
-    hours, _, days = TO.sub("-", FROM.sub("", bare(words))).partition(" ")
+    hours, _, days = TO.sub("-", FROM.sub("", normalize_words(words))).partition(" ")
     begins, dash, ends = hours.partition("-")
     first, last, chosen = _minute(begins), _minute(ends), _days(days) if days.strip() else EVERY_DAY
     if not dash or first is None or last is None or chosen is None:
@@ -151,7 +151,7 @@ def quiet(words: str) -> QuietHours | None:
 
 def digest(words: str) -> DigestSchedule | None:
     """Return how to gather news, from ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; times may be left out."""
-    plain = f"{bare(words)} "
+    plain = f"{normalize_words(words)} "
     named = next((name for name in RHYTHMS if plain.startswith(f"{name} ")), None)
     if named is None:
         return None
@@ -173,7 +173,7 @@ def digest(words: str) -> DigestSchedule | None:
 
 def interval_s(words: str) -> int | None:
     """Return how far apart to tell, in seconds, from ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``."""
-    plain = bare(words)
+    plain = normalize_words(words)
     if plain in RHYTHMS:
         return _RHYTHMS_S[RHYTHMS[plain]]
     plain = EVERY.sub("", plain)
@@ -209,7 +209,7 @@ def _days(words: str) -> tuple[int, ...] | None:
     return tuple(sorted(found))
 
 
-def wished(before: Preferences, wishes: Wishes) -> Preferences | Reply:
+def wished(before: Preferences, wishes: InitialSettings) -> Preferences | Reply:
     """Return what is wanted of one subscription after these wishes; or what is wrong with one of them."""
     for key, value in wishes:
         changed = preferred(before, key, value, for_all=False)
@@ -231,7 +231,7 @@ def preferred(before: Preferences, named: str, value: str, *, for_all: bool) -> 
         case "interval":
             return _with_interval(before, value, off=off, usual=usual)
         case "mute" | "edits" if not (off or switched or usual):
-            return UnreadableSetting(key, value)
+            return InvalidSetting(key, value)
         case "mute":
             return msgspec.structs.replace(before, muted=bool(switched))
         case "edits":
@@ -239,7 +239,7 @@ def preferred(before: Preferences, named: str, value: str, *, for_all: bool) -> 
         case "proof":
             return _with_proof(before, value, off=off, usual=usual)
         case "title" if for_all or not value:
-            return UnreadableSetting(key, value)
+            return InvalidSetting(key, value)
         case "title":
             title = "" if off or usual else one_line(value, _MOST_TITLE_CHARS)
             return msgspec.structs.replace(before, title=title)
@@ -249,10 +249,10 @@ def preferred(before: Preferences, named: str, value: str, *, for_all: bool) -> 
 
 def _with_interval(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
     seconds = interval_s(value)
-    if off or usual or bare(value) in AT_ONCE:
+    if off or usual or normalize_words(value) in AT_ONCE:
         return msgspec.structs.replace(before, interval_s=None if usual else 0)
     if seconds is None or not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
-        return UnreadableSetting("interval", value)
+        return InvalidSetting("interval", value)
     return msgspec.structs.replace(before, interval_s=seconds)
 
 
@@ -261,7 +261,7 @@ def _with_proof(before: Preferences, value: str, *, off: bool, usual: bool) -> P
     if off or usual or value.lower() in ON:
         return msgspec.structs.replace(before, proof=0 if off else None)
     if number is None or int(number[1]) > MOST_SHOWN:
-        return UnreadableSetting("proof", value)
+        return InvalidSetting("proof", value)
     return msgspec.structs.replace(before, proof=int(number[1]))
 
 
@@ -270,7 +270,7 @@ def _with_template(before: Preferences, value: str, *, off: bool, usual: bool) -
     if off or usual:
         return msgspec.structs.replace(before, template="" if off else None)
     if "$" not in template or not entry_templates.fits(template) or entry_templates.strangers(template):
-        return UnreadableSetting("format", template, entry_templates.strangers(template))
+        return InvalidSetting("format", template, entry_templates.strangers(template))
     return msgspec.structs.replace(before, template=template)
 
 
@@ -285,8 +285,8 @@ def filtered(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple[Filte
         return tuple(rule for place, rule in enumerate(rules, 1) if place != int(number[1]))
     kind = _KINDS.get(word)
     if kind is None or not rest:
-        return Incomplete("filter")
+        return MissingArgument("filter")
     rule = FilterRule(allow=kind, test=parse_condition(rest))
     if rule in rules:
         return rules
-    return (*rules, rule) if len(rules) < MAX_RULES else FiltersFull(MAX_RULES)
+    return (*rules, rule) if len(rules) < MAX_RULES else TooManyFilters(MAX_RULES)

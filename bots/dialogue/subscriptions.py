@@ -7,27 +7,27 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bots.commands.parser import Target
+from bots.commands.parser import SubscriptionTarget
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.settings_parser import wished
-from bots.replies.base import LONGEST_MESSAGE_BYTES, Followed, Reply
-from bots.replies.help import Incomplete
+from bots.replies.base import MAX_MESSAGE_BYTES, Reply, SubscribedChannel
+from bots.replies.help import MissingArgument
 from bots.replies.subscriptions import (
-    Choose,
-    Exported,
-    ExportedAsFile,
-    ImportBegun,
-    Listing,
-    NewUrlsUsedUp,
+    ChooseFeed,
+    ExportFileReply,
+    ExportReply,
+    ImportStarted,
+    InitialSettings,
+    LatestEntries,
     NoSuchSubscription,
-    OfferPage,
-    Reasoned,
-    Shown,
+    OfferPageMonitoring,
+    PollExplanationReply,
     StatusReport,
-    Subscribed,
-    SubscriptionsFull,
-    Unsubscribed,
-    Wishes,
+    SubscribeReply,
+    SubscriptionList,
+    TooManyNewUrls,
+    TooManySubscriptions,
+    UnsubscribeReply,
 )
 from service.errors import BadUrl, ListOfFeeds, UploadRefused
 from service.feeds import opml
@@ -37,7 +37,7 @@ from service.model import Channel, Entry
 from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Preferences
 
 
-async def subscribe(requests: Requests, url: str, wishes: Wishes, *, as_page: bool = False) -> Reply:
+async def subscribe(requests: Requests, url: str, wishes: InitialSettings, *, as_page: bool = False) -> Reply:
     """Subscribe to what is at a canonical URL; ``as_page``: to that page itself, or the part its selector names."""
     wanted = wished(NO_PREFERENCES, wishes)
     if not isinstance(wanted, Preferences):
@@ -47,23 +47,23 @@ async def subscribe(requests: Requests, url: str, wishes: Wishes, *, as_page: bo
     url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
     limits = requests.limits
     if len(mine) >= limits.subscriptions and not any(followed.channel.id == channel_id(url) for followed in mine):
-        return SubscriptionsFull(limits.subscriptions)
+        return TooManySubscriptions(limits.subscriptions)
     if channel is not None and not channel.dormant:
         return await _begin(requests, channel, None, wishes, moved=moved)
     if not await requests.take_new_url():
-        return NewUrlsUsedUp(limits.new_urls_per_hour)
+        return TooManyNewUrls(limits.new_urls_per_hour)
     as_page = as_page or (channel is not None and channel.kind == "page")
     return await probe(requests, url, wishes, as_page=as_page, moved=moved)
 
 
-async def probe(requests: Requests, url: str, wishes: Wishes, *, as_page: bool, moved: bool = False) -> Reply:
+async def probe(requests: Requests, url: str, wishes: InitialSettings, *, as_page: bool, moved: bool = False) -> Reply:
     """Have a worker look, and subscribe to what it finds: to one feed, or all of a list."""
     try:
         found = await requests.probe(url, as_page=as_page)
     except ListOfFeeds:
         return await _import(requests, await requests.read_list(url))
     if found.channel is None:
-        return OfferPage(url, wishes) if found.page else Choose(found.choices, wishes)
+        return OfferPageMonitoring(url, wishes) if found.page else ChooseFeed(found.choices, wishes)
     return await _begin(requests, found.channel, found.latest, wishes, discovered=found.discovered, moved=moved)
 
 
@@ -71,7 +71,7 @@ async def _begin(
     requests: Requests,
     channel: Channel,
     latest: tuple[Entry, ...] | None,
-    wishes: Wishes,
+    wishes: InitialSettings,
     *,
     discovered: bool = False,
     moved: bool = False,
@@ -89,16 +89,18 @@ async def _begin(
         await requests.set_preferences(number, own)
         channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     shown = latest[:proof] if latest is not None and proof else None
-    return Subscribed(Followed(number, channel), new, shown, discovered=discovered, moved=moved, preferences=own)
+    return SubscribeReply(
+        SubscribedChannel(number, channel), new, shown, discovered=discovered, moved=moved, preferences=own
+    )
 
 
-def _wished(before: Preferences, wishes: Wishes) -> Preferences:
+def _wished(before: Preferences, wishes: InitialSettings) -> Preferences:
     """Return what is wanted after wishes with which nothing is wrong."""
     after = wished(before, wishes)
     return after if isinstance(after, Preferences) else before
 
 
-async def meant(requests: Requests, target: Target) -> tuple[Followed, ...]:
+async def meant(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
     """Return the person's subscriptions that are meant; none if there is no such one.
 
     A page's URL also means the feed that was found through it.
@@ -115,20 +117,20 @@ async def meant(requests: Requests, target: Target) -> tuple[Followed, ...]:
     return tuple(followed for followed in mine if url in (followed.channel.url, followed.channel.link))[:1]
 
 
-async def _one(requests: Requests, verb: str, target: Target) -> Followed | Reply:
+async def _one(requests: Requests, verb: str, target: SubscriptionTarget) -> SubscribedChannel | Reply:
     """Return the subscription that is meant, or that none is."""
-    if target == Target():
-        return Incomplete(verb)
+    if target == SubscriptionTarget():
+        return MissingArgument(verb)
     found = await meant(requests, target)
     return found[0] if found else NoSuchSubscription()
 
 
-async def unsubscribe(requests: Requests, target: Target) -> Reply:
+async def unsubscribe(requests: Requests, target: SubscriptionTarget) -> Reply:
     """End one subscription."""
     one = await _one(requests, "unsubscribe", target)
     if isinstance(one, Reply):
         return one
-    return Unsubscribed((one,)) if await requests.unsubscribe(one.channel.id) else NoSuchSubscription()
+    return UnsubscribeReply((one,)) if await requests.unsubscribe(one.channel.id) else NoSuchSubscription()
 
 
 async def unsubscribe_all(requests: Requests) -> Reply:
@@ -136,7 +138,7 @@ async def unsubscribe_all(requests: Requests) -> Reply:
     mine = await requests.subscriptions()
     for followed in mine:
         await requests.unsubscribe(followed.channel.id)
-    return Unsubscribed(mine)
+    return UnsubscribeReply(mine)
 
 
 async def list_all(requests: Requests, wanted: str) -> Reply:
@@ -144,22 +146,22 @@ async def list_all(requests: Requests, wanted: str) -> Reply:
     mine = await requests.subscriptions()
     needle = wanted.casefold()
     found = tuple(f for f in mine if needle in f.channel.title.casefold() or needle in f.channel.url.casefold())
-    return Listing(found, len(mine), wanted)
+    return SubscriptionList(found, len(mine), wanted)
 
 
-async def show(requests: Requests, target: Target, count: int) -> Reply:
+async def show(requests: Requests, target: SubscriptionTarget, count: int) -> Reply:
     """Show the latest entries of one subscription."""
     one = await _one(requests, "show", target)
-    return one if isinstance(one, Reply) else Shown(one, await requests.latest(one.channel.id, count))
+    return one if isinstance(one, Reply) else LatestEntries(one, await requests.latest(one.channel.id, count))
 
 
-async def why(requests: Requests, target: Target) -> Reply:
+async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
     """Tell why one subscription is polled as often as it is."""
     one = await _one(requests, "why", target)
     if isinstance(one, Reply):
         return one
     reason = await requests.why(one.channel.id)
-    return Reasoned(one, reason, requests.now_s(), await requests.node_of(one.channel.id))
+    return PollExplanationReply(one, reason, requests.now_s(), await requests.node_of(one.channel.id))
 
 
 async def status(requests: Requests) -> Reply:
@@ -177,7 +179,7 @@ async def export(requests: Requests) -> Reply:
         opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
         for each in mine
     ]
-    parts, refused = tuple(documents(feeds, LONGEST_MESSAGE_BYTES)), None
+    parts, refused = tuple(documents(feeds, MAX_MESSAGE_BYTES)), None
     if len(parts) > 1:
         try:
             url = await requests.share("subscriptions.opml", _document(feeds), "text/x-opml")
@@ -185,27 +187,27 @@ async def export(requests: Requests) -> Reply:
             refused = error
         else:
             if url is not None:
-                return ExportedAsFile(url, len(mine))
-    return Exported(parts, len(mine), refused)
+                return ExportFileReply(url, len(mine))
+    return ExportReply(parts, len(mine), refused)
 
 
 async def import_list(requests: Requests, words: str) -> Reply:
     """Have a list's feeds subscribed to, one after the other; its URL counts as a new one. Raises CoronetError."""
     words = words.strip()
     if not words:
-        return Incomplete("import")
+        return MissingArgument("import")
     if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
         return await _import(requests, await requests.read_list_text(words))
     url = canonical_url(words.split(maxsplit=1)[0].strip("<>"))
     if not await requests.take_new_url():
-        return NewUrlsUsedUp(requests.limits.new_urls_per_hour)
+        return TooManyNewUrls(requests.limits.new_urls_per_hour)
     return await _import(requests, await requests.read_list(url))
 
 
 async def _import(requests: Requests, outline: OpmlDocument) -> Reply:
     if outline.feeds:
         await requests.import_feeds(outline.feeds)
-    return ImportBegun(len(outline.feeds), outline.problems)
+    return ImportStarted(len(outline.feeds), outline.problems)
 
 
 def documents(feeds: Sequence[opml.OpmlSubscription], most_bytes: int) -> list[str]:

@@ -1,9 +1,10 @@
-"""One language to speak to somebody in.
+"""Translation of the bot's sentences, and formatting of dates, numbers and lists for one language.
 
-A sentence stands in the code as its English form, as an argument of :meth:`Voice.say` or :meth:`Voice.many`, or of
-:func:`marked` where it is kept for later: that is where ``make words`` finds it for the catalogs in ``bots/catalogs``.
-What is put into it is named: ``{title}``. Sentences are whole, because pieces glued together cannot be translated; what
-is put in stands where it fits whatever its gender and case. Dates, numbers and lists are written as the CLDR has them.
+The code contains every sentence in English, as an argument of :meth:`Translator.gettext` or
+:meth:`Translator.ngettext`, or of :func:`gettext_noop` where the sentence is a constant that is translated later.
+``make words`` extracts these arguments into the catalogs in ``bots/catalogs``. Placeholders are named: ``{title}``.
+A sentence is never put together from parts, because parts cannot be translated; a value stands where it fits
+whatever its gender and case. Dates, numbers and lists are formatted as the Unicode CLDR defines for the language.
 """
 
 from collections.abc import Sequence
@@ -24,112 +25,116 @@ from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 from babel.units import format_unit
 
-SOURCE: Final = "en"
-"""What the code speaks, and who says nothing of their language is spoken to in."""
-LANGUAGES: Final = (SOURCE, "de", "fr", "es")
+SOURCE_LANGUAGE: Final = "en"
+"""The language of the sentences in the code, and the default for people whose language is unknown."""
+LANGUAGES: Final = (SOURCE_LANGUAGE, "de", "fr", "es")
 _UNITS_S: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-_CONVENTIONS: Final = {SOURCE: "en_GB"}
-"""Hours are counted to 24 in what people write to us; so are they in what we write."""
+_LOCALES: Final = {SOURCE_LANGUAGE: "en_GB"}
+"""Locales that differ from their language. British English has a 24-hour clock, as the commands do."""
 
 
-class Voice:
-    """Says sentences in one language."""
+class Translator:
+    """Translates sentences into one language."""
 
     def __init__(self, language: str) -> None:
-        """Speak one of ``LANGUAGES``."""
+        """Translate into ``language``, one of ``LANGUAGES``."""
         self.language = language
-        self._locale = Locale.parse(_CONVENTIONS.get(language, language))
-        self._catalog = catalog(language)
+        self._locale = Locale.parse(_LOCALES.get(language, language))
+        self._catalog = load_catalog(language)
 
-    def say(self, sentence: str, /, **values: object) -> str:
-        """Return the sentence with these values put in; whole numbers as the language writes them."""
-        said = self._catalog.gettext(sentence) if sentence else ""  # what a catalog says to "" is its head
-        return said.format(**self._written(values)) if values else said
+    def gettext(self, sentence: str, /, **values: object) -> str:
+        """Return the translated sentence with its placeholders replaced; integers are formatted for the language."""
+        translated = self._catalog.gettext(sentence) if sentence else ""  # the translation of "" is the catalog's head
+        return translated.format(**self._format_numbers(values)) if values else translated
 
-    def many(self, one: str, more: str, count: int, /, **values: object) -> str:
-        """Return the form of a sentence that goes with ``count``, which is put in for ``{count}``."""
-        said = self._catalog.ngettext(one, more, count)
-        return said.format(**self._written({"count": count, **values}))
+    def ngettext(self, singular: str, plural: str, count: int, /, **values: object) -> str:
+        """Return the translated plural form for ``count``, which also replaces the placeholder ``{count}``."""
+        translated = self._catalog.ngettext(singular, plural, count)
+        return translated.format(**self._format_numbers({"count": count, **values}))
 
-    def listed(self, items: Sequence[str]) -> str:
-        """Return things one after another: ``a, b and c``."""
+    def format_list(self, items: Sequence[str]) -> str:
+        """Return the items as an enumeration: ``a, b and c``."""
         return format_list(items, locale=self._locale)
 
-    def span(self, length_s: float) -> str:
-        """Return a length of time in words, rounded; at least a second."""
-        return format_timedelta(timedelta(seconds=max(1.0, length_s)), threshold=1.5, locale=self._locale)
+    def format_duration(self, duration_s: float) -> str:
+        """Return a duration in words, rounded to its largest unit; at least one second."""
+        return format_timedelta(timedelta(seconds=max(1.0, duration_s)), threshold=1.5, locale=self._locale)
 
-    def exactly(self, length_s: int) -> str:
-        """Return a length of time in words, in the largest unit of which it is a whole number."""
-        unit, unit_s = next((unit, unit_s) for unit, unit_s in _UNITS_S if length_s % unit_s == 0)
-        return format_unit(length_s // unit_s, unit, locale=self._locale)
+    def format_exact_duration(self, duration_s: int) -> str:
+        """Return a duration in words, in the largest unit of which it is a whole multiple."""
+        unit, unit_s = next((unit, unit_s) for unit, unit_s in _UNITS_S if duration_s % unit_s == 0)
+        return format_unit(duration_s // unit_s, unit, locale=self._locale)
 
-    def moment(self, at_s: float, zone: str) -> str:
-        """Return a date and time of day, of Unix time, by the clocks of a zone of the tz database."""
+    def format_datetime(self, at_s: float, zone: str) -> str:
+        """Return the date and time of a Unix time in ``zone``, a name of the tz database."""
         return format_datetime(datetime.fromtimestamp(at_s, ZoneInfo(zone)), "medium", locale=self._locale)
 
-    def day(self, number: int) -> str:
+    def weekday_name(self, number: int) -> str:
         """Return the name of a day of the week; 0 is Monday."""
         return str(get_day_names("wide", locale=self._locale)[number])
 
-    def name(self, language: str) -> str:
-        """Return what a language is called."""
+    def language_name(self, language: str) -> str:
+        """Return the name of ``language`` in this translator's language."""
         return str(self._locale.languages[language])
 
-    def _written(self, values: dict[str, object]) -> dict[str, object]:
+    def _format_numbers(self, values: dict[str, object]) -> dict[str, object]:
         return {
             name: format_decimal(value, locale=self._locale) if isinstance(value, int) else value
             for name, value in values.items()
         }
 
 
-def voice(tag: str) -> Voice:
-    """Return who speaks the language of this tag, or who speaks English if nobody does."""
-    return _voice(spoken(tag) or SOURCE)
+def get_translator(tag: str) -> Translator:
+    """Return the translator for a language tag (RFC 5646), or the English one if the language is not supported."""
+    return _translator(supported_language(tag) or SOURCE_LANGUAGE)
 
 
 @cache
-def _voice(language: str) -> Voice:
-    return Voice(language)
+def _translator(language: str) -> Translator:
+    return Translator(language)
 
 
 @cache
-def catalog(language: str) -> NullTranslations:
-    """Return the sentences of a language by their English form, read from its ``.po`` file."""
-    if language == SOURCE:
+def load_catalog(language: str) -> NullTranslations:
+    """Return the translations of a language, compiled from its ``.po`` file."""
+    if language == SOURCE_LANGUAGE:
         return NullTranslations()
     compiled = BytesIO()
-    with files("bots").joinpath("catalogs", language, "LC_MESSAGES", "coronet.po").open("rb") as written:
-        write_mo(compiled, read_po(written, locale=language))
+    with files("bots").joinpath("catalogs", language, "LC_MESSAGES", "coronet.po").open("rb") as po_file:
+        write_mo(compiled, read_po(po_file, locale=language))
     compiled.seek(0)
     return GNUTranslations(compiled)
 
 
-def spoken(tag: str) -> str:
-    """Return which of ``LANGUAGES`` a language tag (RFC 5646: ``de-AT``) stands for, or ""."""
+def supported_language(tag: str) -> str:
+    """Return the language in ``LANGUAGES`` of a language tag (RFC 5646: ``de-AT``), or "" if there is none."""
     primary = tag.replace("_", "-").partition("-")[0].lower()
     return primary if primary in LANGUAGES else ""
 
 
-def language_named(words: str) -> str:
-    """Return which of ``LANGUAGES`` people call so, in any of them or by its tag, or ""."""
-    return _names().get(bare(words)) or spoken(words.strip())
+def find_language(words: str) -> str:
+    """Return the language in ``LANGUAGES`` with this name in any of the languages, or with this tag, or ""."""
+    return _languages_by_name().get(normalize_words(words)) or supported_language(words.strip())
 
 
 @cache
-def _names() -> dict[str, str]:
-    return {bare(_voice(speaker).name(named)): named for speaker in LANGUAGES for named in LANGUAGES}
+def _languages_by_name() -> dict[str, str]:
+    return {
+        normalize_words(_translator(language).language_name(named)): named
+        for language in LANGUAGES
+        for named in LANGUAGES
+    }
 
 
-def bare(words: str) -> str:
-    """Return words as they compare: without capitals and accents, one space between them and none around.
+def normalize_words(words: str) -> str:
+    """Return words for comparison: case-folded, without accents, separated by single spaces.
 
-    Without long runs of white space, expressions over them take linear time.
+    Regular expressions over the result take linear time, because it has no long runs of white space.
     """
     plain = "".join(each for each in normalize("NFKD", words.casefold()) if not combining(each))
     return " ".join(plain.split())
 
 
-def marked(sentence: str) -> str:
-    """Return the sentence as it is: it is to be translated where it is said."""
+def gettext_noop(sentence: str) -> str:
+    """Return the sentence unchanged; marks a constant for extraction that is translated where it is used."""
     return sentence

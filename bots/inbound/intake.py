@@ -21,8 +21,8 @@ import msgspec
 import structlog
 
 from bots.cluster.assigned_users import AssignedUsers
-from bots.sessions.adhoc_session import Counter as AdhocSessions
-from bots.sessions.chat_session import Desk
+from bots.sessions.adhoc_session import AdhocSessions
+from bots.sessions.chat_session import ChatSessions
 from bots.tasks import run_until_one_ends
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.archive import read_archive
@@ -104,7 +104,7 @@ class Intake:
         xmpp: XmppClient,
         assigned_users: AssignedUsers,
         *,
-        chat_sessions: Desk,
+        chat_sessions: ChatSessions,
         adhoc_sessions: AdhocSessions,
         clock: Clock,
     ) -> None:

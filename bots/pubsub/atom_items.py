@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape, quoteattr
 import msgspec
 
 from bots.delivery.notification_text import render_notification
-from bots.i18n.translator import SOURCE, voice
+from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
 from bots.xmpp.stanzas import remove_invalid_chars
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import without_selector
@@ -64,7 +64,7 @@ def is_equal(first: Element, second: Element) -> bool:
 
 def _delta_items(channel: Channel, delta: Delta, service: str) -> list[NodeItem]:
     if any(change.line for change in delta.changes):  # a page: one item with its changed lines
-        text = render_notification([channel], [delta], {}, {}, voice(SOURCE))
+        text = render_notification([channel], [delta], {}, {}, get_translator(SOURCE_LANGUAGE))
         entry = Entry(f"version {delta.version}", channel.title, without_selector(channel.url), text)
         return [_item(channel, entry, delta.detected_s, delta.detected_s, service)]
     items = []

@@ -8,12 +8,12 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from bots.i18n.translator import Voice, voice
+from bots.i18n.translator import Translator, get_translator
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
 
-LONGEST_MESSAGE_BYTES: Final = 4096
+MAX_MESSAGE_BYTES: Final = 4096
 
 _ELLIPSIS = "…"
 
@@ -25,28 +25,28 @@ class Reply(msgspec.Struct, frozen=True):
 
     def text(self, language: str) -> str:
         """Return the message in this language; never empty, valid XML 1.0, at most 4 kB."""
-        return clip(self._text(voice(language)), LONGEST_MESSAGE_BYTES)
+        return clip(self._text(get_translator(language)), MAX_MESSAGE_BYTES)
 
     def others(self, language: str) -> tuple[str, ...]:
         """Return the messages that follow it, each valid XML 1.0 and at most 4 kB."""
-        return self._others(voice(language))
+        return self._others(get_translator(language))
 
-    def _text(self, voice: Voice) -> str:
-        return voice.say(self.sentence)
+    def _text(self, translator: Translator) -> str:
+        return translator.gettext(self.sentence)
 
-    def _others(self, _voice: Voice) -> tuple[str, ...]:
+    def _others(self, _translator: Translator) -> tuple[str, ...]:
         return ()
 
 
-class Question(Reply, frozen=True):
+class QuestionReply(Reply, frozen=True):
     """A reply that the next command may answer."""
 
 
-class Refusal(Reply, frozen=True):
+class FailureReply(Reply, frozen=True):
     """A reply that says that something did not go as wanted."""
 
 
-class Followed(msgspec.Struct, frozen=True):
+class SubscribedChannel(msgspec.Struct, frozen=True):
     """One of a person's subscriptions with its channel, whose title is what the person calls it."""
 
     number: int
@@ -76,22 +76,22 @@ def address(channel: Channel) -> str:
     return one_line(f"{without_selector(channel.url)} {selector_of(channel.url)}", 2500)
 
 
-def entry_lines(entry: Entry, voice: Voice) -> str:
+def entry_lines(entry: Entry, translator: Translator) -> str:
     """Return an entry's title and link on a line each."""
     lines = [part for part in (one_line(entry.title, 300), one_line(entry.link, 2000)) if part]
-    return "\n".join(lines) or voice.say("(untitled)")
+    return "\n".join(lines) or translator.gettext("(untitled)")
 
 
-def joined_lines(text: str, max_chars: int) -> str:
+def join_lines(text: str, max_chars: int) -> str:
     """Return a block of a page on one line."""
     return one_line(" · ".join(text.splitlines()), max_chars)
 
 
-def fitted(head: str, rows: list[str], voice: Voice, tail: str = "") -> str:
+def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "") -> str:
     """Return head, as many rows as fit one message, how many do not, and ``tail``."""
     ends = [tail] if tail else []
-    fixed = "\n".join([head, more(len(rows), voice), *ends])
-    left_bytes = LONGEST_MESSAGE_BYTES - len(fixed.encode())
+    fixed = "\n".join([head, more(len(rows), translator), *ends])
+    left_bytes = MAX_MESSAGE_BYTES - len(fixed.encode())
     kept = []
     for row in rows:
         left_bytes -= len(row.encode()) + 1
@@ -99,9 +99,9 @@ def fitted(head: str, rows: list[str], voice: Voice, tail: str = "") -> str:
             break
         kept.append(row)
     left = len(rows) - len(kept)
-    return "\n".join([head, *kept, *([more(left, voice)] if left else []), *ends])
+    return "\n".join([head, *kept, *([more(left, translator)] if left else []), *ends])
 
 
-def more(count: int, voice: Voice) -> str:
+def more(count: int, translator: Translator) -> str:
     """Say how many are left out."""
-    return voice.many("and {count} more", "and {count} more", count)
+    return translator.ngettext("and {count} more", "and {count} more", count)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from bots.i18n.translator import Voice
+from bots.i18n.translator import Translator
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry
 
@@ -32,13 +32,15 @@ class Template(msgspec.Struct, frozen=True):
         """Whether the channel's title stands in it, so that it need not stand above."""
         return any(not found["doubled"] and _named(found) == "channel" for found in _VARIABLE.finditer(self.text))
 
-    def fill(self, entry: Entry, channel: str, summary_chars: int, voice: Voice) -> str:
+    def fill(self, entry: Entry, channel: str, summary_chars: int, translator: Translator) -> str:
         """Return an entry of the channel of this title as the template has it, with so much of its text; maybe ""."""
         known: dict[str, Callable[[], str]] = {
             "channel": lambda: channel,
             "title": lambda: one_line(entry.title, 300),
             "link": lambda: one_line(entry.link, 2000),
-            "date": lambda: voice.moment(entry.published, self.zone) if entry.published is not None else "",
+            "date": lambda: (
+                translator.format_datetime(entry.published, self.zone) if entry.published is not None else ""
+            ),
             "summary": lambda: one_line(entry.summary, summary_chars) if summary_chars else "",
             "author": lambda: one_line(", ".join(entry.authors), 200),
             "tags": lambda: one_line(", ".join(entry.tags), 200),

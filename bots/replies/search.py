@@ -1,14 +1,14 @@
 """Replies about searches, and about what is watched for."""
 
-from bots.i18n.translator import Voice, marked
-from bots.replies.base import Question, Refusal, Reply, address, entry_lines, fitted, title
+from bots.i18n.translator import Translator, gettext_noop
+from bots.replies.base import FailureReply, QuestionReply, Reply, address, entry_lines, fit_rows, title
 from bots.replies.help import HELP
 from service.discovery.query_parser import Query, SearchHit, format_condition
 from service.discovery.saved_searches import PairsCondition, SavedSearch
 from service.feeds.parsing.html_text import one_line
 
 
-class Found(Question, frozen=True):
+class SearchResults(QuestionReply, frozen=True):
     """Asks to which of these to subscribe: ``findings`` were shown so far, the first ``before`` of them earlier.
 
     ``wanted`` is what the person wrote; ``more``: there are others. If nothing was found, it says what to try.
@@ -20,50 +20,50 @@ class Found(Question, frozen=True):
     before: int
     more: bool
 
-    def _text(self, voice: Voice) -> str:
+    def _text(self, translator: Translator) -> str:
         asked = one_line(self.wanted, 200)
         if not self.findings:
-            return f"{_nothing(self.query, asked, voice)} {_instead(self.query, voice)}"
-        rows = [f"{number}. {_finding(finding, voice)}" for number, finding in enumerate(self.findings, 1)]
-        last = voice.say("Reply with a number to subscribe.")
+            return f"{_nothing(self.query, asked, translator)} {_instead(self.query, translator)}"
+        rows = [f"{number}. {_finding(finding, translator)}" for number, finding in enumerate(self.findings, 1)]
+        last = translator.gettext("Reply with a number to subscribe.")
         if self.more:
-            last = " ".join([last, voice.say("`more` shows the next ones.")])
-        return fitted(self._head(asked, voice), rows[self.before :], voice, last)
+            last = " ".join([last, translator.gettext("`more` shows the next ones.")])
+        return fit_rows(self._head(asked, translator), rows[self.before :], translator, last)
 
-    def _head(self, query: str, voice: Voice) -> str:
+    def _head(self, query: str, translator: Translator) -> str:
         count = len(self.findings)
         match self.query.about, bool(self.before), self.more:
             case "entry", True, _:
-                return voice.say("More entries matching “{query}”:", query=query)
+                return translator.gettext("More entries matching “{query}”:", query=query)
             case _, True, _:
-                return voice.say("More channels matching “{query}”:", query=query)
+                return translator.gettext("More channels matching “{query}”:", query=query)
             case "entry", _, True:
-                return voice.say("Entries matching “{query}”:", query=query)
+                return translator.gettext("Entries matching “{query}”:", query=query)
             case _, _, True:
-                return voice.say("Channels matching “{query}”:", query=query)
+                return translator.gettext("Channels matching “{query}”:", query=query)
             case "entry", _, _:
-                return voice.many(
+                return translator.ngettext(
                     "{count} entry matches “{query}”:", "{count} entries match “{query}”:", count, query=query
                 )
             case _:
-                return voice.many(
+                return translator.ngettext(
                     "{count} channel matches “{query}”:", "{count} channels match “{query}”:", count, query=query
                 )
 
 
-class NothingMore(Reply, frozen=True):
+class NoMoreResults(Reply, frozen=True):
     """All that was found has been shown, or nothing was asked for."""
 
-    sentence = marked("There are no more results. `find` starts a new search.")
+    sentence = gettext_noop("There are no more results. `find` starts a new search.")
 
 
-class Watching(Reply, frozen=True):
+class SearchSaved(Reply, frozen=True):
     """It is watched for from now on."""
 
     watch: SavedSearch
 
-    def _text(self, voice: Voice) -> str:
-        return voice.say(
+    def _text(self, translator: Translator) -> str:
+        return translator.gettext(
             "Saved as search #{number}: {query}. You'll get every new entry in public channels that matches it. "
             "`unwatch #{number}` deletes it.",
             query=_watched(self.watch),
@@ -71,58 +71,60 @@ class Watching(Reply, frozen=True):
         )
 
 
-class Watches(Reply, frozen=True):
+class SavedSearchList(Reply, frozen=True):
     """What a person watches for."""
 
     watches: tuple[SavedSearch, ...]
 
-    def _text(self, voice: Voice) -> str:
+    def _text(self, translator: Translator) -> str:
         if not self.watches:
-            return " ".join([voice.say("You have no saved searches."), HELP["watch"].all(voice)])
+            return " ".join([translator.gettext("You have no saved searches."), HELP["watch"].all(translator)])
         rows = [f"#{watch.number} {_watched(watch)}" for watch in self.watches]
-        return fitted(voice.say("Your saved searches:"), rows, voice)
+        return fit_rows(translator.gettext("Your saved searches:"), rows, translator)
 
 
-class Unwatched(Reply, frozen=True):
+class SavedSearchDeleted(Reply, frozen=True):
     """It is watched for no more."""
 
     watch: SavedSearch
 
-    def _text(self, voice: Voice) -> str:
-        return voice.say("Deleted the saved search {query}.", query=_watched(self.watch))
+    def _text(self, translator: Translator) -> str:
+        return translator.gettext("Deleted the saved search {query}.", query=_watched(self.watch))
 
 
-class NoSuchWatch(Refusal, frozen=True):
+class NoSuchSavedSearch(FailureReply, frozen=True):
     """Not found, or not yours: one answer for both."""
 
-    sentence = marked("You have no saved search with that number. `watch` lists the ones you have.")
+    sentence = gettext_noop("You have no saved search with that number. `watch` lists the ones you have.")
 
 
-def _nothing(query: Query, asked: str, voice: Voice) -> str:
+def _nothing(query: Query, asked: str, translator: Translator) -> str:
     if query.about == "entry":
-        return voice.say("No entry matches “{query}”.", query=asked)
-    return voice.say("No channel matches “{query}”.", query=asked)
+        return translator.gettext("No entry matches “{query}”.", query=asked)
+    return translator.gettext("No channel matches “{query}”.", query=asked)
 
 
-def _instead(query: Query, voice: Voice) -> str:
+def _instead(query: Query, translator: Translator) -> str:
     """Return what to try where nothing was found."""
-    tries = [voice.say("Try fewer conditions.")] if len(query.pairs) > 1 else []
+    tries = [translator.gettext("Try fewer conditions.")] if len(query.pairs) > 1 else []
     if query.about == "entry":
         watch = f"watch {format_condition(PairsCondition(query.pairs))}"
-        tries.append(voice.say("`{command}` saves this search and sends you new matches.", command=watch))
+        tries.append(translator.gettext("`{command}` saves this search and sends you new matches.", command=watch))
     elif not tries:
-        tries.append(voice.say("Try another word or tag, or send me the address of a site and I'll look for its feed."))
+        tries.append(
+            translator.gettext("Try another word or tag, or send me the address of a site and I'll look for its feed.")
+        )
     return " ".join(tries)
 
 
-def _finding(finding: SearchHit, voice: Voice) -> str:
+def _finding(finding: SearchHit, translator: Translator) -> str:
     if finding.entry is None:
         name = title(finding.channel)
         if finding.own:
-            name = voice.say("{title} · private: only you see it here", title=name)
+            name = translator.gettext("{title} · private: only you see it here", title=name)
         return f"{name}\n    {one_line(address(finding.channel), 200)}"
-    where = voice.say("in {title}", title=title(finding.channel))
-    return f"{entry_lines(finding.entry, voice)}\n    {where}"
+    where = translator.gettext("in {title}", title=title(finding.channel))
+    return f"{entry_lines(finding.entry, translator)}\n    {where}"
 
 
 def _watched(watch: SavedSearch) -> str:

@@ -24,9 +24,9 @@ from bots.access import Access
 from bots.cluster.assigned_users import AssignedUsers
 from bots.commands.parser import LEAVE
 from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.request_handler import House, RequestHandler
-from bots.i18n.translator import voice
-from bots.replies.conversation import NotAdmitted, excuse, in_a_room
+from bots.dialogue.request_handler import BotServices, RequestHandler
+from bots.i18n.translator import get_translator
+from bots.replies.conversation import AccessDenied, excuse, in_a_room
 from bots.rooms.room_state import (
     CheckAddress,
     ConfirmRoom,
@@ -39,7 +39,7 @@ from bots.rooms.room_state import (
     RoomStates,
     can_vouch,
 )
-from bots.sessions.chat_session import Desk
+from bots.sessions.chat_session import ChatSessions
 from bots.tasks import cancel_and_wait
 from bots.xmpp import service_discovery, stanzas
 from bots.xmpp.events import (
@@ -103,11 +103,11 @@ class RoomClient:
         self,
         store: Store,
         xmpp: XmppClient,
-        chat_sessions: Desk,
+        chat_sessions: ChatSessions,
         *,
         assigned_users: AssignedUsers,
         delivery: OutboxConsumer,
-        house: House,
+        house: BotServices,
         access: Access,
         clock: Clock,
     ) -> None:
@@ -291,7 +291,7 @@ class RoomClient:
                 self._start_task(self._release_address(room))
             case NotifyInviter(to, room, reason):
                 language = (await self._store.users.get(to)).user_settings.effective_language
-                self._send_text(to, excuse(reason, room, voice(language)))
+                self._send_text(to, excuse(reason, room, get_translator(language)))
 
     def _send_text(self, to: str, text: str, kind: str = "chat") -> None:
         message_id = new_message_id(user_id(to))
@@ -357,9 +357,9 @@ class RoomClient:
         inviter, is_vouched = invitation.inviter, invitation.is_vouched
         language = (await self._store.users.get(inviter)).user_settings.effective_language if is_vouched else ""
         if not is_vouched and not self._access.is_open:
-            self._decline(invitation, excuse("not vouched for", invitation.room, voice(language)))
+            self._decline(invitation, excuse("not vouched for", invitation.room, get_translator(language)))
         elif not await self._access.has_access(inviter):
-            self._decline(invitation, NotAdmitted().text(voice(language).language))
+            self._decline(invitation, AccessDenied().text(get_translator(language).language))
         elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
             inviter, MAX_INVITATIONS_PER_HOUR
         ):
@@ -449,7 +449,9 @@ class RoomClient:
         state = await self._store.users.get(room)
         if not state.welcomed:
             await self._store.users.update(room, welcomed=True)
-            self._send_text(room, in_a_room(record.nick, voice(state.user_settings.effective_language)), "groupchat")
+            self._send_text(
+                room, in_a_room(record.nick, get_translator(state.user_settings.effective_language)), "groupchat"
+            )
         if self._states.confirm(room):
             self._delivery.on_presence(UserAvailable(room))
         if action.is_new and self._xmpp.is_account:  # bookmarks (XEP-0402) inform people who manage the account

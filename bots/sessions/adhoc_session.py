@@ -20,10 +20,10 @@ from bots.access import COMMAND_LIMITS, FORM_LIMITS, Access, CommandRefused
 from bots.cluster.assigned_users import AssignedUsers
 from bots.commands import parser as commands
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import House, RequestHandler
-from bots.i18n.translator import Voice, voice
-from bots.replies.base import Question, Refusal, Reply
-from bots.replies.conversation import Failed, NotAdmitted, TooFast, broken
+from bots.dialogue.request_handler import BotServices, RequestHandler
+from bots.i18n.translator import Translator, get_translator
+from bots.replies.base import FailureReply, QuestionReply, Reply
+from bots.replies.conversation import AccessDenied, RequestFailed, TooManyCommands, broken
 from bots.sessions import forms
 from bots.tasks import cancel_and_wait
 from bots.xmpp import adhoc, service_discovery, stanzas
@@ -51,17 +51,17 @@ class _Errand(msgspec.Struct):
     """One run of a command: the form that was shown last, and the question that it asks."""
 
     form: Form
-    asked: Question | None
+    asked: QuestionReply | None
 
 
-class Counter:
+class AdhocSessions:
     """Takes what people's software orders; :meth:`hear` never waits."""
 
     def __init__(
         self,
         store: Store,
         link: XmppSender,
-        house: House,
+        house: BotServices,
         *,
         access: Access,
         assigned_users: AssignedUsers,
@@ -101,15 +101,15 @@ class Counter:
 
     async def _serve(self, ordered: AdhocCommandReceived) -> None:
         """Answer one step; a bug in it is logged and stays that person's."""
-        speaker = voice(ordered.language)
+        speaker = get_translator(ordered.language)
         try:
             if not ordered.receiver and await self._is_passed_on(ordered):
                 return
             chosen = (await self._store.users.get(ordered.jid)).user_settings.language
-            speaker = voice(chosen or ordered.language)
+            speaker = get_translator(chosen or ordered.language)
             await self._step(ordered, speaker)
         except StoreUnavailable as error:
-            self._complete(ordered, ordered.session, Failed(error, "").text(speaker.language), wrong=True)
+            self._complete(ordered, ordered.session, RequestFailed(error, "").text(speaker.language), wrong=True)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
             _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
             self._complete(ordered, ordered.session, broken(speaker), wrong=True)
@@ -129,7 +129,7 @@ class Counter:
             return False
         return True
 
-    async def _step(self, ordered: AdhocCommandReceived, speaker: Voice) -> None:
+    async def _step(self, ordered: AdhocCommandReceived, speaker: Translator) -> None:
         if ordered.node not in commands.VERBS:
             self._refuse(ordered, "cancel", "item-not-found")
         elif not ordered.session and ordered.action != "cancel":
@@ -144,7 +144,7 @@ class Counter:
         else:
             await self._go_on(ordered, errand, speaker)
 
-    async def _begin(self, ordered: AdhocCommandReceived, speaker: Voice) -> None:
+    async def _begin(self, ordered: AdhocCommandReceived, speaker: Translator) -> None:
         refused = await self._refused_form(ordered.jid)
         if refused is not None:
             self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
@@ -161,9 +161,9 @@ class Counter:
         known = await self._access.count_command(jid, FORM_LIMITS)
         if isinstance(known, CommandRefused):
             return known.reply
-        return None if await self._access.has_access(jid) else NotAdmitted()
+        return None if await self._access.has_access(jid) else AccessDenied()
 
-    async def _go_on(self, ordered: AdhocCommandReceived, errand: _Errand, speaker: Voice) -> None:
+    async def _go_on(self, ordered: AdhocCommandReceived, errand: _Errand, speaker: Translator) -> None:
         """Carry out what was filled in, and answer with how it went, the question that it raised, or what is wrong."""
         session = ordered.session or secrets.token_hex(8)
         if errand.asked is None:
@@ -175,9 +175,9 @@ class Counter:
             said for reply in replies for said in (reply.text(speaker.language), *reply.others(speaker.language))
         )
         last = replies[-1]
-        wrong = any(isinstance(reply, Refusal) for reply in replies)
-        done = len(replies) - 1 if isinstance(last, TooFast) else 0  # what is left can be tried again
-        if isinstance(last, Question):
+        wrong = any(isinstance(reply, FailureReply) for reply in replies)
+        done = len(replies) - 1 if isinstance(last, TooManyCommands) else 0  # what is left can be tried again
+        if isinstance(last, QuestionReply):
             form = forms.question(last, words, speaker)
             self._keep(ordered, session, _Errand(form, last))
         elif wrong and errand.asked is None and errand.form.fields:
@@ -186,7 +186,7 @@ class Counter:
         else:
             self._complete(ordered, session, words, wrong=wrong)
 
-    async def _replies(self, jid: str, said: list[str], asked: Question | None) -> list[Reply]:
+    async def _replies(self, jid: str, said: list[str], asked: QuestionReply | None) -> list[Reply]:
         """Return the reply to each line, as far as the person may give so many commands now."""
         replies: list[Reply] = []
         for line in said:

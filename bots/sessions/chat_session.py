@@ -15,21 +15,21 @@ from cachetools import LRUCache, TTLCache
 from bots.access import Access, CommandRefused, message_limits
 from bots.cluster.assigned_users import AssignedUsers
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import House, RequestHandler
-from bots.i18n.translator import voice
-from bots.replies.base import LONGEST_MESSAGE_BYTES, Question, Reply, clip
+from bots.dialogue.request_handler import BotServices, RequestHandler
+from bots.i18n.translator import get_translator
+from bots.replies.base import MAX_MESSAGE_BYTES, QuestionReply, Reply, clip
 from bots.replies.conversation import (
     NO_COMMAND,
     NOT_UNDERSTOOD,
-    Failed,
-    Greeted,
-    KeepsQuiet,
+    RequestFailed,
+    SilenceNotice,
+    WelcomeReply,
     broken,
     quoted,
     welcome,
     welcome_back,
 )
-from bots.replies.subscriptions import ExportedAsFile
+from bots.replies.subscriptions import ExportFileReply
 from bots.sessions.reply_sender import ReplySender
 from bots.tasks import cancel_and_wait
 from bots.xmpp import stanzas
@@ -79,7 +79,7 @@ class _Person:
         self.serving: asyncio.Task[None]
 
 
-class Desk:
+class ChatSessions:
     """Takes what people say; :meth:`hear` never waits.
 
     What it remembers of people is by ``whose``: their JID, or that of the room, or of the occupant who whispers.
@@ -88,7 +88,7 @@ class Desk:
     def __init__(
         self,
         link: XmppSender,
-        house: House,
+        house: BotServices,
         *,
         access: Access,
         replies: ReplySender,
@@ -109,7 +109,7 @@ class Desk:
         self._serving: dict[str, _Person] = {}
         self._latest: LRUCache[str, tuple[int, int]] = LRUCache(_MOST_REMEMBERED)
         """The place of the latest stored message that was queued, by person."""
-        self._asked: TTLCache[str, Question] = TTLCache(_MOST_REMEMBERED, QUESTION_STANDS_S, clock.monotonic_s)
+        self._asked: TTLCache[str, QuestionReply] = TTLCache(_MOST_REMEMBERED, QUESTION_STANDS_S, clock.monotonic_s)
         """The question that a person was asked last."""
         self._misunderstood: TTLCache[tuple[str, str], int]
         """How many messages in a row were not understood, by person and occupant of a room."""
@@ -200,10 +200,10 @@ class Desk:
             person.language = known.user_settings.effective_language
             return await self._converse(whose, said, known)
         except StoreUnavailable as error:
-            words = Failed(error, "").text(person.language or said.language)
+            words = RequestFailed(error, "").text(person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
-            words = broken(voice(person.language or said.language))
+            words = broken(get_translator(person.language or said.language))
         return self._first(said, words) if self._count_misunderstood(whose, said) <= MOST_MISUNDERSTOOD else []
 
     def _refusal(self, whose: str, person: _Person, said: MessageReceived, refused: CommandRefused) -> list[str]:
@@ -232,14 +232,14 @@ class Desk:
             if count > MOST_MISUNDERSTOOD:
                 return []
             if count == MOST_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
-                reply = KeepsQuiet()
+                reply = SilenceNotice()
         else:
             self._misunderstood.pop((whose, said.occupant_id), None)
-        if isinstance(reply, Question):
+        if isinstance(reply, QuestionReply):
             self._asked[whose] = reply
-        written = stanzas.shared_file if isinstance(reply, ExportedAsFile) else stanzas.body
+        written = stanzas.shared_file if isinstance(reply, ExportFileReply) else stanzas.body
         more = map(written, reply.others(known.user_settings.effective_language))
-        return [*self._first(said, worded(known, reply)), *more]
+        return [*self._first(said, reply_text(known, reply)), *more]
 
     def _count_misunderstood(self, whose: str, said: MessageReceived) -> int:
         """Count a message that led to nothing; return how many of them its sender has sent in a row."""
@@ -268,10 +268,10 @@ def _order(place: EntryId) -> tuple[int, int]:
     return int(at_ms), int(serial)
 
 
-def worded(known: UserState, reply: Reply) -> str:
+def reply_text(known: UserState, reply: Reply) -> str:
     """Return a reply's text for a person of whom this was known when they wrote; who is new, or back, is greeted."""
     language = known.user_settings.effective_language
-    greeting = "" if known.welcomed or isinstance(reply, Greeted) else f"{welcome(voice(language))}\n\n"
+    greeting = "" if known.welcomed or isinstance(reply, WelcomeReply) else f"{welcome(get_translator(language))}\n\n"
     if known.unreachable:
-        greeting = f"{welcome_back(voice(language))}\n\n"
-    return clip(greeting + reply.text(language), LONGEST_MESSAGE_BYTES)
+        greeting = f"{welcome_back(get_translator(language))}\n\n"
+    return clip(greeting + reply.text(language), MAX_MESSAGE_BYTES)

@@ -6,13 +6,13 @@ import structlog
 
 from bots.delivery.notification_text import render_notification
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import DryRun, House
-from bots.i18n.translator import SOURCE, voice
-from bots.replies.base import Question
-from bots.sessions.chat_session import worded
+from bots.dialogue.request_handler import BotServices, DryRun
+from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
+from bots.replies.base import QuestionReply
+from bots.sessions.chat_session import reply_text
 from service.errors import CoronetError, StoreUnavailable, to_fault
 from service.model import Change, Channel, Delta, Entry
-from service.store.coordination.requests import ErrorReply
+from service.store.coordination.requests import FailureReply
 from service.store.delivery.dry_runs import (
     BotReply,
     CommandPreview,
@@ -30,10 +30,10 @@ _AT_ONCE = 2
 _log = structlog.get_logger()
 
 
-class Rehearsing:
+class DryRunService:
     """Waits for questions and answers as ``house`` would; :meth:`run` drives it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: BotServices) -> None:
         self._house = house
         self._store = house.store
 
@@ -62,12 +62,12 @@ class Rehearsing:
                     case MessagePreviewRequest(channel, entry):
                         return MessagePreviewReply(self._drafted(channel, entry))
         except CoronetError as error:
-            return ErrorReply(to_fault(error))
+            return FailureReply(to_fault(error))
         except TimeoutError:
-            return ErrorReply(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
+            return FailureReply(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
         except Exception:  # noqa: BLE001 - whatever it is, the next question has nothing to do with it
             _log.exception("a rehearsal failed")
-            return ErrorReply(to_fault(CoronetError("The bot failed at that; its log says more.")))
+            return FailureReply(to_fault(CoronetError("The bot failed at that; its log says more.")))
 
     async def _rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[CommandPreview, ...]:
         """Return what a person would be answered to these commands, each by what there is now."""
@@ -78,17 +78,17 @@ class Rehearsing:
                 continue
             dry_run = DryRun(self._house, jid, known.most_subscriptions)
             reply = await answer(dry_run, text, asked)
-            words = worded(known, reply)
+            words = reply_text(known, reply)
             lines.append(
                 CommandPreview(
                     text, (words, *reply.others(known.user_settings.effective_language)), tuple(dry_run.would)
                 )
             )
-            asked = reply if isinstance(reply, Question) else None
+            asked = reply if isinstance(reply, QuestionReply) else None
         return tuple(lines)
 
     def _drafted(self, channel: Channel, entry: Entry) -> str:
         """Return the message that would tell of a channel's entry."""
         change = Change("addition", entry, 1 if channel.kind == "page" else 0)
         delta = Delta(channel.id, channel.version, channel.version + 1, self._house.clock.wall_s(), (change,))
-        return render_notification([channel], [delta], {}, {}, voice(SOURCE))
+        return render_notification([channel], [delta], {}, {}, get_translator(SOURCE_LANGUAGE))

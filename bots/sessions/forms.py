@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from bots.dialogue.request_handler import Queries
-from bots.i18n.translator import Voice, marked
-from bots.replies.base import Question, title
+from bots.dialogue.request_handler import ReadRequests
+from bots.i18n.translator import Translator, gettext_noop
+from bots.replies.base import QuestionReply, title
 from bots.replies.help import command_title
-from bots.replies.search import Found
-from bots.replies.subscriptions import Choose
+from bots.replies.search import SearchResults
+from bots.replies.subscriptions import ChooseFeed
 from bots.xmpp.adhoc import Field, Form, Options
 from service.discovery.query_parser import format_condition
 from service.feeds.parsing.html_text import one_line
@@ -25,54 +25,58 @@ Values = Mapping[str, tuple[str, ...]]
 _LONGEST_LABEL: Final = 120
 
 
-_ONE: Final = Field("channel", marked("Subscription"), "list-single", required=True, choice="subscription")
+_ONE: Final = Field("channel", gettext_noop("Subscription"), "list-single", required=True, choice="subscription")
 _ONE_OR_ALL: Final = msgspec.structs.replace(_ONE, choice="subscription or all")
 _SEVERAL: Final = msgspec.structs.replace(_ONE_OR_ALL, kind="list-multi")
-_WATCH: Final = Field("watch", marked("Saved search"), "list-single", required=True, choice="watch")
+_WATCH: Final = Field("watch", gettext_noop("Saved search"), "list-single", required=True, choice="watch")
 _DAYS: Final = (
-    ("mon", marked("Monday")), ("tue", marked("Tuesday")), ("wed", marked("Wednesday")), ("thu", marked("Thursday")),
-    ("fri", marked("Friday")), ("sat", marked("Saturday")), ("sun", marked("Sunday")),
+    ("mon", gettext_noop("Monday")), ("tue", gettext_noop("Tuesday")),
+    ("wed", gettext_noop("Wednesday")), ("thu", gettext_noop("Thursday")), ("fri", gettext_noop("Friday")),
+    ("sat", gettext_noop("Saturday")), ("sun", gettext_noop("Sunday")),
 )  # fmt: skip
-_PACES: Final = (
-    ("off", marked("at once")), ("hourly", marked("hourly summary")), ("daily", marked("daily summary")),
-    ("weekly", marked("weekly summary")),
+_DIGEST_SCHEDULES: Final = (
+    ("off", gettext_noop("at once")), ("hourly", gettext_noop("hourly summary")),
+    ("daily", gettext_noop("daily summary")), ("weekly", gettext_noop("weekly summary")),
 )  # fmt: skip
 _SETTINGS: Final = (
-    ("interval", marked("Minimum interval (2h, daily, off)")), ("mute", marked("Mute (on, off)")),
-    ("title", marked("Title")), ("edits", marked("Corrections (on, off)")),
-    ("format", marked("Entry format ($title, $link, …)")),
+    ("interval", gettext_noop("Minimum interval (2h, daily, off)")), ("mute", gettext_noop("Mute (on, off)")),
+    ("title", gettext_noop("Title")), ("edits", gettext_noop("Corrections (on, off)")),
+    ("format", gettext_noop("Entry format ($title, $link, …)")),
 )  # fmt: skip
 
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "subscribe": (
-            Field("url", marked("Address of a site, feed or page"), required=True),
-            Field("selector", marked("Only this part of the page (CSS selector)")),
+            Field("url", gettext_noop("Address of a site, feed or page"), required=True),
+            Field("selector", gettext_noop("Only this part of the page (CSS selector)")),
         ),
     "unsubscribe": (_SEVERAL,),
     "list": (),
-    "find": (Field("words", marked("Words, or e.g. tag=python lang=en"), required=True),),
-    "watch": (Field("words", marked("“A phrase”, tag=python, or /regular expression/")),),
+    "find": (Field("words", gettext_noop("Words, or e.g. tag=python lang=en"), required=True),),
+    "watch": (Field("words", gettext_noop("“A phrase”, tag=python, or /regular expression/")),),
     "unwatch": (_WATCH,),
-    "show": (_ONE, Field("count", marked("Number of entries"), values=("3",))),
+    "show": (_ONE, Field("count", gettext_noop("Number of entries"), values=("3",))),
     "why": (_ONE,),
     "status": (),
     "quiet": (
-            Field("hours", marked("Hours, e.g. 22:00-07:00, or off")),
-            Field("days", marked("Days (none: every day)"), "list-multi", options=_DAYS),
+            Field("hours", gettext_noop("Hours, e.g. 22:00-07:00, or off")),
+            Field("days", gettext_noop("Days (none: every day)"), "list-multi", options=_DAYS),
         ),
     "digest": (
-            Field("every", marked("How to send new entries"), "list-single", options=_PACES, values=("off",)),
-            Field("day", marked("Day of a weekly summary"), "list-single", options=_DAYS),
-            Field("at", marked("Time of a daily or weekly summary, e.g. 08:00")),
+            Field(
+                "every", gettext_noop("How to send new entries"), "list-single",
+                options=_DIGEST_SCHEDULES, values=("off",),
+            ),
+            Field("day", gettext_noop("Day of a weekly summary"), "list-single", options=_DAYS),
+            Field("at", gettext_noop("Time of a daily or weekly summary, e.g. 08:00")),
         ),
-    "timezone": (Field("words", marked("A large city in it, or its name")),),
-    "language": (Field("words", marked("English, Deutsch, français, español, or auto")),),
+    "timezone": (Field("words", gettext_noop("A large city in it, or its name")),),
+    "language": (Field("words", gettext_noop("English, Deutsch, français, español, or auto")),),
     "pause": (_SEVERAL,),
     "resume": (_SEVERAL,),
     "set": (
             _ONE_OR_ALL,
-            Field("setting", marked("Setting (none: show them all)"), "list-single", options=_SETTINGS),
-            Field("value", marked("New value")),
+            Field("setting", gettext_noop("Setting (none: show them all)"), "list-single", options=_SETTINGS),
+            Field("value", gettext_noop("New value")),
         ),
     "export": (),
     "forget": (),
@@ -80,7 +84,7 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
 }  # fmt: skip
 
 
-_WORDS: Final = (Field("words", marked("What you would write after the command in chat")),)
+_WORDS: Final = (Field("words", gettext_noop("What you would write after the command in chat")),)
 
 
 def _fields(verb: str) -> tuple[Field, ...]:
@@ -91,11 +95,11 @@ def _fields(verb: str) -> tuple[Field, ...]:
     return _FIELDS.get(verb, _WORDS)
 
 
-async def opening(verb: str, voice: Voice, requests: Queries) -> Form:
+async def opening(verb: str, translator: Translator, requests: ReadRequests) -> Form:
     """Return the form with which a command begins."""
     fields = []
     for blank in _fields(verb):
-        options: Options = tuple((value, voice.say(label)) for value, label in blank.options)
+        options: Options = tuple((value, translator.gettext(label)) for value, label in blank.options)
         if blank.choice == "watch":
             watches = await requests.watches()
             options = tuple((f"#{watch.number}", _label(format_condition(watch.condition))) for watch in watches)
@@ -103,9 +107,9 @@ async def opening(verb: str, voice: Voice, requests: Queries) -> Form:
             mine = await requests.subscriptions()
             options = tuple((f"#{one.number}", _label(f"#{one.number} {title(one.channel)}")) for one in mine)
             if blank.choice == "subscription or all" and mine:
-                options += (("all", voice.say("All of them")),)
-        fields.append(msgspec.structs.replace(blank, label=voice.say(blank.label), options=options))
-    return Form(command_title(verb, voice), "", tuple(fields))
+                options += (("all", translator.gettext("All of them")),)
+        fields.append(msgspec.structs.replace(blank, label=translator.gettext(blank.label), options=options))
+    return Form(command_title(verb, translator), "", tuple(fields))
 
 
 def lines(verb: str, values: Values) -> list[str]:
@@ -129,27 +133,29 @@ def left(verb: str, values: Values, done: int) -> Values:
     return {**values, _SEVERAL.var: tuple(chosen[done:])}
 
 
-def question(asked: Question, instructions: str, voice: Voice) -> Form:
+def question(asked: QuestionReply, instructions: str, translator: Translator) -> Form:
     """Return a question as a form."""
     match asked:
-        case Choose(offered):
+        case ChooseFeed(offered):
             named = [
                 _label(f"{one_line(option.title, 80) or 'Feed'}: {one_line(option.url, 300)}") for option in offered
             ]
-            return Form(voice.say("Which one?"), instructions, (_numbered(named, (), voice),))
-        case Found(findings=found, more=more):
+            return Form(translator.gettext("Which one?"), instructions, (_numbered(named, (), translator),))
+        case SearchResults(findings=found, more=more):
             named = [_label(title(finding.channel)) for finding in found]
-            others = (("more", voice.say("Show more")),) if more else ()
-            return Form(voice.say("Subscribe to one of these?"), instructions, (_numbered(named, others, voice),))
+            others = (("more", translator.gettext("Show more")),) if more else ()
+            return Form(
+                translator.gettext("Subscribe to one of these?"), instructions, (_numbered(named, others, translator),)
+            )
         case _:
-            sure = Field("answer", voice.say("Yes"), "boolean", values=("0",))
-            return Form(voice.say("Please confirm"), instructions, (sure,))
+            sure = Field("answer", translator.gettext("Yes"), "boolean", values=("0",))
+            return Form(translator.gettext("Please confirm"), instructions, (sure,))
 
 
-def answer(asked: Question, values: Values) -> str:
+def answer(asked: QuestionReply, values: Values) -> str:
     """Return what a person would write who answers so; nothing chosen means to let it be."""
     chosen = one_line("".join(values.get("answer", ())[:1]), 100)
-    if isinstance(asked, Choose | Found):
+    if isinstance(asked, ChooseFeed | SearchResults):
         return chosen or "no"
     return "yes" if chosen in ("1", "true") else "no"
 
@@ -160,9 +166,9 @@ def again(form: Form, values: Values, instructions: str) -> Form:
     return Form(form.title, instructions, fields)
 
 
-def _numbered(named: Sequence[str], others: Options, voice: Voice) -> Field:
+def _numbered(named: Sequence[str], others: Options, translator: Translator) -> Field:
     options = (*((str(number), label) for number, label in enumerate(named, 1)), *others)
-    return Field("answer", voice.say("Choose"), "list-single", options=options)
+    return Field("answer", translator.gettext("Choose"), "list-single", options=options)
 
 
 def _label(words: str) -> str:

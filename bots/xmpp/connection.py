@@ -24,7 +24,7 @@ import structlog
 from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
-from bots.i18n.translator import voice
+from bots.i18n.translator import get_translator
 from bots.xmpp import adhoc, archive, message_parser, service_discovery, stanzas
 from bots.xmpp.events import (
     AdhocCommandReceived,
@@ -339,7 +339,7 @@ class Connection:
             self._on_event(command)
             return True
         if kind == "get" and sender:
-            payload = service_discovery.response_payload(iq, self.address, voice(iq.get(adhoc.XML_LANG, "")))
+            payload = service_discovery.response_payload(iq, self.address, get_translator(iq.get(adhoc.XML_LANG, "")))
             if payload is not None:
                 self.send_unconfirmed(stanzas.iq_result(iq.get("to", self.address), sender, iq.get("id", ""), payload))
                 return True

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
 from bots.commands.parser import VERBS
-from bots.i18n.translator import Voice
+from bots.i18n.translator import Translator
 from bots.replies.help import command_title
 from bots.xmpp.interface import XmppClient
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
@@ -97,18 +97,18 @@ PRESENCE_CONTENT: Final = (
 """The content of every available presence of the bot: capabilities (XEP-0115) and avatar id (XEP-0153)."""
 
 
-def response_payload(iq: Element, address: str, voice: Voice) -> str | None:
+def response_payload(iq: Element, address: str, translator: Translator) -> str | None:
     """Return the payload of the response to an ``<iq type='get'/>`` sent to ``address``.
 
     Returns None if the request is none of service discovery, version, profile or ping. Names of commands are in the
-    language of ``voice``.
+    language of ``translator``.
     """
     request = iq[0] if len(iq) else iq
     node = request.get("node", "")
     software = f"<name>{BOT_NAME}</name><version>{escape(_SOFTWARE['software_version'])}</version>"
     payloads: dict[str, Callable[[], str | None]] = {
-        f"{{{_NS_DISCO_INFO}}}query": lambda: _info(node, voice),
-        f"{{{_NS_DISCO_ITEMS}}}query": lambda: _items(node, address, voice),
+        f"{{{_NS_DISCO_INFO}}}query": lambda: _info(node, translator),
+        f"{{{_NS_DISCO_ITEMS}}}query": lambda: _items(node, address, translator),
         f"{{{_NS_VERSION}}}query": lambda: f"<query xmlns='{_NS_VERSION}'>{software}</query>",
         f"{{{_NS_PUBSUB}}}pubsub": lambda: _pep_items(request),
         "{urn:xmpp:ping}ping": lambda: "",
@@ -137,14 +137,14 @@ async def publish_profile(xmpp: XmppClient) -> None:
         await xmpp.request(xmpp.address, "set", _VCARD_TEMP)
 
 
-def _info(node: str, voice: Voice) -> str | None:
+def _info(node: str, translator: Translator) -> str | None:
     if node in ("", f"{_CAPS_NODE}#{_CAPS_VER}"):
         form = data_form("result", _SOFTWARE_FORM_TYPE, _SOFTWARE)
         content = _identity("client", "bot", BOT_NAME) + _features(_FEATURES) + form
     elif node == NS_COMMANDS:
         content = _identity("automation", "command-list", BOT_NAME)
     elif node in VERBS:
-        content = _identity("automation", "command-node", command_title(node, voice)) + _features(
+        content = _identity("automation", "command-node", command_title(node, translator)) + _features(
             (NS_COMMANDS, "jabber:x:data")
         )
     else:
@@ -152,11 +152,11 @@ def _info(node: str, voice: Voice) -> str | None:
     return _query(_NS_DISCO_INFO, node, content)
 
 
-def _items(node: str, address: str, voice: Voice) -> str | None:
+def _items(node: str, address: str, translator: Translator) -> str | None:
     if node not in ("", NS_COMMANDS):
         return None
     items = (
-        f"<item jid={quoteattr(address)} node={quoteattr(verb)} name={quoteattr(command_title(verb, voice))}/>"
+        f"<item jid={quoteattr(address)} node={quoteattr(verb)} name={quoteattr(command_title(verb, translator))}/>"
         for verb in (VERBS if node else ())
     )
     return _query(_NS_DISCO_ITEMS, node, "".join(items))

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 from hypothesis import strategies as st
 
-from bots.replies.base import LONGEST_MESSAGE_BYTES
+from bots.replies.base import MAX_MESSAGE_BYTES
 from bots.xmpp import stanzas
 
 hostile = st.text(max_size=400) | st.sampled_from(
@@ -15,4 +15,4 @@ hostile = st.text(max_size=400) | st.sampled_from(
 def safe(text: str) -> bool:
     """Whether it is valid XML 1.0, short enough, and free of bidi overrides."""
     element = ET.fromstring(stanzas.body(text))  # noqa: S314 - we wrote it
-    return element.text == text and len(text.encode()) <= LONGEST_MESSAGE_BYTES and not set(text) & set("\u202e\u2066")
+    return element.text == text and len(text.encode()) <= MAX_MESSAGE_BYTES and not set(text) & set("\u202e\u2066")

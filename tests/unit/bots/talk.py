@@ -6,8 +6,8 @@ from typing import Any, TypeVar, cast
 
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import Requests, followed
-from bots.dialogue.request_types import Limits, WhatItTold
-from bots.replies.base import Followed, Question, Reply
+from bots.dialogue.request_types import Limits, MessageReferences
+from bots.replies.base import QuestionReply, Reply, SubscribedChannel
 from service.corona.poll_explanation import PollExplanation
 from service.discovery.query_parser import Query, SearchHit
 from service.discovery.saved_searches import SavedSearch, SearchCondition
@@ -65,7 +65,7 @@ class Person:
     new_urls: int = 0
     workers: int = 2
     probes: int = 0
-    asked: Question | None = None
+    asked: QuestionReply | None = None
     user_settings: UserSettings = DEFAULT_USER_SETTINGS
     paused: dict[ChannelId, int] = field(default_factory=dict)
     """By channel, how many versions were withheld."""
@@ -78,7 +78,7 @@ class Person:
     """Where the server puts files; why it takes none now; None: it never takes any."""
     preferences: dict[int, Preferences] = field(default_factory=dict)
     is_admitted: bool = True
-    told: dict[str, WhatItTold] = field(default_factory=dict)
+    told: dict[str, MessageReferences] = field(default_factory=dict)
     """By the id of a message of ours, what it told."""
     requested: list[str] = field(default_factory=list)
     """The names of all requests."""
@@ -86,7 +86,7 @@ class Person:
     def hear(self, line: str, **pointing: Any) -> Reply:
         """Return the reply to a line, having remembered what it asks."""
         reply = at_once(answer(cast("Requests", FakeRequests(self)), line, self.asked, **pointing))
-        self.asked = reply if isinstance(reply, Question) else None
+        self.asked = reply if isinstance(reply, QuestionReply) else None
         return reply
 
     def say(self, line: str) -> str:
@@ -130,7 +130,7 @@ class FakeRequests:
             self.person.entries[found.channel.id] = found.latest
         return found
 
-    async def subscriptions(self) -> tuple[Followed, ...]:
+    async def subscriptions(self) -> tuple[SubscribedChannel, ...]:
         return tuple(self._followed(number, channel) for number, channel in self.person.follows.items())
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
@@ -225,10 +225,10 @@ class FakeRequests:
     async def health(self, _cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
         return self.person.workers, self.person.failing
 
-    async def told_by(self, message_id: str) -> WhatItTold | None:
+    async def told_by(self, message_id: str) -> MessageReferences | None:
         return self.person.told.get(message_id)
 
-    def _followed(self, number: int, channel: Channel) -> Followed:
+    def _followed(self, number: int, channel: Channel) -> SubscribedChannel:
         paused = 1 if channel.id in self.person.paused else None
         subscription = Subscription(channel.id, number, 1, 1, NOW_S, paused)
         return followed(subscription, channel, self.person.preferences)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from bots.dialogue.request_types import Limits
 from bots.dialogue.subscriptions import documents
-from bots.replies.base import LONGEST_MESSAGE_BYTES
-from bots.replies.conversation import Failed
-from bots.replies.subscriptions import Exported, ExportedAsFile, ImportBegun, Imported, NewUrlsUsedUp
+from bots.replies.base import MAX_MESSAGE_BYTES
+from bots.replies.conversation import RequestFailed
+from bots.replies.subscriptions import ExportFileReply, ExportReply, ImportResult, ImportStarted, TooManyNewUrls
 from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import OpmlDocument, OpmlSubscription
@@ -29,8 +29,8 @@ FEEDS = st.lists(
 
 @given(FEEDS)
 def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: list[OpmlSubscription]) -> None:
-    parts = documents(feeds, LONGEST_MESSAGE_BYTES)
-    assert all(len(part.encode()) <= LONGEST_MESSAGE_BYTES for part in parts)
+    parts = documents(feeds, MAX_MESSAGE_BYTES)
+    assert all(len(part.encode()) <= MAX_MESSAGE_BYTES for part in parts)
     read = [each for part in parts for each in opml_parser.parse(part.encode()).feeds]
     assert [(each.url, each.page) for each in read] == [(each.url, each.page) for each in feeds]
 
@@ -38,9 +38,7 @@ def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: 
 def test_what_is_too_long_even_alone_holds_up_nothing_else() -> None:
     long = OpmlSubscription(f"https://example.org/{'x' * 5000}", "Long")
     feeds = [OpmlSubscription("https://example.org/1"), long, OpmlSubscription("https://example.org/2")]
-    read = [
-        each.url for part in documents(feeds, LONGEST_MESSAGE_BYTES) for each in opml_parser.parse(part.encode()).feeds
-    ]
+    read = [each.url for part in documents(feeds, MAX_MESSAGE_BYTES) for each in opml_parser.parse(part.encode()).feeds]
     assert read == ["https://example.org/1", "https://example.org/2"]
 
 
@@ -49,11 +47,11 @@ def test_what_somebody_exports_another_imports() -> None:
     alice.follows = {n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)}
     alice.follows[60] = page("https://example.org/page", "A page")
     exported = alice.hear("export")
-    assert isinstance(exported, Exported)
+    assert isinstance(exported, ExportReply)
     parts = (exported.text("en"), *exported.others("en"))
     assert len(parts) > 1
     begun = [bob.hear(f"import {part}") for part in parts]
-    assert sum(each.count for each in begun if isinstance(each, ImportBegun)) == 60
+    assert sum(each.count for each in begun if isinstance(each, ImportStarted)) == 60
     assert [each.url for each in bob.importing] == [each.url for each in alice.follows.values()]
 
 
@@ -61,7 +59,7 @@ def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
     alice = Person(follows={n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)})
     alice.files = "https://files.example/1/subscriptions.opml"
     reply = alice.hear("export")
-    assert reply == ExportedAsFile(alice.files, 59)
+    assert reply == ExportFileReply(alice.files, 59)
     assert "59 subscriptions" in reply.text("en")
     assert reply.others("en") == (alice.files,)
     assert [each.url for each in opml_parser.parse(alice.shared[0]).feeds] == [
@@ -71,7 +69,7 @@ def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
 
 def test_a_short_list_is_a_message_whatever_the_server_takes() -> None:
     alice = Person(follows={1: feed("https://example.org/1", "Feed")}, files="https://files.example/1")
-    assert isinstance(alice.hear("export"), Exported)
+    assert isinstance(alice.hear("export"), ExportReply)
     assert not alice.shared
 
 
@@ -79,7 +77,7 @@ def test_a_file_that_is_refused_is_messages_and_the_last_one_says_why() -> None:
     alice = Person(follows={n: feed(f"https://example.org/{n}", f"Feed {n}") for n in range(1, 60)})
     alice.files = UploadRefused("files.example says: Daily quota reached.")
     reply = alice.hear("export")
-    assert isinstance(reply, Exported)
+    assert isinstance(reply, ExportReply)
     *parts, why = reply.others("en")
     assert sum(len(opml_parser.parse(part.encode()).feeds) for part in (reply.documents[0], *parts)) == 59
     assert "Daily quota reached" in why
@@ -90,21 +88,21 @@ def test_an_address_that_is_called_a_list_is_imported(line: str) -> None:
     person = Person()
     listed = OpmlDocument((OpmlSubscription("https://example.org/1"),))
     person.lists = dict.fromkeys(("https://example.org/list.OPML?x=1", "https://example.org/list.opml"), listed)
-    assert person.hear(line) == ImportBegun(1, ())
+    assert person.hear(line) == ImportStarted(1, ())
     assert person.probes == 0
 
 
 def test_an_address_that_turns_out_to_be_a_list_is_imported() -> None:
     person = Person(web={"https://example.org/feeds": ListOfFeeds("It is a list of feeds.")})
     person.lists = {"https://example.org/feeds": OpmlDocument((OpmlSubscription("https://example.org/1"),))}
-    assert person.hear("example.org/feeds") == ImportBegun(1, ())
+    assert person.hear("example.org/feeds") == ImportStarted(1, ())
 
 
 def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None:
     person = Person()
     listed = OpmlDocument((OpmlSubscription("https://example.org/1"),), ("Line 3: names no feed.",))
     person.lists = {"https://example.org/list.opml": listed}
-    assert person.hear("import <https://example.org/list.opml>") == ImportBegun(1, ("Line 3: names no feed.",))
+    assert person.hear("import <https://example.org/list.opml>") == ImportStarted(1, ("Line 3: names no feed.",))
     assert person.importing == listed.feeds
     assert "Line 3" in person.say("import example.org/list.opml")
 
@@ -112,23 +110,23 @@ def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None
 def test_the_url_of_a_list_counts_as_a_new_one() -> None:
     person = Person(limits=Limits(3, 0, 20, 2, 3))
     person.lists = {"https://example.org/list.opml": OpmlDocument(())}
-    assert isinstance(person.hear("import https://example.org/list.opml"), NewUrlsUsedUp)
+    assert isinstance(person.hear("import https://example.org/list.opml"), TooManyNewUrls)
 
 
 def test_what_is_no_list_is_refused_in_words() -> None:
     person = Person()
     for words in ("<html></html>", "<opml><!ENTITY x 'y'></opml>", "no url"):
-        assert isinstance(person.hear(f"import {words}"), Failed)
+        assert isinstance(person.hear(f"import {words}"), RequestFailed)
     assert person.say("import").startswith("`import URL`")
-    assert person.hear("import <opml></opml>") == ImportBegun(0, ())
+    assert person.hear("import <opml></opml>") == ImportStarted(0, ())
     assert not person.importing
 
 
 def test_the_end_of_an_import_names_what_failed_and_why() -> None:
     gone = BadStatus("example.org answered 404.", status=404)
     full = LimitReached("You've reached the maximum of {count} subscriptions.", count=200)
-    came = Imported(new=3).and_also(Imported(known=1, failed=(("https://example.org/a", gone),)))
-    said = came.and_also(Imported(failed=(("https://example.org/b", full),))).text("en")
+    came = ImportResult(new=3).and_also(ImportResult(known=1, failed=(("https://example.org/a", gone),)))
+    said = came.and_also(ImportResult(failed=(("https://example.org/b", full),))).text("en")
     assert said.startswith("Your list is imported: 3 new subscriptions. You already had 1. 2 couldn't be added:")
     assert "“https://example.org/a”" in said
     assert "You've reached the maximum of 200 subscriptions." in said
@@ -137,5 +135,5 @@ def test_the_end_of_an_import_names_what_failed_and_why() -> None:
 @pytest.mark.timeout(20)
 def test_many_subscriptions_are_exported_in_linear_time() -> None:
     feeds = [OpmlSubscription(f"https://example.org/{number}/{'x' * 500}") for number in range(20_000)]
-    parts = documents(feeds, LONGEST_MESSAGE_BYTES)
+    parts = documents(feeds, MAX_MESSAGE_BYTES)
     assert sum(part.count("<outline") for part in parts) == len(feeds)

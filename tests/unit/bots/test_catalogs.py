@@ -14,12 +14,22 @@ from babel.messages.plurals import get_plural
 from babel.messages.pofile import read_po
 
 from bots.commands import parser as commands
-from bots.i18n.translator import LANGUAGES, SOURCE, voice
+from bots.i18n.translator import LANGUAGES, SOURCE_LANGUAGE, get_translator
 from service import errors
 from tests.architecture.sources import ROOT
 
-OTHERS = [language for language in LANGUAGES if language != SOURCE]
-SAYING = {"say", "many", "marked", "BadUrl", "BadQuery", "LimitReached", "HostNotFound", "Unreachable", "TlsFailed"}
+OTHERS = [language for language in LANGUAGES if language != SOURCE_LANGUAGE]
+SAYING = {
+    "gettext",
+    "ngettext",
+    "gettext_noop",
+    "BadUrl",
+    "BadQuery",
+    "LimitReached",
+    "HostNotFound",
+    "Unreachable",
+    "TlsFailed",
+}
 SAYING |= {"BadHttp", "EmptyBody", "HostBlocked"}
 QUOTED = re.compile(r"`([^`]+)`")
 
@@ -52,7 +62,7 @@ def said(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            wanted = 2 if name == "many" else 1
+            wanted = 2 if name == "ngettext" else 1
             literals = [
                 each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
             ]
@@ -109,9 +119,9 @@ def test_there_are_as_many_plural_forms_as_the_language_has(language: str) -> No
 
 
 def test_plural_forms_follow_the_language() -> None:
-    said = [voice(language).many("{count} change", "{count} changes", 0) for language in LANGUAGES]
+    said = [get_translator(language).ngettext("{count} change", "{count} changes", 0) for language in LANGUAGES]
     assert said == ["0 changes", "0 Änderungen", "0 changement", "0 cambios"]
-    assert voice("de").many("{count} change", "{count} changes", 12_345) == "12.345 Änderungen"
+    assert get_translator("de").ngettext("{count} change", "{count} changes", 12_345) == "12.345 Änderungen"
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -143,10 +153,10 @@ def _end(sentence: str) -> str:
 def test_an_error_is_said_with_what_was_put_into_it() -> None:
     error = errors.from_fault(errors.to_fault(errors.BadUrl("“{text}” is not a URL.", text="{x}")))
     assert str(error) == "“{x}” is not a URL."
-    assert voice("de").say(error.sentence, **error.values) == "„{x}“ ist keine URL."
+    assert get_translator("de").gettext(error.sentence, **error.values) == "„{x}“ ist keine URL."
 
 
 def test_what_is_not_translated_is_said_as_it_is() -> None:
-    assert voice("de").say("") == ""
-    assert voice("de").say("{never translated}") == "{never translated}"
-    assert voice("xx").language == SOURCE
+    assert get_translator("de").gettext("") == ""
+    assert get_translator("de").gettext("{never translated}") == "{never translated}"
+    assert get_translator("xx").language == SOURCE_LANGUAGE

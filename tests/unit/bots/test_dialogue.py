@@ -6,18 +6,26 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from bots.dialogue.request_handler import DryRun, RequestHandler
-from bots.replies.conversation import Admitted, Failed, LetBe, NotAdmitted, NothingAsked, NothingToCancel, ReallyForget
-from bots.replies.help import Explained
+from bots.replies.conversation import (
+    AccessDenied,
+    ConfirmErasure,
+    InvitationAccepted,
+    NoPendingQuestion,
+    NothingChanged,
+    NothingToCancel,
+    RequestFailed,
+)
+from bots.replies.help import HelpReply
 from bots.replies.subscriptions import (
-    Choose,
-    Confirm,
-    Listing,
-    NewUrlsUsedUp,
+    ChooseFeed,
+    ConfirmUnsubscribeAll,
     NoSuchSubscription,
-    OfferPage,
-    Subscribed,
-    SubscriptionsFull,
-    Unsubscribed,
+    OfferPageMonitoring,
+    SubscribeReply,
+    SubscriptionList,
+    TooManyNewUrls,
+    TooManySubscriptions,
+    UnsubscribeReply,
 )
 from service.errors import BadStatus, BadUrl
 from service.model import Entry
@@ -30,7 +38,7 @@ def test_subscribing_to_a_polled_channel_asks_no_worker() -> None:
     first.hear(NEWS)
     second.polled, second.entries = first.polled, first.entries
     reply = second.hear(NEWS)
-    assert isinstance(reply, Subscribed)
+    assert isinstance(reply, SubscribeReply)
     assert reply.latest == (Entry("a", "Summer arrived", "https://news.example/summer"),)
     assert second.probes == 0
 
@@ -39,34 +47,34 @@ def test_subscribing_again_says_so_and_changes_nothing() -> None:
     person = visitor()
     person.hear(NEWS)
     again = person.hear(NEWS)
-    assert isinstance(again, Subscribed)
+    assert isinstance(again, SubscribeReply)
     assert (again.new, again.followed.number, len(person.follows)) == (False, 1, 1)
 
 
 def test_one_feed_found_through_a_page_is_taken() -> None:
     reply = visitor().hear("news.example")
-    assert isinstance(reply, Subscribed)
+    assert isinstance(reply, SubscribeReply)
     assert reply.discovered
 
 
 def test_several_feeds_are_asked_about_until_one_is_picked() -> None:
     person = visitor()
     asked = person.hear("many.example")
-    assert isinstance(asked, Choose)
+    assert isinstance(asked, ChooseFeed)
     assert person.hear("7") == asked, "no such number: the question stands"
     picked = person.hear("2")
-    assert isinstance(picked, Subscribed)
+    assert isinstance(picked, SubscribeReply)
     assert picked.followed.channel.url == BLOG
 
 
 def test_a_page_without_a_feed_is_offered_to_be_watched_and_looked_at_only_once_more() -> None:
     person = visitor()
-    assert person.hear("shop.example/prices") == OfferPage("https://shop.example/prices")
+    assert person.hear("shop.example/prices") == OfferPageMonitoring("https://shop.example/prices")
     reply = person.hear("yes")
-    assert isinstance(reply, Subscribed)
+    assert isinstance(reply, SubscribeReply)
     assert reply.followed.channel.kind == "page"
     assert person.new_urls == 1, "the yes is no other new URL"
-    assert person.hear("yes") == NothingAsked()
+    assert person.hear("yes") == NoPendingQuestion()
 
 
 def test_a_page_that_cannot_be_watched_after_all_is_named() -> None:
@@ -74,14 +82,14 @@ def test_a_page_that_cannot_be_watched_after_all_is_named() -> None:
     person.web["page https://shop.example/prices"] = BadStatus("shop.example answered 503.", status=503)
     person.hear("shop.example/prices")
     reply = person.hear("yes")
-    assert isinstance(reply, Failed)
+    assert isinstance(reply, RequestFailed)
     assert reply.subject == "https://shop.example/prices"
 
 
 def test_a_page_that_nobody_wants_to_watch_is_let_be() -> None:
     person = visitor()
     person.hear("shop.example/prices")
-    assert person.hear("no") == LetBe()
+    assert person.hear("no") == NothingChanged()
     assert not person.follows
 
 
@@ -92,14 +100,14 @@ def test_a_page_and_its_parts_are_channels_of_their_own() -> None:
     person.hear("subscribe shop.example/prices #list")
     assert [channel.url for channel in person.follows.values()] == ["https://shop.example/prices", LIST]
     ended = person.hear("unsubscribe shop.example/prices #list")
-    assert isinstance(ended, Unsubscribed)
+    assert isinstance(ended, UnsubscribeReply)
     assert [followed.number for followed in ended.ended] == [2]
 
 
 def test_a_watched_part_of_a_page_is_joined_without_asking_a_worker() -> None:
     person = visitor()
     person.polled = {page(LIST, "Prices").id: page(LIST, "Prices")}
-    assert isinstance(person.hear("subscribe shop.example/prices #list"), Subscribed)
+    assert isinstance(person.hear("subscribe shop.example/prices #list"), SubscribeReply)
     assert person.probes == 0
 
 
@@ -107,7 +115,7 @@ def test_a_page_that_fell_asleep_is_woken_up_as_a_page() -> None:
     person = visitor()
     asleep = structs.replace(page("https://shop.example/prices", "Prices"), dormant=True)
     person.polled = {asleep.id: asleep}
-    assert isinstance(person.hear("shop.example/prices"), Subscribed)
+    assert isinstance(person.hear("shop.example/prices"), SubscribeReply)
     assert person.probes == 1
 
 
@@ -115,26 +123,26 @@ def test_a_channel_that_moved_is_followed_to_where_it_is() -> None:
     person = visitor()
     person.polled = {feed("https://old.example/feed", "").id: feed(NEWS, "The News")}
     reply = person.hear("https://old.example/feed")
-    assert isinstance(reply, Subscribed)
+    assert isinstance(reply, SubscribeReply)
     assert (reply.moved, reply.followed.channel.url) == (True, NEWS)
     person.polled[feed(NEWS, "").id] = feed(NEWS, "The News")
     again = person.hear("https://old.example/feed")
-    assert isinstance(again, Subscribed)
+    assert isinstance(again, SubscribeReply)
     assert not again.new
 
 
 def test_the_limit_of_subscriptions_is_told_but_not_to_who_has_it_already() -> None:
     person = visitor()
     person.follows = {n: feed(f"https://{n}.example/", str(n)) for n in (1, 2, 3)}
-    assert person.hear(NEWS) == SubscriptionsFull(3)
+    assert person.hear(NEWS) == TooManySubscriptions(3)
     person.polled = {channel.id: channel for channel in person.follows.values()}
-    assert isinstance(person.hear("https://2.example/"), Subscribed)
+    assert isinstance(person.hear("https://2.example/"), SubscribeReply)
 
 
 def test_the_limit_of_new_urls_is_told() -> None:
     person = visitor()
     replies = [person.hear(f"https://unknown-{n}.example/") for n in range(5)]
-    assert replies[-1] == NewUrlsUsedUp(4)
+    assert replies[-1] == TooManyNewUrls(4)
     assert person.probes == 4
 
 
@@ -149,14 +157,14 @@ def test_who_wants_an_end_of_nothing_in_particular_is_told_of_what() -> None:
     person = visitor()
     assert person.hear("stop") == NothingToCancel()
     person.hear("forget me")
-    assert person.hear("stop") == LetBe()
+    assert person.hear("stop") == NothingChanged()
 
 
 def test_a_feed_is_unsubscribed_by_number_or_by_url() -> None:
     for words in ("#1", "1", NEWS, "HTTPS://NEWS.example:443/feed#top"):
         person = visitor()
         person.hear(NEWS)
-        assert isinstance(person.hear(f"unsubscribe {words}"), Unsubscribed)
+        assert isinstance(person.hear(f"unsubscribe {words}"), UnsubscribeReply)
         assert not person.follows
 
 
@@ -164,17 +172,17 @@ def test_unsubscribing_from_everything_asks_once() -> None:
     person = visitor()
     person.hear(NEWS)
     person.hear(BLOG)
-    assert person.hear("unsubscribe all") == Confirm(2)
-    assert person.hear("no") == LetBe()
-    assert person.hear("yes") == NothingAsked(), "the question is gone"
+    assert person.hear("unsubscribe all") == ConfirmUnsubscribeAll(2)
+    assert person.hear("no") == NothingChanged()
+    assert person.hear("yes") == NoPendingQuestion(), "the question is gone"
     person.hear("unsubscribe all")
     person.hear("list")
-    assert person.hear("yes") == NothingAsked(), "another command withdraws the question"
+    assert person.hear("yes") == NoPendingQuestion(), "another command withdraws the question"
     person.hear("unsubscribe all")
     ended = person.hear("yes")
-    assert isinstance(ended, Unsubscribed)
+    assert isinstance(ended, UnsubscribeReply)
     assert len(ended.ended) == 2
-    assert person.hear("unsubscribe all") == Listing((), 0, "")
+    assert person.hear("unsubscribe all") == SubscriptionList((), 0, "")
 
 
 def test_list_filters_by_title_and_url() -> None:
@@ -182,15 +190,15 @@ def test_list_filters_by_title_and_url() -> None:
     person.hear(NEWS)
     person.hear(BLOG)
     by_title, by_url = person.hear("list NEWS"), person.hear("list blog.example/atom")
-    assert isinstance(by_title, Listing)
-    assert isinstance(by_url, Listing)
+    assert isinstance(by_title, SubscriptionList)
+    assert isinstance(by_url, SubscriptionList)
     assert [f.number for f in by_title.found] == [1]
     assert [f.number for f in by_url.found] == [2]
 
 
 def test_what_cannot_be_watched_comes_back_as_its_error() -> None:
     refused = visitor().hear("gopher://example.org/")
-    assert isinstance(refused, Failed)
+    assert isinstance(refused, RequestFailed)
     assert isinstance(refused.error, BadUrl)
 
 
@@ -245,17 +253,17 @@ def test_whatever_is_said_gets_an_answer(lines: list[str]) -> None:
 def test_who_is_not_admitted_gets_nothing_done(line: str) -> None:
     person = visitor()
     person.is_admitted = False
-    person.asked = ReallyForget()
-    assert isinstance(person.hear(line), NotAdmitted | ReallyForget)
+    person.asked = ConfirmErasure()
+    assert isinstance(person.hear(line), AccessDenied | ConfirmErasure)
     assert set(person.requested) <= {"is_admitted", "accept_invitation"}
 
 
 def test_who_is_not_admitted_gets_help_and_can_send_an_invitation() -> None:
     person = visitor()
     person.is_admitted = False
-    assert isinstance(person.hear("help"), Explained)
-    assert person.hear("invite bad") == NotAdmitted(refused=True)
-    assert person.hear("invite good") == Admitted()
+    assert isinstance(person.hear("help"), HelpReply)
+    assert person.hear("invite bad") == AccessDenied(refused=True)
+    assert person.hear("invite good") == InvitationAccepted()
 
 
 def test_a_dry_run_inherits_no_request_that_is_executed() -> None:

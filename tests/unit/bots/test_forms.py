@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.commands import parser as commands
-from bots.dialogue.request_handler import Queries
-from bots.i18n.translator import voice
-from bots.replies.base import Followed
-from bots.replies.search import Found
-from bots.replies.subscriptions import Choose, Confirm
+from bots.dialogue.request_handler import ReadRequests
+from bots.i18n.translator import get_translator
+from bots.replies.base import SubscribedChannel
+from bots.replies.search import SearchResults
+from bots.replies.subscriptions import ChooseFeed, ConfirmUnsubscribeAll
 from bots.sessions import forms
 from bots.xmpp import adhoc
 from bots.xmpp.adhoc import Form
@@ -21,14 +21,17 @@ from service.discovery.query_parser import SearchHit, parse_query
 from service.model import FeedLink
 from tests.unit.bots.talk import FakeRequests, Person, at_once, feed
 
-SPEAKER = voice("en")
-MINE = (Followed(1, feed("https://news.example/feed", "The <News>")), Followed(3, feed("https://b.example/", "")))
+SPEAKER = get_translator("en")
+MINE = (
+    SubscribedChannel(1, feed("https://news.example/feed", "The <News>")),
+    SubscribedChannel(3, feed("https://b.example/", "")),
+)
 
 
 def opened(verb: str) -> Form:
     """The form with which a command begins, for somebody with two subscriptions."""
     person = Person(follows={one.number: one.channel for one in MINE})
-    return at_once(forms.opening(verb, SPEAKER, cast("Queries", FakeRequests(person))))
+    return at_once(forms.opening(verb, SPEAKER, cast("ReadRequests", FakeRequests(person))))
 
 
 @pytest.mark.parametrize(
@@ -73,12 +76,12 @@ def test_a_choice_among_subscriptions_names_them() -> None:
 
 
 def test_questions_are_answered_as_in_chat() -> None:
-    choose = Choose((FeedLink("https://news.example/feed", "News"),))
-    found = Found("x", parse_query("tag=x"), (SearchHit(MINE[0].channel),), 0, more=True)
+    choose = ChooseFeed((FeedLink("https://news.example/feed", "News"),))
+    found = SearchResults("x", parse_query("tag=x"), (SearchHit(MINE[0].channel),), 0, more=True)
     assert forms.answer(choose, {"answer": ("1",)}) == "1"
     assert forms.answer(choose, {}) == "no"
-    assert forms.answer(Confirm(2), {"answer": ("true",)}) == "yes"
-    assert forms.answer(Confirm(2), {"answer": ("0",)}) == "no"
+    assert forms.answer(ConfirmUnsubscribeAll(2), {"answer": ("true",)}) == "yes"
+    assert forms.answer(ConfirmUnsubscribeAll(2), {"answer": ("0",)}) == "no"
     (answers,) = forms.question(found, "", SPEAKER).fields
     assert [value for value, _ in answers.options] == ["1", "more"]
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bots.delivery.notification_text import render_notification
-from bots.i18n.translator import LANGUAGES, voice
+from bots.i18n.translator import LANGUAGES, get_translator
 from bots.rooms.room_state import RoomStates
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.events import OccupantPresence, RoomMessageReceived
@@ -44,9 +44,9 @@ def test_whatever_a_title_is_it_is_told_safely(language: str) -> None:
         channel = Channel(channel_id(url), url, title)
         entry = Entry("k", title, url, title)
         changes = (Change("addition", entry), Change("replacement", entry))
-        assert safe(render_notification([channel], [Delta(channel.id, 1, 2, 0.0, changes)], {}, {}, voice(language))), (
-            title
-        )
+        assert safe(
+            render_notification([channel], [Delta(channel.id, 1, 2, 0.0, changes)], {}, {}, get_translator(language))
+        ), title
 
 
 def rss(titles: Sequence[str], write: Callable[[str], str]) -> str:
@@ -95,7 +95,9 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
         found = detect_changes(DetectChanges((document(titles),), before.baseline, url, "feed", 60.0))
         channel = Channel(channel_id(url), url, found.title)
         for change in found.changes:
-            body = render_notification([channel], [Delta(channel.id, 1, 2, 0.0, (change,))], {}, {}, voice("en"))
+            body = render_notification(
+                [channel], [Delta(channel.id, 1, 2, 0.0, (change,))], {}, {}, get_translator("en")
+            )
             assert safe(body), change.entry.title
             stanza = stanzas.message("bot@example.org", "a@example.org", "1", stanzas.body(body))
             assert ET.fromstring(stanza).findtext("body") == body  # noqa: S314 - we wrote it

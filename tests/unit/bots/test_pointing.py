@@ -2,22 +2,22 @@
 
 import pytest
 
-from bots.dialogue.request_types import WhatItTold
-from bots.replies.base import Followed, Reply
-from bots.replies.conversation import OnlyManagers
-from bots.replies.help import Incomplete
-from bots.replies.search import Unwatched
-from bots.replies.subscriptions import ForgottenMessage, NoSuchSubscription, Unsubscribed, WhichOne
+from bots.dialogue.request_types import MessageReferences
+from bots.replies.base import Reply, SubscribedChannel
+from bots.replies.conversation import ManagersOnly
+from bots.replies.help import MissingArgument
+from bots.replies.search import SavedSearchDeleted
+from bots.replies.subscriptions import ChooseSubscription, MessageForgotten, NoSuchSubscription, UnsubscribeReply
 from service.discovery.query_parser import parse_watch
 from service.discovery.saved_searches import SavedSearch
 from tests.unit.bots.talk import Person, feed
 
 NEWS, BLOG, OTHER = (feed(f"https://{name}.example/feed", name) for name in ("news", "blog", "other"))
-MINE = (Followed(1, NEWS), Followed(2, BLOG))
-ONE, TWO = WhatItTold((NEWS.id,), ()), WhatItTold((NEWS.id, BLOG.id), ())
+MINE = (SubscribedChannel(1, NEWS), SubscribedChannel(2, BLOG))
+ONE, TWO = MessageReferences((NEWS.id,), ()), MessageReferences((NEWS.id, BLOG.id), ())
 
 
-def played(words: str, told: WhatItTold | None, *, reacted: bool = False) -> tuple[Reply, list[str]]:
+def played(words: str, told: MessageReferences | None, *, reacted: bool = False) -> tuple[Reply, list[str]]:
     """The reply to what is written under a message, and what was requested, if the message told so."""
     person = Person(follows={1: NEWS, 2: BLOG}, told={"m1": told} if told else {})
     person.watches = {4: SavedSearch("w", parse_watch("tag=python"), 4)}
@@ -27,47 +27,47 @@ def played(words: str, told: WhatItTold | None, *, reacted: bool = False) -> tup
 @pytest.mark.parametrize("words", ["unsubscribe", "Stop", "rm", "/unsub."])
 def test_under_the_message_of_one_channel_that_is_meant(words: str) -> None:
     reply, asked = played(words, ONE)
-    assert reply == Unsubscribed((MINE[0],))
+    assert reply == UnsubscribeReply((MINE[0],))
     assert "unsubscribe" in asked
 
 
 def test_under_the_message_of_several_it_is_asked_which_one() -> None:
     reply, _ = played("unsubscribe", TWO)
-    assert reply == WhichOne("unsubscribe #{}", MINE)
+    assert reply == ChooseSubscription("unsubscribe #{}", MINE)
 
 
 def test_a_command_that_names_its_subscription_means_that() -> None:
     reply, asked = played("unsubscribe #2", ONE)
-    assert reply == Unsubscribed((MINE[1],))
+    assert reply == UnsubscribeReply((MINE[1],))
     assert "told_by" not in asked
 
 
 def test_what_came_of_a_watch_ends_that_watch() -> None:
-    reply, _ = played("unsubscribe", WhatItTold((OTHER.id,), (4,)), reacted=True)
-    assert isinstance(reply, Unwatched)
+    reply, _ = played("unsubscribe", MessageReferences((OTHER.id,), (4,)), reacted=True)
+    assert isinstance(reply, SavedSearchDeleted)
 
 
 def test_a_channel_that_was_left_since_is_no_longer_anybodys() -> None:
-    assert played("unsubscribe", WhatItTold((OTHER.id,), ()))[0] == NoSuchSubscription()
+    assert played("unsubscribe", MessageReferences((OTHER.id,), ()))[0] == NoSuchSubscription()
 
 
 def test_under_a_message_that_told_nothing_we_know_a_reply_is_any_command() -> None:
-    assert played("unsubscribe", None)[0] == Incomplete("unsubscribe")
-    assert played("unsubscribe", None, reacted=True)[0] == ForgottenMessage()
+    assert played("unsubscribe", None)[0] == MissingArgument("unsubscribe")
+    assert played("unsubscribe", None, reacted=True)[0] == MessageForgotten()
 
 
 def test_the_question_which_one_is_answered_by_a_number() -> None:
     person = Person(follows={1: NEWS, 2: BLOG})
-    person.asked = WhichOne("unsubscribe #{}", MINE)
+    person.asked = ChooseSubscription("unsubscribe #{}", MINE)
     assert "news" in person.say("7")
-    assert isinstance(person.hear("2"), Unsubscribed)
+    assert isinstance(person.hear("2"), UnsubscribeReply)
     assert list(person.follows) == [1]
 
 
 @pytest.mark.parametrize(("words", "refused"), [("unsubscribe", True), ("leave", True), ("list", False)])
 def test_who_may_change_nothing_may_only_ask(words: str, refused: bool) -> None:  # noqa: FBT001 - a column
     person = Person(follows={1: NEWS}, told={"m1": ONE})
-    assert isinstance(person.hear(words, points_at="m1", may_change=False), OnlyManagers) is refused
+    assert isinstance(person.hear(words, points_at="m1", may_change=False), ManagersOnly) is refused
     assert list(person.follows) == [1]
 
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.i18n.translator import voice
+from bots.i18n.translator import get_translator
 from bots.replies.entry_templates import MOST_CHARS, Template, fits, strangers, tidy
 from service.model import Entry
 from tests.unit.bots.safety import hostile
 
-ENGLISH = voice("en")
+ENGLISH = get_translator("en")
 ENTRY = Entry("k", "A title", "https://example.org/1", "Some words.", ("Jane Doe", "Bob"), ("a", "b"), 1_700_000_000.0)
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from bots.commands.parser import VERB_OF
-from bots.i18n.translator import LANGUAGES, SOURCE
+from bots.i18n.translator import LANGUAGES, SOURCE_LANGUAGE
 from tests.unit.bots.visiting import visitor
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -21,7 +21,7 @@ PATIENT = {"errors"}
 
 
 def language_of(path: Path) -> str:
-    return SOURCE if path.parent == FOLDER else path.parent.name
+    return SOURCE_LANGUAGE if path.parent == FOLDER else path.parent.name
 
 
 def said(path: Path) -> list[str]:
@@ -51,7 +51,7 @@ def _written(path: Path) -> list[str]:
 
 
 def test_there_are_the_same_conversations_in_every_language() -> None:
-    english = {path.name for path in TRANSCRIPTS if language_of(path) == SOURCE}
+    english = {path.name for path in TRANSCRIPTS if language_of(path) == SOURCE_LANGUAGE}
     for language in LANGUAGES:
         assert {path.name for path in TRANSCRIPTS if language_of(path) == language} == english
 

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from bots.delivery.message_bodies import find_duplicates
 from bots.delivery.notification_text import render_notification
-from bots.i18n.translator import voice
+from bots.i18n.translator import get_translator
 from service.feeds.entries.version_parts import select_part
 from service.feeds.urls import channel_id, page_url
 from service.model import Change, Channel, Delta, Entry, Notice
 from tests.unit.bots.safety import hostile, safe
 
 NOW_S = 1_700_000_000.0
-ENGLISH = voice("en")
+ENGLISH = get_translator("en")
 FEED = Channel(channel_id("https://example.org/feed"), "https://example.org/feed", "The News")
 OTHER = Channel(channel_id("https://other.example/feed"), "https://other.example/feed", "The Planet")
 PRICES = page_url("https://shop.example/prices", "#list")

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import XML, Element
 
 import pytest
 
-from bots.i18n.translator import voice
+from bots.i18n.translator import get_translator
 from bots.xmpp import service_discovery
 
 XEP_0115_FEATURES = [
@@ -18,7 +18,7 @@ INFO = "{http://jabber.org/protocol/disco#info}"
 
 def response(content: str) -> Element | None:
     """Return the payload of the response to a request."""
-    payload = service_discovery.response_payload(XML(f"<iq type='get'>{content}</iq>"), "feeds.example", voice("en"))
+    payload = service_discovery.response_payload(XML(f"<iq type='get'>{content}</iq>"), "feeds.example", get_translator("en"))
     return XML(payload) if payload is not None else None
 
 
