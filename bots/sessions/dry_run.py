@@ -12,7 +12,7 @@ from bots.replies.base import QuestionReply
 from bots.sessions.chat_session import reply_text
 from service.errors import CoronetError, StoreUnavailable, to_fault
 from service.model import Change, Channel, Delta, Entry
-from service.store.coordination.requests import FailureReply
+from service.store.coordination.requests import ErrorReply
 from service.store.delivery.dry_runs import (
     BotReply,
     CommandPreview,
@@ -62,12 +62,12 @@ class DryRunService:
                     case MessagePreviewRequest(channel, entry):
                         return MessagePreviewReply(self._drafted(channel, entry))
         except CoronetError as error:
-            return FailureReply(to_fault(error))
+            return ErrorReply(to_fault(error))
         except TimeoutError:
-            return FailureReply(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
+            return ErrorReply(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
         except Exception:  # noqa: BLE001 - whatever it is, the next question has nothing to do with it
             _log.exception("a rehearsal failed")
-            return FailureReply(to_fault(CoronetError("The bot failed at that; its log says more.")))
+            return ErrorReply(to_fault(CoronetError("The bot failed at that; its log says more.")))
 
     async def _rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[CommandPreview, ...]:
         """Return what a person would be answered to these commands, each by what there is now."""

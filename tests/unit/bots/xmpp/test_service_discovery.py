@@ -18,7 +18,9 @@ INFO = "{http://jabber.org/protocol/disco#info}"
 
 def response(content: str) -> Element | None:
     """Return the payload of the response to a request."""
-    payload = service_discovery.response_payload(XML(f"<iq type='get'>{content}</iq>"), "feeds.example", get_translator("en"))
+    payload = service_discovery.response_payload(
+        XML(f"<iq type='get'>{content}</iq>"), "feeds.example", get_translator("en")
+    )
     return XML(payload) if payload is not None else None
 
 
