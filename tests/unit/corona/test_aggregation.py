@@ -1,4 +1,4 @@
-"""How nodes tell each other what they own, and what they do not believe. ``ME`` has one sibling in each of two rows."""
+"""Aggregation of summaries between nodes, and invalid summaries. ``ME`` has one sibling in each of two rows."""
 
 from math import inf, nan
 
@@ -16,86 +16,86 @@ ME, NEAR, FAR, FARTHER = "00" + "0" * 38, "01" + "0" * 38, "10" + "0" * 38, "11"
 SILENCE_S = 30.0
 
 
-def _part(subscribers: float, nodes: int = 1) -> Aggregate:
+def _aggregate(subscribers: float, nodes: int = 1) -> Aggregate:
     return Aggregate(nodes, subscribers, encode(summarise(AllocationProblem.of([subscribers]))))
 
 
 def _node(*others: NodeId) -> Aggregation:
     node = Aggregation(ME, SILENCE_S)
     node.on_ring_changed(ring([ME, *others]))
-    node.own = _part(1.0)
+    node.own = _aggregate(1.0)
     return node
 
 
-def _heard(sender: NodeId, digits: int, part: Aggregate) -> Aggregate:
-    """Return what a node makes of one summary."""
+def _on_summary(sender: NodeId, digits: int, part: Aggregate) -> Aggregate:
+    """Return a node that has processed one summary."""
     node = _node(NEAR, FAR)
     node.on_summary(sender, Summary(digits, part), 0)
     return node.fleet()
 
 
-def test_a_node_alone_is_the_fleet_and_tells_nobody() -> None:
+def test_a_single_node_is_the_whole_fleet_and_sends_nothing() -> None:
     node = _node()
     assert (node.fleet(), list(node.tick(0))) == (node.own, [])
 
 
-def test_a_node_that_has_seen_no_ring_knows_itself() -> None:
+def test_a_node_without_a_ring_has_its_own_aggregate() -> None:
     assert Aggregation(ME, SILENCE_S).fleet() == EMPTY_AGGREGATE
 
 
-def test_each_row_is_told_the_part_that_is_new_to_it() -> None:
+def test_each_row_is_sent_the_aggregate_it_lacks() -> None:
     node = _node(NEAR, FAR)
-    node.on_summary(NEAR, Summary(2, _part(4.0)), 0)
+    node.on_summary(NEAR, Summary(2, _aggregate(4.0)), 0)
     far, near = node.tick(1)
     assert near == Send(NEAR, Summary(2, node.own))
     assert isinstance(far.message, Summary)
     assert (far.node, far.message.digits, far.message.aggregate.nodes, far.message.aggregate.demand) == (FAR, 1, 2, 5.0)
 
 
-def test_a_sibling_counts_once_however_often_and_by_whomever_it_is_told() -> None:
+def test_a_sibling_counts_once_however_often_it_is_received() -> None:
     node = _node(NEAR, FAR, FARTHER)
     for sender in (FAR, FAR, FARTHER):
-        node.on_summary(sender, Summary(1, _part(8.0, nodes=2)), 0)
+        node.on_summary(sender, Summary(1, _aggregate(8.0, nodes=2)), 0)
     assert (node.fleet().nodes, node.fleet().demand) == (3, 9.0)
 
 
-def test_what_is_silent_for_long_is_dropped() -> None:
+def test_an_aggregate_that_is_not_repeated_expires() -> None:
     node = _node(NEAR)
-    node.on_summary(NEAR, Summary(2, _part(4.0)), 0)
+    node.on_summary(NEAR, Summary(2, _aggregate(4.0)), 0)
     list(node.tick(SILENCE_S - 1))
     assert node.fleet().nodes == 2
     list(node.tick(SILENCE_S))
     assert node.fleet() == node.own
 
 
-def test_repeating_the_same_keeps_it() -> None:
+def test_a_repeated_aggregate_does_not_expire() -> None:
     node = _node(NEAR)
     for now_s in (0, 20, 40):
-        node.on_summary(NEAR, Summary(2, _part(4.0)), now_s)
+        node.on_summary(NEAR, Summary(2, _aggregate(4.0)), now_s)
     list(node.tick(60))
     assert node.fleet().nodes == 2
 
 
-def test_a_node_that_has_left_is_dropped_at_once() -> None:
+def test_the_aggregate_of_a_node_that_left_is_dropped_at_once() -> None:
     node = _node(NEAR, FAR)
-    node.on_summary(NEAR, Summary(2, _part(4.0)), 0)
+    node.on_summary(NEAR, Summary(2, _aggregate(4.0)), 0)
     node.on_ring_changed(ring([ME, FAR], version=2))
     assert node.fleet() == node.own
-    node.on_summary(NEAR, Summary(2, _part(4.0)), 1)
+    node.on_summary(NEAR, Summary(2, _aggregate(4.0)), 1)
     assert node.fleet() == node.own
 
 
 @pytest.mark.parametrize(
     ("sender", "digits", "part"),
     [
-        (ME, 1, _part(4.0)),
-        (FAR, 2, _part(4.0)),
-        (FARTHER, 1, _part(4.0)),
+        (ME, 1, _aggregate(4.0)),
+        (FAR, 2, _aggregate(4.0)),
+        (FARTHER, 1, _aggregate(4.0)),
         (NEAR, 2, Aggregate(1, 4.0, b"not clusters")),
         (NEAR, 2, Aggregate(1, inf, b"")),
         (NEAR, 2, Aggregate(1, nan, b"")),
     ],
     ids=["myself", "another base", "not on the ring", "no clusters", "endless demand", "no number"],
 )
-def test_what_makes_no_sense_is_not_believed(sender: NodeId, digits: int, part: Aggregate) -> None:
-    assert _heard(sender, digits, part) == _part(1.0)
+def test_invalid_summaries_are_ignored(sender: NodeId, digits: int, part: Aggregate) -> None:
+    assert _on_summary(sender, digits, part) == _aggregate(1.0)

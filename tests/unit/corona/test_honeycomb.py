@@ -1,4 +1,4 @@
-"""The continuous optimum on channels one can work out by hand, and what it refuses."""
+"""The continuous optimum on channels that can be computed by hand, and invalid input."""
 
 import numpy as np
 import pytest
@@ -18,14 +18,14 @@ NAN = float("nan")
 TAU_S = 1800.0
 
 
-def test_sizes_are_as_the_root_of_weight_over_cost() -> None:
+def test_sizes_are_proportional_to_the_root_of_weight_over_cost() -> None:
     problem = AllocationProblem.of([1.0, 4.0, 4.0], [1.0, 1.0, 4.0])
     scale = scale_for_budget(problem, 70)
     assert scale == pytest.approx(10)
     assert sizes(problem, scale) == pytest.approx([10, 20, 10])
 
 
-def test_what_bounds_take_or_leave_the_others_share() -> None:
+def test_bounded_channels_leave_the_rest_of_the_budget_to_others() -> None:
     problem = AllocationProblem.of([1.0, 4.0, 9.0], least=[5.0, 0.0, 0.0], most=[INF, INF, 6.0])
     assert sizes(problem, scale_for_budget(problem, 15)) == pytest.approx([5, 4, 6])
 
@@ -35,12 +35,12 @@ def test_a_channel_may_be_polled_less_than_once_per_interval() -> None:
     assert sizes(problem, scale_for_budget(problem, 1.1)) == pytest.approx([0.1, 1])
 
 
-def test_a_publisher_is_not_asked_more_often_because_people_would_not_wait() -> None:
+def test_most_takes_precedence_over_least() -> None:
     problem = AllocationProblem.of([1.0], least=8.0, most=3.0)
     assert sizes(problem, scale_for_budget(problem, 100)).tolist() == [3]
 
 
-def test_a_budget_below_the_longest_waits_takes_from_all_alike() -> None:
+def test_a_budget_below_all_leasts_reduces_all_in_proportion() -> None:
     problem = AllocationProblem.of([1.0, 50.0], least=[2.0, 6.0])
     scale = scale_for_budget(problem, 6)
     assert scale == pytest.approx(-0.25)
@@ -48,38 +48,38 @@ def test_a_budget_below_the_longest_waits_takes_from_all_alike() -> None:
     assert sizes(problem, scale_for_budget(problem, 0)).tolist() == [0, 0]
 
 
-def test_more_budget_than_can_be_used_is_left() -> None:
+def test_an_excess_budget_is_not_used() -> None:
     problem = AllocationProblem.of([1.0, 4.0], most=[3.0, 8.0])
     scale = scale_for_budget(problem, 1e9)
     assert scale == pytest.approx(4)
     assert sizes(problem, scale).tolist() == [3, 8]
 
 
-def test_a_weightless_channel_has_its_least() -> None:
+def test_a_weightless_channel_gets_its_least() -> None:
     problem = AllocationProblem.of([0.0, 1.0], least=[2.0, 0.0])
     assert sizes(problem, scale_for_budget(problem, 10)) == pytest.approx([2, 8])
 
 
-def test_a_delay_costs_as_little_as_it_can() -> None:
+def test_a_delay_is_kept_at_the_least_load() -> None:
     problem = AllocationProblem.of([1.0, 4.0])
     scale = scale_for_delay(problem, 90, TAU_S)
     assert sizes(problem, scale) == pytest.approx([6, 12])
     assert scale_for_delay(problem, 45, TAU_S) == pytest.approx(2 * scale)
 
 
-def test_a_delay_that_bounds_do_not_allow_is_approached_as_far_as_they_do() -> None:
+def test_an_unattainable_delay_raises_all_channels_to_their_most() -> None:
     problem = AllocationProblem.of([1.0, 4.0], most=[2.0, 3.0])
     assert sizes(problem, scale_for_delay(problem, 1, TAU_S)).tolist() == [2, 3]
 
 
-def test_a_delay_that_every_least_keeps_needs_no_more() -> None:
+def test_a_delay_that_all_leasts_keep_needs_no_more() -> None:
     problem = AllocationProblem.of([1.0, 4.0], least=[3.0, 3.0])
     assert sizes(problem, scale_for_delay(problem, 1e6, TAU_S)).tolist() == [3, 3]
     fixed = AllocationProblem.of([1.0], least=2.0, most=2.0)
     assert sizes(fixed, scale_for_delay(fixed, 451, TAU_S)).tolist() == [2]
 
 
-def test_of_no_channels_nothing_is_asked() -> None:
+def test_no_channels_have_no_sizes() -> None:
     nothing = AllocationProblem.of(np.zeros(0))
     assert scale_for_budget(nothing, 10) == 0
     assert scale_for_delay(nothing, 10, TAU_S) == 0
@@ -100,24 +100,24 @@ def test_of_no_channels_nothing_is_asked() -> None:
         (1.0, 1.0, 0.0, NAN),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(weight: float, cost: float, least: float, most: float) -> None:
+def test_numbers_out_of_range_raise(weight: float, cost: float, least: float, most: float) -> None:
     with pytest.raises(ValueError, match="negative"):
         AllocationProblem.of([weight], cost, least=least, most=most)
 
 
 @pytest.mark.parametrize("budget", [-1.0, NAN])
-def test_a_negative_budget_is_refused(budget: float) -> None:
+def test_a_negative_budget_raises(budget: float) -> None:
     with pytest.raises(ValueError, match="budget"):
         scale_for_budget(AllocationProblem.of([1.0]), budget)
 
 
 @pytest.mark.parametrize(("delay_s", "poll_interval_s"), [(0.0, 1.0), (NAN, 1.0), (1.0, 0.0)])
-def test_no_delay_at_all_is_refused(delay_s: float, poll_interval_s: float) -> None:
+def test_a_delay_or_interval_of_zero_raises(delay_s: float, poll_interval_s: float) -> None:
     with pytest.raises(ValueError, match="positive"):
         scale_for_delay(AllocationProblem.of([1.0]), delay_s, poll_interval_s)
 
 
-def test_a_sites_channels_share_its_budget_and_leave_the_rest_to_others() -> None:
+def test_channels_of_a_site_share_its_budget_and_leave_the_rest_to_others() -> None:
     problem = AllocationProblem.of([1.0, 4.0, 9.0, 1.0])
     polite = apply_site_scales(problem, np.array([2.0, 2.0, UNBOUNDED_SCALE, UNBOUNDED_SCALE]))
     assert polite.most.tolist()[:2] == pytest.approx([2, 4])
@@ -126,7 +126,7 @@ def test_a_sites_channels_share_its_budget_and_leave_the_rest_to_others() -> Non
     assert load(polite, found) == pytest.approx(46)
 
 
-def test_a_sites_budget_wins_over_longest_waits() -> None:
+def test_a_site_budget_takes_precedence_over_longest_waits() -> None:
     problem = AllocationProblem.of([1.0, 4.0], least=[4.0, 8.0])
     polite = apply_site_scales(problem, np.full(2, scale_for_budget(problem, 6.0)))
     assert sizes(polite, 100.0) == pytest.approx([2, 4])

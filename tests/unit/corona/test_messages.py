@@ -1,3 +1,5 @@
+"""Encoding of messages, and data that cannot be decoded."""
+
 import msgspec
 import pytest
 
@@ -23,7 +25,7 @@ EVERY_MESSAGE: list[messages.Message] = [
 
 
 @pytest.mark.parametrize("message", EVERY_MESSAGE, ids=lambda message: type(message).__name__)
-def test_what_is_sent_arrives(message: messages.Message) -> None:
+def test_messages_survive_encoding(message: messages.Message) -> None:
     assert messages.decode(messages.encode(NODE, message)) == messages.Envelope(messages.WIRE_VERSION, NODE, message)
 
 
@@ -57,12 +59,12 @@ def test_a_candidate_names_its_channel_and_base() -> None:
         "no list",
     ],
 )
-def test_what_cannot_be_understood_is_ignored(sent: object) -> None:
+def test_unknown_messages_decode_to_none(sent: object) -> None:
     assert messages.decode(msgspec.msgpack.encode(sent)) is None
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xc1", messages.encode(NODE, EVERY_MESSAGE[2])[:-3]])
-def test_broken_bytes_are_ignored(raw: bytes) -> None:
+def test_malformed_bytes_decode_to_none(raw: bytes) -> None:
     assert messages.decode(raw) is None
 
 

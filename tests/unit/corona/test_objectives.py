@@ -1,4 +1,4 @@
-"""What goals weigh, and the optimum that the paper's fleet can reach with them."""
+"""Weights of the goals, and the optimum that the paper's fleet reaches with them."""
 
 from math import log, sqrt
 
@@ -34,27 +34,27 @@ def test_an_unknown_update_interval_is_neutral(goal: Goal, unknown_s: float) -> 
 
 
 @pytest.mark.parametrize("goal", Goal)
-def test_no_update_interval_makes_a_weight_that_cannot_be_used(goal: Goal) -> None:
+def test_weights_are_finite_for_all_update_intervals(goal: Goal) -> None:
     found = weights(goal, 2, [1e-300, 0.5, 1.0, 2.7, 1e12, float("inf")], poll_interval_s=1.0)
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     assert (np.diff(found) <= 0).all()
 
 
-def test_a_channel_of_nobody_weighs_nothing() -> None:
+def test_a_channel_without_subscribers_weighs_nothing() -> None:
     assert weights(Goal.FAIR, [0], [60.0], TAU_S) == [0]
 
 
-def test_detection_takes_half_the_time_between_polls_also_below_one_poller() -> None:
+def test_detection_delay_is_half_the_time_between_polls() -> None:
     assert detection_s([1, 50, 0.5, 0], TAU_S) == pytest.approx([900, 18, 1800, float("inf")])
 
 
-def test_the_size_for_a_wait_waits_so_long() -> None:
+def test_size_for_wait_is_the_inverse_of_the_detection_delay() -> None:
     assert detection_s(size_for_wait(120, TAU_S), TAU_S) == pytest.approx(120)
     assert size_for_wait(float("inf"), TAU_S) == 0
 
 
-def test_the_mean_delay_counts_only_what_weighs() -> None:
+def test_the_mean_delay_ignores_weightless_channels() -> None:
     assert mean_delay_s(np.array([3.0, 1.0, 0.0]), np.array([1.0, 2.0, 0.0]), TAU_S) == pytest.approx(787.5)
     assert mean_delay_s(np.zeros(2), np.ones(2), TAU_S) == 0
 
@@ -68,7 +68,7 @@ def test_the_mean_delay_counts_only_what_weighs() -> None:
         (Goal.FAIR_LOG, 16.2, 13.0),
     ],
 )
-def test_the_papers_fleet_waits_so_long_at_fifty_polls(
+def test_the_papers_fleet_reaches_the_expected_delay_at_fifty_polls(
     goal: Goal, subscription_s: float, notification_s: float
 ) -> None:
     subscribers, update_interval_s = corona_fleet()
@@ -80,7 +80,7 @@ def test_the_papers_fleet_waits_so_long_at_fifty_polls(
     assert mean_delay_s(subscribers / update_interval_s, found, TAU_S) == pytest.approx(notification_s, rel=0.02)
 
 
-def test_the_papers_fleet_needs_so_many_polls_for_30_s() -> None:
+def test_the_papers_fleet_needs_the_expected_polls_for_30_s() -> None:
     subscribers, update_interval_s = corona_fleet()
     problem = AllocationProblem.of(weights(Goal.FAST, subscribers, update_interval_s, TAU_S), most=NODES)
     found = sizes(problem, scale_for_delay(problem, 30, TAU_S))
@@ -88,7 +88,7 @@ def test_the_papers_fleet_needs_so_many_polls_for_30_s() -> None:
     assert load(problem, found) / len(subscribers) == pytest.approx(26.7, rel=0.002)
 
 
-def test_a_longest_wait_of_two_minutes_costs_notifications_next_to_nothing() -> None:
+def test_a_longest_wait_of_two_minutes_hardly_delays_notifications() -> None:
     subscribers, update_interval_s = corona_fleet()
     weight = weights(Goal.FAIR, subscribers, update_interval_s, TAU_S)
     problem = AllocationProblem.of(weight, least=size_for_wait(120, TAU_S), most=NODES)
@@ -97,7 +97,7 @@ def test_a_longest_wait_of_two_minutes_costs_notifications_next_to_nothing() -> 
     assert detection_s(found, TAU_S).max() <= 120
 
 
-def test_the_papers_levels_wait_two_and_a_half_times_as_long() -> None:
+def test_the_papers_levels_have_two_and_a_half_times_the_delay() -> None:
     """The paper's 53 s include orphans, which only one node polls; here there are none."""
     subscribers, _ = corona_fleet()
     budget = BUDGET_PER_CHANNEL * len(subscribers)

@@ -1,4 +1,4 @@
-"""Why a channel is polled as it is: numbers agree with the optimiser's, and the bound named is the one that binds."""
+"""Explanations of poll rates: numbers agree with the optimiser's, and the binding constraint is named."""
 
 from math import inf, sqrt
 
@@ -43,20 +43,20 @@ every_limits = st.builds(
         ),
     ],
 )
-def test_the_bound_that_binds_is_named(
+def test_the_binding_constraint_is_named(
     scale: float, least: float, limits: SizeLimits, expected: tuple[float, BindingConstraint]
 ) -> None:
     assert limited_size(10.0, scale, least, limits) == expected
 
 
 @given(st.floats(0, 1e3), st.floats(-1.5, 1e3), st.floats(0, 100), every_limits)
-def test_a_reasons_size_is_the_optimisers(weight: float, scale: float, least: float, limits: SizeLimits) -> None:
+def test_the_explained_size_is_the_optimisers(weight: float, scale: float, least: float, limits: SizeLimits) -> None:
     problem = AllocationProblem.of([weight], least=least, most=limits.most()[0])
     found, _ = limited_size(sqrt(weight), scale, least, limits)
     assert sizes(problem, scale) == pytest.approx(np.array([found]))
 
 
-def test_a_reason_tells_weights_waits_and_turns() -> None:
+def test_an_explanation_has_weights_waits_and_turns() -> None:
     schedule = new_schedule(CHANNEL, 2.5, len(NODES), TAU_S, now_s=90_000.0)
     reason = explain_polling(
         CHANNEL,
@@ -78,7 +78,7 @@ def test_a_reason_tells_weights_waits_and_turns() -> None:
     assert [turn.next_poll_s for turn in reason.turns] == pytest.approx([90_180, 90_900, 91_620])
 
 
-def test_below_its_least_a_channel_is_said_to_lack_the_fleets_budget() -> None:
+def test_below_its_least_a_channel_is_bound_by_the_fleet_budget() -> None:
     schedule = new_schedule(CHANNEL, 0.5, 3, TAU_S, now_s=0.0)
     reason = explain_polling(
         CHANNEL,

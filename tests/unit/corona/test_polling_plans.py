@@ -1,4 +1,4 @@
-"""How an owner paces its channels as the fleet, its ring and its aims change. ``ME`` owns ``CHANNEL``; τ is 60 s."""
+"""Polling plans of an owner when the fleet, its ring and its objective change. ``ME`` owns ``CHANNEL``; τ is 60 s."""
 
 import pytest
 
@@ -42,15 +42,15 @@ def _owner(*others: NodeId) -> Node:
     return node
 
 
-def _told(node: Node, now_s: float, *others: NodeId) -> list[Effect]:
-    """Have the node know what others own, and return what it does then."""
+def _tick_with(node: Node, now_s: float, *others: NodeId) -> list[Effect]:
+    """Give the node empty aggregates of ``others``, and return the effects of the next tick."""
     for other in others:
         node.handle(MessageReceived(other, Summary(1, EMPTY_AGGREGATE)), now_s)
     return node.handle(Tick(), now_s)
 
 
 def _schedule(effects: list[Effect]) -> PollingSchedule:
-    """Return the rota that was assigned to anybody."""
+    """Return the schedule in the first assignment among the effects."""
     for effect in effects:
         if isinstance(effect, Send) and isinstance(effect.message, Assign):
             return effect.message.assignments[0].schedule
@@ -58,7 +58,7 @@ def _schedule(effects: list[Effect]) -> PollingSchedule:
 
 
 def _gap_s(effects: list[Effect]) -> float:
-    """Return how far apart the polls are that this node itself takes part in."""
+    """Return the time between polls in the instruction for this node itself."""
     (started,) = (effect for effect in effects if isinstance(effect, StartPolling))
     return started.schedule.gap_s
 
@@ -66,22 +66,27 @@ def _gap_s(effects: list[Effect]) -> float:
 def test_a_fleet_of_one_polls_once_per_interval() -> None:
     node = _owner()
     node.handle(Tick(), 0)
-    why = node.explain(CHANNEL, 0)
-    assert why is not None
-    assert (why.size, why.bound, why.wait_s, len(why.turns)) == (1.0, BindingConstraint.NODES, 30.0, 1)
+    explanation = node.explain(CHANNEL, 0)
+    assert explanation is not None
+    assert (explanation.size, explanation.bound, explanation.wait_s, len(explanation.turns)) == (
+        1.0,
+        BindingConstraint.NODES,
+        30.0,
+        1,
+    )
 
 
-def test_nothing_is_decided_anew_before_all_nodes_are_known() -> None:
+def test_there_is_no_scale_before_all_aggregates_are_known() -> None:
     node = _owner(NEXT, FAR)
     node.handle(Tick(), 0)
     assert (node.plans.scale, node.explain(CHANNEL, 0)) == (None, None)
-    _told(node, 2, NEXT)
+    _tick_with(node, 2, NEXT)
     assert node.plans.scale is None
-    _told(node, 4, FAR)
+    _tick_with(node, 4, FAR)
     assert node.plans.scale is not None
 
 
-def test_what_stays_unknown_for_long_is_done_without() -> None:
+def test_missing_aggregates_are_ignored_after_the_soft_state_ttl() -> None:
     node = _owner(NEXT, FAR)
     for now_s in range(0, 24, 2):
         node.handle(Tick(), now_s)
@@ -90,32 +95,32 @@ def test_what_stays_unknown_for_long_is_done_without() -> None:
     assert node.plans.scale is not None
 
 
-def test_a_smaller_budget_dismisses_nodes_at_once() -> None:
+def test_a_smaller_budget_shrinks_polling_sets_at_once() -> None:
     node = _owner(NEXT, FAR)
-    assert _schedule(_told(node, 0, NEXT, FAR)).size == 3
+    assert _schedule(_tick_with(node, 0, NEXT, FAR)).size == 3
     node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=2.0)), 1)
-    effects = _told(node, 2, NEXT, FAR)
+    effects = _tick_with(node, 2, NEXT, FAR)
     assert Send(FAR, Unassign(1, CHANNEL)) in effects
     assert _schedule(effects).size == 2
 
 
-def test_another_subscriber_among_hundreds_changes_no_rota() -> None:
+def test_one_more_subscriber_among_many_changes_no_schedule() -> None:
     node = _owner(NEXT, FAR)
     node.handle(ObjectiveLoaded(FleetObjective(goal=Goal.FAST, delay_s=20.0)), 0)
-    before = _schedule(_told(node, 0, NEXT, FAR))
+    before = _schedule(_tick_with(node, 0, NEXT, FAR))
     node.handle(_subscribed(SUBSCRIBERS + 1, 1), 1)
-    assert _schedule(_told(node, 8, NEXT, FAR)) == before
+    assert _schedule(_tick_with(node, 8, NEXT, FAR)) == before
 
 
-def test_another_number_of_nodes_keeps_the_next_poll() -> None:
+def test_a_change_of_the_number_of_nodes_keeps_the_next_poll() -> None:
     node = _owner(NEXT, FAR)
-    before = _schedule(_told(node, 0, NEXT, FAR))
+    before = _schedule(_tick_with(node, 0, NEXT, FAR))
     after = _schedule(node.handle(RingChanged(ring([ME, NEXT], version=2)), 3))
     assert after.size == 2
     assert after.next_channel_poll_s(3) == pytest.approx(before.next_channel_poll_s(3))
 
 
-def test_a_member_that_takes_over_goes_on_with_the_rota_that_it_polls_by() -> None:
+def test_a_member_that_becomes_owner_continues_its_schedule() -> None:
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME, "1" * 40, FAR])), 0)
     schedule = PollingSchedule(7.0, 20.0, 2, 1)
@@ -124,7 +129,7 @@ def test_a_member_that_takes_over_goes_on_with_the_rota_that_it_polls_by() -> No
     assert _schedule(node.handle(OwnershipTaken(CHANNEL, 2, 1), 6)) == schedule
 
 
-def test_aims_change_while_the_fleet_runs() -> None:
+def test_the_objective_changes_while_the_fleet_runs() -> None:
     node = _owner()
     node.handle(Tick(), 0)
     lite = node.plans.scale
@@ -133,27 +138,27 @@ def test_aims_change_while_the_fleet_runs() -> None:
     assert lite is not None
     assert node.plans.scale is not None
     assert node.plans.scale < lite
-    why = node.explain(CHANNEL, 2)
-    assert why is not None
-    assert why.wait_s == pytest.approx(300.0)
+    explanation = node.explain(CHANNEL, 2)
+    assert explanation is not None
+    assert explanation.wait_s == pytest.approx(300.0)
 
 
-def test_a_channels_own_bounds_hold_at_once_and_end_as_they_came() -> None:
+def test_channel_bounds_apply_and_end_at_once() -> None:
     node = _owner(NEXT, FAR)
-    _told(node, 0, NEXT, FAR)
+    _tick_with(node, 0, NEXT, FAR)
     for bounds, gap_s, bound in (
         (ChannelBounds(shortest_interval_s=90.0), 90.0, BindingConstraint.CHANNEL_INTERVAL),
         (ChannelBounds(longest_wait_s=5.0), 10.0, BindingConstraint.NODES),
         (NO_BOUNDS, 20.0, BindingConstraint.NODES),
     ):
         assert _gap_s(node.handle(ObjectiveLoaded(FleetObjective(), bounds={CHANNEL: bounds}), 1)) == gap_s
-        why = node.explain(CHANNEL, 1)
-        assert why is not None
-        assert (why.interval_s / len(why.turns), why.bound) == (gap_s, bound)
+        explanation = node.explain(CHANNEL, 1)
+        assert explanation is not None
+        assert (explanation.interval_s / len(explanation.turns), explanation.bound) == (gap_s, bound)
     assert node.handle(ObjectiveLoaded(FleetObjective(), bounds={FAR: ChannelBounds(longest_wait_s=5.0)}), 4) == []
 
 
-def test_what_was_set_before_a_channel_is_adopted_holds_from_its_first_poll_on() -> None:
+def test_channel_bounds_set_before_ownership_apply_to_the_first_poll() -> None:
     node = Node(ME, POLICY)
     node.handle(ObjectiveLoaded(FleetObjective(), bounds={CHANNEL: ChannelBounds(shortest_interval_s=90.0)}), 0)
     node.handle(RingChanged(ring([ME, NEXT, FAR])), 0)
@@ -161,61 +166,61 @@ def test_what_was_set_before_a_channel_is_adopted_holds_from_its_first_poll_on()
     assert _gap_s(node.handle(OwnershipTaken(CHANNEL, 1, 1), 0)) == 90.0
 
 
-def test_why_tells_how_often_the_channel_is_updated() -> None:
+def test_an_explanation_has_the_update_interval() -> None:
     node = _owner()
     node.handle(Tick(), 0)
-    why = node.explain(CHANNEL, 3601)
-    assert why is not None
-    assert why.update_interval_s == pytest.approx(86_400 + 3600, rel=0.02)
+    explanation = node.explain(CHANNEL, 3601)
+    assert explanation is not None
+    assert explanation.update_interval_s == pytest.approx(86_400 + 3600, rel=0.02)
     assert node.explain(FAR, 0) is None
 
 
-def test_the_scale_stays_for_a_maintenance_interval_after_the_ring_has_changed() -> None:
+def test_the_scale_is_frozen_for_a_maintenance_interval_after_a_ring_change() -> None:
     node = _owner(NEXT, FAR)
-    _told(node, 0, NEXT, FAR)
+    _tick_with(node, 0, NEXT, FAR)
     before = node.plans.scale
     node.handle(RingChanged(ring([ME, NEXT], version=2)), 3)
     node.handle(_subscribed(100 * SUBSCRIBERS, 3), 3)
     for now_s in (4, 6, 8, 10):
-        _told(node, now_s, NEXT)
+        _tick_with(node, now_s, NEXT)
         assert node.plans.scale == before
-    _told(node, 11, NEXT)
+    _tick_with(node, 11, NEXT)
     assert node.plans.scale != before
 
 
-def test_a_ring_that_changes_again_and_again_does_not_keep_the_scale_for_ever() -> None:
+def test_repeated_ring_changes_do_not_freeze_the_scale_forever() -> None:
     node = _owner(NEXT, FAR)
-    _told(node, 0, NEXT, FAR)
+    _tick_with(node, 0, NEXT, FAR)
     before = node.plans.scale
     node.handle(_subscribed(100 * SUBSCRIBERS, 1), 1)
     for now_s in range(1, 12):
         others = (NEXT, FAR) if now_s % 2 else (NEXT,)
         node.handle(RingChanged(ring([ME, *others], version=1 + now_s)), now_s)
-        _told(node, now_s, *others)
+        _tick_with(node, now_s, *others)
     assert node.plans.scale != before
 
 
-def test_other_aims_are_followed_although_the_ring_has_just_changed() -> None:
+def test_a_new_objective_applies_although_the_ring_has_just_changed() -> None:
     node = _owner(NEXT, FAR)
-    _told(node, 0, NEXT, FAR)
+    _tick_with(node, 0, NEXT, FAR)
     before = node.plans.scale
     node.handle(RingChanged(ring([ME, NEXT], version=2)), 1)
     node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=1.0)), 2)
-    _told(node, 3, NEXT)
+    _tick_with(node, 3, NEXT)
     assert node.plans.scale is not None
     assert before is not None
     assert node.plans.scale < before
 
 
-def test_how_often_a_channel_is_polled_is_noted_when_it_is_settled_and_when_it_changes_notably() -> None:
+def test_gaps_are_reported_when_first_known_and_after_notable_changes() -> None:
     node = _owner(NEXT, FAR)
     assert node.plans.changed_gaps(10) == []
-    _told(node, 0, NEXT, FAR)
+    _tick_with(node, 0, NEXT, FAR)
     assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(20.0)}
     assert node.plans.count_by_set_size() == {4: 1}
     assert node.plans.changed_gaps(0) == []
     node.plans.record_gaps([*node.plans.changed_gaps(10), (FAR, 1.0)])
     assert node.plans.changed_gaps(10) == []
     node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=2.0)), 1)
-    _told(node, 2, NEXT, FAR)
+    _tick_with(node, 2, NEXT, FAR)
     assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(30.0)}

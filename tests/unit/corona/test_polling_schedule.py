@@ -12,11 +12,11 @@ def test_ranks_poll_one_after_another() -> None:
     assert [schedule.next_poll_s(rank, 9001) for rank in range(3)] == [9300, 9600, 9900]
 
 
-def test_channels_begin_at_different_times() -> None:
+def test_schedules_of_channels_start_at_different_times() -> None:
     assert new_schedule(MIDDLE, 1, 5, poll_interval_s=900, now_s=9001).first_s == 9450
 
 
-def test_the_next_poll_is_after_the_present_one() -> None:
+def test_the_next_poll_is_after_the_current_one() -> None:
     assert PollingSchedule(9000, 300, 3).next_poll_s(0, after_s=9000) == 9900
 
 
@@ -24,14 +24,14 @@ def test_rounding_does_not_repeat_a_poll() -> None:
     assert PollingSchedule(8.6, 0.1, 1).next_poll_s(0, after_s=8.6) == pytest.approx(8.7)
 
 
-def test_a_poll_that_is_planned_is_brought_forward_but_not_put_off() -> None:
+def test_a_planned_poll_is_moved_forward_but_never_postponed() -> None:
     schedule = PollingSchedule(9000, 300, 3)
     assert revised_schedule(schedule, 1, 5, poll_interval_s=900, now_s=9001) == PollingSchedule(9300, 900, 1)
     assert revised_schedule(schedule, 9, 5, poll_interval_s=900, now_s=9270) == PollingSchedule(9300, 100, 5, 1)
     assert revised_schedule(schedule, 9, 5, poll_interval_s=900, now_s=9075) == PollingSchedule(9075 + 175, 100, 5, 1)
 
 
-def test_an_owners_channels_are_not_polled_in_step_even_if_all_are_sped_up_at_once() -> None:
+def test_channels_sped_up_together_are_not_polled_in_step() -> None:
     rotas = [
         new_schedule(f"abc{number * 2**32 // 50:037x}", 1, 60, poll_interval_s=1800, now_s=0) for number in range(50)
     ]

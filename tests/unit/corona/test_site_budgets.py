@@ -1,4 +1,4 @@
-"""How nodes share out what one site may be asked. ``ME`` keeps ``SITE``, and owns channels of it with ``OTHER``."""
+"""Site budgets across nodes: ``ME`` coordinates ``SITE``, and owns channels of it together with ``OTHER``."""
 
 from hashlib import sha1
 
@@ -32,72 +32,72 @@ def _share(problem: AllocationProblem, site: str = SITE) -> SiteShares:
     return SiteShares((SiteShare(site, encode(summarise(problem))),))
 
 
-def _keeper() -> SiteBudgets:
-    keeper = SiteBudgets(ME, POLICY)
-    keeper.on_ring_changed(ring([ME, OTHER]))
-    return keeper
+def _coordinator() -> SiteBudgets:
+    coordinator = SiteBudgets(ME, POLICY)
+    coordinator.on_ring_changed(ring([ME, OTHER]))
+    return coordinator
 
 
-def _told(keeper: SiteBudgets, now_s: float = 0.0) -> dict[str, float]:
-    """Return the scale that each owner is told."""
-    sends = list(keeper.tick(now_s))
+def _scales_sent(coordinator: SiteBudgets, now_s: float = 0.0) -> dict[str, float]:
+    """Return the scale sent to each owner."""
+    sends = list(coordinator.tick(now_s))
     assert all(isinstance(send.message, SiteScales) for send in sends)
     return {send.node: send.message.scales[0].scale for send in sends if isinstance(send.message, SiteScales)}
 
 
-def test_all_owners_are_told_the_scale_at_which_their_channels_together_keep_the_budget() -> None:
-    keeper, mine, others = _keeper(), _problem(20), _problem(30, subscribers=4.0)
-    keeper.on_shares(ME, _share(mine), 0)
-    keeper.on_shares(OTHER, _share(others), 0)
-    told = _told(keeper)
+def test_all_owners_receive_the_scale_that_keeps_the_site_budget() -> None:
+    coordinator, mine, others = _coordinator(), _problem(20), _problem(30, subscribers=4.0)
+    coordinator.on_shares(ME, _share(mine), 0)
+    coordinator.on_shares(OTHER, _share(others), 0)
+    told = _scales_sent(coordinator)
     assert list(told) == [ME, OTHER]
     assert told[ME] == told[OTHER]
     assert sizes(mine, told[ME]).sum() + sizes(others, told[ME]).sum() == pytest.approx(BUDGET, rel=1e-3)
 
 
-def test_a_site_within_its_budget_bounds_nobody() -> None:
-    keeper = _keeper()
-    keeper.on_shares(OTHER, _share(_problem(13)), 0)
-    assert _told(keeper) == {}
+def test_a_site_within_its_budget_sends_no_scales() -> None:
+    coordinator = _coordinator()
+    coordinator.on_shares(OTHER, _share(_problem(13)), 0)
+    assert _scales_sent(coordinator) == {}
 
 
-def test_an_admins_rate_counts_instead_of_the_policys() -> None:
-    keeper = _keeper()
-    keeper.on_shares(OTHER, _share(_problem(13)), 0)
-    keeper.set_rates({SITE: 0.5})
-    assert sizes(_problem(13), _told(keeper)[OTHER]).sum() == pytest.approx(BUDGET / 2, rel=1e-3)
+def test_an_admins_site_rate_replaces_the_policys() -> None:
+    coordinator = _coordinator()
+    coordinator.on_shares(OTHER, _share(_problem(13)), 0)
+    coordinator.set_rates({SITE: 0.5})
+    assert sizes(_problem(13), _scales_sent(coordinator)[OTHER]).sum() == pytest.approx(BUDGET / 2, rel=1e-3)
 
 
-def test_what_is_silent_or_has_left_is_forgotten() -> None:
-    keeper = _keeper()
-    keeper.on_shares(ME, _share(_problem(20)), 0)
-    keeper.on_shares(OTHER, _share(_problem(20)), 1)
-    keeper.on_scales(ME, SiteScales((SiteScale(SITE, 0.5),)), 0)
-    assert list(_told(keeper, 7.9)) == [ME, OTHER]
-    assert keeper.scale(SITE) == 0.5
-    assert list(_told(keeper, 8)) == [OTHER]
-    assert keeper.scale(SITE) == UNBOUNDED_SCALE
-    keeper.on_ring_changed(ring([ME], version=2))
-    assert _told(keeper, 8) == {}
+def test_shares_that_expired_or_whose_node_left_are_dropped() -> None:
+    coordinator = _coordinator()
+    coordinator.on_shares(ME, _share(_problem(20)), 0)
+    coordinator.on_shares(OTHER, _share(_problem(20)), 1)
+    coordinator.on_scales(ME, SiteScales((SiteScale(SITE, 0.5),)), 0)
+    assert list(_scales_sent(coordinator, 7.9)) == [ME, OTHER]
+    assert coordinator.scale(SITE) == 0.5
+    assert list(_scales_sent(coordinator, 8)) == [OTHER]
+    assert coordinator.scale(SITE) == UNBOUNDED_SCALE
+    coordinator.on_ring_changed(ring([ME], version=2))
+    assert _scales_sent(coordinator, 8) == {}
 
 
-def test_only_a_sites_keeper_is_believed_and_only_who_is_in_the_ring_heard() -> None:
-    keeper = _keeper()
-    assert not keeper.on_scales(OTHER, SiteScales((SiteScale(SITE, 0.5),)), 0)
-    assert keeper.scale(SITE) == UNBOUNDED_SCALE
-    keeper.on_shares("f" * 40, _share(_problem(100)), 0)
-    keeper.on_shares(OTHER, SiteShares((SiteShare(SITE, b"nonsense"),)), 0)
-    assert _told(keeper) == {}
+def test_only_scales_of_the_coordinator_and_shares_of_ring_members_are_accepted() -> None:
+    coordinator = _coordinator()
+    assert not coordinator.on_scales(OTHER, SiteScales((SiteScale(SITE, 0.5),)), 0)
+    assert coordinator.scale(SITE) == UNBOUNDED_SCALE
+    coordinator.on_shares("f" * 40, _share(_problem(100)), 0)
+    coordinator.on_shares(OTHER, SiteShares((SiteShare(SITE, b"nonsense"),)), 0)
+    assert _scales_sent(coordinator) == {}
     moved = SiteBudgets(OTHER, POLICY)
     moved.on_ring_changed(ring([ME, OTHER]))
     moved.on_shares(ME, _share(_problem(100)), 0)
-    assert _told(moved) == {}
+    assert _scales_sent(moved) == {}
 
 
-def test_a_small_share_of_a_budget_is_not_told_of() -> None:
-    keeper = _keeper()
-    assert not keeper.can_exceed_budget(SITE, 6.0)
-    assert keeper.can_exceed_budget(SITE, 7.0)
+def test_a_small_share_of_a_budget_is_not_sent() -> None:
+    coordinator = _coordinator()
+    assert not coordinator.can_exceed_budget(SITE, 6.0)
+    assert coordinator.can_exceed_budget(SITE, 7.0)
 
 
 def _channels(count: int) -> list[str]:
@@ -115,7 +115,7 @@ def _owner(count: int, site: str) -> Node:
     return node
 
 
-def test_a_node_alone_polls_a_crowded_site_within_its_budget_and_says_why() -> None:
+def test_a_single_node_keeps_a_crowded_sites_budget_and_explains_it() -> None:
     crowded, spread = _owner(100, SITE), _owner(100, "")
     reasons = [why for channel in _channels(100) if (why := crowded.explain(channel, 10)) is not None]
     assert sum(why.size for why in reasons) == pytest.approx(BUDGET, rel=1e-3)
@@ -125,8 +125,8 @@ def test_a_node_alone_polls_a_crowded_site_within_its_budget_and_says_why() -> N
     assert unbound.size == 1.0
 
 
-def test_what_a_site_cannot_have_is_left_to_others() -> None:
-    """The fleet's budget of 110 goes to where it may be spent: 83 to half of the channels, not 55."""
+def test_load_that_a_site_does_not_accept_goes_to_other_channels() -> None:
+    """The fleet's budget of 110 goes to channels that can use it: 83 to half of them, not 55."""
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME])), 0)
     channels = _channels(200)
