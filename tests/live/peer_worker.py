@@ -20,7 +20,8 @@ import msgspec
 
 from service.location.content_cache import DIGEST_BYTES, Content, ContentCache, Digest
 from service.model import ChannelId, NodeId
-from service.net.peer_client import Peer, PeerClient, RequestSigner
+from service.net.peer_client import Peer, PeerClient
+from service.net.request_signatures import RequestSigner
 from service.settings import Settings, load
 from service.store.channels.channels import Channels
 from workers.main import configure_memory, run_worker

@@ -13,7 +13,8 @@ from service.location.content_cache import Content, Digest, digest_of, pack_entr
 from service.model import Channel, Entry, NodeId, NodeInfo
 from service.net.health import serve_health
 from service.net.http_server import HttpServer
-from service.net.peer_client import SIGNATURE_HEADER, Peer, peer_of
+from service.net.peer_client import Peer, peer_of
+from service.net.request_signatures import SIGNATURE_HEADER
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store

@@ -102,7 +102,7 @@ class ContentFinder:
         """Return the content, or who may have it; neither if this worker is of no use."""
         try:
             body = question(digest, query)
-            answer = await self._client.ask(peer, FIND, body, within_s=within_s, most_bytes=MAX_CONTENT_BYTES)
+            answer = await self._client.request(peer, FIND, body, timeout_s=within_s, max_bytes=MAX_CONTENT_BYTES)
             return _read(answer, digest)
         except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()

@@ -20,17 +20,8 @@ from service.location.neighbours import NeighbourLimits
 from service.location.wire import Batch
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import client_of
-from service.net.peer_client import (
-    MAX_REQUEST_BYTES,
-    REFUSED,
-    RESTART_STREAM,
-    SIGNATURE_HEADER,
-    Peer,
-    PeerClient,
-    RequestSigner,
-    parse_signature,
-    peer_of,
-)
+from service.net.peer_client import MAX_REQUEST_BYTES, REFUSED, RESTART_STREAM, Peer, PeerClient, peer_of
+from service.net.request_signatures import SIGNATURE_HEADER, RequestSigner, parse_signature
 from service.observability.metrics import PEER_REFUSALS
 from service.overlay.ring import RingView
 from service.settings import Settings
@@ -62,7 +53,7 @@ class ContentExchange:
         self._tasks = BackgroundTasks()
         self._cache = ContentCache(settings.content_cache_bytes, EXPIRY_S)
         self._me: NodeId = ""
-        self._sealer: RequestSigner | None = None
+        self._signer: RequestSigner | None = None
         self._client: PeerClient | None = None
         self._overlay: NeighbourOverlay | None = None
         self._answerers: Mapping[str, Answerer] = {PING: _pong, TELL: self._told, FIND: self._found}
@@ -74,8 +65,8 @@ class ContentExchange:
         if worker is not None and secret:
             self._begin(worker, RequestSigner(secret, worker.id))
 
-    def _begin(self, me: Peer, sealer: RequestSigner) -> None:
-        self._me, self._sealer, self._client = me.id, sealer, PeerClient(sealer, self.fleet_s)
+    def _begin(self, me: Peer, signer: RequestSigner) -> None:
+        self._me, self._signer, self._client = me.id, signer, PeerClient(signer, self.fleet_s)
         limits = NeighbourLimits(near_s=self._settings.near_rtt_s)
         self._overlay = NeighbourOverlay(
             me.id, limits, self._client, clock=self._clock, tasks=self._tasks, have=self._have
@@ -89,30 +80,30 @@ class ContentExchange:
 
     async def _answer(self, request: web.Request) -> web.Response:
         verb = request.match_info["verb"]
-        if self._sealer is None or request.match_info["worker"] != self._me or verb not in self._answerers:
+        if self._signer is None or request.match_info["worker"] != self._me or verb not in self._answerers:
             raise web.HTTPNotFound
         try:
-            return await self._answered(request, verb, self._sealer)
+            return await self._answered(request, verb, self._signer)
         except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
             log.info("another worker is refused", at=client_of(request).address, why=str(error))
             return web.Response(status=REFUSED)
 
-    async def _answered(self, request: web.Request, verb: str, sealer: RequestSigner) -> web.Response:
-        seal = parse_signature(request.headers.get(SIGNATURE_HEADER, ""))
-        sealer.timely(seal, self.fleet_s())
+    async def _answered(self, request: web.Request, verb: str, signer: RequestSigner) -> web.Response:
+        signature = parse_signature(request.headers.get(SIGNATURE_HEADER, ""))
+        signer.check_time(signature, self.fleet_s())
         body = await _bounded(request)
-        sealer.check(seal, verb, body, self.fleet_s())
+        signer.verify(signature, verb, body, self.fleet_s())
         status, answer = 200, b""
         try:
-            answer = self._answerers[verb](seal.sender, body)
+            answer = self._answerers[verb](signature.sender, body)
         except PeerProtocolError as error:
             if error.reason != "stream":
                 raise
             PEER_REFUSALS.labels(error.reason).inc()
             status = RESTART_STREAM
         return web.Response(
-            status=status, body=answer, headers={SIGNATURE_HEADER: sealer.answer_mac(seal.nonce, status, answer)}
+            status=status, body=answer, headers={SIGNATURE_HEADER: signer.response_mac(signature.nonce, status, answer)}
         )
 
     async def __aenter__(self) -> Self:

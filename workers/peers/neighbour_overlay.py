@@ -114,7 +114,7 @@ class PeerStream:
         body = msgspec.msgpack.encode(batch)
         for left in reversed(range(_TRIES)):
             try:
-                await self._client.ask(self.peer, TELL, body, within_s=_WITHIN_S, most_bytes=0)
+                await self._client.request(self.peer, TELL, body, timeout_s=_WITHIN_S, max_bytes=0)
             except (PeerUnreachable, PeerProtocolError) as error:
                 if not left or not self._stream.is_current(batch) or getattr(error, "reason", "") == "stream":
                     raise
@@ -279,7 +279,7 @@ class NeighbourOverlay:
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()
             try:
-                await self._client.ask(peer, PING, b"", within_s=_PING_WITHIN_S, most_bytes=0)
+                await self._client.request(peer, PING, b"", timeout_s=_PING_WITHIN_S, max_bytes=0)
             except (PeerUnreachable, PeerProtocolError) as error:
                 log.info("a worker cannot be measured", worker=peer.id[:8], why=str(error))
                 self._forget(peer.id)

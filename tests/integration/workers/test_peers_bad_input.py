@@ -10,7 +10,8 @@ from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
 from service.location.bloom import MAX_WIDTH, FilterShape
 from service.location.wire import Batch, FilterUpdate, Hello
-from service.net.peer_client import MAX_REQUEST_BYTES, WINDOW_S, PeerClient, RequestSigner
+from service.net.peer_client import MAX_REQUEST_BYTES, PeerClient
+from service.net.request_signatures import WINDOW_S, RequestSigner
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.peer_workers import (
@@ -65,12 +66,12 @@ async def test_an_answer_that_is_not_sealed_for_this_request_is_refused(
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
         channel = await owned_by(store, liar, introduce([asker, liar]))
         digest = liar.has(channel, some_content("news"))
-        sealer = liar.peers._sealer
-        assert sealer is not None
-        of_another = sealer.answer_mac
+        signer = liar.peers._signer
+        assert signer is not None
+        of_another = signer.response_mac
         monkeypatch.setattr(
-            sealer,
-            "answer_mac",
+            signer,
+            "response_mac",
             lambda _nonce, status, body: of_another("1" * 24, status, body) if " " in forged else forged,
         )
         before = refused("signature")
@@ -80,7 +81,7 @@ async def test_an_answer_that_is_not_sealed_for_this_request_is_refused(
 
 def sealed(to: Worker, verb: str, body: bytes, *, secret: str = SECRET, late_s: float = 0.0, for_: str = "") -> str:
     now_s = to.peers.fleet_s() + late_s
-    return RequestSigner(secret, STRANGER).seal(for_ or to.me.id, verb, body, "0" * 24, now_s).header()
+    return RequestSigner(secret, STRANGER).sign(for_ or to.me.id, verb, body, "0" * 24, now_s).header()
 
 
 Forged = Callable[[Worker, bytes], str]
@@ -187,10 +188,10 @@ async def test_a_neighbours_nonsense_is_refused_counted_and_changes_nothing(
 
 async def test_another_secret_or_a_dead_address_is_no_answer(store: Store) -> None:
     async with worker(store, "0" * 40) as here:
-        sealer = RequestSigner("another's", STRANGER)
-        async with PeerClient(sealer, here.peers.fleet_s) as client:
+        signer = RequestSigner("another's", STRANGER)
+        async with PeerClient(signer, here.peers.fleet_s) as client:
             with pytest.raises(PeerProtocolError):
-                await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)
-    async with PeerClient(sealer, here.peers.fleet_s) as client:
+                await client.request(here.me, "ping", b"", timeout_s=5.0, max_bytes=0)
+    async with PeerClient(signer, here.peers.fleet_s) as client:
         with pytest.raises(PeerUnreachable):
-            await client.ask(here.me, "ping", b"", within_s=5.0, most_bytes=0)
+            await client.request(here.me, "ping", b"", timeout_s=5.0, max_bytes=0)

@@ -3,20 +3,20 @@
 import pytest
 
 from service.errors import PeerProtocolError
-from service.net import peer_client
-from service.net.peer_client import WINDOW_S, RequestSigner, parse_signature
+from service.net import request_signatures
+from service.net.request_signatures import WINDOW_S, RequestSigner, parse_signature
 
 NOW_S = 1_000_000.0
 ME, OTHER = "a" * 40, "b" * 40
 
 
 def request(number: int, at_s: float = NOW_S) -> str:
-    return RequestSigner("secret", OTHER).seal(ME, "find", b"body", f"{number:024x}", at_s).header()
+    return RequestSigner("secret", OTHER).sign(ME, "find", b"body", f"{number:024x}", at_s).header()
 
 
-def refused(sealer: RequestSigner, header: str, now_s: float) -> str:
+def refused(signer: RequestSigner, header: str, now_s: float) -> str:
     try:
-        sealer.check(parse_signature(header), "find", b"body", now_s)
+        signer.verify(parse_signature(header), "find", b"body", now_s)
     except PeerProtocolError as error:
         return error.reason
     return ""
@@ -25,20 +25,20 @@ def refused(sealer: RequestSigner, header: str, now_s: float) -> str:
 def test_more_requests_than_can_be_remembered_are_refused_until_the_window_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(peer_client, "MOST_NONCES", 3)
-    sealer = RequestSigner("secret", ME)
-    assert [refused(sealer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
-    assert refused(sealer, request(0), NOW_S) == "replay"
+    monkeypatch.setattr(request_signatures, "MAX_NONCES", 3)
+    signer = RequestSigner("secret", ME)
+    assert [refused(signer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
+    assert refused(signer, request(0), NOW_S) == "replay"
     later_s = NOW_S + 2 * WINDOW_S + 2
-    assert refused(sealer, request(9, later_s), later_s) == ""
+    assert refused(signer, request(9, later_s), later_s) == ""
 
 
 def test_a_request_of_the_future_does_not_serve_twice_when_it_is_of_the_past() -> None:
-    sealer = RequestSigner("secret", ME)
+    signer = RequestSigner("secret", ME)
     ahead = request(1, NOW_S + WINDOW_S)
-    assert refused(sealer, ahead, NOW_S) == ""
-    assert refused(sealer, ahead, NOW_S + 2 * WINDOW_S) == "replay"
-    assert refused(sealer, ahead, NOW_S + 2 * WINDOW_S + 1) == "late"
+    assert refused(signer, ahead, NOW_S) == ""
+    assert refused(signer, ahead, NOW_S + 2 * WINDOW_S) == "replay"
+    assert refused(signer, ahead, NOW_S + 2 * WINDOW_S + 1) == "late"
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_what_is_no_seal_of_this_version_is_refused(header: str) -> None:
 
 def test_an_answer_serves_for_its_own_request_only() -> None:
     mine, theirs = RequestSigner("secret", ME), RequestSigner("secret", OTHER)
-    mac = theirs.answer_mac("1" * 24, 200, b"answer")
-    mine.check_answer("1" * 24, 200, b"answer", mac)
+    mac = theirs.response_mac("1" * 24, 200, b"answer")
+    mine.verify_response("1" * 24, 200, b"answer", mac)
     for nonce, status, body in (("2" * 24, 200, b"answer"), ("1" * 24, 409, b"answer"), ("1" * 24, 200, b"other")):
         with pytest.raises(PeerProtocolError):
-            mine.check_answer(nonce, status, body, mac)
+            mine.verify_response(nonce, status, body, mac)
