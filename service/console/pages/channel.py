@@ -178,12 +178,12 @@ async def trace(request: web.Request) -> web.StreamResponse:
     async def on_step(step: ProgressReply) -> None:
         await write(Told(step.text, step.elapsed_s))
 
-    ring = await request.app[STORE].ring.look()
+    ring = await request.app[STORE].ring.view()
     owner = ring.owner(channel.id)
     name = next((node.name for node in ring.nodes if node.id == owner), "")
     await write(Told(f"Asks {name}, which owns the channel." if name else "Looks for a worker."))
     try:
-        result = await request.app[STORE].worker_requests.poll_now(channel.id, told=on_step)
+        result = await request.app[STORE].worker_requests.poll_now(channel.id, on_progress=on_step)
     except CoronetError as error:
         await write(Told(in_plain_words(error), well=False))
     else:

@@ -141,7 +141,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
     """Return all about the channel whose id stands in a path. Raises ``HTTPNotFound``."""
     cid = _checked_id(text)
     ring, found, (state,), paces = await asyncio.gather(
-        store.ring.look(), views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
+        store.ring.view(), views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
     )
     if state is None or not found:
         raise _no_such_channel()

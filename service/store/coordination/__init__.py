@@ -1,1 +1,1 @@
-"""What processes share: leases, requests and answers, the fleet policy, and budgets of requests to publishers."""
+"""What processes share: leases, requests and replies, the fleet policy, and request budgets of publishers."""

@@ -1,6 +1,6 @@
-"""The aims of the fleet and the bounds of single channels that admins have set, with their earlier values.
+"""The fleet policy and the poll bounds of single channels, as admins set them, with their earlier values.
 
-Every node reads all of them.
+Every worker reads all of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ MAX_REVISIONS = 100
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """One change of the aims: the ``number``-th, when (Unix s), by whom; ``aims`` None for those of the settings."""
+    """One change of the fleet policy: its number, when (Unix s), by whom; ``aims`` is None for that of the settings."""
 
     number: int
     at_s: float
@@ -26,7 +26,7 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """A revision as the script writes it: the aims are JSON within JSON."""
+    """A revision as the script writes it, with the policy as JSON within JSON."""
 
     number: int
     at_s: float
@@ -35,18 +35,18 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 class PolicyStore(RedisRepository):
-    """The fleet's aims. Without any, each node has those of its settings."""
+    """The fleet policy that admins set. Without one, each worker uses that of its settings."""
 
     async def get(self) -> FleetObjective | None:
-        """Return what was set last; None if nothing was."""
+        """Return the policy that was set last; None if that of the settings applies."""
         raw = await self._redis.call("GET", keys.FLEET_POLICY)
         return msgspec.json.decode(raw, type=FleetObjective) if raw else None
 
     async def set(self, aims: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
-        """Have every node aim at this, or (None) at what its settings say, from its next maintenance interval on.
+        """Set the policy of all workers from their next maintenance interval on; None restores that of their settings.
 
-        ``seen`` is the number of the revision that this was decided upon: False if there is a later one, which then
-        stays.
+        ``seen`` is the number of the revision that the caller has seen; None skips the check. Returns False, and
+        changes nothing, if there is a later revision.
         """
         return bool(
             await self._redis.run_script(
@@ -60,7 +60,7 @@ class PolicyStore(RedisRepository):
         )
 
     async def history(self) -> list[Revision]:
-        """Return the last revisions, newest first."""
+        """Return the last ``MAX_REVISIONS`` revisions, newest first."""
         return [_revision(raw) for raw in await self._redis.call("LRANGE", keys.FLEET_POLICY_HISTORY, 0, -1)]
 
 
@@ -71,13 +71,13 @@ def _revision(raw: bytes) -> Revision:
 
 
 MAX_BOUNDED_CHANNELS = 10_000
-"""Every node holds all of them."""
+"""Maximum number of channels with poll bounds: every worker holds all of them in memory."""
 
 _KEYS = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
 
 
 class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A channel's bounds: since when (Unix s), by whom, and what held ``before``."""
+    """A channel's poll bounds: since when (Unix s), set by whom, and the bounds ``before`` them."""
 
     bounds: ChannelBounds
     at_s: float
@@ -86,7 +86,7 @@ class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BoundsSnapshot(msgspec.Struct, frozen=True):
-    """The bounds of all channels that have some, and which ``edition`` of them that is."""
+    """The bounds of all channels that have any; ``edition`` identifies this state of them."""
 
     edition: int = -1
     of: Mapping[ChannelId, ChannelBounds] = {}
@@ -102,17 +102,17 @@ class _WrittenBounds(msgspec.Struct, frozen=True):
 
 
 class BoundsStore(RedisRepository):
-    """Every channel's bounds. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Poll bounds by channel. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, cid: ChannelId) -> BoundsRevision | None:
-        """Return what was set for a channel last; None if nothing was."""
+        """Return a channel's bounds; None if they were never set."""
         raw = await self._redis.call("HGET", keys.POLL_BOUNDS, cid)
         return _bounded(raw) if raw else None
 
     async def set(self, cid: ChannelId, bounds: ChannelBounds, *, by: str = "") -> None:
-        """Have its owner keep a channel within these bounds from its next maintenance interval on.
+        """Set a channel's bounds; its owner applies them from its next maintenance interval on.
 
-        Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels have some.
+        Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels have bounds.
         """
         kept = await self._redis.run_script(
             "bounds_set", _KEYS, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS
@@ -123,11 +123,11 @@ class BoundsStore(RedisRepository):
             )
 
     async def delete(self, cid: ChannelId) -> None:
-        """Forget a channel's bounds together with the channel."""
+        """Delete a channel's bounds; called when the channel is deleted."""
         await self._redis.run_script("bounds_forget", _KEYS, cid)
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
-        """Return the bounds of all channels: what is ``known``, if that is what holds."""
+        """Return the bounds of all channels; ``known`` itself if they have not changed since."""
         edition, *found = await self._redis.run_script("bounds_read", _KEYS, known.edition)
         return BoundsSnapshot(int(edition), _read(found[0])) if found else known
 

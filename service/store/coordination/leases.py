@@ -1,8 +1,8 @@
-"""Processes and their leases, on Redis's clock alone: the ring of workers, and the partitions that bots share.
+"""Leases of processes, on Redis's clock: the ring of workers, and the partitions that bot processes share.
 
-A bot process renews its lease once a second. It is given free partitions up to its fair share, and gives back what it
-has above that when it has finished with them. The partitions of a failed process are free only after another process
-has recovered its work and *buried* it.
+A bot process renews its lease once a second. It is assigned free partitions up to its fair share, and releases those
+above that when it has finished their work. The partitions of a failed process become free only when another process has
+recovered its work and called :meth:`PartitionLeases.release_failed`.
 """
 
 import time
@@ -23,10 +23,10 @@ _WAITING_SEEN_WITHIN_S = 30.0
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """What a heartbeat brought: the ring, when it was news.
+    """Reply to a worker's heartbeat.
 
-    ``time_s`` is Redis's clock (Unix s) when it answered: the fleet's common time.
-    ``expired`` are the nodes whose leases this very beat found to have run out.
+    ``time_s`` is Redis's clock (Unix s), the common time of the fleet. ``ring`` is None if the caller has its version
+    already. ``expired`` are the nodes whose leases this heartbeat found expired.
     """
 
     time_s: float
@@ -35,7 +35,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class Ring(RedisRepository):
-    """Join, stay in, and leave the ring; look at it."""
+    """Membership of workers in the ring."""
 
     async def join(
         self,
@@ -45,9 +45,9 @@ class Ring(RedisRepository):
         choose: Callable[[Sequence[NodeId]], NodeId],
         process: str = "",
     ) -> NodeInfo:
-        """Take the id that ``choose`` picks given the present ids, atomically, and a lease of ``ttl_s``.
+        """Join the ring with the id that ``choose`` picks given the present ids, atomically, and a lease of ``ttl_s``.
 
-        Raises :class:`LeaseLost` if others keep joining in between, :class:`StoreUnavailable`.
+        Raises :class:`LeaseLost` if other nodes join or leave at every attempt, :class:`StoreUnavailable`.
         """
         for _ in range(_JOIN_TRIES):
             time_s, seen = await self.time_and_view()
@@ -62,11 +62,11 @@ class Ring(RedisRepository):
         raise LeaseLost("Could not join the ring: others joined or left at every try. Start this worker again.")
 
     async def heartbeat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
-        """Renew the lease. Raises :class:`LeaseLost` when it is no longer ours: join again."""
+        """Renew the lease. Raises :class:`LeaseLost` if it has expired; the worker has to join again."""
         return await self._beat(me.id, me.epoch, ttl_s, known_version)
 
     async def time_and_view(self) -> tuple[float, RingView]:
-        """Return the fleet's time (Redis's clock, Unix s) and the ring, without being in it."""
+        """Return the common time (Redis's clock, Unix s) and the ring, without being a member."""
         beat = await self._beat("", 0, 0, _NONE_KNOWN)
         return beat.time_s, beat.ring or RingView(0, ())
 
@@ -80,37 +80,37 @@ class Ring(RedisRepository):
         return Heartbeat(now_ms / 1000, ring, tuple(lost.decode() for lost in expired))
 
     async def leave(self, *nodes: NodeInfo) -> None:
-        """Have nodes leave at once, so that nobody has to wait for their leases to run out."""
+        """Remove nodes from the ring at once, so that nobody has to wait for the end of their leases."""
         await self._redis.call_many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
 
     async def drain(self, node: NodeInfo) -> None:
-        """Have a node leave, and its worker stay out of the ring until it is restored."""
-        # Noted first: the worker joins again as soon as it sees that its lease is gone.
+        """Remove a node from the ring and keep its worker out until :meth:`restore`."""
+        # First, because the worker joins again as soon as it notices that its lease is lost.
         await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
-        """Let a worker, by the name of its nodes, join again; False if it is not kept out."""
+        """Let a drained worker, by the name of its nodes, join again; False if it is not drained."""
         return bool(await self._redis.call("ZREM", keys.RING_DRAINED, name))
 
     async def record_if_drained(self, name: str) -> bool:
-        """Return whether an admin keeps a worker of this name out, which is noted as being there."""
+        """Return whether a worker of this name is drained; if so, record that it is running."""
         return bool(await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), name, ""))
 
     async def drained(self) -> list[str]:
-        """Return the names of the workers that are kept out, are running and wait to be restored."""
+        """Return the names of drained workers that are running."""
         now_s, _ = await self.time_and_view()
         since_ms = (now_s - _WAITING_SEEN_WITHIN_S) * 1000
         found = await self._redis.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
         return sorted(name.decode() for name in found)
 
-    async def look(self) -> RingView:
-        """Return the ring without being in it."""
+    async def view(self) -> RingView:
+        """Return the ring without being a member."""
         return (await self.time_and_view())[1]
 
     async def nodes(self) -> list[NodeInfo]:
-        """Return the living nodes, sorted by id."""
-        return list((await self.look()).nodes)
+        """Return the live nodes, sorted by id."""
+        return list((await self.view()).nodes)
 
 
 def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
@@ -125,14 +125,14 @@ def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
 
 
 class FailedProcess(msgspec.Struct, frozen=True):
-    """A process whose lease ended, at this moment of Redis's clock (Unix s), and that nobody has buried."""
+    """A process whose lease ended at ``lease_ended_s`` (Redis's clock, Unix s) and whose work was not recovered yet."""
 
     holder: str
     lease_ended_s: float
 
 
 class PartitionHeartbeat(msgspec.Struct, frozen=True):
-    """What a heartbeat brought: our parts, how many we may have, and the dead, if it is on us to bury them."""
+    """Reply to a heartbeat: the partitions held, the fair share, and the failed processes to recover."""
 
     partitions: frozenset[int]
     max_partitions: int
@@ -140,12 +140,15 @@ class PartitionHeartbeat(msgspec.Struct, frozen=True):
 
 
 class PartitionLeases(RedisRepository):
-    """Partitions shared by processes, by name. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Leases of processes that share numbered partitions. Every method may raise StoreUnavailable."""
 
     async def heartbeat(
         self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
-        """Say that a process lives, for ``ttl_s``; give parts ``back``; return what it has of all ``parts``."""
+        """Renew the lease of ``holder`` for ``ttl_s``, release the partitions in ``back``, and return what it holds.
+
+        ``parts`` is the number of partitions of the set ``name``.
+        """
         reply = await self._redis.run_urgent_script(
             "spread_beat",
             keys.partition_leases(name),
@@ -159,36 +162,41 @@ class PartitionLeases(RedisRepository):
         return PartitionHeartbeat(frozenset(mine), most, tuple(found) if recoverer.decode() == holder else ())
 
     async def release_failed(self, name: str, holder: str) -> bool:
-        """Free what a dead process held; False if it lives after all."""
+        """Release the partitions of a failed process; False if its lease is valid after all."""
         return bool(await self._redis.run_script("spread_leave", keys.partition_leases(name), holder, "dead"))
 
     async def release(self, name: str, holder: str) -> None:
-        """Free what a process held that ends in order."""
+        """Release the partitions of a process that shuts down."""
         await self._redis.run_script("spread_leave", keys.partition_leases(name), holder)
 
     async def holders(self, name: str) -> dict[int, str]:
-        """Return who holds which part."""
+        """Return the holder of each partition."""
         found = await self._redis.call("HGETALL", keys.partition_leases(name)[1])
         return {int(number): holder.decode() for number, holder in found.items()}
 
 
-_BELIEVED_S = 60.0
+_ANNOUNCEMENT_TTL_S = 60.0
 
 
 class BotEndpoints(RedisRepository):
-    """Addresses of the metrics of all running bots, which are not on the ring."""
+    """URLs of the metrics of all running bots, which are not in the ring."""
 
     async def announce(self, metrics_url: str) -> None:
-        """Tell where a bot's metrics are; to be repeated well within a minute. Raises :class:`StoreUnavailable`."""
+        """Announce the URL of a bot's metrics; to be repeated at least once a minute.
+
+        Raises :class:`StoreUnavailable`.
+        """
         now_s = time.time()
         await self._redis.call_many(
             [
                 ("ZADD", keys.BOT_METRICS_URLS, now_s, metrics_url),
-                ("ZREMRANGEBYSCORE", keys.BOT_METRICS_URLS, "-inf", now_s - _BELIEVED_S),
+                ("ZREMRANGEBYSCORE", keys.BOT_METRICS_URLS, "-inf", now_s - _ANNOUNCEMENT_TTL_S),
             ]
         )
 
     async def metrics_urls(self) -> list[str]:
-        """Return where the metrics of bots are that told so within the last minute."""
-        found = await self._redis.call("ZRANGEBYSCORE", keys.BOT_METRICS_URLS, time.time() - _BELIEVED_S, "+inf")
+        """Return the URLs that were announced within the last minute."""
+        found = await self._redis.call(
+            "ZRANGEBYSCORE", keys.BOT_METRICS_URLS, time.time() - _ANNOUNCEMENT_TTL_S, "+inf"
+        )
         return [url.decode() for url in found]

@@ -1,7 +1,7 @@
-"""Limits of requests to publishers: token buckets and pauses of the fleet, on Redis's clock, and blocked hosts.
+"""Limits of requests to publishers: token buckets and pauses for the whole fleet, and blocked hosts (I9).
 
-Whatever its parts, a bucket of ``most`` tokens and a rate grants at most ``most + rate · t`` requests in
-any t seconds. Taking is all or nothing within a slot; across slots a refusal may cost a token, never give one.
+A bucket of ``burst`` tokens with a rate of r per second grants at most ``burst + r · t`` requests in any t seconds.
+Buckets in the same slot are taken from all or none; across slots a refusal may cost a token, but never grants one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _POLLS_IN_A_ROW = 3
 
 
 class RateLimit(NamedTuple):
-    """How often somebody named may be asked: requests per second on average, and how many in a row."""
+    """Limit of requests to a site or network: the average rate, and the size of the bucket."""
 
     name: str
     requests_per_s: float
@@ -28,9 +28,9 @@ class RateLimit(NamedTuple):
 
 
 class PollDelays(NamedTuple):
-    """Seconds until a channel's publisher may be asked, for each reason it may not be now; all 0.0 when it may.
+    """Seconds until a channel may be polled, by cause; all are 0.0 if it may be polled now.
 
-    A pause that is left hides how full the channel's own budget is.
+    While a pause lasts, the channel's own budget is not read and ``poll_s`` is 0.0.
     """
 
     paused_s: float
@@ -39,13 +39,13 @@ class PollDelays(NamedTuple):
 
 
 class RequestBudgets(BatchedRepository):
-    """Budgets of sites and networks, by name, and of single channels, whether or not the store has these."""
+    """Token buckets of sites and networks, by name, and of single channels, which need not exist in the store."""
 
     async def take_site(self, site: RateLimit, egress: RateLimit | None = None) -> float:
-        """Take one request's token; return 0.0 if granted, else the seconds until one is there.
+        """Take a token for one request to a site; return 0.0 if granted, else the seconds until one is available.
 
-        ``egress`` is what those behind one address of ours may ask of this site. An admin's rate for the
-        site overrides both rates.
+        ``egress`` limits the requests to this site from the workers behind one public address. A rate that an admin set
+        for the site replaces both rates.
         """
         buckets = {keys.site_budget(site.name): site}
         if egress is not None:
@@ -54,7 +54,7 @@ class RequestBudgets(BatchedRepository):
         return float(wait_ms) / 1000
 
     async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: RateLimit | None = None) -> PollDelays:
-        """Take one of a channel's polls, unless it is paused, and a token of the network that answers for it."""
+        """Take a token of a channel's poll budget, unless the channel is paused, and one of its ``network``."""
         budget = keys.poll_pause(cid), keys.poll_budget(cid)
         commands = [script_command("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
         commands += [_network(network)] if network else []
@@ -62,40 +62,46 @@ class RequestBudgets(BatchedRepository):
         return PollDelays(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
 
     async def take_network(self, network: RateLimit) -> float:
-        """Take one token of a network; return 0.0 if granted, else the seconds until one is there."""
+        """Take a token of a network; return 0.0 if granted, else the seconds until one is available."""
         wait_ms: int = await self._redis.call(*_network(network))
         return wait_ms / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
-        """Charge a network for a request that it answered before we knew it would; a debt is at most a burst."""
+        """Charge a network for a request that was answered before its network was known.
+
+        The debt is at most one burst.
+        """
         await self._redis.call(*_network(network, least=-network.burst))
 
     async def site_rate(self, site: str) -> float | None:
-        """Return what an admin set as a site's requests per second; None if nobody did."""
+        """Return the requests per second that an admin set for a site; None if none was set."""
         found: bytes | None = await self._redis.call("GET", keys.site_rate(site))
         return None if found is None else float(found)
 
     async def site_rates(self) -> dict[str, float]:
-        """Return all that admins set, by site, for those who plan polls; what is granted is decided site by site."""
+        """Return all rates that admins set, by site, to plan polls with; tokens are granted by each site's own key."""
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.SITE_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
 
     async def set_site_rate(self, site: str, requests_per_s: float) -> None:
-        """Have every worker ask a site this often from now on, whatever the settings say."""
+        """Set the requests per second of a site for all workers, in place of the settings."""
         await self._redis.call_many(
             [("SET", keys.site_rate(site), requests_per_s), ("HSET", keys.SITE_RATES, site, requests_per_s)]
         )
 
     async def clear_site_rate(self, site: str) -> None:
-        """Have the settings decide again how often a site is asked."""
+        """Apply the rate of the settings to a site again."""
         await self._redis.call_many([("DEL", keys.site_rate(site)), ("HDEL", keys.SITE_RATES, site)])
 
     async def pause(self, cid: ChannelId, for_s: float) -> None:
-        """Have nobody ask a channel's publisher for it for so long; the latest wish counts, but admins' before all."""
+        """Pause the polls of a channel at its publisher's request.
+
+        It replaces an earlier pause unless that is an admin's.
+        """
         await self._redis.run_script("pause", (keys.poll_pause(cid), keys.channel(cid)), max(1, int(for_s * 1000)))
 
     async def paused_s(self, cid: ChannelId) -> float:
-        """Return how much of a channel's pause is left; 0.0 if there is none."""
+        """Return the rest of a channel's pause in seconds; 0.0 without one."""
         (left_ms,) = await self._redis.call_many([("PTTL", keys.poll_pause(cid))])
         return float(max(0, left_ms)) / 1000
 
@@ -105,17 +111,17 @@ def _network(network: RateLimit, *, least: int = 0) -> Command:
 
 
 def _take(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
-    """Return what takes a token of each bucket, all of them in the slot of ``name``, if ``least`` tokens stay."""
+    """Return the command that takes a token of each bucket, all in the slot of ``name``, if ``least`` tokens remain."""
     shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
     return script_command("host_take", (keys.site_rate(name), *buckets), least, *shapes)
 
 
 MAX_BLOCKED_HOSTS = 10_000
-"""Every worker holds all of them."""
+"""Maximum number of blocked hosts and domains: every worker holds all of them in memory."""
 
 
 class HostBlock(msgspec.Struct, frozen=True):
-    """Who wants a host left alone, since when (Unix s), and ``why``, in their words."""
+    """Who blocked a host, when (Unix s), and ``why``, in their words."""
 
     by: str
     at_s: float
@@ -126,12 +132,12 @@ class BlockedHosts(RedisRepository):
     """Hosts and domains that admins have blocked. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def all(self) -> dict[str, HostBlock]:
-        """Return the whole list, by host or domain."""
+        """Return all blocks, by host or domain."""
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.BLOCKED_HOSTS)
         return {name.decode(): msgspec.json.decode(raw, type=HostBlock) for name, raw in found.items()}
 
     async def matching(self, hosts: Sequence[str]) -> list[str]:
-        """Return what stands in the list for each of these hosts, in order; "" for nothing."""
+        """Return, for each host in order, the blocked host or domain that covers it; "" if none does."""
         names = {host: host_and_parent_domains(host) for host in hosts if host}
         asked = list(dict.fromkeys(name for each in names.values() for name in each))
         if not asked:
@@ -141,13 +147,13 @@ class BlockedHosts(RedisRepository):
         return [next((name for name in names.get(host, ()) if name in listed), "") for host in hosts]
 
     async def check(self, host: str) -> None:
-        """Raise :class:`HostBlocked` if a host, or a domain that it is of, is in the list."""
+        """Raise :class:`HostBlocked` if a host, or a domain that contains it, is blocked."""
         (name,) = await self.matching([host])
         if name:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def add(self, name: str, block: HostBlock) -> None:
-        """Have nobody ask a host, or the hosts of a domain, from the next maintenance interval on.
+        """Block a host, or all hosts of a domain, from the workers' next maintenance interval on.
 
         Raises :class:`LimitReached` when ``MAX_BLOCKED_HOSTS`` are blocked.
         """
@@ -156,5 +162,5 @@ class BlockedHosts(RedisRepository):
         await self._redis.call("HSET", keys.BLOCKED_HOSTS, name, msgspec.json.encode(block))
 
     async def remove(self, name: str) -> bool:
-        """Take a host or domain off the list; False if it is not in it."""
+        """Unblock a host or domain; False if it is not blocked."""
         return bool(await self._redis.call("HDEL", keys.BLOCKED_HOSTS, name))

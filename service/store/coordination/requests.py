@@ -1,7 +1,8 @@
-"""Requests of bots and the console to the fleet: they go to one worker's inbox and get one answer.
+"""Requests of bots and the console to workers, and the inboxes of workers that carry them.
 
-Only workers reach publishers; whoever else needs something of a publisher asks here. An inbox is one
-stream, in the slot of its node, never longer than it needs to be.
+Only workers connect to publishers. A bot or the console sends a request to the inbox of one worker, usually the owner
+of the channel, and waits for the reply. An inbox is one stream of bounded length in the slot of its node. Replies are
+pushed to a list that is named by the id of the request.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ from service.store.client.connection import MAX_BLOCK_S, BatchingClient, Command
 from service.store.coordination.leases import Ring
 from service.store.coordination.request_budgets import BlockedHosts
 
-_LENGTH = 10_000
-_KEPT_S = 3600
+_INBOX_LENGTH = 10_000
+_INBOX_TTL_S = 3600
 
 MessageKind = Literal["peer", "ask", "push", "share"]
 
@@ -36,10 +37,12 @@ _KINDS: dict[bytes, MessageKind] = {b"ask": "ask", b"push": "push", b"share": "s
 
 
 class InboxMessage(msgspec.Struct, frozen=True):
-    """One message: ``peer`` between nodes (corona's protocol), ``ask`` from a bot or the console.
+    """A message in a worker's inbox.
 
-    ``push`` says that a hub sent something for a channel (its id is the payload), and wants no answer; ``share`` is
-    between nodes, of the directories that they keep in memory.
+    - ``peer``: a message of Corona's protocol between nodes.
+    - ``ask``: a request of a bot or the console.
+    - ``push``: a hub has pushed a document for the channel whose id is the payload; no reply is expected.
+    - ``share``: a message between nodes about lookup directories.
     """
 
     kind: MessageKind
@@ -48,62 +51,63 @@ class InboxMessage(msgspec.Struct, frozen=True):
 
 
 class NodeInboxes:
-    """Send to any node's inbox; read one's own. Soft state: what is lost is sent again by the protocol."""
+    """Inboxes of workers. They are soft state: a lost message is sent again by its protocol."""
 
-    def __init__(self, redis: RedisClient, together: BatchingClient) -> None:
-        """Use this link to Redis: to wait for letters alone, for all else together with others."""
+    def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
+        """Use ``redis`` to wait for messages, ``batching`` for all other commands."""
         self._redis = redis
-        self._batching = together
+        self._batching = batching
 
-    async def send(self, letters: list[tuple[NodeId, InboxMessage]]) -> None:
-        """Put letters into inboxes, in order, in one round trip."""
+    async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
+        """Append messages to inboxes, in order, in one round trip."""
         commands: list[Command] = []
-        for to, letter in letters:
-            fields = ("k", letter.kind, "f", letter.sender, "m", letter.payload)
-            commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _LENGTH, "*", *fields))
-        # Letters may follow a node into its grave, where nobody reads them.
-        commands += [("EXPIRE", keys.inbox(to), _KEPT_S) for to in dict.fromkeys(to for to, _ in letters)]
+        for to, message in messages:
+            fields = ("k", message.kind, "f", message.sender, "m", message.payload)
+            commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _INBOX_LENGTH, "*", *fields))
+        # Inboxes of nodes that are gone expire.
+        commands += [("EXPIRE", keys.inbox(to), _INBOX_TTL_S) for to in dict.fromkeys(to for to, _ in messages)]
         await self._batching.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
-        """Wait for letters after this place ("0" from the start); return them and the next place.
+        """Wait for messages after the entry id ``after`` ("0" for the first); return them and the last entry id.
 
-        What was returned is not given again: a letter that its reader does not live to answer is lost.
+        A message is returned once: if its reader fails before it has replied, the message is lost.
         """
         block_ms = int(MAX_BLOCK_S * 1000)
         found = await self._redis.call_blocking(
             "XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after
         )
-        letters = []
+        messages = []
         for _, entries in found or ():
             for entry, fields in entries:
                 after = entry.decode()
-                letters.append(InboxMessage(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]))
-        return letters, after
+                messages.append(InboxMessage(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]))
+        return messages, after
 
     async def trim(self, node: NodeId, place: str) -> None:
-        """Keep no longer what was read up to this place."""
+        """Delete the messages before the entry id ``place``."""
         await self._batching.call("XTRIM", keys.inbox(node), "MINID", place)
 
     async def delete(self, nodes: tuple[NodeId, ...]) -> None:
-        """Delete the inboxes of nodes that are gone."""
+        """Delete the inboxes of nodes that have left."""
         if nodes:
             await self._batching.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
 
 
-_ANSWER_KEPT_S = 60
-_WITHIN_S = 9.5
-_SHOWN_WITHIN_S = 7.0
-_LOOKUP_WITHIN_S = 0.5
-"""A worker that takes longer is slower than the matrices."""
+_REPLY_TTL_S = 60
+_REQUEST_TIMEOUT_S = 9.5
+_CONTENT_TIMEOUT_S = 7.0
+_LOOKUP_TIMEOUT_S = 0.5
+"""The matrices answer faster than a worker that takes longer."""
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
-    """Look at this canonical URL; if it is a feed, make it a channel (or wake its channel up).
+    """Fetch a canonical URL and, if it is a feed, create its channel or wake it up.
 
-    ``as_page``: make a page of it, whatever it names; then the URL may carry a selector (``feeds.urls.page_url``).
-    Not to ``keep`` it: only look, and say what channel it would be. ``afresh``: of a page, look at this very URL even
-    if its channel has moved; unless it is polled, it goes on from what is there now.
+    ``as_page``: create a page channel even if the page names feeds; the URL may carry a selector
+    (:func:`service.feeds.urls.page_url`). ``keep`` False: create nothing, and reply which channel it would be.
+    ``afresh``: for a page, use this URL even if its channel has moved; unless the channel is polled, it continues from
+    the present content.
     """
 
     url: str
@@ -113,55 +117,54 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class MoveRequest(msgspec.Struct, frozen=True, tag=True):
-    """Have this channel's subscribers told that it is watched at another canonical URL, and move there."""
+    """Announce to a channel's subscribers that it moves to another canonical URL, and move it."""
 
     channel: ChannelId
     url: str
 
 
 class PollRequest(msgspec.Struct, frozen=True, tag=True):
-    """Poll this channel at once; ``told``: and tell each step meanwhile."""
+    """Poll a channel at once; with ``report_progress``, send a ProgressReply for each step."""
 
     channel: ChannelId
     report_progress: bool = False
 
 
 class ExplanationRequest(msgspec.Struct, frozen=True, tag=True):
-    """Tell why this channel is polled as it is."""
+    """Explain why a channel is polled as it is."""
 
     channel: ChannelId
 
 
 class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
-    """Fetch the list of feeds (OPML) at this canonical URL."""
+    """Fetch the OPML list of feeds at a canonical URL."""
 
     url: str
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Name channels that have all these AV-pairs, from the directories in memory (partial lookup)."""
+    """Find up to ``limit`` channels with all these AV-pairs in the lookup directories in memory."""
 
     pairs: tuple[str, ...]
     limit: int
 
 
 class DirectoriesRequest(msgspec.Struct, frozen=True, tag=True):
-    """Tell of the directories in memory that you coordinate."""
+    """List the lookup directories that this worker coordinates."""
 
 
 class ShareRequest(msgspec.Struct, frozen=True, tag=True):
-    """Name what you keep in memory of the directory of this AV-pair."""
+    """List the channels in this worker's share of the directory of an AV-pair."""
 
     pair: str
 
 
 ContentSource = Literal["cache", "near", "owner", "store", "publisher"]
-"""Where a content was found: at the worker that was asked, near it, at the channel's owner, in the store, or with
-nobody but the publisher."""
+"""Where content was found: at the worker itself, a nearby one, the owner, in the store, or at the publisher."""
 
 
 class ContentRequest(msgspec.Struct, frozen=True, tag=True):
-    """Show this channel's content: its latest entries, from the nearest copy."""
+    """Return a channel's latest entries from the nearest copy."""
 
     channel: ChannelId
 
@@ -180,7 +183,10 @@ RequestBody = (
 
 
 class WorkerRequest(msgspec.Struct, frozen=True):
-    """A request with where to answer. After ``until_s`` (on Redis's clock, Unix s) nobody waits for it any more."""
+    """A request with the id under which to reply.
+
+    After ``until_s`` (Redis's clock, Unix s) nobody waits for the reply.
+    """
 
     id: str
     body: RequestBody
@@ -188,10 +194,10 @@ class WorkerRequest(msgspec.Struct, frozen=True):
 
 
 class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """What a probe found: a channel, or several feeds to choose from.
+    """Result of a probe: a channel, or several feeds to choose from.
 
-    ``latest`` is newest first; ``discovered`` says that the URL was a page which named the feed;
-    ``page`` that it is one which names none: it could be watched itself.
+    ``latest`` are the channel's entries, newest first. ``discovered``: the URL was a page that names the feed.
+    ``page``: it is a page that names no feed, and could be monitored itself.
     """
 
     channel: Channel | None = None
@@ -202,18 +208,18 @@ class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class ProgressReply(msgspec.Struct, frozen=True, tag=True):
-    """What has just been done, in words, so many seconds after the beginning; the answer proper is yet to come."""
+    """A step that was completed ``elapsed_s`` after the start of the request; the reply proper follows."""
 
     text: str
     elapsed_s: float
 
 
 class MoveReply(msgspec.Struct, frozen=True, tag=True):
-    """It is decided that a channel moves; whoever dies, it is carried out."""
+    """The move is recorded, and is carried out even if the worker fails."""
 
 
 class PollReply(msgspec.Struct, frozen=True, tag=True):
-    """How the poll ended."""
+    """Result of the poll."""
 
     result: PollResult
 
@@ -225,19 +231,19 @@ class ExplanationReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class OutlineReply(msgspec.Struct, frozen=True, tag=True):
-    """What a list says."""
+    """Content of an OPML list."""
 
     outline: OpmlDocument
 
 
 class LookupReply(msgspec.Struct, frozen=True, tag=True):
-    """Channels that were found in memory, at most as many as were wanted: the matrices may have more."""
+    """Channels found in memory, at most as many as requested; the matrices may have more."""
 
     channels: tuple[ChannelId, ...]
 
 
 class DirectoriesReply(msgspec.Struct, frozen=True, tag=True):
-    """The directories that one worker coordinates."""
+    """The lookup directories that one worker coordinates."""
 
     directories: tuple[DirectoryChoice, ...]
 
@@ -249,9 +255,9 @@ class ShareReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class ContentReply(msgspec.Struct, frozen=True, tag=True):
-    """A channel's latest entries (newest first) at a version, and where they were found.
+    """A channel's latest entries at a version, newest first, and where they were found.
 
-    ``worker`` is the name of the other worker that had them, so many ``hops`` away, if it is known.
+    ``worker`` is the name of the other worker that had them and ``hops`` its distance, if known.
     """
 
     version: int
@@ -262,7 +268,7 @@ class ContentReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class ErrorReply(msgspec.Struct, frozen=True, tag=True):
-    """The error that the worker met."""
+    """The error that the request raised."""
 
     fault: Fault
 
@@ -288,9 +294,9 @@ _B = TypeVar("_B")
 
 
 async def next_reply(redis: RedisClient, ident: str, until_s: float, among: type[_A]) -> _A | None:
-    """Wait for the next answer to the request of this id until ``until_s`` (monotonic); None if there was none.
+    """Wait until ``until_s`` (monotonic) for the next reply to the request ``ident``; None if there was none.
 
-    Raises the error that whoever was asked has met.
+    ``among`` is the union of reply types. Raises the error of an ErrorReply.
     """
     while (left_s := until_s - time.monotonic()) > 0:
         found = await redis.call_blocking("BLPOP", keys.reply(ident), min(left_s, MAX_BLOCK_S))
@@ -303,92 +309,98 @@ async def next_reply(redis: RedisClient, ident: str, until_s: float, among: type
 
 
 def expect_reply(answer: object, kind: type[_B]) -> _B:
-    """Return an answer of this kind. Raises :class:`NoWorker` if it is another."""
+    """Return ``answer`` if it is of this kind. Raises :class:`NoWorker` if it is not."""
     if isinstance(answer, kind):
         return answer
     raise NoWorker(f"{type(answer).__name__} is no answer to that request: the fleet's versions differ.")
 
 
 class WorkerRequests:
-    """Ask the worker that owns the matter, and wait for the answer.
+    """Requests to the worker that is responsible, and their replies.
 
-    Each method raises what the worker met, or :class:`NoWorker`.
+    Each method raises the error that the worker replied with, or :class:`NoWorker` if none replied.
     """
 
     def __init__(self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, blocks: BlockedHosts) -> None:
-        """Use this link to Redis."""
         self._blocks = blocks
         self._redis = redis
         self._inboxes = inboxes
         self._ring = ring
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
-        """Have a canonical URL looked at. Raises :class:`HostBlocked` as well."""
+        """Probe a canonical URL: see :class:`ProbeRequest`. Raises :class:`HostBlocked` as well."""
         await self._blocks.check(host_of(url))
         return await self._ask(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
 
     async def move(self, cid: ChannelId, url: str) -> None:
-        """Have a channel move to another URL, which somebody has looked at. Can be repeated."""
+        """Move a channel to another URL, which has to be probed before. Idempotent."""
         await self._ask(cid, MoveRequest(cid, url), MoveReply)
 
     async def poll_now(
-        self, cid: ChannelId, *, told: Callable[[ProgressReply], Awaitable[None]] | None = None
+        self, cid: ChannelId, *, on_progress: Callable[[ProgressReply], Awaitable[None]] | None = None
     ) -> PollResult:
-        """Have a channel polled at once; each step is ``told`` meanwhile."""
-        return (await self._ask(cid, PollRequest(cid, told is not None), PollReply, told=told)).result
+        """Poll a channel at once and return the result; ``on_progress`` is called with each step."""
+        return (
+            await self._ask(cid, PollRequest(cid, on_progress is not None), PollReply, on_progress=on_progress)
+        ).result
 
-    async def explain(self, cid: ChannelId, timeout_s: float = _WITHIN_S) -> PollExplanation:
+    async def explain(self, cid: ChannelId, timeout_s: float = _REQUEST_TIMEOUT_S) -> PollExplanation:
         """Return why a channel is polled as it is."""
         return (await self._ask(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
-    async def content(self, cid: ChannelId, timeout_s: float = _SHOWN_WITHIN_S) -> ContentReply:
-        """Have a channel's content located; without a worker, ask the store."""
+    async def content(self, cid: ChannelId, timeout_s: float = _CONTENT_TIMEOUT_S) -> ContentReply:
+        """Return a channel's content from the nearest copy; without a worker, read the store instead."""
         return await self._ask(cid, ContentRequest(cid), ContentReply, timeout_s)
 
     async def outline(self, url: str) -> OpmlDocument:
-        """Return what the list of feeds at a canonical URL says."""
+        """Return the OPML list at a canonical URL."""
         return (await self._ask(channel_id(url), OutlineRequest(url), OutlineReply)).outline
 
     async def lookup(
-        self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_WITHIN_S
+        self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_TIMEOUT_S
     ) -> tuple[ChannelId, ...]:
-        """Return channels that have all these AV-pairs, of those that any one worker knows; maybe none.
+        """Return channels that have all these AV-pairs, among those that one worker chosen at random knows.
 
-        If they are fewer than ``limit``, or there is no worker, ask the matrices.
+        If they are fewer than ``limit``, or there is no worker, query the matrices instead.
         """
         anyone = to_hex(secrets.randbits(BITS))
         return (await self._ask(anyone, LookupRequest(tuple(pairs), limit), LookupReply, timeout_s)).channels
 
     async def directories(self) -> list[DirectoryChoice]:
-        """Return the directories in workers' memory, by pair; those of a worker that does not answer are absent."""
+        """Return the lookup directories of all workers, by AV-pair, without those of workers that do not reply."""
         nodes = [node.id for node in await self._ring.nodes()]
-        found = await asyncio.gather(*(self._or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes))
+        found = await asyncio.gather(
+            *(self._ask_or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes)
+        )
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
     async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
-        """Return what each worker keeps of a directory, beginning with its coordinator; None of who does not answer."""
-        ring = await self._ring.look()
+        """Return each worker's share of a directory, beginning with the coordinator.
+
+        None for a worker that does not reply.
+        """
+        ring = await self._ring.view()
         nodes = sorted(ring.ids)
         first = ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
         begin = nodes.index(first) if first in nodes else 0
         in_turn = nodes[begin:] + nodes[:begin]
-        found = await asyncio.gather(*(self._or_none(node, ShareRequest(pair), ShareReply) for node in in_turn))
+        found = await asyncio.gather(*(self._ask_or_none(node, ShareRequest(pair), ShareReply) for node in in_turn))
         return [share.channels if share else None for share in found]
 
     async def announce_channel(self, cid: ChannelId) -> None:
-        """Tell the owner at once that somebody wants this channel; if this is lost, its next walk finds out."""
-        await self._tell_owner(cid, InboxMessage("peer", "", encode("", ChannelAdded(cid))))
+        """Notify the owner of a new subscription to this channel; if lost, its next walk of the registry finds it."""
+        await self._notify_owner(cid, InboxMessage("peer", "", encode("", ChannelAdded(cid))))
 
     async def announce_push(self, cid: ChannelId) -> None:
-        """Tell the owner that a hub's push waits for it; if this is lost, a poll finds what is new."""
-        await self._tell_owner(cid, InboxMessage("push", "", cid.encode()))
+        """Notify the owner that a hub's push is queued; if lost, a poll finds the news."""
+        await self._notify_owner(cid, InboxMessage("push", "", cid.encode()))
 
-    async def _tell_owner(self, cid: ChannelId, letter: InboxMessage) -> None:
-        owner = (await self._ring.look()).owner(cid)
+    async def _notify_owner(self, cid: ChannelId, message: InboxMessage) -> None:
+        owner = (await self._ring.view()).owner(cid)
         if owner is not None:
-            await self._inboxes.send([(owner, letter)])
+            await self._inboxes.send([(owner, message)])
 
-    async def _or_none(self, node: NodeId, body: RequestBody, kind: type[_A]) -> _A | None:
+    async def _ask_or_none(self, node: NodeId, body: RequestBody, kind: type[_A]) -> _A | None:
         with suppress(NoWorker):
             return await self._ask(node, body, kind)
         return None
@@ -398,29 +410,29 @@ class WorkerRequests:
         cid: ChannelId,
         body: RequestBody,
         kind: type[_A],
-        timeout_s: float = _WITHIN_S,
-        told: Callable[[ProgressReply], Awaitable[None]] | None = None,
+        timeout_s: float = _REQUEST_TIMEOUT_S,
+        on_progress: Callable[[ProgressReply], Awaitable[None]] | None = None,
     ) -> _A:
         now_s, ring = await self._ring.time_and_view()
         owner = ring.owner(cid)
         if owner is None:
             raise NoWorker("No worker is running, so nothing can be looked at. Try again in a moment.")
-        ask = WorkerRequest(secrets.token_urlsafe(12), body, now_s + timeout_s)
-        await self._inboxes.send([(owner, InboxMessage("ask", "", msgspec.msgpack.encode(ask)))])
+        request = WorkerRequest(secrets.token_urlsafe(12), body, now_s + timeout_s)
+        await self._inboxes.send([(owner, InboxMessage("ask", "", msgspec.msgpack.encode(request)))])
         until_s = time.monotonic() + timeout_s
-        while (answer := await next_reply(self._redis, ask.id, until_s, _ANSWER)) is not None:
+        while (answer := await next_reply(self._redis, request.id, until_s, _ANSWER)) is not None:
             if not isinstance(answer, ProgressReply):
                 return expect_reply(answer, kind)
-            if told is not None:
-                await told(answer)
+            if on_progress is not None:
+                await on_progress(answer)
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
-    async def reply(self, ask: WorkerRequest, answer: WorkerReply) -> None:
-        """Answer a request, or tell a step on the way to the answer (workers)."""
-        await send_reply(self._redis, ask.id, answer)
+    async def reply(self, request: WorkerRequest, reply: WorkerReply) -> None:
+        """Send a reply, or a ProgressReply, to a request (called by workers)."""
+        await send_reply(self._redis, request.id, reply)
 
 
 async def send_reply(redis: RedisClient, ident: str, answer: msgspec.Struct) -> None:
-    """Answer the request of this id."""
+    """Send a reply to the request of this id."""
     key = keys.reply(ident)
-    await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _ANSWER_KEPT_S)])
+    await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _REPLY_TTL_S)])

@@ -1,1 +1,1 @@
-"""What people are to be sent, and what they sent: outboxes, the inbound log and dry runs."""
+"""Messages to and from users: outboxes, the inbound log, and dry runs of commands."""

@@ -1,7 +1,8 @@
-"""What people said to a bot, kept until it is answered, so that no bot's death loses or repeats it.
+"""The inbound log: messages of users to a bot, kept until a bot has answered them.
 
-A server may bring what is said to all bots of an account, or to any one. Whoever hears it puts it in, once, under the
-name that the server gave it; whoever serves that person reads it, in order, answers, and takes it out.
+A server may deliver a message to all sessions of an account or to any of them. The process that receives it stores it
+once, under the token that the server gave it. The process whose partition has the user reads the log in order, replies,
+and removes the message. So the failure of a process neither loses a message nor repeats a reply (I8).
 """
 
 from collections.abc import Collection, Sequence
@@ -17,20 +18,20 @@ from service.store.delivery.outbox import unique_timestamp
 
 MAX_UNANSWERED: Final = 100
 TOKEN_TTL_S: Final = 90_000
-"""For so long it is known what was said: longer than anything that was said is answered."""
-_LENGTH: Final = 10_000
-_SAID_KEPT_S: Final = 86_400
-_ARRIVED_KEPT_S: Final = 3_600
+"""How long the token of a stored message is remembered; longer than any message waits for its reply."""
+_STREAM_LENGTH: Final = 10_000
+_STANZAS_TTL_S: Final = 86_400
+_ARRIVAL_TTL_S: Final = 3_600
 
 EntryId = str
-"""Of something in what a person said."""
+"""Id of a message in the inbound log of its user."""
 
 
 class InboundMessage(msgspec.Struct, frozen=True):
-    """Something that a person said: ``said`` as the bots wrote it down, to which address.
+    """A message from ``jid`` to the bot at ``address``; ``payload`` is the message as the bots serialize it.
 
-    ``token`` names it, "" if nobody can hear it twice; what was heard by that name before ``since_s`` (Unix s) was
-    something else.
+    ``token`` identifies the message, "" if it cannot be received twice. A message stored under the same token before
+    ``since_s`` (Unix s) is a different one.
     """
 
     jid: str
@@ -41,7 +42,7 @@ class InboundMessage(msgspec.Struct, frozen=True):
 
 
 class UnansweredMessage(msgspec.Struct, frozen=True):
-    """A sentence in its place; ``answers``, unless empty, are on their way already."""
+    """A message in the inbound log. ``reply`` holds the stanzas of a reply whose sending has begun, else nothing."""
 
     uid: UserId
     entry_id: EntryId
@@ -51,9 +52,10 @@ class UnansweredMessage(msgspec.Struct, frozen=True):
 
 
 class BotNotice(msgspec.Struct, frozen=True):
-    """A notice to the other bots: a message of this person was stored, or their software sent an ad-hoc command.
+    """A notice to the other bots: a message of this user was stored, or their client sent an ad-hoc command.
 
-    ``ordered`` is the command as the bots serialize it, empty for a stored message; ``voice`` is who has to answer it.
+    ``adhoc_command`` is the command as the bots serialize it, empty for a stored message; ``voice`` is the session that
+    has to reply to it.
     """
 
     uid: UserId
@@ -62,25 +64,25 @@ class BotNotice(msgspec.Struct, frozen=True):
 
 
 class InboundLog:
-    """Sentences, by person. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Inbound messages by user, users' home addresses, and streams between bots. Methods may raise StoreUnavailable."""
 
-    def __init__(self, redis: RedisClient, together: BatchingClient) -> None:
-        """Use these links to Redis: ``link`` for commands that block, ``together`` for all others."""
+    def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
+        """Use ``redis`` for commands that block, and ``batching`` for all others."""
         self._blocking = redis
-        self._redis = together
+        self._redis = batching
 
-    async def add(self, sentences: Sequence[InboundMessage]) -> list[bool]:
-        """Store messages; return whether each was new, in the same order."""
-        if not sentences:
+    async def add(self, messages: Sequence[InboundMessage]) -> list[bool]:
+        """Store messages; return for each, in the same order, whether it is new."""
+        if not messages:
             return []
-        # First: the list may name too many, never too few.
+        # The index of users comes first: it may name users without messages, but never lack one with messages.
         await self._redis.call(
             "ZADD",
             keys.USERS_WITH_INBOUND,
-            *(part for one in sentences for part in (unique_timestamp(), user_id(one.jid))),
+            *(part for one in messages for part in (unique_timestamp(), user_id(one.jid))),
         )
         commands: list[Command] = []
-        for one in sentences:
+        for one in messages:
             uid = user_id(one.jid)
             given = (one.token, one.payload, one.address, MAX_UNANSWERED, one.since_s, TOKEN_TTL_S)
             heard, _, known, home = keys.inbound_log(uid)
@@ -88,40 +90,42 @@ class InboundLog:
         return [reply == 1 for reply in await self._redis.call_many(commands)]
 
     async def read_unanswered(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
-        """Return what these people said and nobody has answered, each one's in order."""
-        found = await self._redis.call_many([("XRANGE", _heard(uid), "-", "+") for uid in uids])
+        """Return the unanswered messages of these users, each user's in order."""
+        found = await self._redis.call_many([("XRANGE", _messages_key(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
-        begun = await self._redis.call_many([("HGETALL", _answers(uid)) for uid in full])
+        begun = await self._redis.call_many([("HGETALL", _replies_key(uid)) for uid in full])
         answers = dict(zip(full, begun, strict=True))
         return [
             UnansweredMessage(
                 uid,
-                place.decode(),
+                entry_id.decode(),
                 fields[b"s"],
                 fields[b"v"].decode(),
-                msgspec.json.decode(answers[uid].get(place, b"[]"), type=tuple[str, ...]),
+                msgspec.json.decode(answers[uid].get(entry_id, b"[]"), type=tuple[str, ...]),
             )
             for uid, entries in zip(uids, found, strict=True)
-            for place, fields in entries
+            for entry_id, fields in entries
         ]
 
     async def unanswered_users(self) -> list[UserId]:
-        """Return everybody of whom something may wait for an answer, longest waiting first."""
+        """Return the users who may have unanswered messages, longest waiting first."""
         return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_INBOUND, 0, -1)]
 
-    async def record_reply(self, uid: UserId, place: EntryId, stanzas: Sequence[str]) -> None:
-        """Note the reply that is about to be sent: whoever takes over sends the same one."""
-        await self._redis.run_script("heard_answered", keys.inbound_log(uid)[:2], place, msgspec.json.encode(stanzas))
+    async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
+        """Store the reply that is about to be sent, so that a process which takes over sends the same one."""
+        await self._redis.run_script(
+            "heard_answered", keys.inbound_log(uid)[:2], entry_id, msgspec.json.encode(stanzas)
+        )
 
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
-        """These sentences are answered."""
+        """Remove messages that are answered."""
         uids = list(dict.fromkeys(uid for uid, _ in pairs))
         if not uids:
             return
         stamps = dict(zip(uids, await self._redis.call("ZMSCORE", keys.USERS_WITH_INBOUND, *uids), strict=True))
-        gone: list[Command] = [("XDEL", _heard(uid), place) for uid, place in pairs]
-        gone += [("HDEL", _answers(uid), place) for uid, place in pairs]
-        left = (await self._redis.call_many([*gone, *(("XLEN", _heard(uid)) for uid in uids)]))[len(gone) :]
+        gone: list[Command] = [("XDEL", _messages_key(uid), entry_id) for uid, entry_id in pairs]
+        gone += [("HDEL", _replies_key(uid), entry_id) for uid, entry_id in pairs]
+        left = (await self._redis.call_many([*gone, *(("XLEN", _messages_key(uid)) for uid in uids)]))[len(gone) :]
         await self._redis.call_many(
             [
                 script_command("zrem_if", (keys.USERS_WITH_INBOUND,), uid, repr(stamp))
@@ -131,74 +135,74 @@ class InboundLog:
         )
 
     async def caught_up_until_s(self, address: str) -> float:
-        """Return until when (Unix s) all that an account was told has been taken in; 0 if it never was."""
+        """Return the time (Unix s) up to which all archived messages of an account are stored; 0 if unknown."""
         return float(await self._redis.call("HGET", keys.CAUGHT_UP_UNTIL, address) or 0)
 
     async def record_caught_up(self, address: str, until_s: float) -> None:
-        """Note that all that an account was told has been taken in until this moment (Unix s)."""
+        """Record that all archived messages of an account up to this time (Unix s) are stored."""
         await self._redis.call("HSET", keys.CAUGHT_UP_UNTIL, address, until_s)
 
-    # Who serves whom.
+    # Home addresses: the bot that each user wrote to first.
 
     async def home_addresses(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the address that each wrote to first, "" if we do not know, in the same order."""
-        found = await self._redis.call_many([("GET", _home(uid)) for uid in uids])
+        """Return the home address of each user in order, "" if unknown."""
+        found = await self._redis.call_many([("GET", _home_key(uid)) for uid in uids])
         return [address.decode() if address else "" for address in found]
 
     async def record_arrival(self, jid: str, address: str) -> None:
-        """Note where somebody came to first, for an hour, until they are let in."""
-        await self._redis.call("SET", _home(user_id(jid)), address, "NX", "EX", _ARRIVED_KEPT_S)
+        """Record the home address of a user for an hour, until they are admitted."""
+        await self._redis.call("SET", _home_key(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
 
     async def keep_home_address(self, jid: str) -> None:
-        """Keep somebody's home for good: they were let in."""
-        await self._redis.call("PERSIST", _home(user_id(jid)))
+        """Keep the home address of a user who was admitted."""
+        await self._redis.call("PERSIST", _home_key(user_id(jid)))
 
     async def set_home_address(self, jids: Sequence[str], address: str) -> None:
-        """Have the home of rooms be where the bot has that is in them."""
-        await self._redis.call_many([("SET", _home(user_id(jid)), address) for jid in jids])
+        """Set the home address of these group chats to that of the bot which is in them."""
+        await self._redis.call_many([("SET", _home_key(user_id(jid)), address) for jid in jids])
 
-    # From bot to bot.
+    # Streams between bots.
 
     async def notify(self, notices: Sequence[BotNotice]) -> None:
         """Send notices to the other bots."""
-        added = ("XADD", keys.BOT_NOTICES, "MAXLEN", "~", _LENGTH, "*")
+        added = ("XADD", keys.BOT_NOTICES, "MAXLEN", "~", _STREAM_LENGTH, "*")
         await self._redis.call_many(
             [(*added, "u", each.uid, "o", each.adhoc_command, "v", each.voice) for each in notices]
         )
 
     async def newest_notice_id(self) -> str:
-        """Return the id of the notice sent last."""
+        """Return the id of the last notice sent."""
         newest = await self._redis.call("XREVRANGE", keys.BOT_NOTICES, "+", "-", "COUNT", 1)
         return newest[0][0].decode() if newest else "0-0"
 
     async def read_notices(self, after: str) -> dict[str, BotNotice]:
-        """Wait, for some seconds, for notices sent after the one with this id; return them by their ids."""
+        """Wait up to ``MAX_BLOCK_S`` for notices after the one with id ``after``; return them by id."""
         return {
             ident: BotNotice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
             for ident, fields in (await self._entries(keys.BOT_NOTICES, after)).items()
         }
 
     async def remove_notices(self, ids: Sequence[str]) -> None:
-        """Remove notices that were acted on."""
+        """Remove notices that were handled."""
         if ids:
             await self._redis.call("XDEL", keys.BOT_NOTICES, *ids)
 
     async def queue_stanzas(self, voice: str, stanzas: Sequence[str]) -> None:
-        """Have the bot with this voice write something."""
+        """Queue stanzas for the bot with this session to send."""
         commands: list[Command] = [
-            ("XADD", keys.queued_stanzas(voice), "MAXLEN", "~", _LENGTH, "*", "s", each) for each in stanzas
+            ("XADD", keys.queued_stanzas(voice), "MAXLEN", "~", _STREAM_LENGTH, "*", "s", each) for each in stanzas
         ]
-        await self._redis.call_many([*commands, ("EXPIRE", keys.queued_stanzas(voice), _SAID_KEPT_S)])
+        await self._redis.call_many([*commands, ("EXPIRE", keys.queued_stanzas(voice), _STANZAS_TTL_S)])
 
     async def read_stanzas(self, voice: str) -> dict[str, str]:
-        """Wait, for some seconds, for what others have us write; return it by id."""
+        """Wait up to ``MAX_BLOCK_S`` for stanzas queued for this session; return them by id."""
         return {
             ident: fields[b"s"].decode()
             for ident, fields in (await self._entries(keys.queued_stanzas(voice), "0")).items()
         }
 
     async def remove_stanzas(self, voice: str, places: Sequence[str]) -> None:
-        """We wrote these."""
+        """Remove stanzas that this session has sent."""
         if places:
             await self._redis.call("XDEL", keys.queued_stanzas(voice), *places)
 
@@ -208,13 +212,13 @@ class InboundLog:
         return {ident.decode(): fields for _, entries in found or () for ident, fields in entries}
 
 
-def _heard(uid: UserId) -> str:
+def _messages_key(uid: UserId) -> str:
     return keys.inbound_log(uid)[0]
 
 
-def _answers(uid: UserId) -> str:
+def _replies_key(uid: UserId) -> str:
     return keys.inbound_log(uid)[1]
 
 
-def _home(uid: UserId) -> str:
+def _home_key(uid: UserId) -> str:
     return keys.inbound_log(uid)[3]

@@ -1,12 +1,12 @@
-"""What each person still has to be told: a stream of references, and batches in flight.
+"""The outbox: what is still to be delivered to each user, as a stream of references and batches in flight.
 
-An item is one part of one version of a channel: its news, or its edits; its text is rendered from the
-channel's log when it is sent. A batch gets its message id when it is claimed and keeps it, so that a resend
-after a crash is recognisable.
+An item refers to one part of one version of a channel: its news or its edits. Its text is rendered from the channel's
+log when it is sent. Items are claimed in batches. A batch gets its message id when it is claimed and keeps it, so that
+a message which is sent again after a crash can be recognized.
 
-An article that another of the person's channels has told is left out when a batch is claimed. The last
-messages are remembered, by what they told, so that a batch of edits can become the correction of one. A message that
-cannot be delivered becomes a dead letter.
+An article that another channel of the same user has delivered is omitted when a batch is claimed. The last messages are
+remembered with their items, so that a batch of edits can be sent as a correction (XEP-0308). A message that cannot be
+delivered becomes a dead letter.
 """
 
 import re
@@ -26,7 +26,7 @@ from service.users.preferences import MAX_INTERVAL_S
 
 
 def unique_timestamp() -> float:
-    """Return a score that sorts by time (ms) and that no two writers share, so that a removal knows its own."""
+    """Return a score for a sorted set: the time in ms plus a random fraction, unique enough for compare-and-remove."""
     return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
 
 
@@ -35,7 +35,7 @@ _Pair = tuple[UserId, MessageId]
 
 
 class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
-    """A standing query, by its owner's number and as people write it, and which changes of a version it has met."""
+    """A saved search by its number and text, and the positions of the changes of a version that it matches."""
 
     number: int
     query: str
@@ -43,11 +43,12 @@ class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
-    """One part of one version of one channel, and when it was queued (Unix s).
+    """One part of one version of a channel, and when it was queued (Unix s).
 
-    ``left_out`` are the positions of changes that another channel has told this person, or that none of their
-    standing queries has ``met``, if it is for those that they are told; None for none, because the scripts' JSON has no
-    empty lists. After a pause it is the news of all versions ``after`` one, and their changes are counted through.
+    ``omitted`` are positions of changes that are not delivered: another channel has delivered them, a filter suppresses
+    them, or no saved search matches them. ``matches`` are the saved searches for which the item was queued. Both are
+    None instead of empty, because the scripts' JSON has no empty lists. After a pause one item stands for the news of
+    all versions after ``after_version``; positions then count through all their changes.
     """
 
     channel: ChannelId
@@ -60,24 +61,23 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueuedItem(msgspec.Struct, frozen=True):
-    """An item that is not claimed yet, and its place in the queue."""
+    """An item that is not claimed yet, with its entry id in the outbox."""
 
     id: str
     item: OutboxItem
 
     @property
     def queued_s(self) -> float:
-        """When it was queued, by the clock of the store (Unix s)."""
+        """When the item was queued, by Redis's clock (Unix s)."""
         return int(self.id.partition("-")[0]) / 1000
 
 
 Suppressions = dict[str, tuple[int, ...] | Literal["later"] | None]
-"""By the places of items, in order: the positions of changes that are not told; "later" for an item that is told at
-another time, None for one that never is."""
+"""By entry id, in order: positions of changes to omit, "later" to keep the item queued, None to drop it."""
 
 
 class ClaimRules(msgspec.Struct, frozen=True):
-    """What a claim has to apply for one person; the channels that are ``spaced`` are told at intervals."""
+    """What a claim has to apply to one user's items; ``interval_channels`` have a delivery interval."""
 
     suppressions: Suppressions
     interval_channels: frozenset[ChannelId] = frozenset()
@@ -87,18 +87,18 @@ _NOTHING: Final[Mapping[UserId, ClaimRules]] = {}
 
 
 class SavedSearchHit(msgspec.Struct, frozen=True):
-    """What one user's standing queries have met in a version, each something."""
+    """The saved searches of one user that match a version, each with at least one position."""
 
     uid: UserId
     matches: tuple[MatchedSearch, ...]
 
 
 class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
-    """Items that go out as one message, all of them news or all edits.
+    """Items that are sent as one message: all news, or all edits.
 
-    ``acked``: the server has it, and its receipt is awaited. ``replaces``: the id of the message that it
-    corrects (XEP-0308); then the items begin with what that one told, news and earlier edits. ``more``: items were
-    still queued when it was claimed; not known of one that was found in flight.
+    ``acked``: the server has the message, and its receipt is awaited. ``replaces`` is the id of the message that the
+    batch corrects (XEP-0308); its items then begin with those of that message. ``has_more``: items were left in the
+    outbox at the time of the claim; False for a batch that was read from those in flight.
     """
 
     message_id: MessageId
@@ -115,10 +115,10 @@ class SentMessage(
     frozen=True,
     rename={"message_id": "m", "claimed_s": "at", "sent_s": "sent", "received_s": "received"},
 ):
-    """What a message told a person; with its corrections, if there were any. Times are Unix seconds, None if never.
+    """A message that was sent or given up, together with its corrections. Times are Unix s, None if it did not happen.
 
-    It was made at ``claimed_s`` (0 if that was not noted), taken by the server at ``sent_s``, and a client confirmed it
-    at ``received_s``; ``tries`` is how often it was sent; ``why`` it was given up, "" if it was not.
+    ``claimed_s`` is when its batch was claimed, ``sent_s`` when the server accepted it, ``received_s`` when a client
+    sent a receipt; ``tries`` is how often it was sent; ``why`` is the reason it was given up, "" if it was not.
     """
 
     message_id: MessageId
@@ -135,20 +135,20 @@ _TOLD: Final = msgspec.json.Decoder(SentMessage)
 
 
 class Outbox(RedisRepository):
-    """Queues per person, in order; enqueueing is idempotent, delivery at least once under one id."""
+    """Outboxes by user. Enqueueing is idempotent; delivery is at least once, under one message id."""
 
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
     ) -> list[UserId]:
-        """Queue a version's parts for each user who is subscribed and was not given it yet, and wake delivery.
+        """Queue a version's parts for each of these users, once, and wake delivery.
 
-        Returns the users who are not subscribed: the channel index was behind.
+        Returns the users who are not subscribed: their entries in the channel index are outdated.
         """
         given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
         replies = await self._redis.call_many(
             [script_command("outbox_enqueue", _queued_keys(uid), *given) for uid in uids]
         )
-        # Also those who already had it: a crash may have come between the queue and the waiting list.
+        # Including users who had it already: a crash may have prevented this update after the item was queued.
         await self.wake_delivery([uid for uid, reply in zip(uids, replies, strict=True) if reply in (0, 1)])
         return [uid for uid, reply in zip(uids, replies, strict=True) if reply < 0]
 
@@ -162,9 +162,9 @@ class Outbox(RedisRepository):
         news: ArticleHashes,
         changes: int,
     ) -> None:
-        """Queue, once, what people's standing queries have met among a version's ``changes``, and wake delivery.
+        """Queue, once, the matches of saved searches among a version's ``changes``, and wake delivery.
 
-        Who is subscribed to the channel is told by that, and who has ended these standing queries not at all.
+        Nothing is queued for users who are subscribed to the channel, nor for saved searches that were removed.
         """
         commands = []
         for hit in hits:
@@ -178,7 +178,7 @@ class Outbox(RedisRepository):
         await self.wake_delivery([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
     async def wake_delivery(self, waiting: Sequence[UserId]) -> None:
-        """Have delivery look after these users, for something was queued for them."""
+        """Add users to those with deliveries, and notify the bots."""
         if waiting:
             stamps = [value for uid in waiting for value in (unique_timestamp(), uid)]
             await self._redis.call_many(
@@ -189,15 +189,18 @@ class Outbox(RedisRepository):
             )
 
     async def waiting_users(self) -> list[UserId]:
-        """Return everyone with queued items or batches in flight, longest waiting first."""
+        """Return all users with queued items or batches in flight, longest waiting first."""
         return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_DELIVERIES, 0, -1)]
 
     async def count_waiting(self) -> int:
-        """Return how many people wait for something."""
+        """Return the number of users with queued items or batches in flight."""
         return int(await self._redis.call("ZCARD", keys.USERS_WITH_DELIVERIES))
 
     async def wait_for_wakeups(self, after: str, timeout_s: float) -> tuple[list[UserId], str]:
-        """Wait until something is queued; return for whom, and where to go on. ``after=""`` means from now."""
+        """Wait up to ``timeout_s`` for newly queued items; return their users, and the position to continue from.
+
+        ``after`` is the position to start from, "" for now.
+        """
         if not after:
             newest = await self._redis.call("XREVRANGE", keys.DELIVERY_WAKEUPS, "+", "-", "COUNT", 1)
             after = newest[0][0].decode() if newest else "0-0"
@@ -213,39 +216,41 @@ class Outbox(RedisRepository):
         return list(uids), after
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the users' bare JIDs, in the same order; empty for a user we do not know."""
+        """Return the bare JIDs of users in order; "" for an unknown user."""
         found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
         return [jid.decode() if jid else "" for jid in found]
 
     async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
-        """Return since when each user's oldest item is queued (Unix s), None if there is none, in the same order."""
+        """Return, for each user in order, when their oldest item was queued (Unix s), None without items."""
         found = await self._redis.call_many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
 
     async def queued_items(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
-        """Return each user's oldest items that are not claimed yet, after a place or "", in the same order."""
-        firsts = [(keys.outbox(uid), f"({place}" if place else "-") for uid, place in after.items()]
+        """Return, for each user in order, up to ``max_items`` unclaimed items after an entry id ("" for the first)."""
+        firsts = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
         found = await self._redis.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
-        return [[_queued(*item) for item in items] for items in found]
+        return [[_parse_item(*item) for item in items] for items in found]
 
     async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
-        """Return when each user was told last of each channel that they are told at intervals (Unix s)."""
+        """Return, for each user in order, when each channel with a delivery interval was delivered last (Unix s)."""
         found = await self._redis.call_many([("HGETALL", keys.last_sent_times(uid)) for uid in uids])
         return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
 
     async def claim(
-        self, uids: Sequence[UserId], max_items: int, now_s: float, decided: Mapping[UserId, ClaimRules] = _NOTHING
+        self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NOTHING
     ) -> dict[UserId, Batch]:
-        """Move each user's oldest items into a new batch with a message id; users with nothing to be told are absent.
+        """Move each user's oldest items into a new batch in flight; users with nothing to deliver are absent.
 
-        Of users who are in ``decided`` only those items are looked at that are named there.
+        For a user in ``rules``, only the items that the rules name are considered.
 
-        Raises :class:`service.errors.StoreUnavailable`; then there may be a new batch among those in flight.
+        Raises :class:`service.errors.StoreUnavailable`; a new batch may be in flight then.
         """
         stamps = await self._stamps(uids)
         replies = await self._redis.call_many_once(
             [
-                script_command("outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_written(decided.get(uid)))
+                script_command(
+                    "outbox_claim", _claimed_keys(uid), uid, max_items, now_s, *_claim_arguments(rules.get(uid))
+                )
                 for uid in uids
             ]
         )
@@ -257,27 +262,27 @@ class Outbox(RedisRepository):
         }
 
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
-        """Return each user's unfinished batches, oldest first."""
+        """Return each user's incomplete batches, oldest first."""
         found = await self._redis.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
         return {uid: sorted(map(_BATCH.decode, batches), key=_age) for uid, batches in zip(uids, found, strict=True)}
 
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
-        """Return what each user's last messages told, newest first, but for those that were given up."""
+        """Return, for each user in order, the last messages, newest first, without those that were given up."""
         found = await self._redis.call_many([("LRANGE", keys.sent_messages(uid), 0, -1) for uid in uids])
         every = ([_TOLD.decode(message) for message in messages] for messages in found)
         return [[message for message in messages if not message.why] for messages in every]
 
     async def history(self, uid: UserId) -> list[SentMessage]:
-        """Return a user's last messages that are not under way any more, newest first, and how they went."""
+        """Return a user's last messages that are not in flight, newest first, including those that were given up."""
         return [_TOLD.decode(message) for message in await self._redis.call("LRANGE", keys.sent_messages(uid), 0, -1)]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
     ) -> dict[UserId, Batch]:
-        """Make each user's batch (second) the correction of an earlier message (third); return the batches.
+        """Turn batches into corrections; return the batches. A batch is (user, its id, id of the earlier message).
 
-        A batch stays what it is if the earlier message is forgotten, told of a channel that the user has left, or
-        has more than ``max_items`` together with the edits. It is absent if it is not in flight any more.
+        A batch stays as it is if the earlier message is unknown, has items of a channel that the user has left, or
+        would have more than ``max_items`` items. A batch that is no longer in flight is absent.
         """
         replies = await self._redis.call_many(
             [
@@ -290,34 +295,35 @@ class Outbox(RedisRepository):
                 for uid, *mids in batches
             ]
         )
-        return {uid: _BATCH.decode(held) for (uid, *_), held in zip(batches, replies, strict=True) if held}
+        return {uid: _BATCH.decode(packed) for (uid, *_), packed in zip(batches, replies, strict=True) if packed}
 
     async def complete(
         self, *, acked: Sequence[_Pair] = (), done: Sequence[_Pair] = (), received: Sequence[_Pair] = ()
     ) -> None:
-        """Note that the server has messages: their receipts are awaited (``acked``), or not, so that they are ``done``.
+        """Record the progress of messages.
 
-        Of those that were ``received``, the receipts came. What is done or received is in flight no more.
+        The server has accepted those in ``acked``, whose receipts are awaited, and those in ``done``, which get none.
+        Receipts of those in ``received`` have arrived. Messages that are done or received are no longer in flight.
         """
-        how_far = {"acked": acked, "done": done, "received": received}
-        await self._complete([(*pair, how, "") for how, pairs in how_far.items() for pair in pairs])
+        progress = {"acked": acked, "done": done, "received": received}
+        await self._complete([(*pair, how, "") for how, pairs in progress.items() for pair in pairs])
 
     async def count_retry(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
-        """Count that these batches are sent once more."""
+        """Count one more attempt for each of these batches."""
         await self._redis.call_many(
             [script_command("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids]
         )
 
     async def move_to_dead_letters(self, uid: UserId, message_id: MessageId, reason: str) -> None:
-        """Park a batch that can never be delivered as a dead letter, and go on."""
-        held = await self._redis.call("HGET", keys.in_flight(uid), message_id)
-        if held:
-            letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", held)
+        """Move a batch that cannot be delivered to the dead letters."""
+        packed = await self._redis.call("HGET", keys.in_flight(uid), message_id)
+        if packed:
+            letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", packed)
             await self._redis.call("XADD", keys.DEAD_LETTERS, "MAXLEN", "~", 10_000, "*", *letter)
             await self._complete([(uid, message_id, "lost", reason)])
 
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
-        """Complete batches, each as far as it is said, and why if it is lost."""
+        """Complete batches: (user, message id, how: acked, done, received or lost; reason if lost)."""
         stamps = await self._stamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._redis.call_many(
             [
@@ -330,7 +336,7 @@ class Outbox(RedisRepository):
         await self._drop_idle(stamps, [uid for (uid, *_), idle in zip(batches, replies, strict=True) if idle])
 
     async def _stamps(self, uids: Sequence[UserId]) -> dict[UserId, float | None]:
-        # Read before we look whether anything is left: whoever enqueues in between sets a new stamp.
+        # Read before the outbox is checked: an enqueue in between sets another timestamp, which prevents the removal.
         found = await self._redis.call("ZMSCORE", keys.USERS_WITH_DELIVERIES, *uids) if uids else []
         return dict(zip(uids, found, strict=True))
 
@@ -363,7 +369,7 @@ def _claimed_keys(uid: UserId) -> tuple[str, ...]:
     )
 
 
-def _queued(place: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
+def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
     item = OutboxItem(
         fields[b"c"].decode(),
         int(fields[b"v"]),
@@ -373,37 +379,37 @@ def _queued(place: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
         matches=msgspec.json.decode(fields.get(b"w", b"[]"), type=tuple[MatchedSearch, ...]) or None,
         after_version=int(fields[b"a"]) if b"a" in fields else None,
     )
-    return QueuedItem(place.decode(), item)
+    return QueuedItem(entry_id.decode(), item)
 
 
 def _wire(marks: ArticleHashes | None) -> str:
-    """Return a part as outbox_claim reads it; "" for none."""
+    """Return a part's marks as ``outbox_claim.lua`` reads them (JSON); "" without the part."""
     if marks is None:
         return ""
     return msgspec.json.encode([[position, *(mark.hex() for mark in own)] for position, own in marks]).decode()
 
 
-def _written(decided: ClaimRules | None) -> tuple[Value, ...]:
-    """Return what is decided as outbox_claim reads it: the last place, the spaced channels, their TTL (s), the rest."""
-    if decided is None:
+def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
+    """Return rules as ``outbox_claim.lua`` reads them: last entry id, interval channels, TTL (s), suppressions."""
+    if rules is None:
         return ()
-    last = next(reversed(decided.suppressions), "0-1")
-    return last, " ".join(decided.interval_channels), MAX_INTERVAL_S, msgspec.json.encode(decided.suppressions)
+    last = next(reversed(rules.suppressions), "0-1")
+    return last, " ".join(rules.interval_channels), MAX_INTERVAL_S, msgspec.json.encode(rules.suppressions)
 
 
 def _age(batch: Batch) -> tuple[int, int]:
-    """Order by the stream id that ends the message id."""
+    """Return a sort key: the stream id at the end of the message id."""
     _, at_ms, serial = batch.message_id.rsplit("-", 2)
     return int(at_ms), int(serial)
 
 
-_PLACE = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
+_STREAM_ID = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """One of them; ``at_s`` is when it was given up (Unix s).
+    """A message that was given up at ``at_s`` (Unix s).
 
-    What is not ``readable`` may lack anything: it can only be dropped.
+    One that is not ``readable`` may lack any field: it can only be dropped.
     """
 
     id: str
@@ -416,36 +422,39 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class DeadLetters:
-    """The newest ~10,000. Every method may raise :class:`StoreUnavailable`."""
+    """The newest ~10,000 dead letters. Every method may raise :class:`StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient, outbox: Outbox) -> None:
-        """Use this link to Redis; the outbox is where they go back to."""
         self._redis = redis
         self._outbox = outbox
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[DeadLetter], str]:
-        """Return letters, newest first, and the place to go on from; "" begins and ends."""
+        """Return dead letters, newest first, and the id to continue from; "" starts and ends."""
         newest = f"({before}" if before else "+"
         found = await self._redis.call("XREVRANGE", keys.DEAD_LETTERS, newest, "-", "COUNT", count + 1)
-        letters = [_letter(place, fields) for place, fields in found]
+        letters = [_parse_letter(entry_id, fields) for entry_id, fields in found]
         return letters[:count], letters[count - 1].id if len(letters) > count else ""
 
     async def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of dead letters."""
         return int(await self._redis.call("XLEN", keys.DEAD_LETTERS))
 
     async def requeue(self, letter: str) -> bool:
-        """Have what a letter would have told be told, but for what its person has ended; False if there is none.
+        """Put a letter's items back into the outbox, without those of ended subscriptions.
 
-        Can be repeated after a crash. Raises :class:`UserError` for one that cannot be read.
+        False if there is no such letter.
+
+        Idempotent. Raises :class:`UserError` for an unreadable letter.
         """
-        found = await self._redis.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _PLACE.fullmatch(letter) else ()
+        found = (
+            await self._redis.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _STREAM_ID.fullmatch(letter) else ()
+        )
         if not found:
             return False
         fields = found[0][1]
-        uid = _letter(*found[0]).user
+        uid = _parse_letter(*found[0]).user
         if not uid:
-            raise UserError("That message cannot be read: nobody knows what it would have told. It can be forgotten.")
+            raise UserError("That message cannot be read: its content is unknown. It can be dropped.")
         own = (keys.user_index(uid), keys.outbox(uid), keys.requeued_dead_letter(uid, letter))
         await self._redis.run_script("outbox_revive", own, fields[b"items"])
         await self._outbox.wake_delivery([uid])
@@ -453,18 +462,18 @@ class DeadLetters:
         return True
 
     async def drop(self, letter: str) -> bool:
-        """Forget a letter; False if there is none."""
-        return bool(_PLACE.fullmatch(letter) and await self._redis.call("XDEL", keys.DEAD_LETTERS, letter))
+        """Delete a letter; False if there is none."""
+        return bool(_STREAM_ID.fullmatch(letter) and await self._redis.call("XDEL", keys.DEAD_LETTERS, letter))
 
 
-def _letter(place: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
-    at_s = int(place.partition(b"-")[0]) / 1000
+def _parse_letter(entry_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
+    at_s = int(entry_id.partition(b"-")[0]) / 1000
     try:
         user, message_id, why = (fields[name].decode() for name in (b"u", b"m", b"why"))
         items = msgspec.json.decode(fields[b"items"], type=Batch).items
     except (KeyError, UnicodeDecodeError, msgspec.MsgspecError):
         user, items = "", ()
     if not user:
-        said = fields.get(b"why", b"").decode(errors="replace")
-        return DeadLetter(place.decode(), "", "", said, at_s, (), readable=False)
-    return DeadLetter(place.decode(), user, message_id, why, at_s, items)
+        reason = fields.get(b"why", b"").decode(errors="replace")
+        return DeadLetter(entry_id.decode(), "", "", reason, at_s, (), readable=False)
+    return DeadLetter(entry_id.decode(), user, message_id, why, at_s, items)

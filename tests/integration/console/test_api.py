@@ -138,7 +138,7 @@ async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_
         status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["hops"], found["worker"]) == (200, "near", 2, "w2")
     assert (found["version"], found["latest"]) == (7, [{"key": "a", "title": "From near by"}])
-    monkeypatch.setattr("service.store.coordination.requests._SHOWN_WITHIN_S", 0.3)
+    monkeypatch.setattr("service.store.coordination.requests._CONTENT_TIMEOUT_S", 0.3)
     status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["version"]) == (200, "store", 1)
     assert [entry["title"] for entry in found["latest"]] == ["First"]

@@ -53,7 +53,7 @@ class Node:
     async def keep_up(self, hub: Hub, *, ahead_s: float = 0.0) -> None:
         """Do the upkeep, so much later."""
         self.clock.ahead_s = ahead_s
-        await self.hubs.renew(await self.store.ring.look(), self.id)
+        await self.hubs.renew(await self.store.ring.view(), self.id)
         await hub.settled()
 
     async def state(self) -> HubState:
