@@ -117,9 +117,9 @@ def clash(
     hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
 ) -> None:
     """CLASH's simulations beside plain DHTs. Six hours of three workloads."""
-    from service.simulate.clash.servers import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.clash.servers import ClashSetup  # noqa: PLC0415 - asking for help must not load it
 
-    setup = Setup(stream_packets, queries, hashes, overload, servers=servers, sources=sources)
+    setup = ClashSetup(stream_packets, queries, hashes, overload, servers=servers, sources=sources)
     if 4 * sources > servers * setup.capacity_packets_s:
         raise typer.BadParameter(f"{sources:,} sources need more than {servers:,} servers: half of them would be full.")
     _perform("clash", setup, seed, as_json=as_json, plot=plot)

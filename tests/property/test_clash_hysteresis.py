@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, Keyspaces
 from service.clash.load_policy import LoadLimits
 from service.clash.move_steps import InitialStep
-from service.simulate.clash.servers import SEEN_BITS, Interval, Servers, Sums
+from service.simulate.clash.servers import PREFIX_BITS, Interval, PrefixSums, SimulatedServers
 
 SERVERS = 20
 """So few that groups often meet in one."""
 WOBBLE = 0.12
-HEAT = st.dictionaries(st.integers(0, (1 << SEEN_BITS) - 1), st.integers(1, 80), min_size=1, max_size=6)
-NOTHING = np.zeros(1 << SEEN_BITS, np.int64)
+HEAT = st.dictionaries(st.integers(0, (1 << PREFIX_BITS) - 1), st.integers(1, 80), min_size=1, max_size=6)
+NOTHING = np.zeros(1 << PREFIX_BITS, np.int64)
 
 
 class Apart:
@@ -28,20 +28,20 @@ class Apart:
         return self._places.setdefault(group.key, len(self._places))
 
 
-class Counted(Servers):
+class Counted(SimulatedServers):
     """Servers that count how often each group was split, merged or had its right half recalled."""
 
     def __init__(self, keyspaces: KeyspaceMap, servers: int) -> None:
         super().__init__(keyspaces, servers, LoadLimits(100.0))
         self.begun: Counter[InitialStep] = Counter()
 
-    def _carry_through(self, first: InitialStep, queries: Sums) -> None:
+    def _execute_move(self, first: InitialStep, queries: PrefixSums) -> None:
         self.begun[first] += 1
-        super()._carry_through(first, queries)
+        super()._execute_move(first, queries)
 
 
 def told(heat: dict[int, int], factors: list[float]) -> Interval:
-    packets = np.zeros(1 << SEEN_BITS)
+    packets = np.zeros(1 << PREFIX_BITS)
     for place, (cell, load) in enumerate(heat.items()):
         packets[cell] = load * factors[place % len(factors)]
     return Interval(packets, NOTHING, NOTHING, packets)
@@ -54,11 +54,11 @@ def test_under_a_constant_load_all_moves_end(before: dict[int, int], heat: dict[
     servers = Counted(Keyspaces(SERVERS), SERVERS)
     for load in (told(before, [1.0]), told(heat, [1.0])):
         for _ in range(4):
-            servers.look(load)
-            servers.check(load)
+            servers.split_overloaded(load)
+            servers.merge_underloaded(load)
     servers.begun.clear()
-    servers.look(load)
-    servers.check(load)
+    servers.split_overloaded(load)
+    servers.merge_underloaded(load)
     assert not servers.begun
 
 
@@ -68,6 +68,6 @@ def test_under_a_load_that_wobbles_no_group_moves_twice(heat: dict[int, int], wo
     """Of groups that are alone in their servers: others may also have to make room."""
     servers = Counted(Apart(), 200)
     for wobble in wobbles:
-        servers.look(told(heat, wobble))
-        servers.check(told(heat, wobble))
+        servers.split_overloaded(told(heat, wobble))
+        servers.merge_underloaded(told(heat, wobble))
     assert max(servers.begun.values(), default=0) <= 1

@@ -1,1 +1,1 @@
-"""Experiment ``clash`` (CLASH §VI)."""
+"""The experiment ``clash``: the simulations of CLASH §VI, compared with plain DHTs."""

@@ -1,4 +1,4 @@
-"""Table, plots and page of the experiment ``clash``."""
+"""The table, plots and report page of the experiment ``clash``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,45 +6,45 @@ from typing import Any
 
 from rich.table import Table
 
-from service.simulate.clash.experiment import FOLLOWED, LENGTHS, Figures, Loads, Outcome, run
-from service.simulate.clash.servers import MapKind, Setup
+from service.simulate.clash.experiment import LENGTHS, SAMPLED_ENTRY_SERVERS, ClashOutcome, Loads, WorkloadResults, run
+from service.simulate.clash.servers import ClashSetup, MapKind
 from service.simulate.report import SEEDS, Job, command, draw, render, terminal_table
 
-OURS = Setup()
+DEFAULT = ClashSetup()
 SETUPS = {
-    "long streams": OURS,
-    "short streams": Setup(stream_packets=50),
-    "long streams, queries": Setup(queries=50_000),
-    "short streams, queries": Setup(stream_packets=50, queries=50_000),
-    "splits above 86 %": Setup(overload=0.86),
-    "Chord's map": Setup(map=MapKind.CHORD),
+    "long streams": DEFAULT,
+    "short streams": ClashSetup(stream_packets=50),
+    "long streams, queries": ClashSetup(queries=50_000),
+    "short streams, queries": ClashSetup(stream_packets=50, queries=50_000),
+    "splits above 86 %": ClashSetup(overload=0.86),
+    "Chord's map": ClashSetup(map=MapKind.CHORD),
 }
-"""By what the page calls them. Verdicts are about the first four."""
+"""The setups by their names on the page. Verdicts are about the first four."""
 JOBS = [Job(name, run, (setup, seed)) for name, setup in SETUPS.items() for seed in SEEDS]
 
-Found = dict[str, list[Outcome]]
+OutcomesByName = dict[str, list[ClashOutcome]]
 
 _OPTIONS = {"stream-packets": "stream_packets", "queries": "queries", "overload": "overload", "map": "map"}
 
 PAPER_MESSAGES_S = (10.0, 12.0)
-"""Per server (§VI.D)."""
+"""Range of messages per server and second in the paper (§VI.D)."""
 HOURS = "hours: workload A, B, C"
 
 
-def page(found: Found) -> str:
-    """Return the page from all runs."""
+def page(found: OutcomesByName) -> str:
+    """Return the report page as Markdown."""
     return render(
         "clash.md.j2",
         runs=found,
         setups=SETUPS,
-        command=lambda setup: command("clash", setup, OURS, _OPTIONS),
-        followed=FOLLOWED,
+        command=lambda setup: command("clash", setup, DEFAULT, _OPTIONS),
+        followed=SAMPLED_ENTRY_SERVERS,
     )
 
 
-def table(outcome: Outcome) -> Table:
-    """Return a run as a table for a terminal."""
-    cells: list[tuple[str, Callable[[Figures], str]]] = [
+def table(outcome: ClashOutcome) -> Table:
+    """Return the results of one run as a table for the terminal."""
+    cells: list[tuple[str, Callable[[WorkloadResults], str]]] = [
         ("servers used", lambda found: f"{found.servers_used:.0f}"),
         ("share of DHT(12)'s", lambda found: f"{found.share_of_dht_12:.0%}"),
         ("mean load", lambda found: f"{found.mean_load:.0%}"),
@@ -65,60 +65,60 @@ def table(outcome: Outcome) -> Table:
     return terminal_table(("workload", *(found.workload for found in outcome.workloads)), rows, caption)
 
 
-def plot_run(outcome: Outcome, file: Path) -> None:
+def plot_run(outcome: ClashOutcome, file: Path) -> None:
     """Draw one run."""
     _plot([outcome], file)
 
 
-def plot(found: Found, file: Path) -> None:
-    """Draw the first seed of long streams, and the messages of all four kinds of streams."""
+def plot(found: OutcomesByName, file: Path) -> None:
+    """Draw the run with long streams and the first seed, and the messages of all four kinds of streams."""
     _plot([outcomes[0] for outcomes in list(found.values())[:4]], file)
 
 
-def _plot(outcomes: list[Outcome], file: Path) -> None:
-    """Draw the paper's Figure 7 of the first run, and Figure 8 of all."""
+def _plot(outcomes: list[ClashOutcome], file: Path) -> None:
+    """Draw the paper's Figure 7 for the first run, and Figure 8 for all runs."""
     first = outcomes[0]
     figure_7 = [(panel, first) for panel in (_mean, _max, _servers, _depths)]
     draw(file, [*figure_7, (_overheads, outcomes), (_probes, first)])
 
 
-def _hours(outcome: Outcome) -> list[float]:
+def _hours(outcome: ClashOutcome) -> list[float]:
     return [check.at_s / 3600 for check in outcome.checks]
 
 
-def _beside_dhts(axis: Any, outcome: Outcome, shown: Callable[[Loads], float]) -> None:
+def _beside_dhts(axis: Any, outcome: ClashOutcome, shown: Callable[[Loads], float]) -> None:
     axis.plot(_hours(outcome), [shown(check.loads) for check in outcome.checks], "k", label="ours")
     for place in (1, 2, 3):
         values = [shown(check.dht[place]) for check in outcome.checks]
         axis.plot(_hours(outcome), values, ":", label=f"DHT({LENGTHS[place]})")
 
 
-def _mean(axis: Any, outcome: Outcome) -> None:
+def _mean(axis: Any, outcome: ClashOutcome) -> None:
     axis.axhspan(0.5, 0.6, color="0.9", label="CLASH in the paper")
     _beside_dhts(axis, outcome, lambda loads: loads.mean)
     axis.set(xlabel=HOURS, title="Mean load of used servers (Fig. 7)", ylabel="share of capacity", ylim=(0, 1.5))
 
 
-def _max(axis: Any, outcome: Outcome) -> None:
+def _max(axis: Any, outcome: ClashOutcome) -> None:
     axis.axhline(0.9, color="0.7", label="CLASH in the paper, at most")
     axis.axhline(25, color="0.7", linestyle="--", label="DHT(6) in the paper, C")
     _beside_dhts(axis, outcome, lambda loads: loads.max)
     axis.set(xlabel=HOURS, title="Load of the busiest server (Fig. 7)", ylabel="share of capacity", yscale="log")
 
 
-def _servers(axis: Any, outcome: Outcome) -> None:
+def _servers(axis: Any, outcome: ClashOutcome) -> None:
     axis.axhspan(70, 80, color="0.9", label="CLASH in the paper")
     _beside_dhts(axis, outcome, lambda loads: loads.servers_used)
     axis.set(xlabel=HOURS, title="Servers used (Fig. 7)", ylabel="servers", yscale="log")
 
 
-def _depths(axis: Any, outcome: Outcome) -> None:
+def _depths(axis: Any, outcome: ClashOutcome) -> None:
     for name in ("depth_max", "depth_mean", "depth_min"):
         axis.plot(_hours(outcome), [getattr(check, name) for check in outcome.checks], label=name.replace("_", ", "))
     axis.set(xlabel=HOURS, title="Depth of key groups (Fig. 7)", ylabel="bits", ylim=(0, None))
 
 
-def _overheads(axis: Any, outcomes: list[Outcome]) -> None:
+def _overheads(axis: Any, outcomes: list[ClashOutcome]) -> None:
     axis.axhspan(*PAPER_MESSAGES_S, color="0.9", label="the paper's highest")
     for place, outcome in enumerate(outcomes):
         label = f"$L_d$ {outcome.setup.stream_packets}, {outcome.setup.queries:,} queries"
@@ -128,7 +128,7 @@ def _overheads(axis: Any, outcomes: list[Outcome]) -> None:
     axis.set(title="Messages (Fig. 8)", ylabel="per server and second")
 
 
-def _probes(axis: Any, outcome: Outcome) -> None:
+def _probes(axis: Any, outcome: ClashOutcome) -> None:
     axis.plot(_hours(outcome), [check.probes_without_memory for check in outcome.checks], ":", label="without memory")
     axis.plot(_hours(outcome), [check.probes for check in outcome.checks], "k", label="ours")
     axis.set(title="Probes per lookup", xlabel=HOURS, ylim=(0, None))

@@ -10,23 +10,23 @@ from rich.console import Console
 
 from service.clash.key_groups import KeyGroup, Keyspaces
 from service.clash.load_policy import LoadLimits
-from service.simulate.clash.experiment import LENGTHS, STEPS, Dht, Outcome, random_servers, run
+from service.simulate.clash.experiment import LENGTHS, STEPS, ClashOutcome, FixedLengthDht, random_servers, run
 from service.simulate.clash.report import JOBS, SETUPS, page, plot, plot_run, table
 from service.simulate.clash.servers import (
     KEY_BITS,
-    LOOK_S,
-    SEEN_BITS,
-    Chord,
+    PREFIX_BITS,
+    SPLIT_CHECK_S,
+    ChordMap,
+    ClashSetup,
     Interval,
     MapKind,
-    Servers,
-    Setup,
-    Sources,
+    SimulatedServers,
+    TrafficSources,
     base_shares,
 )
 from service.simulate.report import SEEDS
 
-SMALL = Setup(queries=1000, servers=200, sources=5000, capacity_packets_s=400.0)
+SMALL = ClashSetup(queries=1000, servers=200, sources=5000, capacity_packets_s=400.0)
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +35,15 @@ def reports() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def outcome(reports: list[str]) -> Outcome:
+def outcome(reports: list[str]) -> ClashOutcome:
     return run(SMALL, 3, reports.append)
 
 
-def test_the_same_seed_gives_the_same_json(outcome: Outcome) -> None:
+def test_the_same_seed_gives_the_same_json(outcome: ClashOutcome) -> None:
     assert msgspec.json.encode(run(SMALL, 3, lambda _what: None)) == msgspec.json.encode(outcome)
 
 
-def test_json_has_the_figures_by_their_names(outcome: Outcome) -> None:
+def test_json_has_the_figures_by_their_names(outcome: ClashOutcome) -> None:
     found = msgspec.json.decode(msgspec.json.encode(outcome))
     names = {
         "servers_used",
@@ -61,10 +61,10 @@ def test_json_has_the_figures_by_their_names(outcome: Outcome) -> None:
         assert [dht["bits"] for dht in workload["dht"]] == list(LENGTHS)
         assert all(names <= dht.keys() for dht in workload["dht"])
         assert 1 <= workload["lookup_probes_mean"] < workload["lookup_probes_without_memory"]
-        assert workload["depth_min"] <= workload["depth_mean"] <= workload["depth_max"] <= SEEN_BITS
+        assert workload["depth_min"] <= workload["depth_mean"] <= workload["depth_max"] <= PREFIX_BITS
 
 
-def test_nothing_that_is_sent_goes_missing(outcome: Outcome) -> None:
+def test_nothing_that_is_sent_goes_missing(outcome: ClashOutcome) -> None:
     """CLASH and each DHT carry the same load, in every interval."""
     for check in outcome.checks:
         carried = check.loads.mean * check.loads.servers_used
@@ -73,18 +73,18 @@ def test_nothing_that_is_sent_goes_missing(outcome: Outcome) -> None:
             assert loads.mean * loads.servers_used + queries_s == pytest.approx(carried)
 
 
-def test_every_check_is_reported(outcome: Outcome, reports: list[str]) -> None:
+def test_every_check_is_reported(outcome: ClashOutcome, reports: list[str]) -> None:
     assert len(reports) == STEPS == len(outcome.checks)
 
 
-def test_the_table_fits_a_terminal(outcome: Outcome) -> None:
+def test_the_table_fits_a_terminal(outcome: ClashOutcome) -> None:
     console = Console(file=StringIO(), width=80)
     console.print(table(outcome))
     assert isinstance(console.file, StringIO)
     assert "…" not in console.file.getvalue()
 
 
-def test_the_page_names_every_run_with_its_command(outcome: Outcome) -> None:
+def test_the_page_names_every_run_with_its_command(outcome: ClashOutcome) -> None:
     text = page({name: [outcome] * 2 for name in SETUPS})
     assert "- long streams: `coronet simulate clash`" in text
     assert "- short streams, queries: `coronet simulate clash --stream-packets 50 --queries 50000`" in text
@@ -94,7 +94,7 @@ def test_the_page_names_every_run_with_its_command(outcome: Outcome) -> None:
     assert len(JOBS) == len(SETUPS) * len(SEEDS)
 
 
-def test_plots_are_drawn(outcome: Outcome, tmp_path: Path) -> None:
+def test_plots_are_drawn(outcome: ClashOutcome, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot({name: [outcome] for name in SETUPS}, tmp_path / "page.png")
     plot_run(outcome, tmp_path / "run.png")
@@ -111,42 +111,42 @@ def test_the_skews_are_those_that_the_paper_tells() -> None:
 
 
 def test_sources_send_at_their_rate_and_change_their_keys() -> None:
-    setup = Setup(stream_packets=50, sources=1000, servers=10)
+    setup = ClashSetup(stream_packets=50, sources=1000, servers=10)
     rng = np.random.default_rng(1)
-    sources = Sources(setup, random_servers(setup.servers, None, rng), rng)
+    sources = TrafficSources(setup, random_servers(setup.servers, None, rng), rng)
     first = sources.run("A")
     assert first.packets.sum() == pytest.approx(setup.sources)
     assert first.by_whole_key.sum() == pytest.approx(setup.sources)
     later = sources.run("B")
     assert later.packets.sum() == pytest.approx(2 * setup.sources)
-    assert later.lookups.sum() == pytest.approx(2 * LOOK_S / 50 * setup.sources, rel=0.05)
+    assert later.lookups.sum() == pytest.approx(2 * SPLIT_CHECK_S / 50 * setup.sources, rel=0.05)
 
 
 def test_servers_split_until_none_is_overloaded_and_merge_when_all_is_quiet() -> None:
     keyspaces, limits = Keyspaces(100), LoadLimits(100.0)
-    servers = Servers(keyspaces, 100, limits)
-    nothing = np.zeros(1 << SEEN_BITS)
+    servers = SimulatedServers(keyspaces, 100, limits)
+    nothing = np.zeros(1 << PREFIX_BITS)
     busy = Interval(nothing + 1000 / len(nothing), nothing.astype(int), nothing.astype(int), nothing)
-    servers.look(busy)
+    servers.split_overloaded(busy)
     assert max(sum(leaves.values()) for leaves in servers.loads(busy).values()) <= 90
     assert servers.moved
-    servers.check(busy)
+    servers.merge_underloaded(busy)
     assert max(sum(leaves.values()) for leaves in servers.loads(busy).values()) <= 90
-    servers.check(Interval(nothing, nothing.astype(int), nothing.astype(int), nothing))
+    servers.merge_underloaded(Interval(nothing, nothing.astype(int), nothing.astype(int), nothing))
     assert [group for _, group in servers.leaves()] == [KeyGroup(0, 0, KEY_BITS)]
 
 
 def test_on_chord_a_key_goes_to_the_next_server_on_the_circle() -> None:
-    chord = Chord(50, np.random.default_rng(1))
+    chord = ChordMap(50, np.random.default_rng(1))
     places = [chord.keyspace_of(KeyGroup(key << 16, 8, KEY_BITS)) for key in range(256)]
     assert set(places) < set(range(50))
-    setup = Setup(map=MapKind.CHORD, sources=500, servers=50, capacity_packets_s=400.0)
+    setup = ClashSetup(map=MapKind.CHORD, sources=500, servers=50, capacity_packets_s=400.0)
     assert run(setup, 1, lambda _what: None).splits > 0
 
 
 def test_a_dht_never_moves_anything() -> None:
-    dht = Dht(6, Keyspaces(100), 100, 10.0)
-    packets = np.zeros(1 << SEEN_BITS)
+    dht = FixedLengthDht(6, Keyspaces(100), 100, 10.0)
+    packets = np.zeros(1 << PREFIX_BITS)
     packets[0] = 50.0
     loads = dht.loads(Interval(packets, packets.astype(int), np.zeros(len(packets), int), np.zeros(100)))
     assert (loads.servers_used, loads.max) == (1, 5.0)
