@@ -1,1 +1,1 @@
-"""Experiment ``discovery`` (Gao and Steenkiste §V-VI)."""
+"""The experiment ``discovery``: the simulations of content discovery (Gao and Steenkiste §V and §VI)."""

@@ -1,16 +1,15 @@
-"""The world of content discovery §V: names, queries, 10,000 nodes, and matrices with their sizes in arrays.
+"""The workload of content discovery §V: names, queries, and matrices over 10,000 nodes, with sizes in arrays.
 
-The paper draws its skews (Figures 7 and 8). *Names*: a Zipf law of exponent 0.88 whose first pairs would be in more
-names than there are, so that we cut it off at what the five most popular have, 24 %. *Queries*: each pair is in a query
-with the probability 0.5/rank, by itself; of 100,000 such queries 0.56 % are empty, and the paper has 99,473. They have
-4.9 pairs on average (the paper: four). The ranks of pairs are the same in both.
+The paper shows its skews as plots (Figures 7 and 8). *Names*: a Zipf distribution with exponent 0.88, whose first pairs
+would be in more names than exist; it is cut off at 24 %, the share of the five most popular pairs. *Queries*: each pair
+is in a query with probability 0.5/rank, independently. Of 100,000 such queries 0.56 % are empty; the paper has 99,473.
+They have 4.9 pairs on average (in the paper four). Pairs have the same ranks in both.
 
-Matrices are production's records and transitions. What a node asks for is
-:func:`service.discovery.matrix.resize_requests`, what
-the head does :func:`service.discovery.matrix.after_request`; cells follow after the time that messages take.
+The records and transitions of matrices are production code: :func:`service.discovery.matrix.resize_requests` computes a
+node's requests, :func:`service.discovery.matrix.after_request` the head node's decision. New cells are available after
+the delays of the necessary messages. Nodes observe rates (§V.A).
 
-Nodes observe rates (§V.A). We deviate: places come from a 64-bit mixing function instead of SHA-1, which would take a
-minute for each run.
+Deviation: cells are mapped to nodes by a 64-bit mixing function instead of SHA-1, which would take a minute per run.
 """
 
 from heapq import heapify, heappop, heappush
@@ -36,49 +35,49 @@ ATTRIBUTES = 50
 VALUES = 200
 PAIRS = ATTRIBUTES * VALUES
 NODES = 10_000
-PER_NAME = 20
-MOST_PAIRS = 10
+PAIRS_PER_NAME = 20
+MAX_PAIRS = 10
 NAMES = 100_000
 QUERIES = 100_000
 
 DELAY_S = 0.1
-"""Of one message over the overlay; exponential."""
+"""Mean delay of one message over the overlay; exponentially distributed."""
 SERVICE_S = 0.001
-"""What a node takes for one; exponential. It is never busy for more than a fifth of its time, so none waits here."""
+"""Mean service time of one message; exponentially distributed. As utilisation stays below 20 %, queues are ignored."""
 
 ZIPF_NAMES = 0.88
 MOST_POPULAR = 0.24
 ZIPF_K = 0.5
 
 
-class Queries(msgspec.Struct, frozen=True):
-    """Pairs of queries, flat: those of query q are from ``begin[q]`` to ``begin[q + 1]``."""
+class QueryWorkload(msgspec.Struct, frozen=True):
+    """The pairs of all queries in one array; those of query q are ``begin[q]`` to ``begin[q + 1]``."""
 
     pair: Ints
     begin: Ints
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of queries."""
         return len(self.begin) - 1
 
-    def first(self, count: int) -> "Queries":
-        """Return the first ones."""
-        return Queries(self.pair[: self.begin[count]], self.begin[: count + 1])
+    def first(self, count: int) -> "QueryWorkload":
+        """Return the first ``count`` queries."""
+        return QueryWorkload(self.pair[: self.begin[count]], self.begin[: count + 1])
 
 
 def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
-    """Return names, each a row of distinct pairs, none more frequent than another."""
-    values = rng.integers(VALUES, size=(count, PER_NAME))
+    """Return names, each a row of distinct pairs, with uniform frequencies."""
+    values = rng.integers(VALUES, size=(count, PAIRS_PER_NAME))
     return _attributes(rng, count) * VALUES + values
 
 
 def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
-    """Return names with Zipf-like pairs; pair 0 is the most popular."""
+    """Return names with Zipf-distributed pairs; pair 0 is the most popular."""
     popularity = name_popularity()
     slots = _by_attribute(popularity)
     attributes = _attributes(rng, count)
-    names = np.empty((count, PER_NAME), dtype=np.int64)
+    names = np.empty((count, PAIRS_PER_NAME), dtype=np.int64)
     for attribute in range(ATTRIBUTES):
         where = attributes == attribute
         share = np.cumsum(popularity[slots[attribute]])
@@ -93,12 +92,12 @@ def name_popularity() -> Floats:
     low, high = 0.0, 100.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.minimum(MOST_POPULAR, middle * law).sum() < PER_NAME else (low, middle)
+        low, high = (middle, high) if np.minimum(MOST_POPULAR, middle * law).sum() < PAIRS_PER_NAME else (low, middle)
     return np.asarray(np.minimum(MOST_POPULAR, low * law))
 
 
-def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> Queries:
-    """Return queries of one to ten pairs; fewer of them than drawn, because the empty ones are left out."""
+def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> QueryWorkload:
+    """Return queries of one to ten pairs; empty ones among the ``count`` drawn queries are omitted."""
     often = 64
     dense = rng.random((count, often)) < ZIPF_K / np.arange(1, often + 1)
     query, pair = np.nonzero(dense)
@@ -109,19 +108,19 @@ def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> Queries:
     keys = keys[np.argsort(keys // PAIRS, kind="stable")]
     query, pair = keys // PAIRS, keys % PAIRS
     rank_in_query = np.arange(len(query)) - np.searchsorted(query, query)
-    query, pair = query[rank_in_query < MOST_PAIRS], pair[rank_in_query < MOST_PAIRS]
+    query, pair = query[rank_in_query < MAX_PAIRS], pair[rank_in_query < MAX_PAIRS]
     _, begin = np.unique(query, return_index=True)
-    return Queries(pair, np.append(begin, len(pair)))
+    return QueryWorkload(pair, np.append(begin, len(pair)))
 
 
 def _attributes(rng: np.random.Generator, count: int) -> Ints:
     return np.asarray(
-        np.argpartition(rng.random((count, ATTRIBUTES), dtype=np.float32), PER_NAME, axis=1)[:, :PER_NAME]
+        np.argpartition(rng.random((count, ATTRIBUTES), dtype=np.float32), PAIRS_PER_NAME, axis=1)[:, :PAIRS_PER_NAME]
     )
 
 
 def _by_attribute(popularity: Floats) -> list[Ints]:
-    """Share pairs out so that all attributes are in equally many names: the next to what is the least popular."""
+    """Assign pairs to attributes so that all attributes are equally frequent: the next pair to the least frequent."""
     pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
     heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
     heapify(heap)
@@ -134,7 +133,7 @@ def _by_attribute(popularity: Floats) -> list[Ints]:
 
 
 def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
-    """Return the nodes that have these cells: each node has an equal part of the hashes."""
+    """Return the nodes of these cells; each node is responsible for an equal part of the hashes."""
     with np.errstate(over="ignore"):
         mixed = np.asarray(pair, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed += np.asarray(partition, dtype=np.uint64) << np.uint64(20)
@@ -145,24 +144,24 @@ def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
     return ((mixed >> np.uint64(32)) * np.uint64(NODES) >> np.uint64(32)).astype(np.int64)
 
 
-class Windows:
-    """When the last ``WINDOW`` messages came to each node."""
+class RateWindows:
+    """The arrival times of the last ``WINDOW`` messages at each node, and the rates computed from them."""
 
     def __init__(self) -> None:
         self._times = np.full(NODES * WINDOW, -np.inf)
         self._count = np.zeros(NODES, dtype=np.int64)
 
-    def now_s(self, node: Ints, time_s: Floats) -> Floats:
-        """Return the rates of nodes at some times, if no message came to them then."""
+    def current_rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
+        """Return the rates that nodes observe at these times, without new messages."""
         oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
         return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
 
     def rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
-        """Take in messages, not earlier than those before, in order of time; return the rate that each one sees.
+        """Record messages in order of time, and return the rate that each one observes.
 
-        It is that of this message and the ``WINDOW`` - 1 before it, over the time since the one before those.
+        The rate is ``WINDOW`` messages divided by the time since the message ``WINDOW`` positions earlier.
         """
-        order = np.argsort(node.astype(np.uint16), kind="stable")  # of so narrow numbers it is a radix sort
+        order = np.argsort(node.astype(np.uint16), kind="stable")  # uint16 uses radix sort
         of, at = node[order], time_s[order]
         first = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if len(of) else np.zeros(0, dtype=np.int64)
         sizes = np.diff(np.append(first, len(of)))
@@ -180,15 +179,15 @@ class Windows:
 
 ROUND_TRIP = 2
 COPY = 3
-"""Messages, one after another, until new partitions are there, and until new replicas are: asked, copied, confirmed."""
+"""Sequential messages until new partitions are available (2: request, confirm) and new replicas (3: also copy)."""
 
 
 UNGROWN = MatrixSize()
 UNBEGUN = MatrixSize(0, 0, 0)
 
 
-class Matrices:
-    """One matrix for each pair."""
+class SimulatedMatrices:
+    """The matrices of all pairs."""
 
     def __init__(self, limits: MatrixLimits, rng: np.random.Generator) -> None:
         self.limits = limits
@@ -196,15 +195,15 @@ class Matrices:
         self.replicas = np.ones(PAIRS, dtype=np.int64)
         self.growing = np.zeros(PAIRS, dtype=np.bool_)
         self.begun = np.zeros(PAIRS, dtype=np.bool_)
-        """Whether a node has seen the pair."""
+        """Whether a name with the pair was registered."""
         self.growths = 0
         self.salt = int(rng.integers(2**20))
         self._rng = rng
         self._records: dict[int, Matrix] = {}
         self._growing: dict[int, float] = {}
 
-    def follow(self, now_s: float) -> None:
-        """Make the sizes known of those matrices that have all their cells by now."""
+    def complete_growth(self, now_s: float) -> None:
+        """Publish the sizes of matrices whose new cells are available at ``now_s``."""
         for pair in [pair for pair, ready_s in self._growing.items() if ready_s <= now_s]:
             del self._growing[pair]
             self.growing[pair] = False
@@ -213,14 +212,14 @@ class Matrices:
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
     def size_of(self, pair: int) -> MatrixSize:
-        """Return a matrix's size; of one in which nothing was registered yet, that it has no partition."""
+        """Return a matrix's size; without registrations, a size with no partition."""
         if not self.begun[pair]:
             return UNBEGUN
         record = self._records.get(pair)
         return UNGROWN if record is None else MatrixSize(0, int(self.partitions[pair]), int(self.replicas[pair]))
 
-    def registered(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
-        """Let cells tell what they carry in names and registrations; one message each, from any of their nodes."""
+    def report_registrations(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
+        """Report names and registration rates of cells, and grow matrices whose cells are overloaded."""
         self.begun[pair] = True
         hot = np.flatnonzero((rate_s >= self.limits.registrations_s) | (names >= self.limits.names))
         hot = hot[(self.partitions[pair[hot]] < self.limits.partitions) & ~self.growing[pair[hot]]]
@@ -229,10 +228,10 @@ class Matrices:
             *(part[hot].tolist() for part in (pair, partition, names, rate_s)), strict=True
         ):
             if of not in self._growing:
-                self._ask(CellLoad(held, observed_s, few_queries_s), of, CellAddress(str(of), column), now_s)
+                self._request_growth(CellLoad(held, observed_s, few_queries_s), of, CellAddress(str(of), column), now_s)
 
-    def queried(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
-        """Let cells tell how many queries they answer."""
+    def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
+        """Report query rates of cells, and grow matrices whose cells are overloaded."""
         hot = np.flatnonzero(rate_s >= self.limits.queries_s)
         hot = hot[(self.replicas[pair[hot]] < self.limits.replicas) & ~self.growing[pair[hot]]]
         few_names_s = self.limits.registrations_s * self.limits.low
@@ -240,21 +239,21 @@ class Matrices:
             *(part[hot].tolist() for part in (pair, partition, replica, rate_s)), strict=True
         ):
             if of not in self._growing:
-                self._ask(CellLoad(0, few_names_s, observed_s), of, CellAddress(str(of), column, row), now_s)
+                self._request_growth(CellLoad(0, few_names_s, observed_s), of, CellAddress(str(of), column, row), now_s)
 
-    def _ask(self, load: CellLoad, pair: int, place: CellAddress, now_s: float) -> None:
+    def _request_growth(self, load: CellLoad, pair: int, place: CellAddress, now_s: float) -> None:
         before = self._records.get(pair, Matrix())
         for kind in resize_requests(load, self.limits):
             after = after_request(before, ResizeRequest(kind, place), self.limits)
             if after is before:
                 continue
             self._records[pair] = after
-            self._growing[pair] = now_s + self._takes_s(kind, before, after)
+            self._growing[pair] = now_s + self._growth_delay_s(kind, before, after)
             self.growing[pair] = True
             self.growths += 1
             return
 
-    def _takes_s(self, kind: ResizeKind, before: Matrix, after: Matrix) -> float:
+    def _growth_delay_s(self, kind: ResizeKind, before: Matrix, after: Matrix) -> float:
         if kind is ResizeKind.INC_P:
             return float(self._rng.gamma(ROUND_TRIP, DELAY_S))
         cells = after.size.partitions * (after.size.replicas - before.size.replicas)

@@ -1,12 +1,11 @@
-"""Registrations and queries of the experiment ``discovery`` (§V.B, §VI.C): names arrive at random, in 20 messages each.
+"""Simulated registrations and queries of the experiment ``discovery`` (§V.B, §VI.C).
 
-Time goes on in slices, in which messages are taken in order, and after which matrices follow. All replicas of a
-partition hear of a name at the same moment.
+A name is registered with 20 messages, one per pair. Time advances in slices: the messages of a slice are processed in
+order, and matrices grow between slices. All replicas of a partition receive a registration at the same time.
 
-*Limited* queries want a few names and ask no more partitions than those are found in, as production's ``find`` does.
-The paper leaves open how many partitions of a matrix are enough (§IV.B.2); production asks one, and then as many as it
-takes for the rest to be found, if names are as dense there:
-:func:`service.discovery.register_and_search.partitions_to_ask`.
+*Limited* queries need only a few names and ask no more partitions than necessary, as production's ``find`` does. The
+paper does not specify how many partitions are enough (§IV.B.2); production asks one, and then as many as the remaining
+names take at the same density: :func:`service.discovery.register_and_search.partitions_to_ask`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,35 +16,44 @@ import numpy as np
 
 from service.discovery.matrix import MatrixSize, home_partition
 from service.discovery.register_and_search import choose_matrix, partitions_to_ask, size_to_learn
-from service.simulate.discovery.matrices import DELAY_S, NODES, PER_NAME, SERVICE_S, Matrices, Queries, Windows, node_of
+from service.simulate.discovery.matrices import (
+    DELAY_S,
+    NODES,
+    PAIRS_PER_NAME,
+    SERVICE_S,
+    QueryWorkload,
+    RateWindows,
+    SimulatedMatrices,
+    node_of,
+)
 from service.simulate.schedulers.publication_trace import Bools, Floats, Ints
 
 
-class Way(StrEnum):
-    """How names choose partitions, and what becomes of them while a matrix grows."""
+class PartitionChoice(StrEnum):
+    """How a name's partition is chosen, and whether registrations are refused while a matrix grows."""
 
     PAPER = "paper"
-    """A partition at random; refused while the matrix grows."""
+    """A random partition; refused while the matrix grows."""
     OURS = "ours"
-    """Of two partitions the one that carries less; refused by loads alone."""
+    """The less loaded of two partitions; refused only because of load."""
 
 
 class Registrations:
-    """A dataset that is sent at some rate."""
+    """The registrations of a dataset at a constant mean rate."""
 
     def __init__(
         self,
         names: Ints,
         rate_s: float,
         begin_s: float,
-        matrices: Matrices,
+        matrices: SimulatedMatrices,
         *,
         rng: np.random.Generator,
-        way: Way = Way.PAPER,
+        way: PartitionChoice = PartitionChoice.PAPER,
     ) -> None:
-        self.windows = Windows()
+        self.windows = RateWindows()
         self.held = np.zeros(NODES, dtype=np.int64)
-        """Registrations that each node accepted."""
+        """Number of registrations that each node accepted."""
         self.succeeds = np.ones(len(names), dtype=np.bool_)
         self.way = way
         self._matrices, self._rng = matrices, rng
@@ -56,36 +64,36 @@ class Registrations:
         self._arrives_s = self._chosen_s + rng.gamma(2, DELAY_S, len(self.pair))
         self.partition = np.zeros(len(self.pair), dtype=np.int64)
         self.replicas = np.ones(len(self.pair), dtype=np.int64)
-        self._choosing, self._arriving = Moments(self._chosen_s), Moments(self._arrives_s)
+        self._choosing, self._arriving = TimedEvents(self._chosen_s), TimedEvents(self._arrives_s)
 
     @property
     def first_s(self) -> float:
-        """Return when the first message is sent, or a bit earlier."""
+        """Return a time shortly before the first message is sent."""
         return float(self._chosen_s.min())
 
     def observed_s(self, pair: int, partitions: Sequence[int], now_s: float) -> Floats:
-        """Return the rates that the nodes of some partitions of a pair observe now."""
+        """Return the rates that the nodes of some partitions of a pair observe at ``now_s``."""
         partition = np.array(partitions)
         pairs = np.full(len(partition), pair)
         node = node_of(pairs, partition, np.zeros_like(partition), self._matrices.salt)
-        return self.windows.now_s(node, np.full(len(partition), now_s))
+        return self.windows.current_rates_per_s(node, np.full(len(partition), now_s))
 
     @property
     def last_s(self) -> float:
-        """Return when the last message arrives."""
+        """Return the arrival time of the last message."""
         return float(self._arrives_s.max())
 
     def until(self, end_s: float, *, grow: bool) -> None:
-        """Carry out what happens until then."""
+        """Process all events until ``end_s``."""
         self._choose(self._choosing.until(end_s))
         self._arrive(self._arriving.until(end_s), end_s, grow=grow)
 
     def messages(self) -> Ints:
-        """Return how many each name took."""
+        """Return the number of messages per name."""
         return np.bincount(self._name, weights=self.replicas).astype(np.int64)
 
     def response_s(self) -> Floats:
-        """Return how long each registration took that succeeded: asking for sizes, then all registrations."""
+        """Return the response time of each successful registration: requests for sizes, then all registrations."""
         longest = slowest(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
         per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
         return per_name[self.succeeds]
@@ -94,7 +102,7 @@ class Registrations:
         pair = self.pair[which]
         sizes = self._matrices.partitions[pair]
         self.replicas[which] = self._matrices.replicas[pair]
-        if self.way is Way.PAPER:
+        if self.way is PartitionChoice.PAPER:
             self.partition[which] = self._rng.random(len(which)) * sizes
             return
         several = sizes > 1
@@ -105,7 +113,7 @@ class Registrations:
         self.partition[which] = np.where(less, one, other)
 
     def _homes(self, sizes: Ints) -> Ints:
-        """Return the home of a name in each of these matrices, by a draw of its own."""
+        """Return a random name's home partition in each matrix of these sizes."""
         found = np.empty(len(sizes), dtype=np.int64)
         draws = self._rng.integers(2**32, size=len(sizes))
         for size in np.unique(sizes):
@@ -117,11 +125,11 @@ class Registrations:
     def _share(self, pair: Ints, partition: Ints, at_s: Floats) -> Floats:
         node = node_of(pair, partition, np.zeros_like(pair), self._matrices.salt)
         limits = self._matrices.limits
-        rate = self.windows.now_s(node, at_s)
+        rate = self.windows.current_rates_per_s(node, at_s)
         return np.asarray(np.maximum(self.held[node] / limits.names, rate / limits.registrations_s))
 
     def _arrive(self, which: Ints, end_s: float, *, grow: bool) -> None:
-        which, replica = each_of(which, self.replicas[which])
+        which, replica = repeat_with_index(which, self.replicas[which])
         pair, partition = self.pair[which], self.partition[which]
         node = node_of(pair, partition, replica, self._matrices.salt)
         rates = self.windows.rates_per_s(node, self._arrives_s[which])
@@ -129,16 +137,16 @@ class Registrations:
         self.succeeds[self._name[which[refused]]] = False
         self.held += np.bincount(node[~refused], minlength=NODES)
         if grow:
-            self._matrices.registered(pair, partition, self.held[node], rates, end_s)
+            self._matrices.report_registrations(pair, partition, self.held[node], rates, end_s)
 
     def _refused(self, pair: Ints, node: Ints, rates: Floats) -> Bools:
         limits = self._matrices.limits
         refused: Bools = (rates > limits.registrations_s) | (self.held[node] > limits.names)
-        return refused | self._matrices.growing[pair] if self.way is Way.PAPER else refused
+        return refused | self._matrices.growing[pair] if self.way is PartitionChoice.PAPER else refused
 
 
-class Moments:
-    """What happens at some times, in their order."""
+class TimedEvents:
+    """Events in order of time."""
 
     def __init__(self, at_s: Floats) -> None:
         self._order = np.argsort(at_s)
@@ -146,69 +154,69 @@ class Moments:
         self._done = 0
 
     def until(self, end_s: float) -> Ints:
-        """Return what happens until then, and has not been returned before."""
+        """Return the indexes of events before ``end_s`` that were not returned before."""
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
         return np.asarray(self._order[begin : self._done])
 
 
-def each_of(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Return each as often as ``counts`` say, and its numbers from 0 on."""
+def repeat_with_index(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """Return each element repeated ``counts`` times, and the index of each repetition from 0."""
     if counts.max(initial=1) == 1:
         return which, np.zeros_like(which)
     return np.repeat(which, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def slowest(counts: Ints, rng: np.random.Generator) -> Floats:
-    """Return how long the slowest of so many messages takes, there, served, and back."""
+    """Return the maximum round-trip time of ``counts`` parallel messages, for each count."""
     times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
     return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
 
 
 def slices(begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
-    """Yield the ends of the slices of some time."""
+    """Yield the end times of the slices between two times."""
     count = int((end_s - begin_s) / length_s) + 1
     for place in range(1, count + 1):
         yield begin_s + place * length_s
 
 
 CLIENTS = 16
-"""Processes that ask for everybody, and remember sizes."""
+"""Number of client processes that send all queries and cache sizes."""
 
 
 class Scheme(StrEnum):
-    """Which of a query's pairs is asked."""
+    """How the pair whose matrix a query uses is chosen."""
 
     RANDOM = "random"
     OPTIMISED = "optimised"
 
 
-class Sending:
-    """Queries on their way to cells. A query fails if any node that it asks has too many of them."""
+class SimulatedQueries:
+    """Queries and their results. A query fails if a node that it asks is overloaded."""
 
-    def __init__(self, count: int, matrices: Matrices, rng: np.random.Generator) -> None:
+    def __init__(self, count: int, matrices: SimulatedMatrices, rng: np.random.Generator) -> None:
         self.succeeds = np.ones(count, dtype=np.bool_)
         self.messages = np.ones(count, dtype=np.int64)
-        """How many cells each query asks."""
-        self._matrices, self._rng, self._windows = matrices, rng, Windows()
+        """Number of cells that each query asks."""
+        self._matrices, self._rng, self._windows = matrices, rng, RateWindows()
 
     def _answer(self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float) -> None:
-        """Let cells answer queries, each by one of its replicas."""
+        """Process queries at cells, each by a random replica."""
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)
         rates = self._windows.rates_per_s(node, at_s)
         self.succeeds[query[rates > self._matrices.limits.queries_s]] = False
-        self._matrices.queried(pair, partition, replica, rates, end_s)
+        self._matrices.report_queries(pair, partition, replica, rates, end_s)
 
 
-class Asked(Sending):
-    """Queries that are sent at some rate, each to all partitions of a matrix."""
+class FullQueries(SimulatedQueries):
+    """Queries at a constant mean rate, each to all partitions of a matrix."""
 
     def __init__(
         self,
-        queries: Queries,
+        queries: QueryWorkload,
         rate_s: float,
         begin_s: float,
-        matrices: Matrices,
+        matrices: SimulatedMatrices,
         *,
         scheme: Scheme,
         rng: np.random.Generator,
@@ -220,22 +228,22 @@ class Asked(Sending):
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count))
         self._arrives_s = sent_s + self._probing_s + rng.exponential(DELAY_S, queries.count)
         self.last_s = float(self._arrives_s.max())
-        """When the last message arrives."""
+        """Arrival time of the last message."""
         self.pair = np.zeros(queries.count, dtype=np.int64)
         self._replicas = np.ones(queries.count, dtype=np.int64)
-        self._choosing, self._arriving = Moments(sent_s + self._probing_s), Moments(self._arrives_s)
+        self._choosing, self._arriving = TimedEvents(sent_s + self._probing_s), TimedEvents(self._arrives_s)
 
     def until(self, end_s: float) -> None:
-        """Carry out what happens until then."""
+        """Process all events until ``end_s``."""
         self._choose(self._choosing.until(end_s))
         arriving = self._arriving.until(end_s)
-        query, partition = each_of(arriving, self.messages[arriving])
+        query, partition = repeat_with_index(arriving, self.messages[arriving])
         self._answer(
             query, self.pair[query], partition, self._replicas[query], at_s=self._arrives_s[query], end_s=end_s
         )
 
     def response_s(self) -> Floats:
-        """Return how long each query took that succeeded: asking for sizes, then all partitions."""
+        """Return the response time of each successful query: requests for sizes, then all partitions."""
         return (self._probing_s + slowest(self.messages, self._rng))[self.succeeds]
 
     def _choose(self, which: Ints) -> None:
@@ -254,8 +262,8 @@ class Asked(Sending):
         self._replicas[which] = self._matrices.replicas[self.pair[which]]
 
 
-def probes_with_memory(queries: Queries, matrices: Matrices, rng: np.random.Generator) -> float:
-    """Return how many sizes are asked for per query, where each client remembers those it has asked for."""
+def probes_with_memory(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
+    """Return the number of requests for sizes per query, if each client caches sizes."""
     known: list[dict[str, MatrixSize]] = [{} for _ in range(CLIENTS)]
     probes = 0
     draws = rng.integers(2**32, size=queries.count).tolist()
@@ -268,11 +276,11 @@ def probes_with_memory(queries: Queries, matrices: Matrices, rng: np.random.Gene
 
 
 LIMIT = 10
-"""Names that a query wants."""
+"""Number of names that a limited query needs."""
 
 
-class Held:
-    """Which names lie in which partitions after a dataset was registered: those that succeeded whole."""
+class RegisteredNames:
+    """The names in each partition after a dataset was registered; only completely successful registrations count."""
 
     def __init__(self, registered: Registrations) -> None:
         self._registered = registered
@@ -281,37 +289,37 @@ class Held:
         self._bits: dict[int, Any] = {}
 
     def spread(self, pairs: list[int], asked: int, partitions: int) -> Ints:
-        """Return how many names with all these pairs each partition of one of them has."""
+        """Return the number of names with all ``pairs`` in each partition of the matrix of pair ``asked``."""
         bits = np.bitwise_and.reduce([self._names_with(pair) for pair in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
         slots = self._slots(asked)
-        where = slots[np.searchsorted(slots // PER_NAME, names)]
+        where = slots[np.searchsorted(slots // PAIRS_PER_NAME, names)]
         return np.asarray(np.bincount(self._registered.partition[where], minlength=partitions))
 
     def _slots(self, pair: int) -> Ints:
-        """Return the registrations in a pair's matrix, by name."""
+        """Return the indexes of the registrations in a pair's matrix, ordered by name."""
         return np.asarray(self._order[self._begin[pair] : self._begin[pair + 1]])
 
     def _names_with(self, pair: int) -> Any:
         found = self._bits.get(pair)
         if found is None:
             has = np.zeros(len(self._registered.succeeds), dtype=np.bool_)
-            has[self._slots(pair) // PER_NAME] = True
+            has[self._slots(pair) // PAIRS_PER_NAME] = True
             found = self._bits[pair] = np.packbits(has & self._registered.succeeds)
         return found
 
 
-class Limited(Sending):
-    """Queries that are sent at some rate, each to the matrix with the fewest partitions, for ``LIMIT`` names."""
+class LimitedQueries(SimulatedQueries):
+    """Queries for ``LIMIT`` names at a constant mean rate, each to the matrix with the fewest partitions."""
 
     def __init__(
         self,
-        queries: Queries,
+        queries: QueryWorkload,
         rate_s: float,
         begin_s: float,
-        matrices: Matrices,
+        matrices: SimulatedMatrices,
         *,
-        held: Held,
+        held: RegisteredNames,
         rng: np.random.Generator,
     ) -> None:
         super().__init__(queries.count, matrices, rng)
@@ -328,19 +336,19 @@ class Limited(Sending):
         self._query, self._pair, self._partition = np.array([message[:3] for message in asked]).T
         self._at_s = np.array([at_s for *_, at_s in asked])
         self.last_s = float(self._at_s.max())
-        """When the last message arrives."""
+        """Arrival time of the last message."""
         self.messages = np.bincount(self._query, minlength=queries.count)
-        self._moments = Moments(self._at_s)
+        self._moments = TimedEvents(self._at_s)
 
     def until(self, end_s: float) -> None:
-        """Carry out what happens until then."""
+        """Process all events until ``end_s``."""
         which = self._moments.until(end_s)
         pair = self._pair[which]
         replicas = self._matrices.replicas[pair]
         self._answer(self._query[which], pair, self._partition[which], replicas, at_s=self._at_s[which], end_s=end_s)
 
     def _rounds(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
-        """Return which partitions a query asks, and when it arrives there: in each round at all of them together."""
+        """Return the partitions that a query asks, with arrival times; those of one round are asked in parallel."""
         found: list[tuple[int, float]] = []
         matches = 0
         while wanted := min(partitions_to_ask(len(found), matches, LIMIT), len(spread) - len(found)):

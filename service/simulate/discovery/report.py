@@ -1,6 +1,6 @@
-"""Table, plots and page of the experiment ``discovery``: the paper's figures and the targets beside ours."""
+"""The table, plots and report page of the experiment ``discovery``, with the paper's figures and the targets."""
 
-# ruff: noqa: PLR2004 - targets stand beside the text that names them
+# ruff: noqa: PLR2004 - targets are beside the text that names them
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
-from service.simulate.discovery.experiment import FIG_9, Asking, Mixed, Outcome, Registering, run
+from service.simulate.discovery.experiment import (
+    FIG_9,
+    DiscoveryOutcome,
+    MixedLoadResult,
+    QueryPoint,
+    RegistrationPoint,
+    run,
+)
 from service.simulate.discovery.matrices import NODES
 from service.simulate.discovery.queries import CLIENTS, LIMIT, Scheme
 from service.simulate.report import SEEDS, Job, draw, each, render, spread, terminal_table
@@ -19,11 +26,11 @@ JOBS = [Job("discovery", run, (seed,)) for seed in SEEDS]
 
 RATE_S = 10_000
 QUERY_RATE_S = 100_000
-"""The highest, of names and of queries."""
+"""The highest rates of registrations and queries."""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """One figure: the paper's, the target, and the measured values of all seeds; ``reached`` is None without target."""
+class ReportRow(msgspec.Struct, frozen=True):
+    """One result: the paper's value, the target, and the values of all seeds; ``reached`` is None without a target."""
 
     what: str
     paper: str
@@ -34,12 +41,12 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The mean and the range."""
+        """The formatted mean and range."""
         return spread(self.values, form=self.form)
 
 
-def page(found: dict[str, list[Outcome]]) -> str:
-    """Return the page from all runs."""
+def page(found: dict[str, list[DiscoveryOutcome]]) -> str:
+    """Return the report page as Markdown."""
     outcomes = found["discovery"]
     return render(
         "discovery.md.j2",
@@ -53,8 +60,8 @@ def page(found: dict[str, list[Outcome]]) -> str:
     )
 
 
-def table(outcome: Outcome) -> Table:
-    """Return a run as a table for a terminal."""
+def table(outcome: DiscoveryOutcome) -> Table:
+    """Return the results of one run as a table for the terminal."""
     found = [(row.what, row.paper, row.wanted, row.shown) for row in rows([outcome])]
     shown = terminal_table(("", "paper", "to reach", "here"), found, f"seed {outcome.seed}")
     for column in shown.columns:
@@ -62,12 +69,12 @@ def table(outcome: Outcome) -> Table:
     return shown
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[Row]:
-    """Return all figures, over these runs."""
+def rows(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
+    """Return all results over these runs."""
     return [*_registrations(outcomes), *_queries(outcomes), *_costs(outcomes), *_ours(outcomes)]
 
 
-def _registrations(outcomes: Sequence[Outcome]) -> list[Row]:
+def _registrations(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
     uniform = each(_registering(outcomes, "uniform", RATE_S, 32), "success")
     fast, slow = (_registering(outcomes, "skewed", rate_s, 200) for rate_s in (RATE_S, 2000))
     skewed, fast_cv, slow_cv = each(fast, "success"), each(fast, "cv"), each(slow, "cv")
@@ -76,40 +83,40 @@ def _registrations(outcomes: Sequence[Outcome]) -> list[Row]:
     few = [points[32] for points in by_most]
     fine, coarse = _near(uniform, 0.76, 0.05), _near(skewed, 0.68, 0.05)
     return [
-        Row("Fig. 9: success of uniform names, 10,000/s, P = 32", "76 %", "± 5 points", uniform, reached=fine),
-        Row("Fig. 9: success of skewed names, 10,000/s, P = 200", "68 %", "± 5 points", skewed, reached=coarse),
-        Row("Fig. 10: 5,000/s, the worst P above 100", "> 95 %", "> 95 %", many, reached=mean(many) > 0.95),
-        Row("Fig. 10: the same with P = 32", "< 50 %", "", few),
-        Row("Fig. 12: CV of names on nodes, 2,000/s", "1.242", "1.24", slow_cv, ".3f", _near(slow_cv, 1.24, 0.1)),
-        Row("Fig. 12: the same, 10,000/s", "0.369", "0.37", fast_cv, ".3f", _near(fast_cv, 0.37, 0.02)),
-        Row("Fig. 12: nodes without names, 2,000/s", "21 %", "", each(slow, "empty_nodes")),
-        Row("Fig. 12: names on the fullest node, 10,000/s", "< 2 x mean", "", each(fast, "most_names"), ".2f"),
+        ReportRow("Fig. 9: success of uniform names, 10,000/s, P = 32", "76 %", "± 5 points", uniform, reached=fine),
+        ReportRow("Fig. 9: success of skewed names, 10,000/s, P = 200", "68 %", "± 5 points", skewed, reached=coarse),
+        ReportRow("Fig. 10: 5,000/s, the worst P above 100", "> 95 %", "> 95 %", many, reached=mean(many) > 0.95),
+        ReportRow("Fig. 10: the same with P = 32", "< 50 %", "", few),
+        ReportRow("Fig. 12: CV of names on nodes, 2,000/s", "1.242", "1.24", slow_cv, ".3f", _near(slow_cv, 1.24, 0.1)),
+        ReportRow("Fig. 12: the same, 10,000/s", "0.369", "0.37", fast_cv, ".3f", _near(fast_cv, 0.37, 0.02)),
+        ReportRow("Fig. 12: nodes without names, 2,000/s", "21 %", "", each(slow, "empty_nodes")),
+        ReportRow("Fig. 12: names on the fullest node, 10,000/s", "< 2 x mean", "", each(fast, "most_names"), ".2f"),
     ]
 
 
-def _queries(outcomes: Sequence[Outcome]) -> list[Row]:
+def _queries(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
     optimised = _asking(outcomes, Scheme.OPTIMISED, QUERY_RATE_S)
     best, replicas = each(optimised, "success"), each(optimised, "replicas")
     worst, early = (each(_asking(outcomes, Scheme.RANDOM, rate_s), "success") for rate_s in (QUERY_RATE_S, 5000))
     return [
-        Row("Fig. 11: 100,000 queries/s, optimised", "> 95 %", "≥ 95 %", best, reached=mean(best) >= 0.95),
-        Row("Fig. 11: the same, most replicas", "4", "≤ 4", replicas, ".0f", max(replicas) <= 4),
-        Row("Fig. 11: 100,000 queries/s, random", "collapses", "collapses", worst, reached=mean(worst) < 0.5),
-        Row("Fig. 11: 5,000 queries/s, random", "> 90 %", "", early),
+        ReportRow("Fig. 11: 100,000 queries/s, optimised", "> 95 %", "≥ 95 %", best, reached=mean(best) >= 0.95),
+        ReportRow("Fig. 11: the same, most replicas", "4", "≤ 4", replicas, ".0f", max(replicas) <= 4),
+        ReportRow("Fig. 11: 100,000 queries/s, random", "collapses", "collapses", worst, reached=mean(worst) < 0.5),
+        ReportRow("Fig. 11: 5,000 queries/s, random", "> 90 %", "", early),
     ]
 
 
-def _costs(outcomes: Sequence[Outcome]) -> list[Row]:
+def _costs(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
     best, random = _mixed(outcomes, Scheme.OPTIMISED), _mixed(outcomes, Scheme.RANDOM)
     single, names = each(best, "single"), each(best, "registration_messages")
     few, asked = each(best, "query_messages"), each(random, "query_messages")
 
-    def both(what: str, papers: tuple[str, str], field: str, form: str) -> list[Row]:
-        optimised = Row(f"{what}, optimised", papers[0], "", each(best, field), form)
-        return [optimised, Row(f"{what}, random", papers[1], "", each(random, field), form)]
+    def both(what: str, papers: tuple[str, str], field: str, form: str) -> list[ReportRow]:
+        optimised = ReportRow(f"{what}, optimised", papers[0], "", each(best, field), form)
+        return [optimised, ReportRow(f"{what}, random", papers[1], "", each(random, field), form)]
 
     return [
-        Row(
+        ReportRow(
             "Fig. 14: matrices of one cell, optimised",
             "94 %",
             "94 %, ± 3.0%",
@@ -117,8 +124,8 @@ def _costs(outcomes: Sequence[Outcome]) -> list[Row]:
             ".1%",
             _near(single, 0.94, 0.03),
         ),
-        Row("Fig. 14: the same, random", "89.2 %", "", each(random, "single")),
-        Row(
+        ReportRow("Fig. 14: the same, random", "89.2 %", "", each(random, "single")),
+        ReportRow(
             "Fig. 15: messages per registration, optimised",
             "20.3",
             "20.3, ± 0.50",
@@ -126,43 +133,43 @@ def _costs(outcomes: Sequence[Outcome]) -> list[Row]:
             ".2f",
             _near(names, 20.3, 0.5),
         ),
-        Row("Fig. 15: the same, random", "32.3", "", each(random, "registration_messages"), ".1f"),
-        Row("Fig. 15: names with 20 messages, optimised", "77 %", "", each(best, "least_registration_messages")),
-        Row("Fig. 15: messages per query, optimised", "2.7", "≤ 2.7", few, ".2f", mean(few) <= 2.7),
-        Row("Fig. 15: the same, random", "13.8", "13.8 ± 2", asked, ".1f", _near(asked, 13.8, 2)),
+        ReportRow("Fig. 15: the same, random", "32.3", "", each(random, "registration_messages"), ".1f"),
+        ReportRow("Fig. 15: names with 20 messages, optimised", "77 %", "", each(best, "least_registration_messages")),
+        ReportRow("Fig. 15: messages per query, optimised", "2.7", "≤ 2.7", few, ".2f", mean(few) <= 2.7),
+        ReportRow("Fig. 15: the same, random", "13.8", "13.8 ± 2", asked, ".1f", _near(asked, 13.8, 2)),
         *both("Fig. 15: queries to one partition", ("82 %", "36 %"), "one_partition", ".1%"),
         *both("Fig. 16: response of registrations, s", ("0.859", "0.901"), "registration_s", ".3f"),
         *both("Fig. 16: response of queries, s", ("0.597", "0.594"), "query_s", ".3f"),
     ]
 
 
-def _ours(outcomes: Sequence[Outcome]) -> list[Row]:
+def _ours(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
     success, cv = each(outcomes, "ours.success"), each(outcomes, "ours.cv")
     answered, cells, most = (each(outcomes, f"limited.{field}") for field in ("success", "messages", "replicas"))
     probes = each(_mixed(outcomes, Scheme.OPTIMISED), "probes")
     two_choices = "Ours: success of skewed names, 10,000/s, two choices"
     return [
-        Row(f"Ours: 100,000 queries/s for {LIMIT} names", "", "≥ 95 %", answered, reached=mean(answered) >= 0.95),
-        Row("Ours: the same, messages per query", "", "", cells, ".2f"),
-        Row("Ours: the same, most replicas", "", "≤ 4", most, ".0f", max(most) <= 4),
-        Row(two_choices, "", "≥ 80 %", success, reached=mean(success) >= 0.8),
-        Row("Ours: CV of names on nodes, the same", "", "", cv, ".3f"),
-        Row("Ours: sizes asked for per query, remembered", "", "≤ 0.5", probes, ".2f", mean(probes) <= 0.5),
+        ReportRow(f"Ours: 100,000 queries/s for {LIMIT} names", "", "≥ 95 %", answered, reached=mean(answered) >= 0.95),
+        ReportRow("Ours: the same, messages per query", "", "", cells, ".2f"),
+        ReportRow("Ours: the same, most replicas", "", "≤ 4", most, ".0f", max(most) <= 4),
+        ReportRow(two_choices, "", "≥ 80 %", success, reached=mean(success) >= 0.8),
+        ReportRow("Ours: CV of names on nodes, the same", "", "", cv, ".3f"),
+        ReportRow("Ours: sizes asked for per query, remembered", "", "≤ 0.5", probes, ".2f", mean(probes) <= 0.5),
     ]
 
 
-def _registering(outcomes: Sequence[Outcome], names: str, rate_s: int, most: int) -> list[Registering]:
+def _registering(outcomes: Sequence[DiscoveryOutcome], names: str, rate_s: int, most: int) -> list[RegistrationPoint]:
     wanted = (names, rate_s, most)
     points = [point for outcome in outcomes for point in outcome.fig_9]
     return [point for point in points if (point.names, point.rate_s, point.partitions) == wanted]
 
 
-def _asking(outcomes: Sequence[Outcome], scheme: Scheme, rate_s: int) -> list[Asking]:
+def _asking(outcomes: Sequence[DiscoveryOutcome], scheme: Scheme, rate_s: int) -> list[QueryPoint]:
     points = [point for outcome in outcomes for point in outcome.fig_11]
     return [point for point in points if (point.scheme, point.rate_s) == (scheme, rate_s)]
 
 
-def _mixed(outcomes: Sequence[Outcome], scheme: Scheme) -> list[Mixed]:
+def _mixed(outcomes: Sequence[DiscoveryOutcome], scheme: Scheme) -> list[MixedLoadResult]:
     return [found for outcome in outcomes for found in outcome.fig_14_to_16 if found.scheme is scheme]
 
 
@@ -170,18 +177,18 @@ def _near(values: Sequence[float], aim: float, most: float) -> bool:
     return abs(mean(values) - aim) <= most
 
 
-def plot_run(outcome: Outcome, file: Path) -> None:
-    """Draw the paper's Figures 9 to 16 from one run."""
+def plot_run(outcome: DiscoveryOutcome, file: Path) -> None:
+    """Draw the paper's Figures 9 to 16 for one run."""
     panels = (_rates, _partitions, _answered, _balance, _over_time, _sizes, _messages, _responses)
     draw(file, [(panel, outcome) for panel in panels])
 
 
-def plot(found: dict[str, list[Outcome]], file: Path) -> None:
-    """Draw the first seed."""
+def plot(found: dict[str, list[DiscoveryOutcome]], file: Path) -> None:
+    """Draw the run with the first seed."""
     plot_run(found["discovery"][0], file)
 
 
-def _rates(axis: Any, outcome: Outcome) -> None:
+def _rates(axis: Any, outcome: DiscoveryOutcome) -> None:
     for names, most in FIG_9:
         points = [point for point in outcome.fig_9 if (point.names, point.partitions) == (names, most)]
         line = ":" if names == "uniform" else "-"
@@ -192,7 +199,7 @@ def _rates(axis: Any, outcome: Outcome) -> None:
     axis.set(title="Registrations that succeed (Fig. 9)", xlabel="names per second", xscale="log", ylim=(0, 1.05))
 
 
-def _partitions(axis: Any, outcome: Outcome) -> None:
+def _partitions(axis: Any, outcome: DiscoveryOutcome) -> None:
     most = [point.partitions for point in outcome.fig_10]
     axis.plot(most, [point.success for point in outcome.fig_10], "k.-", label="stable")
     axis.plot(most, [point.initial for point in outcome.fig_10], "k.:", label="initial run")
@@ -200,7 +207,7 @@ def _partitions(axis: Any, outcome: Outcome) -> None:
     axis.set(title="Skewed names, 5,000/s (Fig. 10)", xlabel="partitions at most", ylim=(0, 1.05))
 
 
-def _answered(axis: Any, outcome: Outcome) -> None:
+def _answered(axis: Any, outcome: DiscoveryOutcome) -> None:
     for scheme in Scheme:
         points = [point for point in outcome.fig_11 if point.scheme is scheme]
         axis.plot([point.rate_s for point in points], [point.success for point in points], ".-", label=scheme)
@@ -209,7 +216,7 @@ def _answered(axis: Any, outcome: Outcome) -> None:
     axis.set(title="Queries that succeed (Fig. 11)", xlabel="queries per second", xscale="log", ylim=(0, 1.05))
 
 
-def _balance(axis: Any, outcome: Outcome) -> None:
+def _balance(axis: Any, outcome: DiscoveryOutcome) -> None:
     points = [point for point in outcome.fig_9 if (point.names, point.partitions) == ("skewed", 200)]
     axis.plot([point.rate_s for point in points], [point.cv for point in points], "k.-", label="skewed, P = 200")
     axis.plot([2000, 10_000], [1.242, 0.369], "kx", label="paper")
@@ -217,7 +224,7 @@ def _balance(axis: Any, outcome: Outcome) -> None:
     axis.set(title="Coefficient of variance of names on nodes (Fig. 12)", xlabel="names per second", ylim=(0, None))
 
 
-def _over_time(axis: Any, outcome: Outcome) -> None:
+def _over_time(axis: Any, outcome: DiscoveryOutcome) -> None:
     times = [(place + 1) / 2 for place in range(len(outcome.fig_13))]
     for place, label in enumerate(("first", "16th", "32nd")):
         axis.plot(times, [rates[place] for rates in outcome.fig_13], label=f"{label} partition")
@@ -225,14 +232,14 @@ def _over_time(axis: Any, outcome: Outcome) -> None:
     axis.set(title="One popular pair, 2,000 names/s (Fig. 13)", xlabel="seconds", ylabel="registrations/s observed")
 
 
-def _sizes(axis: Any, outcome: Outcome) -> None:
+def _sizes(axis: Any, outcome: DiscoveryOutcome) -> None:
     for found, marker in zip(outcome.fig_14_to_16, "ox", strict=True):
         partitions, replicas, counts = zip(*found.sizes, strict=True)
         axis.scatter(partitions, replicas, [20 + count**0.5 for count in counts], marker=marker, label=found.scheme)
     axis.set(title="Sizes of matrices (Fig. 14)", xlabel="partitions", ylabel="replicas", xscale="log", yscale="log")
 
 
-def _messages(axis: Any, outcome: Outcome) -> None:
+def _messages(axis: Any, outcome: DiscoveryOutcome) -> None:
     for found in outcome.fig_14_to_16:
         registrations, queries = found.message_quantiles
         axis.plot(queries, range(101), label=f"queries, {found.scheme}")
@@ -240,7 +247,7 @@ def _messages(axis: Any, outcome: Outcome) -> None:
     axis.set(title="Messages (Fig. 15)", xlabel="per query or name", ylabel="% of them", xlim=(0, 100))
 
 
-def _responses(axis: Any, outcome: Outcome) -> None:
+def _responses(axis: Any, outcome: DiscoveryOutcome) -> None:
     for found in outcome.fig_14_to_16:
         axis.plot(found.query_quantiles_s, range(101), label=f"queries, {found.scheme}")
         axis.plot(found.registration_quantiles_s, range(101), ":", label=f"registrations, {found.scheme}")

@@ -14,25 +14,32 @@ from hypothesis import strategies as st
 from service.discovery.matrix import WINDOW, MatrixLimits
 from service.simulate.cli import run
 from service.simulate.discovery import experiment as discovery
-from service.simulate.discovery.experiment import Outcome
+from service.simulate.discovery.experiment import DiscoveryOutcome
 from service.simulate.discovery.experiment import run as run_seed
 from service.simulate.discovery.matrices import (
     PAIRS,
-    Matrices,
-    Queries,
-    Windows,
+    QueryWorkload,
+    RateWindows,
+    SimulatedMatrices,
     skewed_names,
     uniform_names,
     zipf_queries,
 )
-from service.simulate.discovery.queries import LIMIT, Asked, Held, Limited, Registrations, Scheme
+from service.simulate.discovery.queries import (
+    LIMIT,
+    FullQueries,
+    LimitedQueries,
+    RegisteredNames,
+    Registrations,
+    Scheme,
+)
 from service.simulate.discovery.report import page
 
 NAMES, QUERIES = 2_000, 3_000
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Iterator[Outcome]:
+def outcome() -> Iterator[DiscoveryOutcome]:
     """Return a small run; what is run meanwhile is as small."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(discovery, "uniform_names", lambda rng: uniform_names(rng, NAMES))
@@ -46,7 +53,7 @@ def outcome() -> Iterator[Outcome]:
 def test_a_node_observes_the_rate_of_its_last_messages_however_they_are_handed_over(
     batches: list[list[int]], seed: int
 ) -> None:
-    windows, rng, now_s = Windows(), np.random.default_rng(seed), 0.0
+    windows, rng, now_s = RateWindows(), np.random.default_rng(seed), 0.0
     seen: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
     for nodes in batches:
         times_s = now_s + np.cumsum(rng.exponential(0.01, len(nodes)))
@@ -58,17 +65,17 @@ def test_a_node_observes_the_rate_of_its_last_messages_however_they_are_handed_o
             now_s = at_s
 
 
-def registered(*pairs: int) -> Matrices:
+def registered(*pairs: int) -> SimulatedMatrices:
     """Return matrices in which names with these pairs have been seen."""
-    matrices, one = Matrices(MatrixLimits(), np.random.default_rng(1)), np.array(pairs, dtype=np.int64)
-    matrices.registered(one, np.zeros_like(one), np.ones_like(one), np.zeros(len(one)), 0.0)
+    matrices, one = SimulatedMatrices(MatrixLimits(), np.random.default_rng(1)), np.array(pairs, dtype=np.int64)
+    matrices.report_registrations(one, np.zeros_like(one), np.ones_like(one), np.zeros(len(one)), 0.0)
     return matrices
 
 
-def asked(matrices: Matrices, *pairs: int) -> set[int]:
+def asked(matrices: SimulatedMatrices, *pairs: int) -> set[int]:
     """Return which pairs a hundred queries with all of these are sent to."""
-    queries = Queries(np.tile(np.array(pairs), 100), np.arange(0, 100 * len(pairs) + 1, len(pairs)))
-    sent = Asked(queries, 100.0, 0.0, matrices, scheme=Scheme.OPTIMISED, rng=np.random.default_rng(2))
+    queries = QueryWorkload(np.tile(np.array(pairs), 100), np.arange(0, 100 * len(pairs) + 1, len(pairs)))
+    sent = FullQueries(queries, 100.0, 0.0, matrices, scheme=Scheme.OPTIMISED, rng=np.random.default_rng(2))
     sent.until(sent.last_s)
     return set(sent.pair.tolist())
 
@@ -84,11 +91,11 @@ def test_a_query_goes_to_the_node_of_a_pair_that_nobody_has_registered_yet() -> 
 def test_a_query_for_a_few_names_asks_until_it_has_them_or_everybody() -> None:
     rng = np.random.default_rng(3)
     names = skewed_names(rng, NAMES)
-    matrices = Matrices(MatrixLimits(names=100, partitions=8), rng)
+    matrices = SimulatedMatrices(MatrixLimits(names=100, partitions=8), rng)
     sent = Registrations(names, 500.0, 0.0, matrices, rng=rng)
-    discovery._until_all_came(sent, 500, matrices, grow=True)
-    queries, held = zipf_queries(rng, QUERIES).first(500), Held(sent)
-    asked = Limited(queries, 100.0, sent.last_s + 1, matrices, held=held, rng=rng)
+    discovery._deliver_all(sent, 500, matrices, grow=True)
+    queries, held = zipf_queries(rng, QUERIES).first(500), RegisteredNames(sent)
+    asked = LimitedQueries(queries, 100.0, sent.last_s + 1, matrices, held=held, rng=rng)
     several = 0
     for query in range(queries.count):
         of = np.flatnonzero(asked._query == query)
@@ -107,14 +114,14 @@ def test_a_query_for_a_few_names_asks_until_it_has_them_or_everybody() -> None:
     assert several > 20
 
 
-def test_the_page_has_every_figure(outcome: Outcome) -> None:
+def test_the_page_has_every_figure(outcome: DiscoveryOutcome) -> None:
     told = page({"discovery": [outcome, outcome]})
     assert all(f"Fig. {number}" in told for number in (9, 10, 11, 12, 14, 15, 16))
     assert "{" not in told
 
 
 def test_the_command_prints_json_that_the_seed_decides_and_draws(
-    outcome: Outcome, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    outcome: DiscoveryOutcome, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
     run(["discovery", "--json", "--seed", "1", "--plot", str(tmp_path / "drawn.png")])
