@@ -98,9 +98,9 @@ def schedulers(
     goal: Annotated[Goal, typer.Option(help="What ours optimises.")] = Goal.FAIR,
 ) -> None:
     """Ours and other readers' at equal requests."""
-    from service.simulate.schedulers.experiment import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.schedulers.experiment import SchedulersSetup  # noqa: PLC0415 - asking for help must not load it
 
-    _perform("schedulers", Setup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
+    _perform("schedulers", SchedulersSetup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
 
 
 @app.command()

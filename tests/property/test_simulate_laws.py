@@ -8,9 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.corona.objectives import Goal
-from service.simulate.schedulers.corona_scheduler import Fleet, Rhythm, run_fleet
-from service.simulate.schedulers.polls import Polling, Scheduler, Seen
-from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, WEEK_S, Floats, Publishers, Trace, make_trace
+from service.simulate.schedulers.corona_scheduler import FleetScheduler, Rhythm, run_fleet
+from service.simulate.schedulers.polls import PollObservations, PollSimulation, Scheduler
+from service.simulate.schedulers.publication_trace import (
+    DAY_S,
+    HOUR_S,
+    WEEK_S,
+    Floats,
+    PublicationTrace,
+    Publishers,
+    make_trace,
+)
 from service.simulate.schedulers.reader_schedulers import PEERS
 
 CHANNELS = 12
@@ -24,18 +32,18 @@ class Watched:
         self.polls: list[tuple[float, int]] = []
         self._scheduler = scheduler
 
-    def wait_s(self, seen: Seen) -> Floats:
+    def wait_s(self, seen: PollObservations) -> Floats:
         self.polls += zip(seen.now_s.tolist(), seen.channel.tolist(), strict=True)
         return self._scheduler.wait_s(seen)
 
     def plan(self, now_s: float, due_s: Floats) -> Floats:
-        return cast("Fleet", self._scheduler).plan(now_s, due_s)
+        return cast("FleetScheduler", self._scheduler).plan(now_s, due_s)
 
     def before(self, moment_s: float) -> list[tuple[float, int]]:
         return sorted(poll for poll in self.polls if poll[0] <= moment_s)
 
 
-def other_future(trace: Trace, moment_s: float) -> Trace:
+def other_future(trace: PublicationTrace, moment_s: float) -> PublicationTrace:
     """The same up to a moment; after it everybody publishes once, at a time of its own, and then never again."""
     channel, kept = trace.channel, trace.published_s <= moment_s
     later_s = moment_s + (np.arange(CHANNELS) + 1) * 500.0
@@ -43,10 +51,10 @@ def other_future(trace: Trace, moment_s: float) -> Trace:
     channel = np.concatenate((channel[kept], np.arange(CHANNELS)))
     order = np.lexsort((published_s, channel))
     starts = np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=CHANNELS))))
-    return Trace(trace.subscribers, trace.interval_s, published_s[order], starts)
+    return PublicationTrace(trace.subscribers, trace.interval_s, published_s[order], starts)
 
 
-def traces(seed: int, moment_s: float) -> tuple[Trace, Trace]:
+def traces(seed: int, moment_s: float) -> tuple[PublicationTrace, PublicationTrace]:
     trace = make_trace(CHANNELS, -WEEK_S, END_S, Publishers.RHYTHMIC, np.random.default_rng(seed))
     return trace, other_future(trace, moment_s)
 
@@ -59,7 +67,7 @@ def test_peers_do_not_see_the_future(name: str, seed: int, moment_s: float) -> N
     for trace in traces(seed, moment_s):
         # Noise is drawn poll by poll for all feeds at once, so that other polls would draw other noise: none here.
         watched = Watched(PEERS[name](trace, cast("np.random.Generator", Silent())))
-        Polling(trace, watched, np.linspace(0, HOUR_S, CHANNELS), (0.0, END_S)).advance(np.inf)
+        PollSimulation(trace, watched, np.linspace(0, HOUR_S, CHANNELS), (0.0, END_S)).advance(np.inf)
         known.append(watched.before(moment_s))
     assert known[0] == known[1]
 
@@ -71,8 +79,8 @@ def test_ours_does_not_see_the_future(clocks: str, seed: int, moment_s: float) -
     known = []
     for trace in traces(seed, moment_s):
         rhythm = Rhythm(CHANNELS) if clocks == "learnt" else None
-        watched = Watched(Fleet(trace.subscribers, Goal.FAIR, CHANNELS / HOUR_S, rhythm=rhythm))
-        run_fleet(trace, cast("Fleet", watched), np.linspace(0, HOUR_S / 2, CHANNELS), (0.0, END_S))
+        watched = Watched(FleetScheduler(trace.subscribers, Goal.FAIR, CHANNELS / HOUR_S, rhythm=rhythm))
+        run_fleet(trace, cast("FleetScheduler", watched), np.linspace(0, HOUR_S / 2, CHANNELS), (0.0, END_S))
         known.append(watched.before(moment_s))
     assert known[0] == known[1]
 

@@ -16,7 +16,7 @@ import numpy as np
 from service.simulate.corona.fleet import SimulatedFleet
 from service.simulate.corona.timetable import Timetable, mean_waits_s
 from service.simulate.corona.workload import NodeTrie, Points
-from service.simulate.schedulers.publication_trace import Bools, Floats, Ints, first_place
+from service.simulate.schedulers.publication_trace import Bools, Floats, Ints, first_index_beyond
 
 CHANNEL_BATCH = 4096
 
@@ -200,7 +200,7 @@ class FaultyPolls:
         """Return the time of each channel's first poll after ``after_s``; the horizon if there is none."""
         place = self._place[channel]
         end = self._starts[place + 1]
-        found = first_place(self._starts[place], end, lambda poll: self._at_s[poll] > after_s)
+        found = first_index_beyond(self._starts[place], end, lambda poll: self._at_s[poll] > after_s)
         return np.where(found < end, self._at_s[np.minimum(found, len(self._at_s) - 1)], self._horizon_s)
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:

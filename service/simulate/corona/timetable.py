@@ -11,7 +11,7 @@ import numpy as np
 
 from service.corona.polling_schedule import ROUNDING_S, PollingSchedule, new_schedule, revised_schedule
 from service.simulate.corona.workload import CoronaSetup, SimulatedChannels
-from service.simulate.schedulers.publication_trace import Floats, Ints, first_place
+from service.simulate.schedulers.publication_trace import Floats, Ints, first_index_beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ class Timetable:
 
     def row_at(self, channel: Ints, at_s: Floats) -> Ints:
         """Return the row in force at each time; at the time of a change, the new row."""
-        return first_place(self.rows[channel] + 1, self.rows[channel + 1], lambda row: self.start_s[row] > at_s) - 1
+        return (
+            first_index_beyond(self.rows[channel] + 1, self.rows[channel + 1], lambda row: self.start_s[row] > at_s) - 1
+        )
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return the time of each channel's first poll after ``after_s``."""

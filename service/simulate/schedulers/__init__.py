@@ -1,1 +1,1 @@
-"""Experiment ``schedulers``: Corona's schedule beside those of other feed readers."""
+"""The experiment ``schedulers``: Corona's polling schedule compared with those of other feed readers."""

@@ -1,8 +1,8 @@
-"""Polls over a trace, and what each of them shows.
+"""Simulated polls over a publication trace, and what each poll returns.
 
-Every poll answers at once and shows the feed's latest entries with their dates. All channels take their next poll
-together, as one step of arrays: a channel's polls follow from its own earlier ones, so their order among channels is
-free between two plans of a fleet. A scheduler sees of a channel what its last poll has shown, and nothing later.
+Every poll succeeds at once and returns the feed's latest entries with their dates. The next polls of all channels are
+simulated together as array operations: a channel's polls depend only on its own earlier polls, so that the order among
+channels does not matter between two plans of a fleet. A scheduler sees only what a channel's polls have returned.
 """
 
 from dataclasses import dataclass
@@ -12,91 +12,93 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.simulate.schedulers.publication_trace import Floats, Ints, Trace, first_place
+from service.simulate.schedulers.publication_trace import Floats, Ints, PublicationTrace, first_index_beyond
 
 ENTRIES_IN_DOCUMENT = 20
-"""How many entries a feed shows to who asks for the first time; later polls miss none (to the peers' favour)."""
+"""Number of entries that a channel's first poll returns; later polls miss none, in favour of the readers."""
 
 APART_S = 2.0**25
-"""More than a trace is long; a power of two, so that adding it keeps a time's digits."""
+"""Offset between channels, longer than a trace; a power of two, so that adding it does not round times."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What one poll each of some channels has shown: one row a channel."""
+class PollObservations:
+    """The results of one poll each of some channels, one row per channel."""
 
     channel: Ints
     now_s: Floats
     new: Ints
-    """Entries that no earlier poll had shown; all, for the first poll."""
+    """Number of entries that no earlier poll returned."""
     first: Ints
-    """Of the entries known by now, the index of the oldest in ``published_s``."""
+    """Index in ``published_s`` of the oldest known entry."""
     upto: Ints
-    """One more than the index of the newest."""
+    """Index after the newest known entry."""
     published_s: Floats
-    """Of all entries; only those from ``first`` to ``upto`` are a scheduler's to look at."""
+    """Publication times of all entries; schedulers may use only those from ``first`` to ``upto``."""
 
     @property
     def known(self) -> Ints:
-        """How many entries are known."""
+        """The number of known entries."""
         return self.upto - self.first
 
     @property
     def newest_s(self) -> Floats:
-        """When the newest was published; -inf without any."""
+        """Publication time of the newest known entry; -inf if there is none."""
         return np.where(self.known > 0, self.published_s[self.upto - 1], -np.inf)
 
     def new_entries(self) -> tuple[Ints, Ints]:
-        """Return the row and the index in ``published_s`` of every known entry that this poll was the first to show."""
+        """Return the rows and the indexes in ``published_s`` of all entries that are new in these polls."""
         count = np.minimum(self.new, self.known)
         return np.repeat(np.arange(len(count)), count), _ranges(self.upto - count, count)
 
     def since(self, from_s: Floats) -> Ints:
-        """Return the index of the oldest known entry published at or after a time of each channel's own."""
-        return first_place(self.first, self.upto, lambda place: self.published_s[place] >= from_s)
+        """Return the index of each channel's oldest known entry published at or after ``from_s``."""
+        return first_index_beyond(self.first, self.upto, lambda place: self.published_s[place] >= from_s)
 
 
 class Scheduler(Protocol):
-    """Decides when a channel is polled again. It may keep what it has seen; randomness is given to it."""
+    """Decides when a channel is polled next. It may keep state; random generators are passed to it."""
 
-    def wait_s(self, seen: Seen) -> Floats:
-        """Return how long until the next poll of each channel that was just polled."""
+    def wait_s(self, seen: PollObservations) -> Floats:
+        """Return the time until the next poll of each channel that was just polled."""
 
 
-class Polling:
-    """One scheduler at work on one trace."""
+class PollSimulation:
+    """The simulation of one scheduler on one trace."""
 
-    def __init__(self, trace: Trace, scheduler: Scheduler, first_s: Floats, window_s: tuple[float, float]) -> None:
+    def __init__(
+        self, trace: PublicationTrace, scheduler: Scheduler, first_s: Floats, window_s: tuple[float, float]
+    ) -> None:
         self.due_s = first_s.copy()
         self.found_s = np.full(len(trace.published_s), np.inf)
-        """When each entry was first seen."""
+        """Detection time of each entry."""
         self.requests = 0
-        """Polls within the window; ``wasted`` of them have shown nothing new."""
+        """Number of polls within the window; ``wasted`` of them returned nothing new."""
         self.wasted = 0
         self._published_s = trace.published_s
         self._row_s = trace.published_s + trace.channel * APART_S
-        """All times in one ascending row, so that all channels can be searched at once."""
+        """All publication times in one ascending array, to search for all channels at once."""
         self._ends = trace.starts[1:]
         self._upto = trace.starts[:-1].copy()
         self._first = np.full(trace.channels, -1)
         self._next_s = self._published_or_never_s(np.arange(trace.channels), self._upto)
-        """When each channel's first unseen entry is published: the engine's own knowledge, not the scheduler's."""
+        """Publication time of each channel's first undetected entry; schedulers do not see it."""
         self._scheduler = scheduler
         self._window_s = window_s
 
     def advance(self, until_s: float) -> None:
-        """Carry out every poll that is due before ``until_s``, or, at the window's end, the first after it."""
+        """Simulate all polls due before ``until_s``; of a channel, up to the first one after the window's end."""
         begin_s, end_s = self._window_s
         while len(channel := np.flatnonzero(self.due_s < until_s)):
             now_s = self.due_s[channel]
-            seen = self._look(channel, now_s)
+            observations = self._poll(channel, now_s)
             inside = (now_s >= begin_s) & (now_s < end_s)
             self.requests += int(inside.sum())
-            self.wasted += int((inside & (seen.new == 0)).sum())
-            # What was published before the end is found by one poll after it; then the channel is done.
-            self.due_s[channel] = np.where(now_s < end_s, now_s + self._scheduler.wait_s(seen), np.inf)
+            self.wasted += int((inside & (observations.new == 0)).sum())
+            # One poll after the end detects everything published before it.
+            self.due_s[channel] = np.where(now_s < end_s, now_s + self._scheduler.wait_s(observations), np.inf)
 
-    def _look(self, channel: Ints, now_s: Floats) -> Seen:
+    def _poll(self, channel: Ints, now_s: Floats) -> PollObservations:
         before = self._upto[channel]
         upto = before.copy()
         found = np.flatnonzero(self._next_s[channel] <= now_s)
@@ -110,7 +112,7 @@ class Polling:
         if fresh.any():
             shown = np.maximum(before, upto - ENTRIES_IN_DOCUMENT)
             self._first[channel[fresh]] = shown[fresh]
-        return Seen(channel, now_s, upto - before, self._first[channel], upto, self._published_s)
+        return PollObservations(channel, now_s, upto - before, self._first[channel], upto, self._published_s)
 
     def _published_or_never_s(self, channel: Ints, entry: Ints) -> Floats:
         left = entry < self._ends[channel]
@@ -118,38 +120,40 @@ class Polling:
 
 
 def _ranges(first: Ints, length: Ints) -> NDArray[np.int64]:
-    """Return first, first + 1, …, ``length`` numbers each, one range after the other."""
+    """Return the concatenation of the ranges first, first + 1, … with ``length`` numbers each."""
     shift = first - np.concatenate(([0], np.cumsum(length)[:-1]))
     return np.repeat(shift, length) + np.arange(length.sum())
 
 
-class Figures(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
-    """Of one scheduler, over the entries published and the polls carried out within the window."""
+class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
+    """Results of one scheduler for the entries published and the polls made within the window."""
 
     requests: int
     mean_notification_delay_s: float
     p95_s: float
-    """The delay that 95 % of the notifications kept below."""
+    """The 95th percentile of notification delays."""
     wasted_share: float
-    """Of the requests, those that found nothing new."""
+    """Share of requests that returned nothing new."""
 
 
-def figures(trace: Trace, polling: Polling, window_s: tuple[float, float]) -> Figures:
-    """Return the figures of a polling that has been advanced past its window."""
+def measure_results(
+    trace: PublicationTrace, polling: PollSimulation, window_s: tuple[float, float]
+) -> SchedulerResults:
+    """Return the results of a simulation that was advanced past its window."""
     begin_s, end_s = window_s
     inside = (trace.published_s >= begin_s) & (trace.published_s < end_s)
     delay_s = (polling.found_s - trace.published_s)[inside]
-    people = trace.subscribers[trace.channel[inside]]
-    return Figures(
+    subscribers = trace.subscribers[trace.channel[inside]]
+    return SchedulerResults(
         requests=polling.requests,
-        mean_notification_delay_s=float(np.average(delay_s, weights=people)),
-        p95_s=weighted_quantile(delay_s, people, 0.95),
+        mean_notification_delay_s=float(np.average(delay_s, weights=subscribers)),
+        p95_s=weighted_quantile(delay_s, subscribers, 0.95),
         wasted_share=polling.wasted / polling.requests,
     )
 
 
 def weighted_quantile(values: Floats, weights: Ints, share: float) -> float:
-    """Return the smallest value that, with all below it, holds this share of the weight."""
+    """Return the weighted quantile ``share`` of ``values``."""
     order = np.argsort(values)
     weight = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(weight, share * weight[-1])])

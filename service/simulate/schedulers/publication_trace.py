@@ -1,11 +1,12 @@
-"""When publishers publish: the one trace that all schedulers of an experiment meet.
+"""Publication traces: the entries of all channels over time, the same for all schedulers of an experiment.
 
-Update intervals and subscribers are those of Corona §5: 10 % of the channels change every 10 min to 1 h and 40 %
-every 1 to 120 h, log-uniformly, and half of them once a week; channels' popularity is Zipf with exponent 0.5,
-independent of how often they change.
+Update intervals and subscribers are those of Corona §5: 10 % of the channels change every 10 min to 1 h and 40 % every
+1 to 120 h, log-uniformly, and half of them once a week; popularity is Zipf with exponent 0.5, independent of the update
+interval.
 
-*Poisson* publishers have no habits. *Rhythmic* ones publish as often, but mostly in the daytime of the working days
-where they live, and a third of them several entries at a time; these habits are our choice, not a measurement.
+*Poisson* publishers have no daily or weekly pattern. *Rhythmic* ones publish as often, but mostly during the day on
+working days of their time zone, and a third of them several entries at a time; these patterns are assumptions, not
+measurements.
 """
 
 from collections.abc import Callable
@@ -33,10 +34,10 @@ BURST_ENTRIES = 3
 BURST_S = 10 * MINUTE_S
 
 
-def first_place(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]) -> Ints:
-    """Return the first place beyond a mark in each range [low, high), else its end: many binary searches at once.
+def first_index_beyond(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]) -> Ints:
+    """Return the first index in each range [low, high) for which ``is_beyond`` holds, or ``high`` (binary search).
 
-    ``is_beyond`` tells of some place in each range whether it is; of a range that is empty it may tell anything.
+    ``is_beyond`` maps one index per range to booleans, which are ignored for empty ranges.
     """
     low, high = low.copy(), high.copy()
     while (ahead := low < high).any():
@@ -47,38 +48,40 @@ def first_place(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]) -> In
 
 
 class Publishers(StrEnum):
-    """What publishers are like."""
+    """The publication pattern of publishers."""
 
     POISSON = "poisson"
     RHYTHMIC = "rhythmic"
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """Entries of all channels: those of channel c are ``published_s[starts[c]:starts[c + 1]]``, ascending.
+class PublicationTrace:
+    """The entries of all channels; those of channel c are ``published_s[starts[c]:starts[c + 1]]``, ascending.
 
-    Time 0 is when polling begins; earlier entries are what feeds hold already then.
+    Polls begin at time 0; entries with negative times are in the feeds then.
     """
 
     subscribers: Ints
     interval_s: Floats
-    """The publisher's own mean interval, which no scheduler can see."""
+    """The true mean update intervals, which schedulers do not see."""
     published_s: Floats
     starts: Ints
 
     @property
     def channels(self) -> int:
-        """How many channels there are."""
+        """The number of channels."""
         return len(self.subscribers)
 
     @property
     def channel(self) -> Ints:
-        """The channel of every entry."""
+        """The channel of each entry."""
         return np.repeat(np.arange(self.channels), np.diff(self.starts))
 
 
-def make_trace(channels: int, begin_s: float, end_s: float, publishers: Publishers, rng: np.random.Generator) -> Trace:
-    """Draw a trace from ``begin_s`` to ``end_s``, whole weeks apart."""
+def make_trace(
+    channels: int, begin_s: float, end_s: float, publishers: Publishers, rng: np.random.Generator
+) -> PublicationTrace:
+    """Draw a trace from ``begin_s`` to ``end_s``, which must be whole weeks apart."""
     interval_s = draw_intervals_s(channels, rng)
     entries_each = np.ones(channels)
     if publishers is Publishers.RHYTHMIC:
@@ -88,7 +91,7 @@ def make_trace(channels: int, begin_s: float, end_s: float, publishers: Publishe
     published_s = begin_s + rng.random(len(channel)) * (end_s - begin_s)
     if publishers is Publishers.RHYTHMIC:
         zone_s = rng.integers(24, size=channels).astype(np.float64) * HOUR_S
-        published_s = in_working_time_s(published_s - begin_s, zone_s[channel]) + begin_s
+        published_s = apply_weekly_pattern_s(published_s - begin_s, zone_s[channel]) + begin_s
         size = np.where(entries_each[channel] > 1, rng.geometric(1 / BURST_ENTRIES, len(channel)), 1)
         channel = np.repeat(channel, size)
         published_s = np.repeat(published_s, size) + rng.exponential(BURST_S, len(channel)) * (
@@ -97,7 +100,7 @@ def make_trace(channels: int, begin_s: float, end_s: float, publishers: Publishe
         channel, published_s = channel[published_s < end_s], published_s[published_s < end_s]
     published_s = published_s[np.lexsort((published_s, channel))]
     starts = np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=channels))))
-    return Trace(zipf_subscribers(channels, rng), interval_s, published_s, starts)
+    return PublicationTrace(zipf_subscribers(channels, rng), interval_s, published_s, starts)
 
 
 def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
@@ -109,27 +112,27 @@ def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
 
 
 def zipf_subscribers(channels: int, rng: np.random.Generator, per_channel: int = SUBSCRIBERS_PER_CHANNEL) -> Ints:
-    """Return every channel's subscribers, in random order, at least one each, ``per_channel`` on average."""
+    """Return the number of subscribers of each channel in random order: at least 1, ``per_channel`` on average."""
     share = np.arange(1, channels + 1) ** -ZIPF_EXPONENT
     wanted = share / share.sum() * channels * per_channel
     return rng.permutation(np.maximum(1, np.round(wanted)).astype(np.int64))
 
 
-def in_working_time_s(even_s: Floats, zone_s: Floats) -> Floats:
-    """Move times that are even over whole weeks to where the publishers of a time zone are busy.
+def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
+    """Map times that are uniform over weeks to times with the weekly pattern of publishers in time zones.
 
-    The week keeps its number of entries: a time is read as a share of the week's work and becomes the moment by
-    which that share is done.
+    Each week keeps its number of entries: a time is mapped from a fraction of the week to the time at which the same
+    fraction of the week's work is done.
     """
-    done = np.concatenate(([0.0], np.cumsum(week_of_work())))
+    done = np.concatenate(([0.0], np.cumsum(weekly_rates())))
     week = np.floor(even_s / WEEK_S)
     share = (even_s / WEEK_S - week) * done[-1]
     local_s = np.interp(share, done, np.arange(len(done)) * HOUR_S)
     return np.asarray(week * WEEK_S + (local_s + zone_s) % WEEK_S)
 
 
-def week_of_work() -> Floats:
-    """Return how busy publishers are in each hour of their week: office hours, evenings, nights; half at weekends."""
+def weekly_rates() -> Floats:
+    """Return the relative publication rate in each hour of a week: office hours, evenings, nights; half at weekends."""
     day = np.full(24, 0.1)
     day[7:23] = 1.0
     day[9:18] = 3.0

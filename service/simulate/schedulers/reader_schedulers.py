@@ -1,19 +1,27 @@
-"""When other readers poll a feed again, by their own sources, with their default settings.
+"""The polling schedules of other feed readers, according to their source code and default settings.
 
-Each class is one project's scheduler; its docstring names the file and what stands there. Where a project leaves
-something to the publisher (TTL, cache lifetimes, errors), our publishers say nothing: they answer 304 or 200 at once.
-Timers that sweep feeds in batches are left out, so that every feed is polled when it is due: to the peers' favour.
+Each class is the scheduler of one project; its docstring names the source file. Where a project depends on the
+publisher (TTL, cache lifetimes, errors), the simulated publishers give no hints and answer 304 or 200 at once. Timers
+that process feeds in batches are omitted, so that every feed is polled when it is due, in favour of these readers.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from service.simulate.schedulers.polls import ENTRIES_IN_DOCUMENT, Scheduler, Seen
-from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Floats, Ints, Trace
+from service.simulate.schedulers.polls import ENTRIES_IN_DOCUMENT, PollObservations, Scheduler
+from service.simulate.schedulers.publication_trace import (
+    DAY_S,
+    HOUR_S,
+    MINUTE_S,
+    WEEK_S,
+    Floats,
+    Ints,
+    PublicationTrace,
+)
 
 
-class Fixed:
+class FixedInterval:
     """The same interval for every feed.
 
     - Miniflux, round robin, its default: SCHEDULER_ROUND_ROBIN_MIN_INTERVAL = 60 minutes
@@ -27,7 +35,7 @@ class Fixed:
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
 
-    def wait_s(self, seen: Seen) -> Floats:
+    def wait_s(self, seen: PollObservations) -> Floats:
         """Return the interval."""
         return np.full(len(seen.channel), self._interval_s)
 
@@ -39,7 +47,7 @@ class MinifluxEntryFrequency:
     the last 7 days, rounded up, and none with fewer than two (internal/storage/feed.go, WeeklyFeedEntryCount).
     """
 
-    def wait_s(self, seen: Seen) -> Floats:
+    def wait_s(self, seen: PollObservations) -> Floats:
         """Return the interval."""
         oldest = seen.since(seen.now_s - WEEK_S)
         count = seen.upto - oldest
@@ -59,13 +67,13 @@ def entry_frequency_s(weekly_count: Floats) -> Floats:
 
 
 class CommaFeed:
-    """CommaFeed: half the mean gap between the document's entries, 5 min to 1 h; less where it fell silent.
+    """CommaFeed: half the mean gap between the document's entries, 5 min to 1 h; less often for silent feeds.
 
     FeedRefreshIntervalCalculator.java (computeEmpiricalRefreshInterval), FeedParser.java
     (averageTimeBetweenEntries), CommaFeedConfiguration.java (interval 5 min, maxInterval 4 h, intervalEmpirical).
     """
 
-    def wait_s(self, seen: Seen) -> Floats:
+    def wait_s(self, seen: PollObservations) -> Floats:
         """Return the interval."""
         shown = np.minimum(seen.known, ENTRIES_IN_DOCUMENT)
         oldest_s = seen.published_s[np.where(shown > 0, seen.upto - shown, 0)]
@@ -83,17 +91,17 @@ def empirical_interval_s(silent_s: Floats, mean_gap_s: Floats) -> Floats:
 
 
 class NewsBlur:
-    """NewsBlur: by stories a day over the last 30 days, and by how many people read the feed.
+    """NewsBlur: by stories per day over the last 30 days, and by the number of subscribers.
 
     apps/rss_feeds/models.py (get_next_scheduled_update, set_next_scheduled_update): up to a quarter is added at
-    random. A free reader counts as a tenth there; all of ours count as premium ones, which polls the most.
+    random. A free user counts as a tenth; here all subscribers count as premium users, which polls most often.
     """
 
     def __init__(self, subscribers: Ints, rng: np.random.Generator) -> None:
         self._subscribers = subscribers
         self._rng = rng
 
-    def wait_s(self, seen: Seen) -> Floats:
+    def wait_s(self, seen: PollObservations) -> Floats:
         """Return the interval and its random part."""
         stories = seen.upto - seen.since(seen.now_s - 30 * DAY_S)
         total_s = by_stories_s(stories / 30, self._subscribers[seen.channel], seen.now_s - seen.newest_s)
@@ -113,11 +121,11 @@ def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -
 
 
 class JabRSS:
-    """JabRSS: a sixth of the mean time an entry took over the last 16 finds, 30 min to 12 h, and a little noise.
+    """JabRSS: a sixth of the mean time per entry over the last 16 successful polls, 30 min to 12 h, with some noise.
 
     parserss.py (next_update): INTERVAL_DIVIDER 3, MIN_INTERVAL 45 min, MAX_INTERVAL 24 h; then a "bonus for
     well-behaved feeds", 32 / (64 - penalty / 28) on interval and maximum and 32 / (48 - penalty / 64) on the minimum.
-    The penalty is 0 for publishers that answer 304 when nothing is new, as ours do: a half and two thirds.
+    The penalty is 0 for publishers that answer 304, like the simulated ones: a half and two thirds.
     """
 
     FINDS = 16
@@ -128,8 +136,8 @@ class JabRSS:
         self._finds = np.zeros(channels, dtype=np.int64)
         self._rng = rng
 
-    def wait_s(self, seen: Seen) -> Floats:
-        """Remember what was found, and return the interval and its noise."""
+    def wait_s(self, seen: PollObservations) -> Floats:
+        """Record what the polls returned, and return the intervals with noise."""
         self._remember(seen.channel[seen.new > 0], seen.now_s[seen.new > 0], seen.new[seen.new > 0])
         finds = self._finds[seen.channel]
         interval_s = finds_interval_s(finds, self._times_s[seen.channel], self._entries[seen.channel], seen.now_s)
@@ -147,14 +155,14 @@ class JabRSS:
 
 
 def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Floats) -> Floats:
-    """Return JabRSS's interval from each feed's last finds: their times and entries, oldest first, zero beyond."""
+    """Return JabRSS's interval from the times and new entries of each feed's last successful polls, oldest first."""
     rows = np.arange(len(finds))
     total = entries[:, 1:].sum(axis=1)
     span_s = now_s - times_s[:, 0]
     half = finds // 2
     old = np.where(np.arange(1, entries.shape[1]) <= half[:, None], entries[:, 1:], 0.0).sum(axis=1)
     old_span_s = times_s[rows, half] - times_s[:, 0]
-    # A publisher whose pace has changed is judged by one half of its history.
+    # If a publisher's rate has changed, only one half of its history counts.
     enough = finds >= 12  # noqa: PLR2004 - the source's number
     first_half = enough & (3 * old < total) & (5 * old_span_s < span_s)
     second_half = enough & ~first_half & (3 * old > 2 * total) & (5 * old_span_s > 4 * span_s)
@@ -165,12 +173,12 @@ def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Float
     return np.select([finds > 1, finds == 1], [many_s, one_s], 8 * HOUR_S)
 
 
-PEERS: dict[str, Callable[[Trace, np.random.Generator], Scheduler]] = {
-    "miniflux round robin": lambda _trace, _rng: Fixed(HOUR_S),
+PEERS: dict[str, Callable[[PublicationTrace, np.random.Generator], Scheduler]] = {
+    "miniflux round robin": lambda _trace, _rng: FixedInterval(HOUR_S),
     "miniflux entry frequency": lambda _trace, _rng: MinifluxEntryFrequency(),
     "commafeed": lambda _trace, _rng: CommaFeed(),
     "newsblur": lambda trace, rng: NewsBlur(trace.subscribers, rng),
-    "monitorss": lambda _trace, _rng: Fixed(10 * MINUTE_S),
-    "rss-to-telegram": lambda _trace, _rng: Fixed(10 * MINUTE_S),
+    "monitorss": lambda _trace, _rng: FixedInterval(10 * MINUTE_S),
+    "rss-to-telegram": lambda _trace, _rng: FixedInterval(10 * MINUTE_S),
     "jabrss": lambda trace, rng: JabRSS(trace.channels, rng),
 }

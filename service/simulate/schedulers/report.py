@@ -1,4 +1,4 @@
-"""Table, plots and page of the experiment ``schedulers``."""
+"""The table, plots and report page of the experiment ``schedulers``."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +8,16 @@ from rich.table import Table
 
 from service.corona.objectives import Goal
 from service.simulate.report import SEEDS, Job, draw, render, terminal_table
-from service.simulate.schedulers.experiment import Comparison, Peer, Setup, run
+from service.simulate.schedulers.experiment import Comparison, ReaderResults, SchedulersSetup, run
 from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, Publishers
 
 CHANNELS = 1000
-"""Of the page; fewer than the command's, because there are many runs."""
+"""Number of channels in runs for the page; lower than the command's default, because there are many runs."""
 OTHER_GOALS = (Goal.LITE, Goal.FAIR_SQRT, Goal.FAIR_LOG)
 
 JOBS = [
-    *(Job(kind, run, (Setup(CHANNELS, publishers=kind), seed)) for kind in Publishers for seed in SEEDS),
-    *(Job("other goals", run, (Setup(CHANNELS, goal=goal), 1)) for goal in OTHER_GOALS),
+    *(Job(kind, run, (SchedulersSetup(CHANNELS, publishers=kind), seed)) for kind in Publishers for seed in SEEDS),
+    *(Job("other goals", run, (SchedulersSetup(CHANNELS, goal=goal), 1)) for goal in OTHER_GOALS),
 ]
 
 Found = dict[str, list[Comparison]]
@@ -29,22 +29,24 @@ HEADINGS = (
 
 
 def page(found: Found) -> str:
-    """Return the page from several seeds of each kind of publishers, and one seed of other goals."""
+    """Return the report page as Markdown, from all seeds of each kind of publishers and one seed of other goals."""
     poisson, rhythmic = (found[kind] for kind in Publishers)
     goals = [poisson[0], *found["other goals"]]
     return render("schedulers.md.j2", poisson=poisson, rhythmic=rhythmic, goals=goals)
 
 
 def table(comparison: Comparison) -> Table:
-    """Return the comparison as a table for a terminal."""
+    """Return the results of one run as a table for the terminal."""
     setup = comparison.setup
     publishers = f"{setup.publishers} publishers"
     rows = []
     for peer in comparison.schedulers:
         delays_s = (peer.mean_notification_delay_s, peer.p95_s, peer.ours.mean_notification_delay_s, peer.ours.p95_s)
-        beside = (peer.ours, peer.ours_polite, peer.ours_with_rhythm, peer.known)
+        compare_with = (peer.ours, peer.ours_polite, peer.ours_with_rhythm, peer.known)
         polls = f"{_polls_per_channel_hour(peer, setup):.2f}"
-        rows.append((peer.name, polls, *(f"{delay:,.0f}" for delay in delays_s), *(f"{it.ratio:.2f}" for it in beside)))
+        rows.append(
+            (peer.name, polls, *(f"{delay:,.0f}" for delay in delays_s), *(f"{it.ratio:.2f}" for it in compare_with))
+        )
     shown = terminal_table(
         HEADINGS,
         rows,
@@ -62,7 +64,7 @@ def plot_run(comparison: Comparison, file: Path) -> None:
 
 
 def plot(found: Found, file: Path) -> None:
-    """Draw the first seed of each kind of publishers."""
+    """Draw the runs with the first seed of each kind of publishers."""
     _plot([found[kind][0] for kind in Publishers], file)
 
 
@@ -71,7 +73,7 @@ def _plot(comparisons: Sequence[Comparison], file: Path) -> None:
 
 
 def _delays(axis: Any, comparison: Comparison) -> None:
-    """Draw mean delay over requests: peers as points, ours as a curve."""
+    """Draw mean delay over requests: readers as points, Corona as a curve."""
     peers = sorted(comparison.schedulers, key=lambda peer: peer.requests)
     polls = [_polls_per_channel_hour(peer, comparison.setup) for peer in peers]
     for label, style, field in (
@@ -93,5 +95,5 @@ def _delays(axis: Any, comparison: Comparison) -> None:
     axis.tick_params(axis="x", which="minor", labelbottom=False)
 
 
-def _polls_per_channel_hour(peer: Peer, setup: Setup) -> float:
+def _polls_per_channel_hour(peer: ReaderResults, setup: SchedulersSetup) -> float:
     return peer.requests / setup.channels / (setup.weeks * WEEK_S / HOUR_S)

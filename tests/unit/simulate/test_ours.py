@@ -5,36 +5,36 @@ import pytest
 
 from service.corona.objectives import Goal
 from service.settings import Settings
-from service.simulate.schedulers.corona_scheduler import Fleet, Rhythm, run_fleet
+from service.simulate.schedulers.corona_scheduler import FleetScheduler, Rhythm, run_fleet
 from service.simulate.schedulers.experiment import POLITE_PER_HOUR
-from service.simulate.schedulers.polls import Polling, figures
-from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, Publishers, Trace, make_trace
+from service.simulate.schedulers.polls import PollSimulation, measure_results
+from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, PublicationTrace, Publishers, make_trace
 
 WINDOW_S = WEEK_S, 2 * WEEK_S
 CHANNELS = 40
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace() -> PublicationTrace:
     return make_trace(CHANNELS, -WEEK_S, 2 * WEEK_S, Publishers.RHYTHMIC, np.random.default_rng(1))
 
 
-def polled(trace: Trace, goal: Goal = Goal.FAIR, **of_fleet: object) -> Polling:
+def polled(trace: PublicationTrace, goal: Goal = Goal.FAIR, **of_fleet: object) -> PollSimulation:
     """An hour for each poll of a channel, on average."""
-    fleet = Fleet(trace.subscribers, goal, CHANNELS / HOUR_S, **of_fleet)  # type: ignore[arg-type]  # passed on
+    fleet = FleetScheduler(trace.subscribers, goal, CHANNELS / HOUR_S, **of_fleet)  # type: ignore[arg-type]  # passed on
     return run_fleet(trace, fleet, np.linspace(0, HOUR_S, CHANNELS, endpoint=False), WINDOW_S)
 
 
 @pytest.mark.parametrize("clocks", ["even", "learnt"])
-def test_the_budget_is_spent_within_one_percent(trace: Trace, clocks: str) -> None:
+def test_the_budget_is_spent_within_one_percent(trace: PublicationTrace, clocks: str) -> None:
     polling = polled(trace, rhythm=Rhythm(CHANNELS) if clocks == "learnt" else None)
     assert polling.requests == pytest.approx(CHANNELS * WEEK_S / HOUR_S, rel=0.01)
 
 
 def test_a_bound_on_politeness_is_kept() -> None:
     """A single channel may have the whole fleet's budget, and does not get it."""
-    trace = Trace(np.array([1]), np.array([600.0]), np.arange(0.0, 2 * WEEK_S, 600.0), np.array([0, 2016]))
-    fleet = Fleet(trace.subscribers, Goal.FAIR, 1 / 60, most_per_hour=POLITE_PER_HOUR)
+    trace = PublicationTrace(np.array([1]), np.array([600.0]), np.arange(0.0, 2 * WEEK_S, 600.0), np.array([0, 2016]))
+    fleet = FleetScheduler(trace.subscribers, Goal.FAIR, 1 / 60, most_per_hour=POLITE_PER_HOUR)
     polling = run_fleet(trace, fleet, np.zeros(1), WINDOW_S)
     assert polling.requests == pytest.approx(POLITE_PER_HOUR * WEEK_S / HOUR_S, rel=0.01)
 
@@ -43,17 +43,17 @@ def test_the_bound_is_the_products_default() -> None:
     assert Settings.model_fields["max_polls_per_hour"].default == POLITE_PER_HOUR
 
 
-def test_fair_makes_notifications_faster_than_lite(trace: Trace) -> None:
-    fair, lite = (figures(trace, polled(trace, goal), WINDOW_S) for goal in (Goal.FAIR, Goal.LITE))
+def test_fair_makes_notifications_faster_than_lite(trace: PublicationTrace) -> None:
+    fair, lite = (measure_results(trace, polled(trace, goal), WINDOW_S) for goal in (Goal.FAIR, Goal.LITE))
     assert fair.mean_notification_delay_s < lite.mean_notification_delay_s / 1.3
 
 
-def test_rhythm_helps_where_there_is_one(trace: Trace) -> None:
-    plain = figures(trace, polled(trace), WINDOW_S)
-    rhythmic = figures(trace, polled(trace, rhythm=Rhythm(CHANNELS)), WINDOW_S)
+def test_rhythm_helps_where_there_is_one(trace: PublicationTrace) -> None:
+    plain = measure_results(trace, polled(trace), WINDOW_S)
+    rhythmic = measure_results(trace, polled(trace, rhythm=Rhythm(CHANNELS)), WINDOW_S)
     assert rhythmic.mean_notification_delay_s < plain.mean_notification_delay_s / 1.05
 
 
-def test_every_entry_of_the_window_is_found(trace: Trace) -> None:
+def test_every_entry_of_the_window_is_found(trace: PublicationTrace) -> None:
     inside = (trace.published_s >= WINDOW_S[0]) & (trace.published_s < WINDOW_S[1])
     assert np.isfinite(polled(trace).found_s[inside]).all()

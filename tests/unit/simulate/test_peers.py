@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from service.simulate.schedulers import reader_schedulers
-from service.simulate.schedulers.polls import Seen
+from service.simulate.schedulers.polls import PollObservations
 from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, MINUTE_S, WEEK_S
 
 
-def seen(published_s: list[float], now_s: float, new: int | None = None) -> Seen:
+def seen(published_s: list[float], now_s: float, new: int | None = None) -> PollObservations:
     """What a poll has shown of one channel, all of whose entries are known."""
     count = len(published_s)
     one = np.array([count])
-    return Seen(
+    return PollObservations(
         np.array([0]),
         np.array([now_s]),
         one if new is None else np.array([new]),
@@ -151,4 +151,4 @@ def test_jabrss_remembers_its_last_sixteen_finds() -> None:
 
 
 def test_fixed_intervals_are_fixed() -> None:
-    assert list(reader_schedulers.Fixed(600.0).wait_s(seen([1.0], 5.0))) == [600.0]
+    assert list(reader_schedulers.FixedInterval(600.0).wait_s(seen([1.0], 5.0))) == [600.0]

@@ -3,37 +3,45 @@
 import numpy as np
 import pytest
 
-from service.simulate.schedulers.polls import ENTRIES_IN_DOCUMENT, Polling, Seen, figures, weighted_quantile
-from service.simulate.schedulers.publication_trace import Floats, Trace
+from service.simulate.schedulers.polls import (
+    ENTRIES_IN_DOCUMENT,
+    PollObservations,
+    PollSimulation,
+    measure_results,
+    weighted_quantile,
+)
+from service.simulate.schedulers.publication_trace import Floats, PublicationTrace
 
 
 class Every:
     """Polls at one interval and keeps what it was shown."""
 
     def __init__(self, interval_s: float) -> None:
-        self.shown: list[Seen] = []
+        self.shown: list[PollObservations] = []
         self._interval_s = interval_s
 
-    def wait_s(self, seen: Seen) -> Floats:
+    def wait_s(self, seen: PollObservations) -> Floats:
         self.shown.append(seen)
         return np.full(len(seen.channel), self._interval_s)
 
 
-def trace(*published_s: list[float], subscribers: list[int] | None = None) -> Trace:
+def trace(*published_s: list[float], subscribers: list[int] | None = None) -> PublicationTrace:
     """One channel for each list of times."""
     starts = np.cumsum([0, *map(len, published_s)])
     counts = np.array(subscribers or [1] * len(published_s))
-    return Trace(counts, np.ones(len(counts)), np.array([at for channel in published_s for at in channel]), starts)
+    return PublicationTrace(
+        counts, np.ones(len(counts)), np.array([at for channel in published_s for at in channel]), starts
+    )
 
 
 def test_an_entry_is_found_by_the_first_poll_after_it() -> None:
-    polling = Polling(trace([1.0, 10.0, 10.5], [], [25.0]), Every(10.0), np.array([0.0, 2.0, 5.0]), (0.0, 30.0))
+    polling = PollSimulation(trace([1.0, 10.0, 10.5], [], [25.0]), Every(10.0), np.array([0.0, 2.0, 5.0]), (0.0, 30.0))
     polling.advance(np.inf)
     assert list(polling.found_s) == [10.0, 10.0, 20.0, 25.0]
 
 
 def test_what_is_published_before_the_end_is_found_after_it_and_not_counted() -> None:
-    polling = Polling(trace([29.0]), Every(10.0), np.array([0.0]), (10.0, 30.0))
+    polling = PollSimulation(trace([29.0]), Every(10.0), np.array([0.0]), (10.0, 30.0))
     polling.advance(np.inf)
     assert list(polling.found_s) == [30.0]
     assert (polling.requests, polling.wasted) == (2, 2)
@@ -41,7 +49,7 @@ def test_what_is_published_before_the_end_is_found_after_it_and_not_counted() ->
 
 def test_polls_can_be_taken_in_several_stretches() -> None:
     entries = trace([1.0, 12.0, 13.0], [7.0])
-    whole, parts = (Polling(entries, Every(3.0), np.array([0.0, 1.0]), (0.0, 20.0)) for _ in range(2))
+    whole, parts = (PollSimulation(entries, Every(3.0), np.array([0.0, 1.0]), (0.0, 20.0)) for _ in range(2))
     whole.advance(np.inf)
     for until_s in (4.0, 9.5, np.inf):
         parts.advance(until_s)
@@ -52,7 +60,7 @@ def test_polls_can_be_taken_in_several_stretches() -> None:
 def test_the_first_poll_shows_a_document_and_later_ones_what_is_new() -> None:
     old = [float(-second) for second in range(100, 0, -1)]
     scheduler = Every(10.0)
-    Polling(trace([*old, 5.0, 6.0]), scheduler, np.array([0.0]), (0.0, 20.0)).advance(20.0)
+    PollSimulation(trace([*old, 5.0, 6.0]), scheduler, np.array([0.0]), (0.0, 20.0)).advance(20.0)
     first, second = scheduler.shown
     assert (first.new[0], first.known[0], first.newest_s[0]) == (100, ENTRIES_IN_DOCUMENT, -1.0)
     assert (second.new[0], second.known[0], second.newest_s[0]) == (2, ENTRIES_IN_DOCUMENT + 2, 6.0)
@@ -62,16 +70,16 @@ def test_the_first_poll_shows_a_document_and_later_ones_what_is_new() -> None:
 def test_since_finds_the_first_known_entry_from_a_time_on(from_s: float, left: int) -> None:
     old = [float(-second) for second in range(100, 0, -1)]
     scheduler = Every(10.0)
-    Polling(trace([0.5], [*old, 5.0, 6.0]), scheduler, np.zeros(2), (0.0, 20.0)).advance(20.0)
+    PollSimulation(trace([0.5], [*old, 5.0, 6.0]), scheduler, np.zeros(2), (0.0, 20.0)).advance(20.0)
     seen = scheduler.shown[-1]
     assert seen.upto[1] - seen.since(np.full(2, from_s))[1] == left
 
 
 def test_delays_are_weighed_by_subscribers() -> None:
     entries = trace([8.0], [2.0], subscribers=[3, 1])
-    polling = Polling(entries, Every(10.0), np.zeros(2), (0.0, 20.0))
+    polling = PollSimulation(entries, Every(10.0), np.zeros(2), (0.0, 20.0))
     polling.advance(np.inf)
-    found = figures(entries, polling, (0.0, 20.0))
+    found = measure_results(entries, polling, (0.0, 20.0))
     assert (found.requests, found.wasted_share) == (4, 0.5)
     assert found.mean_notification_delay_s == pytest.approx((3 * 2.0 + 8.0) / 4)
     assert found.p95_s == 8.0

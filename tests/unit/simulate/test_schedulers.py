@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from service.simulate.schedulers.experiment import STEPS, Comparison, Setup, run
+from service.simulate.schedulers.experiment import STEPS, Comparison, SchedulersSetup, run
 from service.simulate.schedulers.reader_schedulers import PEERS
 from service.simulate.schedulers.report import page, plot, plot_run, table
 
-SMALL = Setup(channels=20, weeks=1)
+SMALL = SchedulersSetup(channels=20, weeks=1)
 
 
 @pytest.fixture(scope="module")

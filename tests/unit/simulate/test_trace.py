@@ -9,10 +9,10 @@ from service.simulate.schedulers.publication_trace import (
     MINUTE_S,
     WEEK_S,
     Publishers,
+    apply_weekly_pattern_s,
     draw_intervals_s,
-    in_working_time_s,
     make_trace,
-    week_of_work,
+    weekly_rates,
     zipf_subscribers,
 )
 
@@ -47,10 +47,10 @@ def test_every_publisher_keeps_to_its_interval(publishers: Publishers) -> None:
 
 def test_work_is_done_when_publishers_are_awake() -> None:
     even_s = np.linspace(0, WEEK_S, 100_001)[:-1]
-    busy_s = in_working_time_s(even_s, np.zeros(len(even_s)))
+    busy_s = apply_weekly_pattern_s(even_s, np.zeros(len(even_s)))
     by_hour = np.bincount((busy_s // HOUR_S).astype(int), minlength=168) / len(even_s)
-    assert by_hour == pytest.approx(week_of_work() / week_of_work().sum(), abs=1e-4)
-    eastern_s = in_working_time_s(even_s, np.full(len(even_s), 6 * HOUR_S))
+    assert by_hour == pytest.approx(weekly_rates() / weekly_rates().sum(), abs=1e-4)
+    eastern_s = apply_weekly_pattern_s(even_s, np.full(len(even_s), 6 * HOUR_S))
     assert np.sort((busy_s + 6 * HOUR_S) % WEEK_S) == pytest.approx(np.sort(eastern_s))
 
 
