@@ -15,7 +15,7 @@ import msgspec
 from service.discovery.av_pairs import ATTRIBUTES
 from service.feeds.urls import looks_like_url
 
-_BY_VERB: Final[dict[str, tuple[str, ...]]] = {
+_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "subscribe": (
         *("sub", "add", "follow", "abonnieren", "abonniere", "abo", "folgen", "hinzufügen", "abonner", "suivre"),
         *("ajouter", "suscribir", "suscribirse", "suscríbeme", "seguir", "añadir"),
@@ -56,11 +56,13 @@ _BY_VERB: Final[dict[str, tuple[str, ...]]] = {
     "cancel": ("stop", "nevermind", "abbrechen", "stopp", "annuler", "cancelar"),
 }
 
-VERB_OF: Final = {word: verb for verb, others in _BY_VERB.items() for word in (verb, *others)}
+VERB_OF: Final = {word: verb for verb, others in _SYNONYMS.items() for word in (verb, *others)}
 """Each word, and the verb it stands for."""
 
-_TOO_SHORT_TO_GUESS: Final = 4
-GUESSABLE: Final = sorted(word for word in VERB_OF if len(word) >= _TOO_SHORT_TO_GUESS or word in ("sub", "add", "ls"))
+_MIN_GUESSABLE_CHARS: Final = 4
+GUESSABLE_WORDS: Final = sorted(
+    word for word in VERB_OF if len(word) >= _MIN_GUESSABLE_CHARS or word in ("sub", "add", "ls")
+)
 """What a word nearly like it may have been meant for."""
 
 LEAVE: Final = frozenset(
@@ -68,27 +70,29 @@ LEAVE: Final = frozenset(
 )
 """How a room's owners and admins send us away."""
 
-ALL: Final = frozenset(("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas"))
+ALL_WORDS: Final = frozenset(
+    ("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas")
+)
 
-ME: Final = frozenset(("", "me", "mich", "moi", "a mí", "me please", "everything"))
+ERASURE_WORDS: Final = frozenset(("", "me", "mich", "moi", "a mí", "me please", "everything"))
 """Who is to be forgotten."""
 
-LONGEST_LIST = 16_384
+MAX_LIST_CHARS = 16_384
 """Characters of a list of feeds to import that are read; a longer one is to be imported from its URL."""
-_LONGEST_VERB = 40
-LONGEST = 4096
+_MAX_VERB_CHARS = 40
+MAX_COMMAND_CHARS = 4096
 """Characters of a command that are read; longer than any URL we watch."""
 
 
 class SubscribeCommand(msgspec.Struct, frozen=True):
     """Watch the channel at this URL (empty when none was given); with a CSS selector, that part of the page.
 
-    ``wishes`` are settings, each with its value, as they were written.
+    ``settings`` are settings, each with its value, as they were written.
     """
 
     url: str
     selector: str = ""
-    wishes: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 class SubscriptionTarget(msgspec.Struct, frozen=True):
@@ -135,10 +139,10 @@ class UnknownCommand(msgspec.Struct, frozen=True):
 
 Command = SubscribeCommand | VerbCommand | YesNoCommand | NumberCommand | UnknownCommand
 
-_HARMLESS: Final = ("list", "find", "more", "show", "why", "status", "help", "hello")
+_READ_ONLY: Final = ("list", "find", "more", "show", "why", "status", "help", "hello")
 """Verbs that change nothing."""
 
-USUALLY_SHOWN, MOST_SHOWN = 3, 10
+DEFAULT_ENTRY_COUNT, MAX_ENTRY_COUNT = 3, 10
 
 VERBS: Final = (
     *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
@@ -147,13 +151,13 @@ VERBS: Final = (
 )
 """What ``help`` explains."""
 
-_SHORT: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
+_REPLY_SHORTHANDS: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
 """What people write under a message and nowhere else, or what means something else there."""
 
-_ALONE: Final = ("unsubscribe", "show", "why", "pause", "resume")
-_BEFORE: Final = ("set", "filter")
+_SUBSCRIPTION_ONLY: Final = ("unsubscribe", "show", "why", "pause", "resume")
+_SUBSCRIPTION_FIRST: Final = ("set", "filter")
 
-REACTIONS: Final = {
+COMMAND_OF_REACTION: Final = {
     **dict.fromkeys(("❌", "✖", "🗑", "🚫", "⛔", "🛑"), "unsubscribe"),
     **dict.fromkeys(("🔇", "🔕", "🤫"), "mute"),
     **dict.fromkeys(("⏸", "💤"), "pause"),
@@ -164,16 +168,16 @@ REACTIONS: Final = {
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 _WITH = re.compile(r"\s(?:with|mit|avec|con)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
-_NEXT_WISH = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
+_NEXT_SETTING = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
 
 
 def parse(text: str) -> Command:
     """Return the command that ``text`` states."""
-    line = cut(text)
+    line = truncate_input(text)
     verb, rest = (*line.split(maxsplit=1), "", "")[:2]
     name = VERB_OF.get(verb.lower().rstrip(":,!."))
     if name is not None:
-        return _read(name, rest)
+        return _parse_verb(name, rest)
     if (number := _NUMBER.fullmatch(line)) is not None:
         return NumberCommand(int(number[1]))
     if "://" in verb or looks_like_url(_url(verb)):
@@ -181,44 +185,44 @@ def parse(text: str) -> Command:
     return UnknownCommand(line, _suggestion(verb, rest))
 
 
-def reaction(emojis: tuple[str, ...]) -> str:
+def command_of_reaction(emojis: tuple[str, ...]) -> str:
     """Return the command that the newest of these reactions stands for; "" if none does."""
-    found = [REACTIONS[plain] for emoji in emojis if (plain := emoji.rstrip("\ufe0f")) in REACTIONS]
+    found = [COMMAND_OF_REACTION[plain] for emoji in emojis if (plain := emoji.rstrip("\ufe0f")) in COMMAND_OF_REACTION]
     return found[-1] if found else ""
 
 
-def lacking(text: str) -> str:
+def incomplete_command_template(text: str) -> str:
     """Return the command that lacks a subscription, with ``{}`` in its place; "" if it lacks none."""
     verb, rest = (*text.strip().lstrip("/").split(maxsplit=1), "", "")[:2]
     plain = verb.lower().rstrip(":,!.")
-    if not rest and plain in _SHORT:
-        return _SHORT[plain]
+    if not rest and plain in _REPLY_SHORTHANDS:
+        return _REPLY_SHORTHANDS[plain]
     name = VERB_OF.get(plain, "")
-    if name in _ALONE and not rest:
+    if name in _SUBSCRIPTION_ONLY and not rest:
         return f"{name} #{{}}"
-    if name in _BEFORE and rest and rest.split()[0].lower() not in ALL:
+    if name in _SUBSCRIPTION_FIRST and rest and rest.split()[0].lower() not in ALL_WORDS:
         command = parse(f"{name} {rest}")
         if isinstance(command, VerbCommand) and command.target.everything:
             return f"{name} #{{}} {rest.replace('{', '{{').replace('}', '}}')}"
     return ""
 
 
-def is_harmless(command: Command) -> bool:
+def is_read_only(command: Command) -> bool:
     """Return whether a command changes nothing."""
-    return isinstance(command, UnknownCommand) or (isinstance(command, VerbCommand) and command.name in _HARMLESS)
+    return isinstance(command, UnknownCommand) or (isinstance(command, VerbCommand) and command.name in _READ_ONLY)
 
 
-def count(words: str) -> int:
+def parse_entry_count(words: str) -> int:
     """Return how many entries these words ask for."""
     number = _NUMBER.fullmatch(words)
-    return max(1, min(int(number[1]), MOST_SHOWN)) if number else USUALLY_SHOWN
+    return max(1, min(int(number[1]), MAX_ENTRY_COUNT)) if number else DEFAULT_ENTRY_COUNT
 
 
-def cut(text: str) -> str:
+def truncate_input(text: str) -> str:
     """Return as much of what somebody writes as is read."""
-    line = text[:LONGEST_LIST].strip().lstrip("/").strip()
-    verb = line[:_LONGEST_VERB].split(maxsplit=1)[:1]
-    return line if verb and VERB_OF.get(verb[0].lower()) == "import" else line[:LONGEST].rstrip()
+    line = text[:MAX_LIST_CHARS].strip().lstrip("/").strip()
+    verb = line[:_MAX_VERB_CHARS].split(maxsplit=1)[:1]
+    return line if verb and VERB_OF.get(verb[0].lower()) == "import" else line[:MAX_COMMAND_CHARS].rstrip()
 
 
 def _url(words: str) -> str:
@@ -240,50 +244,50 @@ def _selector(words: str) -> str:
 
 def _subscribe(rest: str, *, bare: bool = False) -> Command:
     """Return what is wanted of a URL: what is called a list of feeds is to be imported."""
-    words, *wishes = _WITH.split(rest, maxsplit=1)
+    words, *settings = _WITH.split(rest, maxsplit=1)
     url, selector = _url(words), "" if bare else _selector(words)
-    pairs = [wish.partition("=") for wish in _NEXT_WISH.split(wishes[0])] if wishes else []
+    pairs = [wish.partition("=") for wish in _NEXT_SETTING.split(settings[0])] if settings else []
     path = url.partition("#")[0].partition("?")[0]
     if path.lower().endswith(".opml") and not selector and not pairs:
         return VerbCommand("import", words=url)
     return SubscribeCommand(url, selector, tuple((key, value.strip(' "“”„')) for key, _, value in pairs))
 
 
-def _any(words: str) -> SubscriptionTarget:
+def _target_or_all(words: str) -> SubscriptionTarget:
     """Return the subscription that is meant, or all of them."""
-    return SubscriptionTarget(everything=True) if not words or words.lower() in ALL else _target(words)
+    return SubscriptionTarget(everything=True) if not words or words.lower() in ALL_WORDS else _target(words)
 
 
-def _about(rest: str) -> tuple[SubscriptionTarget, str]:
+def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
     """Return which subscriptions are meant, all if the first word names none, and the other words."""
     first, other = (*rest.split(maxsplit=1), "", "")[:2]
-    if first.lower() in ALL:
+    if first.lower() in ALL_WORDS:
         return SubscriptionTarget(everything=True), other
     named = _NUMBER.fullmatch(first) is not None or looks_like_url(_url(first))
     return (_target(first), other) if named else (SubscriptionTarget(everything=True), rest)
 
 
-def _read(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
+def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
     """Return the command of a verb and what stands after it."""
     match name:
         case "subscribe":
             return _subscribe(rest)
         case "unsubscribe":
-            target = SubscriptionTarget(everything=True) if rest.lower() in ALL else _target(rest)
+            target = SubscriptionTarget(everything=True) if rest.lower() in ALL_WORDS else _target(rest)
             return VerbCommand(
                 name, SubscriptionTarget(url=target.url, selector=_selector(rest)) if target.url else target
             )
         case "show" | "why" | "unwatch":
             return VerbCommand(name, _target(rest), " ".join(rest.split()[1:2]))
         case "pause" | "resume":
-            return VerbCommand(name, _any(rest))
+            return VerbCommand(name, _target_or_all(rest))
         case "set" | "filter":
-            return VerbCommand(name, *_about(rest))
+            return VerbCommand(name, *_target_and_words(rest))
         case "mute" | "unmute":
-            return VerbCommand("set", _any(rest), "mute on" if name == "mute" else "mute off")
+            return VerbCommand("set", _target_or_all(rest), "mute on" if name == "mute" else "mute off")
         case "yes" | "no":
             return YesNoCommand(yes=name == "yes")
-        case "forget" if rest.lower().strip("-. ") not in ME:
+        case "forget" if rest.lower().strip("-. ") not in ERASURE_WORDS:
             return VerbCommand("help", words=name)
         case "help":
             return VerbCommand(name, words=VERB_OF.get(rest.lower(), ""))
@@ -294,7 +298,7 @@ def _read(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
 def _suggestion(verb: str, rest: str) -> str:
     if verb.partition("=")[0].lower() in ATTRIBUTES:
         return f"find {verb} {rest}".strip()
-    for known in (VERBS, GUESSABLE):
+    for known in (VERBS, GUESSABLE_WORDS):
         near = difflib.get_close_matches(verb.lower()[:20], known, n=1, cutoff=0.7)
         if near:
             return f"{VERB_OF[near[0]]} {rest}".strip()

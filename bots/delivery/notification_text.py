@@ -147,9 +147,7 @@ def _section(
         blocks.append(_others(len(rest), titles, translator, is_first=not blocks))
     gap = "\n\n" if detail.summary_chars and len(blocks) > 1 else "\n"
     content = gap.join(blocks + _lines(channel, update.lines, detail, translator))
-    names_itself = (
-        template is not None and template.names_channel and not (rest or update.lines or update.missing_count)
-    )
+    names_itself = template is not None and template.has_channel and not (rest or update.lines or update.missing_count)
     if content and not names_itself:
         content = f"*{title(channel)}*\n{content}"
     return "\n".join(notices + ([content] if content else []))

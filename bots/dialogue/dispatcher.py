@@ -1,21 +1,32 @@
-"""What somebody writes → the reply, by way of requests.
+"""Dispatcher of commands: executes one command of a user by requests, and returns the reply.
 
-The only state between two commands is the question that was asked last, and that is simply the last reply if it was a
-:class:`QuestionReply`.
-
-A command can point at a message of ours: by a reply to it (XEP-0461) or a reaction (XEP-0444). What it needs and does
-not name, the message names: the channel it told of. If it told of several of the person's channels, they are asked
-which one; if of none, but it came of something they watch for, that is meant.
+The only state between two commands is the question of the last reply, if that was a :class:`QuestionReply`; the
+caller keeps it. A command may refer to a message of the bot, as a reply to it (XEP-0461) or a reaction (XEP-0444). A target
+that such a command does not name is taken from that message: the channel that the message was about. If it was about
+several of the user's channels, the user is pending_question which one is meant. If it was about none of them, but was sent
+because of a saved search, the command applies to the saved search.
 """
 
 from typing import NoReturn, cast
 
 import msgspec
 
-from bots.commands import parser as commands
-from bots.dialogue import settings as preferring
-from bots.dialogue import settings_parser
-from bots.dialogue import subscriptions as subscribing
+from bots.commands.parser import (
+    DEFAULT_ENTRY_COUNT,
+    LEAVE,
+    Command,
+    NumberCommand,
+    SubscribeCommand,
+    SubscriptionTarget,
+    UnknownCommand,
+    VerbCommand,
+    YesNoCommand,
+    incomplete_command_template,
+    is_read_only,
+    parse,
+    parse_entry_count,
+)
+from bots.dialogue import settings, settings_parser, subscriptions
 from bots.dialogue.request_handler import Requests
 from bots.replies.base import QuestionReply, Reply
 from bots.replies.conversation import (
@@ -58,204 +69,226 @@ from service.feeds.urls import canonical_url, looks_like_url, page_url
 async def answer(
     requests: Requests,
     text: str,
-    asked: QuestionReply | None = None,
+    pending_question: QuestionReply | None = None,
     *,
-    points_at: str = "",
-    reacted: bool = False,
-    may_change: bool = True,
+    reply_to_id: str = "",
+    is_reaction: bool = False,
+    can_manage: bool = True,
 ) -> Reply:
-    """Carry out what a person wrote, whose last unanswered question was ``asked``.
+    """Execute the command in ``text`` and return the reply.
 
-    ``points_at`` is the id of the message of ours to which they replied, or ``reacted`` by what stands for this text.
-    Who may not change anything, like most people in a room, is refused what would. A person who is not admitted can
-    only send an invitation; what is answered without a request, like help, is answered to everybody.
+    Without access, a user can only send an invitation code; commands that need no request, like help, are executed for
+    everybody.
+
+    Args:
+        requests: The requests of the user, executed or in a dry run.
+        text: The command; any text is accepted.
+        pending_question: The question of the bot that the user has not answered yet.
+        reply_to_id: The id of the bot's message that the user replied or reacted to, or "".
+        is_reaction: Whether ``text`` stands for a reaction.
+        can_manage: Whether the user may change subscriptions and settings; most occupants of a room may not.
     """
-    command = commands.parse(text)
-    if not may_change and (not commands.is_harmless(command) or text.strip().lower() in commands.LEAVE):
+    command = parse(text)
+    if not can_manage and (not is_read_only(command) or text.strip().lower() in LEAVE):
         return ManagersOnly()
     if not await requests.is_admitted():
-        requests = cast("Requests", _StrangersRequests(requests))
+        requests = cast("Requests", _UnadmittedRequests(requests))
     try:
-        if may_change and (points_at or reacted):
-            meant = await _pointed(requests, text, points_at, reacted=reacted)
-            if isinstance(meant, Reply):
-                return meant
-            command = meant
-        return await _carry_out(requests, command, asked if may_change and not reacted else None)
-    except _NotAllowed:
+        if can_manage and (reply_to_id or is_reaction):
+            resolved = await _resolve_target(requests, text, reply_to_id, is_reaction=is_reaction)
+            if isinstance(resolved, Reply):
+                return resolved
+            command = resolved
+        return await _execute(requests, command, pending_question if can_manage and not is_reaction else None)
+    except _AccessRequired:
         return AccessDenied()
     except CoronetError as error:
-        return RequestFailed(error, _subject(command, asked))
+        return RequestFailed(error, _subject(command, pending_question))
 
 
-class _NotAllowed(Exception):
-    """Somebody who is not admitted made a request."""
+class _AccessRequired(Exception):
+    """A user without access made a request."""
 
 
-class _StrangersRequests:
-    """Requests of somebody who is not admitted: all but an invitation are refused."""
+class _UnadmittedRequests:
+    """The requests of a user without access: all raise, except the one that accepts an invitation."""
 
     def __init__(self, requests: Requests) -> None:
         self.limits = requests.limits
         self.accept_invitation = requests.accept_invitation
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise _NotAllowed(name)
+        raise _AccessRequired(name)
 
 
-async def _pointed(requests: Requests, text: str, message_id: str, *, reacted: bool) -> commands.Command | Reply:
-    """Return the command that was meant by what was written under a message of ours, or what to answer."""
-    line = commands.lacking(text)
-    told = await requests.told_by(message_id) if line or reacted else None
-    if told is None and reacted:
+async def _resolve_target(requests: Requests, text: str, message_id: str, *, is_reaction: bool) -> Command | Reply:
+    """Return the command in ``text`` with its target taken from the message, or the reply if that is not possible."""
+    template = incomplete_command_template(text)
+    references = await requests.message_references(message_id) if template or is_reaction else None
+    if references is None and is_reaction:
         return MessageForgotten()
-    if told is None or not line:
-        return commands.parse(text)
-    mine = await requests.subscriptions()
-    meant = tuple(followed for followed in mine if followed.channel.id in told.channels)
-    if len(meant) == 1:
-        return commands.parse(line.format(meant[0].number))
-    if meant:
-        return ChooseSubscription(line, meant)
-    if line.startswith("unsubscribe") and len(told.watches) == 1:
-        return commands.VerbCommand("unwatch", commands.SubscriptionTarget(number=told.watches[0]))
+    if references is None or not template:
+        return parse(text)
+    subscribed = await requests.subscriptions()
+    candidates = tuple(each for each in subscribed if each.channel.id in references.channels)
+    if len(candidates) == 1:
+        return parse(template.format(candidates[0].number))
+    if candidates:
+        return ChooseSubscription(template, candidates)
+    if template.startswith("unsubscribe") and len(references.watches) == 1:
+        return VerbCommand("unwatch", SubscriptionTarget(number=references.watches[0]))
     return NoSuchSubscription()
 
 
-def _subject(command: commands.Command, asked: QuestionReply | None) -> str:
-    """Return the URL that a command is about, as the person knows it; "" if it is about none."""
+def _subject(command: Command, pending_question: QuestionReply | None) -> str:
+    """Return the URL that a command is about, as the user wrote it, or ""."""
     match command:
-        case commands.SubscribeCommand(url):
+        case SubscribeCommand(url):
             return url
-        case commands.YesNoCommand(yes=True) if isinstance(asked, OfferPageMonitoring):
-            return asked.url
+        case YesNoCommand(yes=True) if isinstance(pending_question, OfferPageMonitoring):
+            return pending_question.url
         case _:
             return ""
 
 
-async def _carry_out(requests: Requests, command: commands.Command, asked: QuestionReply | None) -> Reply:  # noqa: C901, PLR0911, PLR0912 - one arm per verb is the clearest table
+async def _execute(requests: Requests, command: Command, pending_question: QuestionReply | None) -> Reply:  # noqa: C901, PLR0911, PLR0912 - one arm per verb is the clearest table
     match command:
-        case commands.SubscribeCommand(""):
+        case SubscribeCommand(""):
             return MissingArgument("subscribe")
-        case commands.SubscribeCommand(url, selector, settings):
-            return await subscribing.subscribe(requests, page_url(url, selector), settings, as_page=bool(selector))
-        case commands.VerbCommand("unsubscribe", target) if target.everything:
-            mine = await requests.subscriptions()
-            return ConfirmUnsubscribeAll(len(mine)) if mine else SubscriptionList((), 0, "")
-        case commands.VerbCommand("unsubscribe", target):
-            return await subscribing.unsubscribe(requests, target)
-        case commands.VerbCommand("list", words=words):
-            return await subscribing.list_all(requests, words)
-        case commands.VerbCommand("show", target, words):
-            return await subscribing.show(requests, target, commands.count(words))
-        case commands.VerbCommand("why", target):
-            return await subscribing.why(requests, target)
-        case commands.VerbCommand("status"):
-            return await subscribing.status(requests)
-        case commands.VerbCommand("export"):
-            return await subscribing.export(requests)
-        case commands.VerbCommand("import", words=words):
-            return await subscribing.import_list(requests, words)
-        case commands.VerbCommand("pause", target):
-            return await preferring.pause(requests, target)
-        case commands.VerbCommand("resume", target):
-            return await preferring.resume(requests, target)
-        case commands.VerbCommand("set", target, words):
-            return await preferring.prefer(requests, target, words)
-        case commands.VerbCommand("filter", target, words):
-            return await preferring.filter_entries(requests, target, words)
-        case commands.VerbCommand("quiet", words=words):
-            return await preferring.settle(requests, words, settings_parser.quieted)
-        case commands.VerbCommand("digest", words=words):
-            return await preferring.settle(requests, words, settings_parser.gathered)
-        case commands.VerbCommand("timezone", words=words):
-            return await preferring.settle(requests, words, settings_parser.in_zone)
-        case commands.VerbCommand("language", words=words):
-            return await preferring.speak(requests, words)
-        case commands.VerbCommand("find", words=words):
+        case SubscribeCommand(url, selector, initial_settings):
+            return await subscriptions.subscribe(
+                requests, page_url(url, selector), initial_settings, as_page=bool(selector)
+            )
+        case VerbCommand("unsubscribe", target) if target.everything:
+            subscribed = await requests.subscriptions()
+            return ConfirmUnsubscribeAll(len(subscribed)) if subscribed else SubscriptionList((), 0, "")
+        case VerbCommand("unsubscribe", target):
+            return await subscriptions.unsubscribe(requests, target)
+        case VerbCommand("list", words=words):
+            return await subscriptions.list_all(requests, words)
+        case VerbCommand("show", target, words):
+            return await subscriptions.show(requests, target, parse_entry_count(words))
+        case VerbCommand("why", target):
+            return await subscriptions.why(requests, target)
+        case VerbCommand("status"):
+            return await subscriptions.status(requests)
+        case VerbCommand("export"):
+            return await subscriptions.export(requests)
+        case VerbCommand("import", words=words):
+            return await subscriptions.import_list(requests, words)
+        case VerbCommand("pause", target):
+            return await settings.pause(requests, target)
+        case VerbCommand("resume", target):
+            return await settings.resume(requests, target)
+        case VerbCommand("set", target, words):
+            return await settings.change_preferences(requests, target, words)
+        case VerbCommand("filter", target, words):
+            return await settings.edit_filters(requests, target, words)
+        case VerbCommand("quiet", words=words):
+            return await settings.change_user_settings(requests, words, settings_parser.set_quiet_hours)
+        case VerbCommand("digest", words=words):
+            return await settings.change_user_settings(requests, words, settings_parser.set_digest)
+        case VerbCommand("timezone", words=words):
+            return await settings.change_user_settings(requests, words, settings_parser.set_time_zone)
+        case VerbCommand("language", words=words):
+            return await settings.change_language(requests, words)
+        case VerbCommand("find", words=words):
             return await _search(requests, words)
-        case commands.VerbCommand("more"):
-            return await _more(requests, asked) if isinstance(asked, SearchResults) else NoMoreResults()
-        case commands.VerbCommand("watch", words=words):
+        case VerbCommand("more"):
+            return (
+                await _more(requests, pending_question)
+                if isinstance(pending_question, SearchResults)
+                else NoMoreResults()
+            )
+        case VerbCommand("watch", words=words):
             return await _watch(requests, words)
-        case commands.VerbCommand("unwatch", target) if not target.number:
+        case VerbCommand("unwatch", target) if not target.number:
             return MissingArgument("unwatch")
-        case commands.VerbCommand("unwatch", target):
-            ended = await requests.unwatch(target.number)
-            return SavedSearchDeleted(ended) if ended is not None else NoSuchSavedSearch()
-        case commands.VerbCommand("invite", words=words):
+        case VerbCommand("unwatch", target):
+            deleted = await requests.unwatch(target.number)
+            return SavedSearchDeleted(deleted) if deleted is not None else NoSuchSavedSearch()
+        case VerbCommand("invite", words=words):
             return (
                 InvitationAccepted() if await requests.accept_invitation(words.strip()) else AccessDenied(refused=True)
             )
-        case commands.VerbCommand("forget"):
+        case VerbCommand("forget"):
             return ConfirmErasure()
-        case commands.VerbCommand("help", words=words):
+        case VerbCommand("help", words=words):
             return HelpReply(words)
-        case commands.VerbCommand("cancel"):
-            return NothingChanged() if asked else NothingToCancel()
-        case commands.VerbCommand():
+        case VerbCommand("cancel"):
+            return NothingChanged() if pending_question else NothingToCancel()
+        case VerbCommand():
             return WelcomeReply()
-        case commands.NumberCommand(number):
-            return await _pick(requests, number, asked)
-        case commands.YesNoCommand(yes):
-            return await _decide(requests, asked, yes=yes)
-        case commands.UnknownCommand(_, suggestion):
+        case NumberCommand(number):
+            return await _pick(requests, number, pending_question)
+        case YesNoCommand(yes):
+            return await _decide(requests, pending_question, yes=yes)
+        case UnknownCommand(_, suggestion):
             return CommandSuggestion(suggestion) if suggestion else UnrecognizedInput()
 
 
-async def _pick(requests: Requests, number: int, asked: QuestionReply | None) -> Reply:
-    """Take one of what was offered; the question stands if there is none of this number."""
-    match asked:
-        case ChooseFeed(options, settings) if 1 <= number <= len(options):
-            return await subscribing.subscribe(requests, canonical_url(options[number - 1].url), settings)
-        case SearchResults(findings=findings) if 1 <= number <= len(findings):
-            channel = findings[number - 1].channel
-            return await subscribing.subscribe(requests, channel.url, (), as_page=channel.kind == "page")
+async def _pick(requests: Requests, number: int, pending_question: QuestionReply | None) -> Reply:
+    """Choose an option of the pending question by its number; an unknown number repeats the question.
+
+    Without a question, show the latest entries of the subscription with this number.
+    """
+    match pending_question:
+        case ChooseFeed(options, initial_settings) if 1 <= number <= len(options):
+            return await subscriptions.subscribe(requests, canonical_url(options[number - 1].url), initial_settings)
+        case SearchResults(hits=hits) if 1 <= number <= len(hits):
+            channel = hits[number - 1].channel
+            return await subscriptions.subscribe(requests, channel.url, (), as_page=channel.kind == "page")
         case ChooseSubscription(command, options) if any(option.number == number for option in options):
-            return await _carry_out(requests, commands.parse(command.format(number)), None)
+            return await _execute(requests, parse(command.format(number)), None)
         case ChooseFeed() | SearchResults() | ChooseSubscription():
-            return asked
+            return pending_question
         case _:
-            return await subscribing.show(requests, commands.SubscriptionTarget(number=number), commands.USUALLY_SHOWN)
+            return await subscriptions.show(requests, SubscriptionTarget(number=number), DEFAULT_ENTRY_COUNT)
 
 
-async def _decide(requests: Requests, asked: QuestionReply | None, *, yes: bool) -> Reply:
-    """Do what was asked about, or leave it."""
-    match asked if yes else None:
+async def _decide(requests: Requests, pending_question: QuestionReply | None, *, yes: bool) -> Reply:
+    """Execute what the pending question offers, or cancel it."""
+    match pending_question if yes else None:
         case ConfirmErasure():
             return ErasureReply(await requests.forget_everything())
         case ConfirmUnsubscribeAll():
-            return await subscribing.unsubscribe_all(requests)
-        case OfferPageMonitoring(url, settings):
-            return await subscribing.probe(requests, url, settings, as_page=True)
+            return await subscriptions.unsubscribe_all(requests)
+        case OfferPageMonitoring(url, initial_settings):
+            return await subscriptions.probe(requests, url, initial_settings, as_page=True)
         case CommandSuggestion(command):
-            return await _carry_out(requests, commands.parse(command), None)
+            return await _execute(requests, parse(command), None)
         case _:
-            return NothingChanged() if asked else NoPendingQuestion()
+            return NothingChanged() if pending_question else NoPendingQuestion()
 
 
-async def _search(requests: Requests, wanted: str) -> Reply:
-    if not wanted.strip():
+async def _search(requests: Requests, text: str) -> Reply:
+    if not text.strip():
         return MissingArgument("find")
-    query = parse_query(wanted)
-    # One more than is shown tells whether there is more.
-    found = await requests.search(msgspec.structs.replace(query, limit=query.limit + 1))
-    return SearchResults(wanted, query, found[: query.limit], 0, more=len(found) > query.limit)
+    query = parse_query(text)
+    # One hit more than is shown tells whether there are more.
+    hits = await requests.search(msgspec.structs.replace(query, limit=query.limit + 1))
+    return SearchResults(text, query, hits[: query.limit], 0, has_more=len(hits) > query.limit)
 
 
-async def _more(requests: Requests, asked: SearchResults) -> Reply:
-    """Ask for as many as were shown and more: which of all that match come first is not said."""
-    shown, limit = asked.findings, asked.query.limit
-    found = await requests.search(msgspec.structs.replace(asked.query, limit=2 * len(shown) + limit + 1))
-    fresh = tuple(finding for finding in found if finding not in shown)
-    if not fresh:
+async def _more(requests: Requests, results: SearchResults) -> Reply:
+    """Show the next hits of a search.
+
+    The order of hits can differ from search to search. Therefore the search is repeated with room for all hits that
+    were shown, and those are left out.
+    """
+    shown, limit = results.hits, results.query.limit
+    hits = await requests.search(msgspec.structs.replace(results.query, limit=2 * len(shown) + limit + 1))
+    new = tuple(hit for hit in hits if hit not in shown)
+    if not new:
         return NoMoreResults()
-    return SearchResults(asked.wanted, asked.query, (*shown, *fresh[:limit]), len(shown), more=len(fresh) > limit)
+    return SearchResults(
+        results.query_text, results.query, (*shown, *new[:limit]), len(shown), has_more=len(new) > limit
+    )
 
 
-async def _watch(requests: Requests, wanted: str) -> Reply:
-    if not wanted.strip():
+async def _watch(requests: Requests, text: str) -> Reply:
+    if not text.strip():
         return SavedSearchList(await requests.watches())
-    if "=" not in wanted and looks_like_url(wanted):
-        return CommandSuggestion(f"subscribe {wanted.strip()}")
-    return SearchSaved(await requests.watch(parse_watch(wanted)))
+    if "=" not in text and looks_like_url(text):
+        return CommandSuggestion(f"subscribe {text.strip()}")
+    return SearchSaved(await requests.watch(parse_watch(text)))

@@ -132,14 +132,14 @@ class OpmlImporter:
         mine = {held.channel for held in await self._store.subscriptions.of_user(jid)}
         room = limits.subscriptions - len(mine)
         new = [feed for feed in feeds if channel_id(feed.url) not in mine]
-        ended = await asyncio.gather(*(self._one(jid, feed) for feed in new[: max(room, 0)]))
+        ended = await asyncio.gather(*(self._target(jid, feed) for feed in new[: max(room, 0)]))
         full = LimitReached("You've reached the maximum of {count} subscriptions.", count=limits.subscriptions)
         came = ImportResult(known=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :]))
         for one in ended:
             came = came.and_also(one)
         return came
 
-    async def _one(self, jid: str, feed: OpmlSubscription) -> ImportResult:
+    async def _target(self, jid: str, feed: OpmlSubscription) -> ImportResult:
         try:
             cid = await self._channel(jid, feed)
             subscription, new = await follow(self._store, jid, cid, self._limits.subscriptions)

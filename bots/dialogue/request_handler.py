@@ -124,7 +124,7 @@ class ReadRequests:
         await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
         return await self._store.worker_requests.explain(cid)
 
-    async def node_of(self, cid: ChannelId) -> str:
+    async def pubsub_uri(self, cid: ChannelId) -> str:
         """Return the xmpp: URI of the pubsub node on which a channel is published; "" if there is none."""
         service = self._house.pubsub_service
         position = (await self._store.pubsub_nodes.positions(service, [cid])).get(cid) if service else None
@@ -170,7 +170,7 @@ class ReadRequests:
         self._at_work()
         return await self._house.lists.read(lambda: _encoded(text))
 
-    async def told_by(self, message_id: MessageId) -> MessageReferences | None:
+    async def message_references(self, message_id: MessageId) -> MessageReferences | None:
         """Return what a message of ours told the person; None if it told nothing, or we forgot."""
         (told,), flying = await asyncio.gather(
             self._store.outbox.sent_messages([self._uid]), self._store.outbox.in_flight([self._uid])
@@ -186,7 +186,7 @@ class ReadRequests:
 class RequestHandler(ReadRequests):
     """Requests of one person, executed: what a method changes is durable, and counts, when it returns."""
 
-    async def take_new_url(self) -> bool:
+    async def use_new_url_allowance(self) -> bool:
         """Return whether the person may have one more new URL looked at this hour."""
         return await self._store.users.count_use(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
 
@@ -267,15 +267,15 @@ class RequestHandler(ReadRequests):
 
 
 class DryRun(ReadRequests):
-    """Requests of one person, answered without an effect; ``would`` is what would be done, a sentence each."""
+    """Requests of one person, answered without an effect; ``effects`` is what would be done, a sentence each."""
 
     def __init__(self, house: BotServices, jid: str, most_subscriptions: int | None) -> None:
         """Answer for a person with a limit of their own, or None."""
         super().__init__(house, jid, most_subscriptions)
-        self.would: list[str] = []
+        self.effects: list[str] = []
         self._probed: dict[ChannelId, Channel] = {}
 
-    async def take_new_url(self) -> bool:
+    async def use_new_url_allowance(self) -> bool:
         """Return True: nothing is counted."""
         return True
 
@@ -285,7 +285,7 @@ class DryRun(ReadRequests):
         if probed.channel is not None:
             self._probed[probed.channel.id] = probed.channel
             if await self._store.channels.get(probed.channel.id) is None:
-                self.would.append(f"Make {probed.channel.url} a channel.")
+                self.effects.append(f"Make {probed.channel.url} a channel.")
         return probed
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
@@ -299,21 +299,21 @@ class DryRun(ReadRequests):
         for held in await self._store.subscriptions.of_user(self._jid):
             if held.channel == cid:
                 return held.number, False
-        self.would.append(f"Subscribe them to {_name(channel)}.")
+        self.effects.append(f"Subscribe them to {_name(channel)}.")
         return await self._store.users.next_number(self._jid, "numbers"), True
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
         """Return whether there is such a subscription."""
         held = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
         if held:
-            self.would.append(f"End the subscription to {_name(await self._known(cid))}.")
+            self.effects.append(f"End the subscription to {_name(await self._known(cid))}.")
         return held
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
         """Return which of these channels are not paused."""
         mine = await self._store.subscriptions.of_user(self._jid)
         awake = [each.channel for each in mine if each.channel in cids and each.paused_version is None]
-        self.would.append(f"Pause {len(awake):,} subscriptions{_AND_WATCHES if watches else ''}.")
+        self.effects.append(f"Pause {len(awake):,} subscriptions{_AND_WATCHES if watches else ''}.")
         return awake
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
@@ -322,16 +322,16 @@ class DryRun(ReadRequests):
         paused = {each.channel: each.paused_version for each in mine if each.paused_version is not None}
         channels = await self._store.channels.get_many(list(paused))
         withheld = {each.id: max(0, each.version - paused[each.id]) for each in channels if each is not None}
-        self.would.append(f"Resume {len(paused):,} subscriptions{_AND_WATCHES if watches else ''}.")
+        self.effects.append(f"Resume {len(paused):,} subscriptions{_AND_WATCHES if watches else ''}.")
         return ResumeResult(withheld)
 
     async def set_user_settings(self, _user_settings: UserSettings) -> None:
         """Note the change."""
-        self.would.append("Keep when they want to hear from us.")
+        self.effects.append("Keep when they want to hear from us.")
 
     async def set_preferences(self, number: int, _preferences: Preferences) -> None:
         """Note the change."""
-        self.would.append(f"Keep what they prefer of {f'#{number}' if number else 'everything'}.")
+        self.effects.append(f"Keep what they prefer of {f'#{number}' if number else 'everything'}.")
 
     async def watch(self, standing: SearchCondition) -> SavedSearch:
         """Return the watch that there is or would be."""
@@ -344,32 +344,32 @@ class DryRun(ReadRequests):
                 "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
                 most=self.limits.watches,
             )
-        self.would.append("Watch for that from now on.")
+        self.effects.append("Watch for that from now on.")
         return SavedSearch("", standing, await self._store.users.next_number(self._jid, "watches"))
 
     async def unwatch(self, number: int) -> SavedSearch | None:
         """Return the watch of this number."""
         watch = next((each for each in await self.watches() if each.number == number), None)
         if watch is not None:
-            self.would.append(f"End what is watched for as #{number}.")
+            self.effects.append(f"End what is watched for as #{number}.")
         return watch
 
     async def share(self, _name: str, _body: bytes, _media_type: str) -> None:
         """Return None, as where the server takes no file."""
-        self.would.append("Send the list as a file if their server takes one, and as messages otherwise.")
+        self.effects.append("Send the list as a file if their server takes one, and as messages otherwise.")
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
         """Note the import."""
-        self.would.append(f"Subscribe them to {len(feeds):,} feeds of a list, one after the other.")
+        self.effects.append(f"Subscribe them to {len(feeds):,} feeds of a list, one after the other.")
 
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the person may use the bot, or could with this code."""
-        self.would.append("Use the invitation up, if it is good.")
+        self.effects.append("Use the invitation up, if it is good.")
         return await self.is_admitted() or await self._store.invitations.is_valid(code)
 
     async def forget_everything(self) -> int:
         """Return 0."""
-        self.would.append("Forget everything about them but what admins have set.")
+        self.effects.append("Forget everything about them but what admins have set.")
         return 0
 
     async def _known(self, cid: ChannelId) -> Channel | None:

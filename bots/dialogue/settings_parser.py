@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from bots.commands.parser import MOST_SHOWN
+from bots.commands.parser import MAX_ENTRY_COUNT
 from bots.i18n.translator import normalize_words
 from bots.replies import entry_templates
 from bots.replies.base import Reply
@@ -116,7 +116,7 @@ def _day(name: str) -> int | None:
     return next((number for number, names in enumerate(_DAYS) if any(full.startswith(name) for full in names)), None)
 
 
-def quieted(user_settings: UserSettings, words: str) -> UserSettings | Reply:
+def set_quiet_hours(user_settings: UserSettings, words: str) -> UserSettings | Reply:
     """Return the settings with these quiet hours, ``off`` or ``presence``."""
     if words.lower() in OFF:
         return msgspec.structs.replace(user_settings, quiet=None, heeds_presence=False)
@@ -126,14 +126,14 @@ def quieted(user_settings: UserSettings, words: str) -> UserSettings | Reply:
     return msgspec.structs.replace(user_settings, quiet=hours) if hours else InvalidTime("quiet", words)
 
 
-def gathered(user_settings: UserSettings, words: str) -> UserSettings | Reply:
+def set_digest(user_settings: UserSettings, words: str) -> UserSettings | Reply:
     """Return the settings with this digest, or ``off``."""
     off = words.lower() in OFF
     rhythm = None if off else digest(words)
     return msgspec.structs.replace(user_settings, digest=rhythm) if rhythm or off else InvalidTime("digest", words)
 
 
-def in_zone(user_settings: UserSettings, words: str) -> UserSettings | Reply:
+def set_time_zone(user_settings: UserSettings, words: str) -> UserSettings | Reply:
     """Return the settings with the time zone of this name."""
     zones = find_time_zones(words)
     return msgspec.structs.replace(user_settings, zone=zones[0]) if len(zones) == 1 else UnknownTimeZone(words, zones)
@@ -209,17 +209,17 @@ def _days(words: str) -> tuple[int, ...] | None:
     return tuple(sorted(found))
 
 
-def wished(before: Preferences, wishes: InitialSettings) -> Preferences | Reply:
+def apply_settings(before: Preferences, settings: InitialSettings) -> Preferences | Reply:
     """Return what is wanted of one subscription after these wishes; or what is wrong with one of them."""
-    for key, value in wishes:
-        changed = preferred(before, key, value, for_all=False)
+    for key, value in settings:
+        changed = change_setting(before, key, value, for_all=False)
         if not isinstance(changed, Preferences):
             return changed
         before = changed
     return before
 
 
-def preferred(before: Preferences, named: str, value: str, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
+def change_setting(before: Preferences, named: str, value: str, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
     """Return what is wanted after a setting is changed; or what is wrong with that."""
     key, value = KEYS.get(named.lower(), ""), value.strip()
     usual = value.lower() in _USUAL
@@ -260,21 +260,25 @@ def _with_proof(before: Preferences, value: str, *, off: bool, usual: bool) -> P
     number = _NUMBER.fullmatch(value)
     if off or usual or value.lower() in ON:
         return msgspec.structs.replace(before, proof=0 if off else None)
-    if number is None or int(number[1]) > MOST_SHOWN:
+    if number is None or int(number[1]) > MAX_ENTRY_COUNT:
         return InvalidSetting("proof", value)
     return msgspec.structs.replace(before, proof=int(number[1]))
 
 
 def _with_template(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
-    template = entry_templates.tidy(value)
+    template = entry_templates.normalize(value)
     if off or usual:
         return msgspec.structs.replace(before, template="" if off else None)
-    if "$" not in template or not entry_templates.fits(template) or entry_templates.strangers(template):
-        return InvalidSetting("format", template, entry_templates.strangers(template))
+    if (
+        "$" not in template
+        or not entry_templates.is_short_enough(template)
+        or entry_templates.unknown_variables(template)
+    ):
+        return InvalidSetting("format", template, entry_templates.unknown_variables(template))
     return msgspec.structs.replace(before, template=template)
 
 
-def filtered(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple[FilterRule, ...] | Reply:
+def change_filters(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple[FilterRule, ...] | Reply:
     """Return filters after ``deny words``, ``allow words`` or ``off number``; or what is wrong with that."""
     if word in OFF or word in ("remove", "delete"):
         number = _NUMBER.fullmatch(rest)

@@ -9,7 +9,7 @@ import msgspec
 
 from bots.commands.parser import SubscriptionTarget
 from bots.dialogue.request_handler import Requests
-from bots.dialogue.settings_parser import wished
+from bots.dialogue.settings_parser import apply_settings
 from bots.replies.base import MAX_MESSAGE_BYTES, Reply, SubscribedChannel
 from bots.replies.help import MissingArgument
 from bots.replies.subscriptions import (
@@ -37,9 +37,9 @@ from service.model import Channel, Entry
 from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Preferences
 
 
-async def subscribe(requests: Requests, url: str, wishes: InitialSettings, *, as_page: bool = False) -> Reply:
+async def subscribe(requests: Requests, url: str, settings: InitialSettings, *, as_page: bool = False) -> Reply:
     """Subscribe to what is at a canonical URL; ``as_page``: to that page itself, or the part its selector names."""
-    wanted = wished(NO_PREFERENCES, wishes)
+    wanted = apply_settings(NO_PREFERENCES, settings)
     if not isinstance(wanted, Preferences):
         return wanted
     mine = await requests.subscriptions()
@@ -49,43 +49,47 @@ async def subscribe(requests: Requests, url: str, wishes: InitialSettings, *, as
     if len(mine) >= limits.subscriptions and not any(followed.channel.id == channel_id(url) for followed in mine):
         return TooManySubscriptions(limits.subscriptions)
     if channel is not None and not channel.dormant:
-        return await _begin(requests, channel, None, wishes, moved=moved)
-    if not await requests.take_new_url():
+        return await _begin(requests, channel, None, settings, moved=moved)
+    if not await requests.use_new_url_allowance():
         return TooManyNewUrls(limits.new_urls_per_hour)
     as_page = as_page or (channel is not None and channel.kind == "page")
-    return await probe(requests, url, wishes, as_page=as_page, moved=moved)
+    return await probe(requests, url, settings, as_page=as_page, moved=moved)
 
 
-async def probe(requests: Requests, url: str, wishes: InitialSettings, *, as_page: bool, moved: bool = False) -> Reply:
+async def probe(
+    requests: Requests, url: str, settings: InitialSettings, *, as_page: bool, moved: bool = False
+) -> Reply:
     """Have a worker look, and subscribe to what it finds: to one feed, or all of a list."""
     try:
         found = await requests.probe(url, as_page=as_page)
     except ListOfFeeds:
         return await _import(requests, await requests.read_list(url))
     if found.channel is None:
-        return OfferPageMonitoring(url, wishes) if found.page else ChooseFeed(found.choices, wishes)
-    return await _begin(requests, found.channel, found.latest, wishes, discovered=found.discovered, moved=moved)
+        return OfferPageMonitoring(url, settings) if found.page else ChooseFeed(found.choices, settings)
+    return await _begin(requests, found.channel, found.latest, settings, discovered=found.discovered, moved=moved)
 
 
 async def _begin(
     requests: Requests,
     channel: Channel,
     latest: tuple[Entry, ...] | None,
-    wishes: InitialSettings,
+    settings: InitialSettings,
     *,
     discovered: bool = False,
     moved: bool = False,
 ) -> Reply:
     """Subscribe to a channel as it is wished; ``latest`` is None if nobody has looked at it just now."""
     preferences = await requests.preferences()
-    proof = _wished(Preferences(proof=preferences.get(FOR_ALL, NO_PREFERENCES).proof), wishes).proof
+    proof = _apply_valid_settings(Preferences(proof=preferences.get(FOR_ALL, NO_PREFERENCES).proof), settings).proof
     proof = DEFAULT_PROOF if proof is None else proof
     if latest is None and proof:
         latest = await requests.latest(channel.id, proof)
     number, new = await requests.subscribe(channel.id)
     own = NO_PREFERENCES
-    if wishes:
-        own = msgspec.structs.replace(_wished(preferences.get(number, NO_PREFERENCES), wishes), proof=None)
+    if settings:
+        own = msgspec.structs.replace(
+            _apply_valid_settings(preferences.get(number, NO_PREFERENCES), settings), proof=None
+        )
         await requests.set_preferences(number, own)
         channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     shown = latest[:proof] if latest is not None and proof else None
@@ -94,13 +98,13 @@ async def _begin(
     )
 
 
-def _wished(before: Preferences, wishes: InitialSettings) -> Preferences:
+def _apply_valid_settings(before: Preferences, settings: InitialSettings) -> Preferences:
     """Return what is wanted after wishes with which nothing is wrong."""
-    after = wished(before, wishes)
+    after = apply_settings(before, settings)
     return after if isinstance(after, Preferences) else before
 
 
-async def meant(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
+async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
     """Return the person's subscriptions that are meant; none if there is no such one.
 
     A page's URL also means the feed that was found through it.
@@ -117,17 +121,17 @@ async def meant(requests: Requests, target: SubscriptionTarget) -> tuple[Subscri
     return tuple(followed for followed in mine if url in (followed.channel.url, followed.channel.link))[:1]
 
 
-async def _one(requests: Requests, verb: str, target: SubscriptionTarget) -> SubscribedChannel | Reply:
+async def _target(requests: Requests, verb: str, target: SubscriptionTarget) -> SubscribedChannel | Reply:
     """Return the subscription that is meant, or that none is."""
     if target == SubscriptionTarget():
         return MissingArgument(verb)
-    found = await meant(requests, target)
+    found = await find_targets(requests, target)
     return found[0] if found else NoSuchSubscription()
 
 
 async def unsubscribe(requests: Requests, target: SubscriptionTarget) -> Reply:
     """End one subscription."""
-    one = await _one(requests, "unsubscribe", target)
+    one = await _target(requests, "unsubscribe", target)
     if isinstance(one, Reply):
         return one
     return UnsubscribeReply((one,)) if await requests.unsubscribe(one.channel.id) else NoSuchSubscription()
@@ -151,17 +155,17 @@ async def list_all(requests: Requests, wanted: str) -> Reply:
 
 async def show(requests: Requests, target: SubscriptionTarget, count: int) -> Reply:
     """Show the latest entries of one subscription."""
-    one = await _one(requests, "show", target)
+    one = await _target(requests, "show", target)
     return one if isinstance(one, Reply) else LatestEntries(one, await requests.latest(one.channel.id, count))
 
 
 async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
     """Tell why one subscription is polled as often as it is."""
-    one = await _one(requests, "why", target)
+    one = await _target(requests, "why", target)
     if isinstance(one, Reply):
         return one
     reason = await requests.why(one.channel.id)
-    return PollExplanationReply(one, reason, requests.now_s(), await requests.node_of(one.channel.id))
+    return PollExplanationReply(one, reason, requests.now_s(), await requests.pubsub_uri(one.channel.id))
 
 
 async def status(requests: Requests) -> Reply:
@@ -199,7 +203,7 @@ async def import_list(requests: Requests, words: str) -> Reply:
     if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
         return await _import(requests, await requests.read_list_text(words))
     url = canonical_url(words.split(maxsplit=1)[0].strip("<>"))
-    if not await requests.take_new_url():
+    if not await requests.use_new_url_allowance():
         return TooManyNewUrls(requests.limits.new_urls_per_hour)
     return await _import(requests, await requests.read_list(url))
 

@@ -1,7 +1,8 @@
-"""The base of all replies, and what messages of every kind are made of.
+"""Base classes of replies, and helpers for the text of messages.
 
-A reply is a value that says itself in any language: a dialogue returns it, and whoever sends it asks for its text. What
-a publisher or a user wrote is put on one line, stripped of what XML 1.0 forbids and of what reverses or hides text.
+A reply is an immutable value that can be rendered in any language: dialogues return it, sessions render and send it.
+Text from publishers and users is put on one line, without the characters that XML 1.0 forbids and those that reverse or
+hide text.
 """
 
 from typing import ClassVar, Final
@@ -19,35 +20,35 @@ _ELLIPSIS = "…"
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a command: a subclass states its ``sentence``, or overrides :meth:`_text`."""
+    """The reply to a command. A subclass defines ``sentence``, or overrides :meth:`_text`."""
 
     sentence: ClassVar[str] = ""
 
     def text(self, language: str) -> str:
-        """Return the message in this language; never empty, valid XML 1.0, at most 4 kB."""
+        """Return the text of the message in a language: not empty, valid in XML 1.0, at most 4 kB."""
         return clip(self._text(get_translator(language)), MAX_MESSAGE_BYTES)
 
-    def others(self, language: str) -> tuple[str, ...]:
-        """Return the messages that follow it, each valid XML 1.0 and at most 4 kB."""
-        return self._others(get_translator(language))
+    def further_texts(self, language: str) -> tuple[str, ...]:
+        """Return the texts of the messages that follow the first one, each valid in XML 1.0 and at most 4 kB."""
+        return self._further_texts(get_translator(language))
 
     def _text(self, translator: Translator) -> str:
         return translator.gettext(self.sentence)
 
-    def _others(self, _translator: Translator) -> tuple[str, ...]:
+    def _further_texts(self, _translator: Translator) -> tuple[str, ...]:
         return ()
 
 
 class QuestionReply(Reply, frozen=True):
-    """A reply that the next command may answer."""
+    """A reply with a question that the next command can answer."""
 
 
 class FailureReply(Reply, frozen=True):
-    """A reply that says that something did not go as wanted."""
+    """A reply to a command that was not executed, or failed."""
 
 
 class SubscribedChannel(msgspec.Struct, frozen=True):
-    """One of a person's subscriptions with its channel, whose title is what the person calls it."""
+    """A subscription of the user together with its channel; the channel has the title that the user has set."""
 
     number: int
     channel: Channel
@@ -55,40 +56,40 @@ class SubscribedChannel(msgspec.Struct, frozen=True):
     muted: bool = False
 
 
-def clip(text: str, longest_bytes: int) -> str:
-    """Return the text cut between characters to at most ``longest_bytes`` of UTF-8."""
+def clip(text: str, max_bytes: int) -> str:
+    """Return the text, shortened between characters to at most ``max_bytes`` of UTF-8."""
     encoded = text.encode()
-    if len(encoded) <= longest_bytes:
+    if len(encoded) <= max_bytes:
         return text
-    room = longest_bytes - len(_ELLIPSIS.encode())
-    return encoded[:room].decode(errors="ignore").rstrip() + _ELLIPSIS
+    kept_bytes = max_bytes - len(_ELLIPSIS.encode())
+    return encoded[:kept_bytes].decode(errors="ignore").rstrip() + _ELLIPSIS
 
 
 def title(channel: Channel) -> str:
-    """Return what to call a channel on one line; a part of a page with its selector."""
+    """Return the title of a channel on one line: its own, or its URL; the selector of a part of a page is added."""
     name = one_line(channel.title, 120) or one_line(without_selector(channel.url), 120)
     selector = one_line(selector_of(channel.url), 60)
     return f"{name} ({selector})" if selector else name
 
 
 def address(channel: Channel) -> str:
-    """Return a channel's URL and its selector, if it has one, as `subscribe` and `unsubscribe` take them."""
+    """Return a channel's URL and selector, if any, as the commands `subscribe` and `unsubscribe` accept them."""
     return one_line(f"{without_selector(channel.url)} {selector_of(channel.url)}", 2500)
 
 
 def entry_lines(entry: Entry, translator: Translator) -> str:
-    """Return an entry's title and link on a line each."""
+    """Return the title and the link of an entry, one per line."""
     lines = [part for part in (one_line(entry.title, 300), one_line(entry.link, 2000)) if part]
     return "\n".join(lines) or translator.gettext("(untitled)")
 
 
 def join_lines(text: str, max_chars: int) -> str:
-    """Return a block of a page on one line."""
+    """Return the lines of a block of a page, joined into one."""
     return one_line(" · ".join(text.splitlines()), max_chars)
 
 
 def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "") -> str:
-    """Return head, as many rows as fit one message, how many do not, and ``tail``."""
+    """Return the lines ``head``, as many rows as fit into one message, the number of rows left out, and ``tail``."""
     ends = [tail] if tail else []
     fixed = "\n".join([head, more(len(rows), translator), *ends])
     left_bytes = MAX_MESSAGE_BYTES - len(fixed.encode())
@@ -103,5 +104,5 @@ def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "")
 
 
 def more(count: int, translator: Translator) -> str:
-    """Say how many are left out."""
+    """Return the line that says how many rows are left out."""
     return translator.ngettext("and {count} more", "and {count} more", count)

@@ -1,18 +1,18 @@
-"""What is said about the talk itself: greetings, rooms, not understood, too fast, nothing to answer, failed."""
+"""Replies about the conversation itself: greetings, rooms, access, rate limits, unrecognized input and errors."""
 
 from typing import Final
 
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.base import FailureReply, QuestionReply, Reply
-from bots.replies.errors import sentence
+from bots.replies.errors import error_text
 from bots.replies.help import MissingArgument
 from bots.replies.search import NoMoreResults
 from service.errors import CoronetError
 from service.feeds.parsing.html_text import one_line
 
 
-def welcome(translator: Translator) -> str:
-    """Return what is said once, at first contact."""
+def welcome_text(translator: Translator) -> str:
+    """Return the greeting that a new user gets once."""
     return translator.gettext(
         "Hello! I'm Coronet. I keep an eye on feeds and web pages and message you when something new appears.\n"
         "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
@@ -20,8 +20,8 @@ def welcome(translator: Translator) -> str:
     )
 
 
-def in_a_room(nick: str, translator: Translator) -> str:
-    """Return what is said once to a room that we were invited to."""
+def room_welcome_text(nick: str, translator: Translator) -> str:
+    """Return the greeting that a room gets once, when the bot has entered it under ``nick``."""
     return translator.gettext(
         "Hello! I'm Coronet. I keep an eye on feeds and web pages and post here when something new appears.\n"
         "Talk to me by name, e.g. `{nick}: subscribe example.org`; `{nick}: help` shows what else I can do.\n"
@@ -30,7 +30,7 @@ def in_a_room(nick: str, translator: Translator) -> str:
     )
 
 
-_EXCUSES: Final = {
+_REASONS_NOT_TO_ENTER: Final = {
     "refused": gettext_noop(
         "{room} didn't let me in. If it is for members only or has a password, please ask its owner to let me in."
     ),
@@ -46,45 +46,45 @@ _EXCUSES: Final = {
 }
 
 
-def excuse(reason: str, room: str, translator: Translator) -> str:
-    """Return what is said to who invited us, for one of these reasons for which we do not come."""
-    return translator.gettext(_EXCUSES[reason], room=one_line(room, 300))
+def declined_invitation_text(reason: str, room: str, translator: Translator) -> str:
+    """Return the message to an inviter about why the bot does not enter ``room``; ``reason`` is a key of the table."""
+    return translator.gettext(_REASONS_NOT_TO_ENTER[reason], room=one_line(room, 300))
 
 
-def welcome_back(translator: Translator) -> str:
-    """Return what is said to somebody whom nothing reached for long, when they write again."""
+def welcome_back_text(translator: Translator) -> str:
+    """Return the greeting for a user who writes again after deliveries to them were suspended."""
     return translator.gettext(
         "Welcome back! My messages hadn't reached you for 14 days, so I stopped sending them. A short recap of your "
         "subscriptions follows."
     )
 
 
-def broken(translator: Translator) -> str:
-    """Return what is said where a bug kept a command from being carried out."""
+def internal_error_text(translator: Translator) -> str:
+    """Return the reply to a command that failed because of a bug."""
     return translator.gettext(
         "Something went wrong on my side, and it has been logged. Please try again later, or try something else."
     )
 
 
-AFTER_NICK: Final = ":,; \n\t"
-"""Separates the nick of the person addressed from the rest."""
+NICK_SEPARATORS: Final = ":,; \n\t"
+"""Characters that separate the nick of the addressee from the rest of a message."""
 
 
 class WelcomeReply(Reply, frozen=True):
-    """Who we are."""
+    """The reply to a greeting: what the bot does."""
 
     def _text(self, translator: Translator) -> str:
-        return welcome(translator)
+        return welcome_text(translator)
 
 
 class ManagersOnly(Reply, frozen=True):
-    """In a room, only its owners and admins may do that."""
+    """In a room, only its owners and admins may execute the command."""
 
     sentence = gettext_noop("Only owners and admins of this room can change its subscriptions. `list` shows them.")
 
 
 class TooManyCommands(FailureReply, frozen=True):
-    """No more than ``limit`` commands a minute; said once, then silence."""
+    """The user has sent more than ``limit`` commands in a minute. Sent once; further commands get no reply."""
 
     limit: int
 
@@ -97,7 +97,7 @@ class TooManyCommands(FailureReply, frozen=True):
 
 
 class AccessDenied(FailureReply, frozen=True):
-    """The person may not use the bot; ``refused``: nor with the invitation that they sent."""
+    """The user may not use the bot; ``refused`` tells whether an invitation code of theirs was rejected."""
 
     refused: bool = False
 
@@ -110,13 +110,13 @@ class AccessDenied(FailureReply, frozen=True):
 
 
 class InvitationAccepted(Reply, frozen=True):
-    """The person may use the bot."""
+    """The invitation code was accepted: the user may use the bot."""
 
     sentence = gettext_noop("Welcome! Send me the address of a site or feed to subscribe to it, or `help`.")
 
 
 class ConfirmErasure(QuestionReply, frozen=True):
-    """Asks whether to delete everything about the person."""
+    """Asks whether to delete all data of the user."""
 
     sentence = gettext_noop(
         "Really delete everything about you? Your subscriptions, saved searches, settings and unsent messages will "
@@ -125,7 +125,7 @@ class ConfirmErasure(QuestionReply, frozen=True):
 
 
 class ErasureReply(Reply, frozen=True):
-    """Everything about the person is deleted, but what admins have set for them: that is kept for some days."""
+    """All data of the user is deleted, except restrictions by admins, which are kept for ``kept_days`` (0: none)."""
 
     kept_days: int = 0
 
@@ -142,13 +142,13 @@ class ErasureReply(Reply, frozen=True):
 
 
 class NothingChanged(Reply, frozen=True):
-    """A question is withdrawn, nothing was done."""
+    """The pending question was answered with no, or canceled."""
 
     sentence = gettext_noop("All right, nothing was changed.")
 
 
 class SilenceNotice(Reply, frozen=True):
-    """Not understood several times in a row: nothing more is said before something is."""
+    """Several messages in a row were not commands; the bot is silent until the next command."""
 
     sentence = gettext_noop(
         "I still don't understand, so I'll be quiet until you send me a command. `help` lists them all."
@@ -156,7 +156,7 @@ class SilenceNotice(Reply, frozen=True):
 
 
 class NothingToCancel(Reply, frozen=True):
-    """Somebody wants an end of something, but not of a question of ours."""
+    """The user wants to cancel, but no question is pending."""
 
     sentence = gettext_noop(
         "There's nothing to cancel. `unsubscribe #3` ends one subscription, `unsubscribe all` ends them all, and "
@@ -165,13 +165,13 @@ class NothingToCancel(Reply, frozen=True):
 
 
 class NoPendingQuestion(Reply, frozen=True):
-    """An answer without a question."""
+    """The user answered, but no question is pending."""
 
     sentence = gettext_noop("I haven't asked you anything. `help` shows what I can do.")
 
 
 class CommandSuggestion(QuestionReply, frozen=True):
-    """Asks whether ``command`` was meant: what was written is not understood."""
+    """The input is not a command, but resembles ``command``; asks whether that is meant."""
 
     command: str
 
@@ -183,19 +183,19 @@ class CommandSuggestion(QuestionReply, frozen=True):
 
 
 class UnrecognizedInput(FailureReply, frozen=True):
-    """It resembles nothing we know."""
+    """The input is not a command and does not resemble one."""
 
     sentence = gettext_noop("I don't understand that. Send me a URL to subscribe to it, or `help`.")
 
 
 class RequestFailed(FailureReply, frozen=True):
-    """It could not be done; ``subject`` is what it was about (a URL), or empty."""
+    """The command failed with ``error``; ``subject`` is the URL that it was about, or ""."""
 
     error: CoronetError
     subject: str
 
     def _text(self, translator: Translator) -> str:
-        return sentence(self.error, one_line(self.subject, 200), translator)
+        return error_text(self.error, one_line(self.subject, 200), translator)
 
 
 NOT_UNDERSTOOD: Final = (
@@ -203,10 +203,13 @@ NOT_UNDERSTOOD: Final = (
     NoMoreResults,
 )  # fmt: skip
 """Replies to messages that are not commands, or not complete ones."""
-NO_COMMAND: Final = (*NOT_UNDERSTOOD, ManagersOnly, AccessDenied)
-"""These, and to commands of people who may not give them: software, too, could say any of it again and again."""
+NOT_EXECUTED: Final = (*NOT_UNDERSTOOD, ManagersOnly, AccessDenied)
+"""Replies that count as misunderstandings: those above, and to commands of people without permission.
+
+Otherwise two bots could answer each other for ever.
+"""
 
 
-def quoted(nick: str) -> str:
-    """Return a nick as an answer begins with it: in quotation marks if it could be another's nick and a command."""
-    return f"“{nick}”" if any(char in nick for char in AFTER_NICK) else nick
+def quote_nick(nick: str) -> str:
+    """Return a nick for the beginning of a reply in a room; in quotation marks if it contains a separator."""
+    return f"“{nick}”" if any(char in nick for char in NICK_SEPARATORS) else nick

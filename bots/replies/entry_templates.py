@@ -1,7 +1,7 @@
-"""How somebody wants entries written: ``$title: $link ($date)``. Pure.
+"""Templates by which a user formats entries: ``$title: $link ($date)``. Pure.
 
-A template is put together once per entry, from values that stand on one line each; nothing in a value is looked at
-again, so what a publisher writes stays what it is.
+A template is filled once per entry with values of one line each. Values are not expanded again, so a ``$`` in the text
+of a publisher has no effect.
 """
 
 import re
@@ -14,26 +14,29 @@ from bots.i18n.translator import Translator
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry
 
-MOST_CHARS: Final = 500
-MOST_LINES: Final = 10
+MAX_CHARS: Final = 500
+MAX_LINES: Final = 10
 VARIABLES: Final = ("channel", "title", "link", "date", "summary", "author", "tags")
 
 _VARIABLE = re.compile(r"\$(?:(?P<doubled>\$)|\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 
 
 class Template(msgspec.Struct, frozen=True):
-    """A template, and the zone whose clock its dates go by."""
+    """A template, and the time zone of its dates."""
 
     text: str
     zone: str
 
     @property
-    def names_channel(self) -> bool:
-        """Whether the channel's title stands in it, so that it need not stand above."""
+    def has_channel(self) -> bool:
+        """Whether the template contains the channel's title; otherwise the title is put above the entries."""
         return any(not found["doubled"] and _named(found) == "channel" for found in _VARIABLE.finditer(self.text))
 
     def fill(self, entry: Entry, channel: str, summary_chars: int, translator: Translator) -> str:
-        """Return an entry of the channel of this title as the template has it, with so much of its text; maybe ""."""
+        """Return the template filled with an entry and the title of its channel; may be "".
+
+        ``$summary`` is shortened to ``summary_chars``.
+        """
         known: dict[str, Callable[[], str]] = {
             "channel": lambda: channel,
             "title": lambda: one_line(entry.title, 300),
@@ -46,23 +49,23 @@ class Template(msgspec.Struct, frozen=True):
             "tags": lambda: one_line(", ".join(entry.tags), 200),
         }
         filled = _VARIABLE.sub(lambda found: "$" if found["doubled"] else known[_named(found)](), self.text)
-        # What has no value leaves no empty line behind.
+        # Variables without a value leave no empty lines.
         return "\n".join(line.strip() for line in filled.splitlines() if line.strip())
 
 
-def tidy(text: str) -> str:
-    """Return a template as it is kept: a backslash and an ``n`` begin a line, as a line's end does."""
+def normalize(text: str) -> str:
+    """Return a template for storage, where a typed backslash and ``n`` are a line break."""
     lines = text.replace("\\n", "\n").strip().splitlines()
-    return "\n".join(one_line(line, MOST_CHARS) for line in lines)
+    return "\n".join(one_line(line, MAX_CHARS) for line in lines)
 
 
-def fits(text: str) -> bool:
-    """Say whether a tidy template is short enough."""
-    return len(text) <= MOST_CHARS and text.count("\n") < MOST_LINES
+def is_short_enough(text: str) -> bool:
+    """Return whether a normalized template is short enough."""
+    return len(text) <= MAX_CHARS and text.count("\n") < MAX_LINES
 
 
-def strangers(text: str) -> tuple[str, ...]:
-    """Return the variables of a template that do not exist, each once."""
+def unknown_variables(text: str) -> tuple[str, ...]:
+    """Return the variables of a template that do not exist, without duplicates."""
     named = (_named(found) for found in _VARIABLE.finditer(text) if not found["doubled"])
     return tuple(dict.fromkeys(name for name in named if name not in VARIABLES))
 

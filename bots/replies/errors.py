@@ -1,4 +1,4 @@
-"""Each error of ``service.errors`` in words a person can act on. Pure."""
+"""Texts for the errors of :mod:`service.errors`: what happened, to what, and what the user can do. Pure."""
 
 from typing import Final
 
@@ -7,8 +7,8 @@ from service import errors
 from service.feeds.parsing.html_text import one_line
 
 
-def sentence(error: errors.CoronetError, subject: str, translator: Translator) -> str:
-    """Say what went wrong with ``subject`` (a URL on one line, or ""), and what to do."""
+def error_text(error: errors.CoronetError, subject: str, translator: Translator) -> str:
+    """Return the message about an error; ``subject`` is the URL that it concerns, on one line, or ""."""
     status = error.status if isinstance(error, errors.BadStatus) else 0
     it = translator.gettext("“{words}”", words=subject) if subject else translator.gettext("it")
     return translator.gettext(
@@ -19,8 +19,8 @@ def sentence(error: errors.CoronetError, subject: str, translator: Translator) -
     )
 
 
-def outcome(code: str, translator: Translator) -> str:
-    """Say in a few words how a poll ended that met the error with this code."""
+def outcome_text(code: str, translator: Translator) -> str:
+    """Return the outcome of a poll in a few words; ``code`` is the code of its error."""
     return translator.gettext(_OUTCOMES.get(code, _FAILING))
 
 

@@ -1,4 +1,4 @@
-"""What each command does, and the replies that explain it."""
+"""Help texts and titles of the commands, and the replies that show them."""
 
 from typing import Final
 
@@ -9,19 +9,21 @@ from bots.replies.base import FailureReply, Reply
 
 
 class HelpTopic(msgspec.Struct, frozen=True):
-    """One command: what it does, in a line without a full stop, and what else there is to know."""
+    """The help text of a command: ``line`` is its summary without a full stop, ``more`` its details."""
 
     line: str
     more: str = ""
 
-    def first(self, translator: Translator) -> str:
-        """Return what it does."""
+    def summary(self, translator: Translator) -> str:
+        """Return the summary."""
         return translator.gettext(self.line)
 
-    def all(self, translator: Translator) -> str:
-        """Return everything about it."""
+    def full_text(self, translator: Translator) -> str:
+        """Return the summary and the details."""
         return (
-            f"{self.first(translator)}. {translator.gettext(self.more)}" if self.more else f"{self.first(translator)}."
+            f"{self.summary(translator)}. {translator.gettext(self.more)}"
+            if self.more
+            else f"{self.summary(translator)}."
         )
 
 
@@ -147,24 +149,24 @@ HELP: Final = {
 
 
 class HelpReply(Reply, frozen=True):
-    """Help; of everything if ``topic`` is empty."""
+    """The help text of the command ``topic``, or the list of all commands if there is no such topic."""
 
     topic: str
 
     def _text(self, translator: Translator) -> str:
         if self.topic in HELP:
-            return HELP[self.topic].all(translator)
-        lines = (f"• {topic.first(translator)}" for topic in HELP.values())
+            return HELP[self.topic].full_text(translator)
+        lines = (f"• {topic.summary(translator)}" for topic in HELP.values())
         return "\n".join([translator.gettext("Here's what I can do:"), *lines])
 
 
 class MissingArgument(FailureReply, frozen=True):
-    """A verb came without what it needs."""
+    """The command ``verb`` lacks an argument; shows its help text."""
 
     verb: str
 
     def _text(self, translator: Translator) -> str:
-        return HELP[self.verb].all(translator)
+        return HELP[self.verb].full_text(translator)
 
 
 _TITLES: Final = {
@@ -191,5 +193,5 @@ _TITLES: Final = {
 
 
 def command_title(verb: str, translator: Translator) -> str:
-    """Return the title of a command in lists and forms (XEP-0050)."""
+    """Return the localized title of a command for menus and forms (XEP-0050)."""
     return translator.gettext(_TITLES.get(verb, verb.capitalize()))

@@ -1,4 +1,4 @@
-"""Replies about searches, and about what is watched for."""
+"""Replies to searches, and about saved searches."""
 
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.base import FailureReply, QuestionReply, Reply, address, entry_lines, fit_rows, title
@@ -9,30 +9,31 @@ from service.feeds.parsing.html_text import one_line
 
 
 class SearchResults(QuestionReply, frozen=True):
-    """Asks to which of these to subscribe: ``findings`` were shown so far, the first ``before`` of them earlier.
+    """The hits of a search, and the question to which of them to subscribe; without hits, what to try instead.
 
-    ``wanted`` is what the person wrote; ``more``: there are others. If nothing was found, it says what to try.
+    ``query_text`` is the query as the user wrote it. ``hits`` are all hits shown so far; earlier replies
+    have shown the first ``shown_before`` of them. ``has_more`` tells whether the search has further hits.
     """
 
-    wanted: str
+    query_text: str
     query: Query
-    findings: tuple[SearchHit, ...]
-    before: int
-    more: bool
+    hits: tuple[SearchHit, ...]
+    shown_before: int
+    has_more: bool
 
     def _text(self, translator: Translator) -> str:
-        asked = one_line(self.wanted, 200)
-        if not self.findings:
-            return f"{_nothing(self.query, asked, translator)} {_instead(self.query, translator)}"
-        rows = [f"{number}. {_finding(finding, translator)}" for number, finding in enumerate(self.findings, 1)]
+        text = one_line(self.query_text, 200)
+        if not self.hits:
+            return f"{_no_hits(self.query, text, translator)} {_alternatives(self.query, translator)}"
+        rows = [f"{number}. {_hit(hit, translator)}" for number, hit in enumerate(self.hits, 1)]
         last = translator.gettext("Reply with a number to subscribe.")
-        if self.more:
+        if self.has_more:
             last = " ".join([last, translator.gettext("`more` shows the next ones.")])
-        return fit_rows(self._head(asked, translator), rows[self.before :], translator, last)
+        return fit_rows(self._head(text, translator), rows[self.shown_before :], translator, last)
 
     def _head(self, query: str, translator: Translator) -> str:
-        count = len(self.findings)
-        match self.query.about, bool(self.before), self.more:
+        count = len(self.hits)
+        match self.query.about, bool(self.shown_before), self.has_more:
             case "entry", True, _:
                 return translator.gettext("More entries matching “{query}”:", query=query)
             case _, True, _:
@@ -52,13 +53,13 @@ class SearchResults(QuestionReply, frozen=True):
 
 
 class NoMoreResults(Reply, frozen=True):
-    """All that was found has been shown, or nothing was asked for."""
+    """All hits of the latest search have been shown, or there was no search."""
 
     sentence = gettext_noop("There are no more results. `find` starts a new search.")
 
 
 class SearchSaved(Reply, frozen=True):
-    """It is watched for from now on."""
+    """A search was saved."""
 
     watch: SavedSearch
 
@@ -66,46 +67,46 @@ class SearchSaved(Reply, frozen=True):
         return translator.gettext(
             "Saved as search #{number}: {query}. You'll get every new entry in public channels that matches it. "
             "`unwatch #{number}` deletes it.",
-            query=_watched(self.watch),
+            query=_condition(self.watch),
             number=str(self.watch.number),
         )
 
 
 class SavedSearchList(Reply, frozen=True):
-    """What a person watches for."""
+    """The user's saved searches."""
 
     watches: tuple[SavedSearch, ...]
 
     def _text(self, translator: Translator) -> str:
         if not self.watches:
-            return " ".join([translator.gettext("You have no saved searches."), HELP["watch"].all(translator)])
-        rows = [f"#{watch.number} {_watched(watch)}" for watch in self.watches]
+            return " ".join([translator.gettext("You have no saved searches."), HELP["watch"].full_text(translator)])
+        rows = [f"#{watch.number} {_condition(watch)}" for watch in self.watches]
         return fit_rows(translator.gettext("Your saved searches:"), rows, translator)
 
 
 class SavedSearchDeleted(Reply, frozen=True):
-    """It is watched for no more."""
+    """A saved search was deleted."""
 
     watch: SavedSearch
 
     def _text(self, translator: Translator) -> str:
-        return translator.gettext("Deleted the saved search {query}.", query=_watched(self.watch))
+        return translator.gettext("Deleted the saved search {query}.", query=_condition(self.watch))
 
 
 class NoSuchSavedSearch(FailureReply, frozen=True):
-    """Not found, or not yours: one answer for both."""
+    """No saved search of the user has the number."""
 
     sentence = gettext_noop("You have no saved search with that number. `watch` lists the ones you have.")
 
 
-def _nothing(query: Query, asked: str, translator: Translator) -> str:
+def _no_hits(query: Query, text: str, translator: Translator) -> str:
     if query.about == "entry":
-        return translator.gettext("No entry matches “{query}”.", query=asked)
-    return translator.gettext("No channel matches “{query}”.", query=asked)
+        return translator.gettext("No entry matches “{query}”.", query=text)
+    return translator.gettext("No channel matches “{query}”.", query=text)
 
 
-def _instead(query: Query, translator: Translator) -> str:
-    """Return what to try where nothing was found."""
+def _alternatives(query: Query, translator: Translator) -> str:
+    """Return what to try after a search without hits."""
     tries = [translator.gettext("Try fewer conditions.")] if len(query.pairs) > 1 else []
     if query.about == "entry":
         watch = f"watch {format_condition(PairsCondition(query.pairs))}"
@@ -117,15 +118,15 @@ def _instead(query: Query, translator: Translator) -> str:
     return " ".join(tries)
 
 
-def _finding(finding: SearchHit, translator: Translator) -> str:
-    if finding.entry is None:
-        name = title(finding.channel)
-        if finding.own:
+def _hit(hit: SearchHit, translator: Translator) -> str:
+    if hit.entry is None:
+        name = title(hit.channel)
+        if hit.own:
             name = translator.gettext("{title} · private: only you see it here", title=name)
-        return f"{name}\n    {one_line(address(finding.channel), 200)}"
-    where = translator.gettext("in {title}", title=title(finding.channel))
-    return f"{entry_lines(finding.entry, translator)}\n    {where}"
+        return f"{name}\n    {one_line(address(hit.channel), 200)}"
+    where = translator.gettext("in {title}", title=title(hit.channel))
+    return f"{entry_lines(hit.entry, translator)}\n    {where}"
 
 
-def _watched(watch: SavedSearch) -> str:
+def _condition(watch: SavedSearch) -> str:
     return one_line(format_condition(watch.condition), 300)

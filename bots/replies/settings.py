@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from bots.commands.parser import MOST_SHOWN
+from bots.commands.parser import MAX_ENTRY_COUNT
 from bots.i18n.translator import LANGUAGES, Translator, get_translator, gettext_noop
 from bots.replies.base import FailureReply, Reply, SubscribedChannel, fit_rows, title
-from bots.replies.entry_templates import MOST_CHARS, MOST_LINES, VARIABLES
+from bots.replies.entry_templates import MAX_CHARS, MAX_LINES, VARIABLES
 from bots.replies.help import HELP
 from service.feeds.parsing.html_text import one_line
 from service.users.preferences import (
@@ -91,13 +91,13 @@ class ResumeReply(Reply, frozen=True):
 class PreferencesReply(Reply, frozen=True):
     """What is wanted of one subscription, or of all (``followed`` is None); ``changed``: from now on.
 
-    ``looks_s`` is how far apart looks at its channel are, if that was asked for and is known.
+    ``poll_interval_s`` is how far apart looks at its channel are, if that was asked for and is known.
     """
 
     followed: SubscribedChannel | None
     preferences: Preferences
     changed: bool = False
-    looks_s: float | None = None
+    poll_interval_s: float | None = None
 
     def _text(self, translator: Translator) -> str:
         if self.followed is None:
@@ -113,8 +113,8 @@ class PreferencesReply(Reply, frozen=True):
             else:
                 head = translator.gettext("Settings for *{title}* (#{number}):", title=name, number=number)
         rows = _settings(self.preferences, translator, for_all=self.followed is None)
-        if self.looks_s is not None:
-            rows.append(self._looked(self.looks_s, translator))
+        if self.poll_interval_s is not None:
+            rows.append(self._interval_note(self.poll_interval_s, translator))
         example = "all" if self.followed is None else f"#{self.followed.number}"
         tail = (
             ""
@@ -123,12 +123,12 @@ class PreferencesReply(Reply, frozen=True):
         )
         return fit_rows(head, rows, translator, tail)
 
-    def _looked(self, looks_s: float, translator: Translator) -> str:
+    def _interval_note(self, poll_interval_s: float, translator: Translator) -> str:
         """Return what an interval that was set comes to, beside how often the channel is looked at."""
-        wanted_s, looks = self.preferences.interval_s or 0, translator.format_duration(looks_s)
+        wanted_s, looks = self.preferences.interval_s or 0, translator.format_duration(poll_interval_s)
         if not wanted_s:
             return translator.gettext("It is checked every {interval}.", interval=looks)
-        if wanted_s < looks_s:
+        if wanted_s < poll_interval_s:
             return translator.gettext(
                 "It is only checked every {interval}, and this setting doesn't change that, because all channels "
                 "share the available checks. `why #{number}` explains more.",
@@ -162,7 +162,7 @@ def _settings(preferences: Preferences, translator: Translator, *, for_all: bool
         spaced = as_for_all if preferences.interval_s is None and not for_all else translator.gettext("at once")
     rows.append(f"interval: {spaced}")
     if preferences.template:
-        rows.append(f"format: {one_line(preferences.template, MOST_CHARS)}")
+        rows.append(f"format: {one_line(preferences.template, MAX_CHARS)}")
     else:
         rows.append(f"format: {as_for_all if preferences.template is None and not for_all else usual_format}")
     return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
@@ -181,15 +181,15 @@ class NoSuchSetting(FailureReply, frozen=True):
 
     def _text(self, translator: Translator) -> str:
         said = translator.gettext("There is no setting “{words}”.", words=one_line(self.key, 40))
-        return f"{said} {HELP['set'].all(translator)}"
+        return f"{said} {HELP['set'].full_text(translator)}"
 
 
 class InvalidSetting(FailureReply, frozen=True):
-    """No value for this setting; ``strangers`` are variables of a template that do not exist."""
+    """No value for this setting; ``unknown_variables`` are variables of a template that do not exist."""
 
     key: str
     value: str
-    strangers: tuple[str, ...] = ()
+    unknown_variables: tuple[str, ...] = ()
 
     def _text(self, translator: Translator) -> str:
         variables = ", ".join("$" + name for name in VARIABLES)
@@ -203,7 +203,7 @@ class InvalidSetting(FailureReply, frozen=True):
                 return translator.gettext(
                     "How many of the latest entries would you like when you subscribe, from 0 to {most}? `set all "
                     "latest 3`, `set all latest off`, or for one subscription `subscribe URL with latest=3`.",
-                    most=str(MOST_SHOWN),
+                    most=str(MAX_ENTRY_COUNT),
                 )
             case "interval":
                 return translator.gettext(
@@ -213,10 +213,10 @@ class InvalidSetting(FailureReply, frozen=True):
                     least=translator.format_exact_duration(MIN_INTERVAL_S),
                     most=translator.format_exact_duration(MAX_INTERVAL_S),
                 )
-            case "format" if self.strangers:
+            case "format" if self.unknown_variables:
                 return translator.gettext(
                     "I don't know {words}. A format can use these: {variables}.",
-                    words=one_line(translator.format_list([f"${name}" for name in self.strangers]), 200),
+                    words=one_line(translator.format_list([f"${name}" for name in self.unknown_variables]), 200),
                     variables=variables,
                 )
             case "format":
@@ -224,8 +224,8 @@ class InvalidSetting(FailureReply, frozen=True):
                     "A format has up to {chars} characters on up to {lines} lines (`\\n` starts a new one) and uses "
                     "at least one of these: {variables}. For example: `set #3 format $title: $link ($date)`; `off` "
                     "restores the built-in format.",
-                    chars=MOST_CHARS,
-                    lines=MOST_LINES,
+                    chars=MAX_CHARS,
+                    lines=MAX_LINES,
                     variables=variables,
                 )
             case key:
@@ -245,7 +245,7 @@ class FilterList(Reply, frozen=True):
         if not self.rules:
             if self.changed:
                 return translator.gettext("All filters are removed: you'll get every entry again.")
-            return " ".join([translator.gettext("There are no filters."), HELP["filter"].all(translator)])
+            return " ".join([translator.gettext("There are no filters."), HELP["filter"].full_text(translator)])
         if self.followed is None:
             which, head = "all", translator.gettext("Filters for all subscriptions:")
         else:
@@ -295,7 +295,7 @@ class UserSettingsReply(Reply, frozen=True):
 
     def _text(self, translator: Translator) -> str:
         user_settings = self.user_settings
-        sentences = [self._told(translator)]
+        sentences = [self._delivery_sentence(translator)]
         if user_settings.quiet:
             sentences.append(translator.gettext("Quiet hours: {hours}.", hours=_quiet(user_settings.quiet, translator)))
         clock = local_datetime(self.now_s, user_settings.zone).strftime("%H:%M")
@@ -317,7 +317,7 @@ class UserSettingsReply(Reply, frozen=True):
             [words, translator.gettext("If that isn't your time, tell me where you are, e.g. `timezone Berlin`.")]
         )
 
-    def _told(self, translator: Translator) -> str:
+    def _delivery_sentence(self, translator: Translator) -> str:
         """Return the sentence that says whether new entries are sent at once or as a summary."""
         if self.user_settings.digest is None:
             if self.changed:
@@ -374,7 +374,7 @@ class InvalidTime(FailureReply, frozen=True):
 
     def _text(self, translator: Translator) -> str:
         said = translator.gettext("I don't understand “{words}” here.", words=one_line(self.words, 60))
-        return f"{said}\n{HELP[self.verb].all(translator)}"
+        return f"{said}\n{HELP[self.verb].full_text(translator)}"
 
 
 class UnknownTimeZone(FailureReply, frozen=True):

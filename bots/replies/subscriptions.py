@@ -15,7 +15,7 @@ from bots.replies.base import (
     join_lines,
     title,
 )
-from bots.replies.errors import outcome, sentence
+from bots.replies.errors import error_text, outcome_text
 from bots.replies.settings import chosen
 from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError, UploadRefused
@@ -26,12 +26,12 @@ from service.users.preferences import NO_PREFERENCES, Preferences
 InitialSettings = tuple[tuple[str, str], ...]
 """Settings that were asked for with a subscription, each with its value, as they were written."""
 
-_MOST_PROBLEMS = 10
+_MAX_PROBLEMS = 10
 _NO_SUBSCRIPTIONS: Final = gettext_noop(
     "You have no subscriptions yet. Send me the address of a site or feed to start."
 )
 
-_BINDING: Final = {
+_REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop("That is its fair share of the available checks."),
     BindingConstraint.LONGEST_WAIT: gettext_noop("It is checked often enough that nobody has to wait too long."),
     BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for its news."),
@@ -100,10 +100,10 @@ class SubscribeReply(Reply, frozen=True):
 
 
 class ChooseFeed(QuestionReply, frozen=True):
-    """Asks which of a page's feeds is meant; ``wishes`` are what was asked for with it."""
+    """Asks which of a page's feeds is meant; ``settings`` are what was asked for with it."""
 
     options: tuple[FeedLink, ...]
-    wishes: InitialSettings = ()
+    settings: InitialSettings = ()
 
     def _text(self, translator: Translator) -> str:
         untitled = translator.gettext("Feed")
@@ -118,10 +118,10 @@ class ChooseFeed(QuestionReply, frozen=True):
 
 
 class OfferPageMonitoring(QuestionReply, frozen=True):
-    """Asks whether to watch the page itself at this canonical URL, which names no feed; ``wishes`` as above."""
+    """Asks whether to watch the page itself at this canonical URL, which names no feed; ``settings`` as above."""
 
     url: str
-    wishes: InitialSettings = ()
+    settings: InitialSettings = ()
 
     def _text(self, translator: Translator) -> str:
         return translator.gettext(
@@ -302,7 +302,7 @@ class PollExplanationReply(Reply, frozen=True):
                 interval=translator.format_duration(reason.interval_s / workers),
             ),
             self._awaited(translator),
-            translator.gettext(_BINDING[reason.bound]),
+            translator.gettext(_REASON_OF_CONSTRAINT[reason.bound]),
             translator.gettext(
                 "It seems to have something new about every {interval}.",
                 interval=translator.format_duration(reason.update_interval_s),
@@ -354,7 +354,7 @@ class StatusReport(Reply, frozen=True):
         rows = [
             translator.gettext(
                 "#{number} {title}: {problem} (for {age})",
-                number=str(followed.number), title=title(followed.channel), problem=outcome(code, translator),
+                number=str(followed.number), title=title(followed.channel), problem=outcome_text(code, translator),
                 age=translator.format_duration(self.now_s - since_s),
             )
             for followed, code, since_s in self.failing
@@ -378,7 +378,7 @@ class ExportReply(Reply, frozen=True):
     def _text(self, translator: Translator) -> str:
         return self.documents[0] if self.documents else translator.gettext(_NO_SUBSCRIPTIONS)
 
-    def _others(self, translator: Translator) -> tuple[str, ...]:
+    def _further_texts(self, translator: Translator) -> tuple[str, ...]:
         if self.refused is None:
             return self.documents[1:]
         why = translator.gettext(
@@ -408,7 +408,7 @@ class ExportFileReply(Reply, frozen=True):
             self.count,
         )
 
-    def _others(self, _translator: Translator) -> tuple[str, ...]:
+    def _further_texts(self, _translator: Translator) -> tuple[str, ...]:
         return (self.url,)
 
 
@@ -427,7 +427,7 @@ class ImportStarted(Reply, frozen=True):
                 "I found {count} feeds in that list and am checking them one by one. I'll let you know when I'm done.",
                 self.count,
             )
-        return fit_rows(head, [one_line(problem, 200) for problem in self.problems[:_MOST_PROBLEMS]], translator)
+        return fit_rows(head, [one_line(problem, 200) for problem in self.problems[:_MAX_PROBLEMS]], translator)
 
 
 class ImportResult(Reply, frozen=True):
@@ -453,5 +453,5 @@ class ImportResult(Reply, frozen=True):
         if not self.failed:
             return head
         failed = translator.ngettext("{count} couldn't be added:", "{count} couldn't be added:", len(self.failed))
-        rows = [sentence(error, one_line(url, 200), translator) for url, error in self.failed]
+        rows = [error_text(error, one_line(url, 200), translator) for url, error in self.failed]
         return fit_rows(f"{head} {failed}", rows, translator)

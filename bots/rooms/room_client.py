@@ -26,7 +26,7 @@ from bots.commands.parser import LEAVE
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.request_handler import BotServices, RequestHandler
 from bots.i18n.translator import get_translator
-from bots.replies.conversation import AccessDenied, excuse, in_a_room
+from bots.replies.conversation import AccessDenied, declined_invitation_text, room_welcome_text
 from bots.rooms.room_state import (
     CheckAddress,
     ConfirmRoom,
@@ -291,7 +291,7 @@ class RoomClient:
                 self._start_task(self._release_address(room))
             case NotifyInviter(to, room, reason):
                 language = (await self._store.users.get(to)).user_settings.effective_language
-                self._send_text(to, excuse(reason, room, get_translator(language)))
+                self._send_text(to, declined_invitation_text(reason, room, get_translator(language)))
 
     def _send_text(self, to: str, text: str, kind: str = "chat") -> None:
         message_id = new_message_id(user_id(to))
@@ -357,7 +357,9 @@ class RoomClient:
         inviter, is_vouched = invitation.inviter, invitation.is_vouched
         language = (await self._store.users.get(inviter)).user_settings.effective_language if is_vouched else ""
         if not is_vouched and not self._access.is_open:
-            self._decline(invitation, excuse("not vouched for", invitation.room, get_translator(language)))
+            self._decline(
+                invitation, declined_invitation_text("not vouched for", invitation.room, get_translator(language))
+            )
         elif not await self._access.has_access(inviter):
             self._decline(invitation, AccessDenied().text(get_translator(language).language))
         elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
@@ -450,7 +452,9 @@ class RoomClient:
         if not state.welcomed:
             await self._store.users.update(room, welcomed=True)
             self._send_text(
-                room, in_a_room(record.nick, get_translator(state.user_settings.effective_language)), "groupchat"
+                room,
+                room_welcome_text(record.nick, get_translator(state.user_settings.effective_language)),
+                "groupchat",
             )
         if self._states.confirm(room):
             self._delivery.on_presence(UserAvailable(room))

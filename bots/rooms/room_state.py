@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 from cachetools import FIFOCache
 
-from bots.replies.conversation import AFTER_NICK
+from bots.replies.conversation import NICK_SEPARATORS
 from bots.xmpp.events import OccupantPresence, RoomInvitation, RoomJoinRefused, RoomMessageReceived
 from bots.xmpp.service_discovery import BOT_NAME
 from service.model import UserId
@@ -413,7 +413,7 @@ def _strip_nick(text: str, nick: str) -> str | None:
     if not rest.lower().startswith(nick.lower()):
         return None
     after = rest[len(nick) :]
-    return None if after and after[0] not in AFTER_NICK else after.lstrip(AFTER_NICK)
+    return None if after and after[0] not in NICK_SEPARATORS else after.lstrip(NICK_SEPARATORS)
 
 
 def _nick(attempt: int) -> str:

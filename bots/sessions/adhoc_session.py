@@ -23,7 +23,7 @@ from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import BotServices, RequestHandler
 from bots.i18n.translator import Translator, get_translator
 from bots.replies.base import FailureReply, QuestionReply, Reply
-from bots.replies.conversation import AccessDenied, RequestFailed, TooManyCommands, broken
+from bots.replies.conversation import AccessDenied, RequestFailed, TooManyCommands, internal_error_text
 from bots.sessions import forms
 from bots.tasks import cancel_and_wait
 from bots.xmpp import adhoc, service_discovery, stanzas
@@ -112,7 +112,7 @@ class AdhocSessions:
             self._complete(ordered, ordered.session, RequestFailed(error, "").text(speaker.language), wrong=True)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
             _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
-            self._complete(ordered, ordered.session, broken(speaker), wrong=True)
+            self._complete(ordered, ordered.session, internal_error_text(speaker), wrong=True)
 
     async def _is_passed_on(self, ordered: AdhocCommandReceived) -> bool:
         """Whether another bot serves this person, and has the step now; without Redis we do."""
@@ -172,7 +172,7 @@ class AdhocSessions:
             said = [forms.answer(errand.asked, ordered.values)]
         replies = await self._replies(ordered.jid, said, errand.asked)
         words = "\n".join(
-            said for reply in replies for said in (reply.text(speaker.language), *reply.others(speaker.language))
+            said for reply in replies for said in (reply.text(speaker.language), *reply.further_texts(speaker.language))
         )
         last = replies[-1]
         wrong = any(isinstance(reply, FailureReply) for reply in replies)

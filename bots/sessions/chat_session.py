@@ -19,15 +19,15 @@ from bots.dialogue.request_handler import BotServices, RequestHandler
 from bots.i18n.translator import get_translator
 from bots.replies.base import MAX_MESSAGE_BYTES, QuestionReply, Reply, clip
 from bots.replies.conversation import (
-    NO_COMMAND,
+    NOT_EXECUTED,
     NOT_UNDERSTOOD,
     RequestFailed,
     SilenceNotice,
     WelcomeReply,
-    broken,
-    quoted,
-    welcome,
-    welcome_back,
+    internal_error_text,
+    quote_nick,
+    welcome_back_text,
+    welcome_text,
 )
 from bots.replies.subscriptions import ExportFileReply
 from bots.sessions.reply_sender import ReplySender
@@ -203,7 +203,7 @@ class ChatSessions:
             words = RequestFailed(error, "").text(person.language or said.language)
         except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
             _log.exception("a command failed", jid=said.jid)
-            words = broken(get_translator(person.language or said.language))
+            words = internal_error_text(get_translator(person.language or said.language))
         return self._first(said, words) if self._count_misunderstood(whose, said) <= MOST_MISUNDERSTOOD else []
 
     def _refusal(self, whose: str, person: _Person, said: MessageReceived, refused: CommandRefused) -> list[str]:
@@ -222,12 +222,12 @@ class ChatSessions:
             RequestHandler(self._house, said.jid, known.most_subscriptions, at_work),
             said.text,
             self._asked.get(whose),
-            points_at=said.reply_to_id,
-            reacted=said.is_reaction,
-            may_change=said.can_manage,
+            reply_to_id=said.reply_to_id,
+            is_reaction=said.is_reaction,
+            can_manage=said.can_manage,
         )
         self._asked.pop(whose, None)
-        if isinstance(reply, NO_COMMAND):
+        if isinstance(reply, NOT_EXECUTED):
             count = self._count_misunderstood(whose, said)
             if count > MOST_MISUNDERSTOOD:
                 return []
@@ -238,7 +238,7 @@ class ChatSessions:
         if isinstance(reply, QuestionReply):
             self._asked[whose] = reply
         written = stanzas.shared_file if isinstance(reply, ExportFileReply) else stanzas.body
-        more = map(written, reply.others(known.user_settings.effective_language))
+        more = map(written, reply.further_texts(known.user_settings.effective_language))
         return [*self._first(said, reply_text(known, reply)), *more]
 
     def _count_misunderstood(self, whose: str, said: MessageReceived) -> int:
@@ -251,7 +251,7 @@ class ChatSessions:
         """Return the content of the first message of an answer, if it says anything; in a room it names its reader."""
         if not words:
             return []
-        named = f"{quoted(said.sender.partition('/')[2])}: {words}" if said.is_groupchat else words
+        named = f"{quote_nick(said.sender.partition('/')[2])}: {words}" if said.is_groupchat else words
         return [stanzas.body(named)]
 
     def _stanza(self, task: _Task, content: str, count: int) -> str:
@@ -271,7 +271,9 @@ def _order(place: EntryId) -> tuple[int, int]:
 def reply_text(known: UserState, reply: Reply) -> str:
     """Return a reply's text for a person of whom this was known when they wrote; who is new, or back, is greeted."""
     language = known.user_settings.effective_language
-    greeting = "" if known.welcomed or isinstance(reply, WelcomeReply) else f"{welcome(get_translator(language))}\n\n"
+    greeting = (
+        "" if known.welcomed or isinstance(reply, WelcomeReply) else f"{welcome_text(get_translator(language))}\n\n"
+    )
     if known.unreachable:
-        greeting = f"{welcome_back(get_translator(language))}\n\n"
+        greeting = f"{welcome_back_text(get_translator(language))}\n\n"
     return clip(greeting + reply.text(language), MAX_MESSAGE_BYTES)

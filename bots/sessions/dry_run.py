@@ -81,7 +81,7 @@ class DryRunService:
             words = reply_text(known, reply)
             lines.append(
                 CommandPreview(
-                    text, (words, *reply.others(known.user_settings.effective_language)), tuple(dry_run.would)
+                    text, (words, *reply.further_texts(known.user_settings.effective_language)), tuple(dry_run.effects)
                 )
             )
             asked = reply if isinstance(reply, QuestionReply) else None

@@ -141,9 +141,9 @@ def question(asked: QuestionReply, instructions: str, translator: Translator) ->
                 _label(f"{one_line(option.title, 80) or 'Feed'}: {one_line(option.url, 300)}") for option in offered
             ]
             return Form(translator.gettext("Which one?"), instructions, (_numbered(named, (), translator),))
-        case SearchResults(findings=found, more=more):
-            named = [_label(title(finding.channel)) for finding in found]
-            others = (("more", translator.gettext("Show more")),) if more else ()
+        case SearchResults(hits=hits, has_more=has_more):
+            named = [_label(title(hit.channel)) for hit in hits]
+            others = (("more", translator.gettext("Show more")),) if has_more else ()
             return Form(
                 translator.gettext("Subscribe to one of these?"), instructions, (_numbered(named, others, translator),)
             )

@@ -14,7 +14,7 @@ import re
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from bots.commands.parser import VERB_OF, cut, reaction
+from bots.commands.parser import VERB_OF, command_of_reaction, truncate_input
 from bots.xmpp.events import (
     MessageBounced,
     MessageReceived,
@@ -257,16 +257,16 @@ def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
     reactions = stanza.find(f"{{{_NS_REACTIONS}}}reactions")
     if reactions is not None:
         emojis = tuple((child.text or "").strip()[:16] for child in list(reactions)[:_MAX_REACTIONS])
-        return reaction(emojis) or None, reactions.get("id", "")[:MAX_TOKEN_CHARS], True
+        return command_of_reaction(emojis) or None, reactions.get("id", "")[:MAX_TOKEN_CHARS], True
     body = stanza.find("{*}body")
     url = _shared_file_url(stanza, (body.text or "") if body is not None else "")
     if url:
-        return cut(f"import {url}"), "", False
+        return truncate_input(f"import {url}"), "", False
     if body is None:
         return None, "", False
     reply = stanza.find(f"{{{_NS_REPLY}}}reply")
     reply_to_id = reply.get("id", "")[:MAX_TOKEN_CHARS] if reply is not None else ""
-    return cut(_QUOTED_LINES.sub("", _remove_fallback(stanza, body.text or ""))), reply_to_id, False
+    return truncate_input(_QUOTED_LINES.sub("", _remove_fallback(stanza, body.text or ""))), reply_to_id, False
 
 
 def _shared_file_url(stanza: Element, body: str) -> str:

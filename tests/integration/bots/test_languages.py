@@ -24,7 +24,7 @@ async def test_who_chooses_a_language_is_answered_and_told_in_it(bot: Bot, perso
     alice = await person()
     assert (await alice.say("language deutsch")).splitlines()[-1].startswith("Ab jetzt schreibe ich Ihnen auf Deutsch.")
     assert await alice.say("list") == (
-        "Sie haben keine Abonnements. Senden Sie mir die Adresse einer Website oder eines Feeds, um anzufangen."
+        "Sie haben noch keine Abonnements. Senden Sie mir die Adresse einer Website oder eines Feeds, um anzufangen."
     )
     assert (await told(store, alice)).startswith("und 2 weitere: ")
     assert "in English" not in await alice.say("language")
@@ -61,4 +61,4 @@ async def test_forms_are_in_the_language_that_was_chosen(bot: Bot, person: Perso
     at = where(bot)
     assert "You have no subscriptions" in Errand.note(await Errand(alice, at, "list").step())[1]
     await alice.say("language de")
-    assert "Sie haben keine Abonnements" in Errand.note(await Errand(alice, at, "list").step())[1]
+    assert "Sie haben noch keine Abonnements" in Errand.note(await Errand(alice, at, "list").step())[1]

@@ -102,7 +102,7 @@ async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(bot: Bot, person: 
     assert "Really" in await alice.say("forget me")
     assert "nothing was changed" in await alice.say("no")
     await alice.say("forget me")
-    assert "forgotten" in await alice.say("yes")
+    assert "deleted everything" in await alice.say("yes")
     assert await traces(store, alice.jid) == []
     await until_so(lambda: alice.sees_the_bot == "none", "and are no contacts any more")
     if bot.connection.is_account:
@@ -125,7 +125,7 @@ async def test_who_is_not_invited_gets_one_answer_and_leaves_no_trace(
     async with serving(private, store):
         assert await alice.say("list") == await alice.say("https://example.com/") == await alice.say("pause")
         assert (await store.users.get(alice.jid)).welcomed is False
-        assert "not good" in await alice.say("invite nonsense")
+        assert "wrong or no longer valid" in await alice.say("invite nonsense")
         assert "welcome" in await alice.say(f"invite {await store.invitations.create(1, 60.0)}")
         assert "no subscriptions" in await alice.say("list")
 

@@ -87,9 +87,9 @@ async def test_a_question_is_answered_by_the_next_command(person: Person, store:
     alice = await person()
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
-    (said,), would = await _answered(store, alice.jid, "forget me", "yes")
+    (said,), effects = await _answered(store, alice.jid, "forget me", "yes")
     assert "forgotten" in said.lower()
-    assert would == ["Forget everything about them but what admins have set."]
+    assert effects == ["Forget everything about them but what admins have set."]
     assert len(await store.subscriptions.of_user(alice.jid)) == 1
 
 
@@ -103,9 +103,9 @@ async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_woul
     await alice.say("status")
     await make_channel(store)
     await store.blocked_hosts.add("example.org", HostBlock("ada", 1.0))
-    (said,), would = await _answered(store, alice.jid, FEED)
+    (said,), effects = await _answered(store, alice.jid, FEED)
     assert "example.org is blocked here by an admin." in said
-    assert would == []
+    assert effects == []
     await store.people.set_suspended(keys.user_id(alice.jid), suspended=True)
     assert await _answered(store, alice.jid, "list") == ([], ["Say nothing: they are suspended."])
 

@@ -116,7 +116,7 @@ class FakeRequests:
     async def channel(self, cid: ChannelId) -> Channel | None:
         return self.person.polled.get(cid)
 
-    async def take_new_url(self) -> bool:
+    async def use_new_url_allowance(self) -> bool:
         self.person.new_urls += 1
         return self.person.new_urls <= self.limits.new_urls_per_hour
 
@@ -155,7 +155,7 @@ class FakeRequests:
             raise AssignmentPending("It is not settled yet.")
         return self.person.reasons[cid]
 
-    async def node_of(self, cid: ChannelId) -> str:
+    async def pubsub_uri(self, cid: ChannelId) -> str:
         return self.person.nodes.get(cid, "")
 
     async def user_settings(self) -> UserSettings:
@@ -225,7 +225,7 @@ class FakeRequests:
     async def health(self, _cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
         return self.person.workers, self.person.failing
 
-    async def told_by(self, message_id: str) -> MessageReferences | None:
+    async def message_references(self, message_id: str) -> MessageReferences | None:
         return self.person.told.get(message_id)
 
     def _followed(self, number: int, channel: Channel) -> SubscribedChannel:

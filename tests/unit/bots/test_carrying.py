@@ -48,7 +48,7 @@ def test_what_somebody_exports_another_imports() -> None:
     alice.follows[60] = page("https://example.org/page", "A page")
     exported = alice.hear("export")
     assert isinstance(exported, ExportReply)
-    parts = (exported.text("en"), *exported.others("en"))
+    parts = (exported.text("en"), *exported.further_texts("en"))
     assert len(parts) > 1
     begun = [bob.hear(f"import {part}") for part in parts]
     assert sum(each.count for each in begun if isinstance(each, ImportStarted)) == 60
@@ -61,7 +61,7 @@ def test_a_long_list_goes_out_as_a_file_where_the_server_takes_files() -> None:
     reply = alice.hear("export")
     assert reply == ExportFileReply(alice.files, 59)
     assert "59 subscriptions" in reply.text("en")
-    assert reply.others("en") == (alice.files,)
+    assert reply.further_texts("en") == (alice.files,)
     assert [each.url for each in opml_parser.parse(alice.shared[0]).feeds] == [
         each.url for each in alice.follows.values()
     ]
@@ -78,7 +78,7 @@ def test_a_file_that_is_refused_is_messages_and_the_last_one_says_why() -> None:
     alice.files = UploadRefused("files.example says: Daily quota reached.")
     reply = alice.hear("export")
     assert isinstance(reply, ExportReply)
-    *parts, why = reply.others("en")
+    *parts, why = reply.further_texts("en")
     assert sum(len(opml_parser.parse(part.encode()).feeds) for part in (reply.documents[0], *parts)) == 59
     assert "Daily quota reached" in why
 

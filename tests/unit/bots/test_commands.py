@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.commands.parser import (
-    MOST_SHOWN,
+    MAX_ENTRY_COUNT,
     Command,
     NumberCommand,
     SubscribeCommand,
@@ -13,8 +13,8 @@ from bots.commands.parser import (
     UnknownCommand,
     VerbCommand,
     YesNoCommand,
-    count,
     parse,
+    parse_entry_count,
 )
 
 
@@ -83,6 +83,8 @@ def test_any_text_after_a_verb_is_some_command(verb: str, rest: str) -> None:
     assert isinstance(parse(f"{verb} {rest}"), Command)
 
 
-@pytest.mark.parametrize(("words", "shown"), [("", 3), ("5", 5), ("#5", 5), ("0", 1), ("999", MOST_SHOWN), ("all", 3)])
+@pytest.mark.parametrize(
+    ("words", "shown"), [("", 3), ("5", 5), ("#5", 5), ("0", 1), ("999", MAX_ENTRY_COUNT), ("all", 3)]
+)
 def test_how_many_entries_are_shown(words: str, shown: int) -> None:
-    assert count(words) == shown
+    assert parse_entry_count(words) == shown

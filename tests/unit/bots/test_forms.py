@@ -77,7 +77,7 @@ def test_a_choice_among_subscriptions_names_them() -> None:
 
 def test_questions_are_answered_as_in_chat() -> None:
     choose = ChooseFeed((FeedLink("https://news.example/feed", "News"),))
-    found = SearchResults("x", parse_query("tag=x"), (SearchHit(MINE[0].channel),), 0, more=True)
+    found = SearchResults("x", parse_query("tag=x"), (SearchHit(MINE[0].channel),), 0, has_more=True)
     assert forms.answer(choose, {"answer": ("1",)}) == "1"
     assert forms.answer(choose, {}) == "no"
     assert forms.answer(ConfirmUnsubscribeAll(2), {"answer": ("true",)}) == "yes"

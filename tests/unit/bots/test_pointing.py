@@ -17,11 +17,11 @@ MINE = (SubscribedChannel(1, NEWS), SubscribedChannel(2, BLOG))
 ONE, TWO = MessageReferences((NEWS.id,), ()), MessageReferences((NEWS.id, BLOG.id), ())
 
 
-def played(words: str, told: MessageReferences | None, *, reacted: bool = False) -> tuple[Reply, list[str]]:
+def played(words: str, told: MessageReferences | None, *, is_reaction: bool = False) -> tuple[Reply, list[str]]:
     """The reply to what is written under a message, and what was requested, if the message told so."""
     person = Person(follows={1: NEWS, 2: BLOG}, told={"m1": told} if told else {})
     person.watches = {4: SavedSearch("w", parse_watch("tag=python"), 4)}
-    return person.hear(words, points_at="m1", reacted=reacted), person.requested
+    return person.hear(words, reply_to_id="m1", is_reaction=is_reaction), person.requested
 
 
 @pytest.mark.parametrize("words", ["unsubscribe", "Stop", "rm", "/unsub."])
@@ -43,7 +43,7 @@ def test_a_command_that_names_its_subscription_means_that() -> None:
 
 
 def test_what_came_of_a_watch_ends_that_watch() -> None:
-    reply, _ = played("unsubscribe", MessageReferences((OTHER.id,), (4,)), reacted=True)
+    reply, _ = played("unsubscribe", MessageReferences((OTHER.id,), (4,)), is_reaction=True)
     assert isinstance(reply, SavedSearchDeleted)
 
 
@@ -53,7 +53,7 @@ def test_a_channel_that_was_left_since_is_no_longer_anybodys() -> None:
 
 def test_under_a_message_that_told_nothing_we_know_a_reply_is_any_command() -> None:
     assert played("unsubscribe", None)[0] == MissingArgument("unsubscribe")
-    assert played("unsubscribe", None, reacted=True)[0] == MessageForgotten()
+    assert played("unsubscribe", None, is_reaction=True)[0] == MessageForgotten()
 
 
 def test_the_question_which_one_is_answered_by_a_number() -> None:
@@ -67,7 +67,7 @@ def test_the_question_which_one_is_answered_by_a_number() -> None:
 @pytest.mark.parametrize(("words", "refused"), [("unsubscribe", True), ("leave", True), ("list", False)])
 def test_who_may_change_nothing_may_only_ask(words: str, refused: bool) -> None:  # noqa: FBT001 - a column
     person = Person(follows={1: NEWS}, told={"m1": ONE})
-    assert isinstance(person.hear(words, points_at="m1", may_change=False), ManagersOnly) is refused
+    assert isinstance(person.hear(words, reply_to_id="m1", can_manage=False), ManagersOnly) is refused
     assert list(person.follows) == [1]
 
 

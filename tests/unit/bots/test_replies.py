@@ -8,7 +8,7 @@ from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
 from bots.replies.base import SubscribedChannel
 from bots.replies.conversation import RequestFailed
-from bots.replies.errors import outcome, sentence
+from bots.replies.errors import error_text, outcome_text
 from bots.replies.subscriptions import LatestEntries, StatusReport, SubscriptionList
 from service import errors
 from service.model import Change, Channel, Delta, Entry
@@ -47,25 +47,25 @@ def news(channel: Channel, *entries: Entry) -> Delta:
 
 
 def test_each_cause_has_its_own_sentence() -> None:
-    said = [sentence(error, URL, ENGLISH) for error in CAUSES]
+    said = [error_text(error, URL, ENGLISH) for error in CAUSES]
     assert len(set(said)) == len(CAUSES)
     assert all(words.endswith((".", "?")) and not words.endswith(".).") for words in said)
 
 
 @pytest.mark.parametrize("error", CAUSES, ids=lambda error: f"{error.code}")
 def test_a_failure_names_what_it_is_about_or_is_still_a_sentence(error: errors.CoronetError) -> None:
-    assert "{" not in sentence(error, URL, ENGLISH) + sentence(error, "", ENGLISH)
-    assert "“”" not in sentence(error, "", ENGLISH)
+    assert "{" not in error_text(error, URL, ENGLISH) + error_text(error, "", ENGLISH)
+    assert "“”" not in error_text(error, "", ENGLISH)
 
 
 def test_a_failure_keeps_its_words_across_processes() -> None:
     for error in CAUSES:
-        assert sentence(errors.from_fault(errors.to_fault(error)), URL, ENGLISH) == sentence(error, URL, ENGLISH)
+        assert error_text(errors.from_fault(errors.to_fault(error)), URL, ENGLISH) == error_text(error, URL, ENGLISH)
 
 
 def test_outcomes_of_polls_are_told_in_few_words() -> None:
-    assert outcome("host-not-found", ENGLISH) == "host not found"
-    assert outcome("something new", ENGLISH) == "failing"
+    assert outcome_text("host-not-found", ENGLISH) == "host not found"
+    assert outcome_text("something new", ENGLISH) == "failing"
 
 
 def test_status_says_since_when_something_fails() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.i18n.translator import get_translator
-from bots.replies.entry_templates import MOST_CHARS, Template, fits, strangers, tidy
+from bots.replies.entry_templates import MAX_CHARS, Template, is_short_enough, normalize, unknown_variables
 from service.model import Entry
 from tests.unit.bots.safety import hostile
 
@@ -14,7 +14,7 @@ ENTRY = Entry("k", "A title", "https://example.org/1", "Some words.", ("Jane Doe
 
 
 def filled(text: str, entry: Entry = ENTRY, zone: str = "UTC") -> str:
-    return Template(tidy(text), zone).fill(entry, "The News", 300, ENGLISH)
+    return Template(normalize(text), zone).fill(entry, "The News", 300, ENGLISH)
 
 
 @pytest.mark.parametrize(
@@ -45,19 +45,19 @@ def test_what_a_publisher_writes_is_no_template() -> None:
 
 
 def test_unknown_variables_are_named_once_each() -> None:
-    assert strangers("$titel ${lnik} $title $titel $$ $5") == ("titel", "lnik", "5")
-    assert strangers("$TITLE $$nothing") == ()
+    assert unknown_variables("$titel ${lnik} $title $titel $$ $5") == ("titel", "lnik", "5")
+    assert unknown_variables("$TITLE $$nothing") == ()
 
 
 @given(st.text(max_size=80) | hostile, hostile)
 def test_whatever_is_filled_in_stays_on_the_lines_of_its_template(text: str, title: str) -> None:
-    kept = tidy(text)
-    if strangers(kept) or not fits(kept):
+    kept = normalize(text)
+    if unknown_variables(kept) or not is_short_enough(kept):
         return
     assert filled(kept, Entry("k", title)).count("\n") <= kept.count("\n")
 
 
 def test_a_template_has_its_limits() -> None:
-    assert fits("x" * MOST_CHARS)
-    assert not fits("x" * (MOST_CHARS + 1))
-    assert not fits(tidy("$title\\n" * 20 + "end"))
+    assert is_short_enough("x" * MAX_CHARS)
+    assert not is_short_enough("x" * (MAX_CHARS + 1))
+    assert not is_short_enough(normalize("$title\\n" * 20 + "end"))
