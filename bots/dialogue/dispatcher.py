@@ -1,9 +1,9 @@
 """Dispatcher of commands: executes one command of a user by requests, and returns the reply.
 
 The only state between two commands is the question of the last reply, if that was a :class:`QuestionReply`; the
-caller keeps it. A command may refer to a message of the bot, as a reply to it (XEP-0461) or a reaction (XEP-0444). A target
-that such a command does not name is taken from that message: the channel that the message was about. If it was about
-several of the user's channels, the user is pending_question which one is meant. If it was about none of them, but was sent
+caller keeps it. A command may refer to a message of the bot, as a reply to it (XEP-0461) or a reaction (XEP-0444). A
+target that such a command does not name is taken from that message: the channel that the message was about. If it was
+about several of the user's channels, the user is asked which one is meant. If it was about none of them, but was sent
 because of a saved search, the command applies to the saved search.
 """
 
