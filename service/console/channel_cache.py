@@ -1,9 +1,9 @@
-"""A cache of all channels in the console's memory, and the finder that searches and sorts them.
+"""In-memory cache of all channels, and the search over it that the console's lists, filters and sort orders use.
 
-Redis has each channel in a slot of its own and nothing to sort all of them by. So the console reads them all once,
-and keeps up: which there are is asked anew each time (256 counts; a bucket whose count has changed is read), how many
-subscribe and what else has changed as often as takes up no more than a part of our time. What a page shows of a
-channel is read from the store all the same: the roster decides only which are shown, and in which order.
+Redis keeps every channel under a key of its own, with no index to sort or search by. The console therefore reads all
+channels once and then follows changes: new and removed channels at every refresh, by comparing the 256 sizes of the
+channel registry's buckets; subscriber counts and other changes as often as reading them takes only a small share of the
+time. Pages read the displayed channels from the store; the cache decides only which ones are displayed and their order.
 """
 
 import asyncio
@@ -28,39 +28,40 @@ from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
 from service.store.subscriptions.keyspaces import channel_prefix
 
-FOREIGN_CURSOR: Final = "This cursor is not one the console gave out. Start again without it."
+INVALID_CURSOR: Final = "This cursor is not valid. Start again without one."
 
-_AT_ONCE = 250
-_MOST_OFTEN_S = 2.0
-_OWN_SHARE = 0.05
-"""Of our time, for reading anew what is known already."""
-_PATIENCE_S = 3.0
-_AT_LEAST_EVERY_S = 300.0
-"""Even if nobody visits the console: its metrics are looked at."""
-_INTERVALS_MISSED = 3
-_SHORTEST_S = 15.0
-"""What takes less is not late: when a worker dies, others need two leases to poll its channels."""
+_BATCH_SIZE = 250
+_MIN_INTERVAL_S = 2.0
+_TIME_SHARE = 0.05
+"""Share of the time that is spent on reading again what is already cached."""
+_REFRESH_TIMEOUT_S = 3.0
+_BACKGROUND_INTERVAL_S = 300.0
+"""How often the cache refreshes without visitors, because the metric of unpolled channels is read all the time."""
+_MISSED_INTERVALS = 3
+_MIN_SILENCE_S = 15.0
+"""A shorter silence is not reported: after a worker dies, others need two leases to take over its channels."""
 
 Sort = Literal["id", "title", "subscribers", "news", "version", "site", "failing", "added"]
 State = Literal["polled", "failing", "idle", "paused", "blocked", "moved"]
-"""``failing``: the last poll failed. ``idle``: neither subscribed to nor listed, so nobody polls it. ``paused``: admins
-want nobody to poll it. ``blocked``: they want its host to be asked for nothing."""
+"""``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and is not listed.
+``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``: replaced by another channel.
+"""
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{40})(?:\.(\d{1,9}))?")
-_ORDER_LASTS_S: Final = 5.0
+_ORDER_TTL_S: Final = 5.0
 
 
 log = structlog.get_logger(__name__)
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
-    """What is searched, sorted and weighed of a channel, but for how many subscribe.
+class ChannelRow(msgspec.Struct, frozen=True, gc=False):
+    """The fields of a channel that lists search and sort by, except its number of subscribers.
 
-    ``folded`` is its title and its URL in small letters; times are Unix seconds, 0 for never.
+    ``search_text`` is the case-folded title and URL, separated by a newline. Times are Unix seconds, 0 for never.
     """
 
     id: ChannelId
-    folded: str
+    search_text: str
     site: str
     kind: str
     listed: bool
@@ -75,222 +76,226 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[str, ...]
 
 
-class _Late(NamedTuple):
-    """A channel that was late when it was read, at ``read_s`` (Unix s): nobody had polled it for ``allowed_s``."""
+class _Overdue(NamedTuple):
+    """A channel that had not been polled for ``max_silence_s`` when it was read, at ``read_s`` (Unix s)."""
 
     read_s: float
-    allowed_s: float
+    max_silence_s: float
 
 
-class Roster:
-    """The rows of all channels, by id. :meth:`look` brings them up to date."""
+class ChannelCache:
+    """The rows of all channels by id. :meth:`refresh` brings them up to date."""
 
-    def __init__(self, store: Store, usual_interval_s: float) -> None:
-        """Read nothing yet. A channel of which no owner has noted how often it is polled counts as usual."""
-        self.rows: dict[ChannelId, Row] = {}
+    def __init__(self, store: Store, default_interval_s: float) -> None:
+        """Create an empty cache. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
+        self.rows: dict[ChannelId, ChannelRow] = {}
         self.complete = False
         """Whether all channels have been read once."""
-        self.members = 0
-        """Grows when channels come or go."""
-        self.edition = 0
-        """Grows when anything changes."""
+        self.membership_version = 0
+        """Increases when channels are added or removed."""
+        self.version = 0
+        """Increases with every change."""
         self.unpolled: tuple[ChannelId, ...] = ()
-        """The channels that nobody has polled for three times their interval though somebody wants them polled."""
+        """Channels that should be polled but have not been for three poll intervals."""
         self._store = store
-        self._usual_interval_s = usual_interval_s
-        self._late: dict[ChannelId, _Late] = {}
-        self._blocked_s: dict[ChannelId, float] = {}
-        """When a channel's host was seen to be blocked last (Unix s)."""
-        self._keeping: asyncio.Task[None] | None = None
+        self._default_interval_s = default_interval_s
+        self._overdue: dict[ChannelId, _Overdue] = {}
+        self._last_blocked_s: dict[ChannelId, float] = {}
+        """When a channel's host was last seen to be blocked (Unix s)."""
         self._counts: Counter[bytes] = Counter()
-        self._sizes: list[int] = []
+        self._bucket_sizes: list[int] = []
         self._buckets: dict[str, list[ChannelId]] = {}
-        self._looking: asyncio.Task[None] | None = None
-        self._walking: asyncio.Task[None] | None = None
-        self._counted_s = self._walked_s = float("-inf")
+        self._background_task: asyncio.Task[None] | None = None
+        self._refresh_task: asyncio.Task[None] | None = None
+        self._reread_task: asyncio.Task[None] | None = None
+        self._counted_s = self._reread_s = float("-inf")
         self._count_took_s = 0.0
-        self._blocked: frozenset[str] = frozenset()
+        self._blocked_names: frozenset[str] = frozenset()
         self._blocked_sites: frozenset[str] = frozenset()
 
     def subscribers(self, cid: ChannelId) -> int:
-        """Return how many subscribe to a channel."""
+        """Return the number of a channel's subscribers."""
         return self._counts.get(channel_prefix(cid), 0)
 
-    def blocked(self, row: Row) -> bool:
-        """Say whether a channel's host is to be asked for nothing."""
+    def is_blocked(self, row: ChannelRow) -> bool:
+        """Return whether an admin has blocked the channel's host or a domain above it."""
         if row.site not in self._blocked_sites:
             return False
-        return any(name in self._blocked for name in host_and_parent_domains(host_of(row.folded.rpartition("\n")[2])))
+        return any(
+            name in self._blocked_names
+            for name in host_and_parent_domains(host_of(row.search_text.rpartition("\n")[2]))
+        )
 
     @property
     def subscriptions(self) -> int:
-        """How many subscriptions there are."""
+        """The number of all subscriptions."""
         return self._counts.total()
 
-    async def look(self, patience_s: float = _PATIENCE_S) -> None:
-        """Bring the rows up to date; with more new channels than can be read in that time, go on without waiting.
+    async def refresh(self, timeout_s: float = _REFRESH_TIMEOUT_S) -> None:
+        """Bring the rows up to date. After ``timeout_s`` reading goes on in the background.
 
         Raises :class:`service.errors.StoreUnavailable`.
         """
-        if self._looking is None or self._looking.done():
-            self._looking = _started(self._look())
-        done, _ = await asyncio.wait({self._looking}, timeout=patience_s)
+        if self._refresh_task is None or self._refresh_task.done():
+            self._refresh_task = _start_reading(self._refresh())
+        done, _ = await asyncio.wait({self._refresh_task}, timeout=timeout_s)
         for task in done:
             task.result()
 
-    async def again(self, ids: Sequence[ChannelId]) -> None:
-        """Read these channels anew, of which somebody has just changed something.
+    async def reload(self, ids: Sequence[ChannelId]) -> None:
+        """Read these channels again, after a request has changed them.
 
         Raises :class:`service.errors.StoreUnavailable`.
         """
         await self._read(ids)
 
     def start(self) -> None:
-        """Look now and then even if nobody else does."""
-        self._keeping = asyncio.create_task(self._keep())
+        """Start refreshing in the background."""
+        self._background_task = asyncio.create_task(self._refresh_periodically())
 
-    async def _keep(self) -> None:
+    async def _refresh_periodically(self) -> None:
         while True:
-            await asyncio.sleep(_AT_LEAST_EVERY_S)
+            await asyncio.sleep(_BACKGROUND_INTERVAL_S)
             try:
-                await self.look()
+                await self.refresh()
             except CoronetError as error:
-                log.warning("channels not read", error=str(error))
+                log.warning("channel cache refresh failed, will retry", error=str(error))
 
     async def close(self) -> None:
-        """Stop reading."""
-        for task in (self._keeping, self._looking, self._walking):
+        """Stop all reading."""
+        for task in (self._background_task, self._refresh_task, self._reread_task):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
 
-    async def _look(self) -> None:
-        gone, new = await self._registered()
-        for cid in gone:
+    async def _refresh(self) -> None:
+        removed, added = await self._changed_membership()
+        for cid in removed:
             self._drop(cid)
-        await self._read(new)
+        await self._read(added)
         self.complete = True
-        self._blocked = frozenset(await self._store.blocked_hosts.all())
-        self._blocked_sites = frozenset(map(site_of, self._blocked))
+        self._blocked_names = frozenset(await self._store.blocked_hosts.all())
+        self._blocked_sites = frozenset(map(site_of, self._blocked_names))
         now_s = time.monotonic()
-        if now_s - self._counted_s > max(_MOST_OFTEN_S, self._count_took_s / _OWN_SHARE):
+        if now_s - self._counted_s > max(_MIN_INTERVAL_S, self._count_took_s / _TIME_SHARE):
             self._counts = await self._store.keyspaces.count_all()
             self._counted_s = time.monotonic()
             self._count_took_s = self._counted_s - now_s
-            self.edition += 1
+            self.version += 1
         await self._find_unpolled()
-        if (self._walking is None or self._walking.done()) and now_s - self._walked_s > _MOST_OFTEN_S:
-            self._walking = _started(self._walk())
+        if (self._reread_task is None or self._reread_task.done()) and now_s - self._reread_s > _MIN_INTERVAL_S:
+            self._reread_task = _start_reading(self._reread_all())
 
-    async def _registered(self) -> tuple[set[ChannelId], list[ChannelId]]:
-        """Return the channels that are gone, and those that are new, as far as the numbers in buckets tell."""
+    async def _changed_membership(self) -> tuple[set[ChannelId], list[ChannelId]]:
+        """Return the removed and the added channels, found by buckets of the registry whose size has changed."""
         sizes = await self._store.channels.bucket_sizes(REGISTRY_BUCKETS)
-        before = self._sizes or [0] * len(sizes)
+        before = self._bucket_sizes or [0] * len(sizes)
         changed = [bucket for bucket, was, size in zip(REGISTRY_BUCKETS, before, sizes, strict=True) if was != size]
-        gone, new = set[ChannelId](), list[ChannelId]()
-        found = await self._store.channels.ids_in_buckets(changed) if changed else []
-        held: dict[str, list[ChannelId]] = {bucket: [] for bucket in changed}
-        for cid in found:
-            held[cid[:2]].append(cid)
-        for bucket, ids in held.items():
+        removed, added = set[ChannelId](), list[ChannelId]()
+        registered = await self._store.channels.ids_in_buckets(changed) if changed else []
+        buckets: dict[str, list[ChannelId]] = {bucket: [] for bucket in changed}
+        for cid in registered:
+            buckets[cid[:2]].append(cid)
+        for bucket, ids in buckets.items():
             known = set(self._buckets.get(bucket, ()))
-            gone |= known.difference(ids)
-            new += [cid for cid in ids if cid not in self.rows]
-        self._buckets |= held
-        self._sizes = sizes
-        return gone, new
+            removed |= known.difference(ids)
+            added += [cid for cid in ids if cid not in self.rows]
+        self._buckets |= buckets
+        self._bucket_sizes = sizes
+        return removed, added
 
-    async def _walk(self) -> None:
-        """Read all channels anew, at leisure."""
+    async def _reread_all(self) -> None:
+        """Read all channels again, with pauses so that reading takes only ``_TIME_SHARE`` of the time."""
         ids = list(self.rows)
-        for start in range(0, len(ids), _AT_ONCE):
-            began_s = time.monotonic()
-            await self._read(ids[start : start + _AT_ONCE])
-            await asyncio.sleep((time.monotonic() - began_s) / _OWN_SHARE if len(ids) > _AT_ONCE else 0)
-        self._walked_s = time.monotonic()
+        for start in range(0, len(ids), _BATCH_SIZE):
+            started_s = time.monotonic()
+            await self._read(ids[start : start + _BATCH_SIZE])
+            await asyncio.sleep((time.monotonic() - started_s) / _TIME_SHARE if len(ids) > _BATCH_SIZE else 0)
+        self._reread_s = time.monotonic()
         await self._find_unpolled()
 
     async def _find_unpolled(self) -> None:
-        late: list[ChannelId] = []
-        if self._late and (nodes := await self._store.ring.nodes()):
-            # A fleet that has just begun has missed nothing yet.
-            began_s = min(node.joined_s for node in nodes)
-            late = [cid for cid, each in self._late.items() if each.read_s - began_s > each.allowed_s]
-        rows = [row for cid in late if not self.blocked(row := self.rows[cid])]
+        overdue: list[ChannelId] = []
+        if self._overdue and (nodes := await self._store.ring.nodes()):
+            # A fleet that has just started has not had the time to poll.
+            fleet_started_s = min(node.joined_s for node in nodes)
+            overdue = [cid for cid, each in self._overdue.items() if each.read_s - fleet_started_s > each.max_silence_s]
+        rows = [row for cid in overdue if not self.is_blocked(row := self.rows[cid])]
         self.unpolled = tuple(row.id for row in rows if row.listed or self.subscribers(row.id))
         UNPOLLED_CHANNELS.set(len(self.unpolled))
 
-    def _judge(self, found: AdministeredChannel, row: Row, now_s: float) -> None:
-        """Note whether a channel, as it was read now, is late to be polled."""
-        if self.blocked(row):
-            self._blocked_s[row.id] = now_s
-        may_since_s = self._blocked_s.get(row.id, 0.0)
-        if may_since_s < found.polled_s:
-            self._blocked_s.pop(row.id, None)
-        allowed_s = late_after_s(found, self._usual_interval_s)
-        if now_s - max(may_since_s, may_be_polled_since_s(found)) > allowed_s:
-            self._late[row.id] = _Late(now_s, allowed_s)
+    def _check_overdue(self, found: AdministeredChannel, row: ChannelRow, now_s: float) -> None:
+        """Record whether a channel that was read at ``now_s`` is overdue for a poll."""
+        if self.is_blocked(row):
+            self._last_blocked_s[row.id] = now_s
+        allowed_since_s = self._last_blocked_s.get(row.id, 0.0)
+        if allowed_since_s < found.polled_s:
+            self._last_blocked_s.pop(row.id, None)
+        silence_s = max_silence_s(found, self._default_interval_s)
+        if now_s - max(allowed_since_s, poll_due_since_s(found)) > silence_s:
+            self._overdue[row.id] = _Overdue(now_s, silence_s)
         else:
-            self._late.pop(row.id, None)
+            self._overdue.pop(row.id, None)
 
     async def _read(self, ids: Sequence[ChannelId]) -> None:
-        for start in range(0, len(ids), _AT_ONCE):
+        for start in range(0, len(ids), _BATCH_SIZE):
             now_s = time.time()
-            some = ids[start : start + _AT_ONCE]
-            for cid, found in zip(some, await self._store.admin_settings.read(some), strict=True):
+            batch = ids[start : start + _BATCH_SIZE]
+            for cid, found in zip(batch, await self._store.admin_settings.read(batch), strict=True):
                 if found is None:
-                    # A channel is registered before it is made; and what dies in between leaves such an id behind.
-                    if self._sizes:
-                        self._sizes[int(cid[:2], 16)] = -1
+                    # Ids are registered before their channels are created; a crash in between leaves such an id.
+                    # The bucket counts as changed, so that the next refresh reads it again.
+                    if self._bucket_sizes:
+                        self._bucket_sizes[int(cid[:2], 16)] = -1
                     self._drop(cid)
                     continue
-                row = row_of(found, now_s)
-                self._judge(found, row, now_s)
+                row = make_row(found, now_s)
+                self._check_overdue(found, row, now_s)
                 if row != self.rows.get(cid):
-                    self.members += cid not in self.rows
-                    self.edition += 1
+                    self.membership_version += cid not in self.rows
+                    self.version += 1
                     self.rows[cid] = row
 
     def _drop(self, cid: ChannelId) -> None:
-        self._late.pop(cid, None)
-        self._blocked_s.pop(cid, None)
+        self._overdue.pop(cid, None)
+        self._last_blocked_s.pop(cid, None)
         if self.rows.pop(cid, None) is not None:
-            self.members += 1
-            self.edition += 1
+            self.membership_version += 1
+            self.version += 1
 
 
-def _started(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Begin to read; what goes wrong is for those who wait for it, and the next look finds out as well."""
+def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Start a task whose exception may stay unretrieved, because the next refresh retries."""
     task = asyncio.create_task(reading)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
 
-def late_after_s(found: AdministeredChannel, usual_interval_s: float) -> float:
-    """Return for how long a channel may be left unpolled, once it may be polled, before that is a fault."""
+def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> float:
+    """Return how many seconds a channel may go without a poll before that is a fault; infinity if it is not polled."""
     channel = found.channel
     if channel.dormant or channel.moved_to or channel.condition:
         return inf
-    interval_s = found.poll_rate.interval_s if found.poll_rate else usual_interval_s
-    return max(_INTERVALS_MISSED * interval_s, _SHORTEST_S) if interval_s > 0 else inf
+    interval_s = found.poll_rate.interval_s if found.poll_rate else default_interval_s
+    return max(_MISSED_INTERVALS * interval_s, _MIN_SILENCE_S) if interval_s > 0 else inf
 
 
-def may_be_polled_since_s(found: AdministeredChannel) -> float:
-    """Return since when (Unix s) the next poll of a channel may be waited for, as far as the store knows.
+def poll_due_since_s(found: AdministeredChannel) -> float:
+    """Return since when (Unix s) the next poll of a channel can be expected, as far as the store knows.
 
-    That is since the last poll; but not while its publisher or admins want it left alone, and anew from when its owner
-    changed how often it is polled. Its owner need not live for that to be known.
+    That is the latest of its creation, its last poll, the end of a pause by its publisher or an admin, and the last
+    change of its poll interval. The store knows all of them, even if the channel's owner is dead.
     """
-    noted_s = found.poll_rate.since_s if found.poll_rate else 0.0
-    return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, noted_s)
+    paced_s = found.poll_rate.since_s if found.poll_rate else 0.0
+    return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, paced_s)
 
 
-def row_of(found: AdministeredChannel, now_s: float) -> Row:
-    """Return a channel's row."""
+def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
+    """Return the row of a channel that was read at ``now_s``."""
     channel = found.channel
-    return Row(
+    return ChannelRow(
         id=channel.id,
-        folded=f"{channel.title or channel.url}\n{channel.url}".casefold(),
+        search_text=f"{channel.title or channel.url}\n{channel.url}".casefold(),
         site=intern(site_of(host_of(channel.url))),
         kind=channel.kind,
         listed=channel.listed,
@@ -300,34 +305,34 @@ def row_of(found: AdministeredChannel, now_s: float) -> Row:
         version=channel.version,
         created_s=channel.created_s,
         failing_since_s=found.failing_since_s or 0.0,
-        # Silence makes it longer all the time; so exactly nobody sorts, and weights hardly move.
+        # The estimate grows steadily while nothing is published; rounding keeps the row from changing all the time.
         update_interval_s=float(f"{found.updates.interval_s(now_s):.2g}"),
         paused_until_s=found.paused_until_s,
         tags=tuple(map(intern, found.tags)),
     )
 
 
-_KEYS: Final[Mapping[Sort, Callable[[Roster, Row], Any]]] = {
+_SORT_KEYS: Final[Mapping[Sort, Callable[[ChannelCache, ChannelRow], Any]]] = {
     "id": lambda _, row: row.id,
-    "title": lambda _, row: row.folded,
-    "subscribers": lambda roster, row: -roster.subscribers(row.id),
+    "title": lambda _, row: row.search_text,
+    "subscribers": lambda cache, row: -cache.subscribers(row.id),
     "news": lambda _, row: row.update_interval_s,
     "version": lambda _, row: -row.version,
     "site": lambda _, row: row.site,
     "failing": lambda _, row: row.failing_since_s or inf,
     "added": lambda _, row: -row.created_s,
 }
-"""Those that are alike stand in the order of their titles."""
-_AT_FIRST: Final[Mapping[str, Callable[[Row, float], bool]]] = {
+"""Sort keys; channels with equal keys are sorted by title."""
+_STATE_PREFILTERS: Final[Mapping[str, Callable[[ChannelRow, float], bool]]] = {
     "failing": lambda row, _: row.failing_since_s > 0,
     "paused": lambda row, now_s: row.paused_until_s > now_s,
     "moved": lambda row, _: row.moved,
 }
-"""What must hold of channels in a state: cheap to ask, and true of few."""
+"""Cheap necessary conditions of rare states, given a row and the current time."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What is looked for: a text in title or URL (any case), a state ("" for any), a tag ("" for any), a site."""
+class ChannelQuery(msgspec.Struct, frozen=True):
+    """A search for channels: text in the title or URL (any case), state, tag and site ("" matches any), and order."""
 
     text: str = ""
     state: State | Literal[""] = ""
@@ -337,11 +342,11 @@ class Wanted(msgspec.Struct, frozen=True):
     reverse: bool = False
 
 
-def doing(row: Row, subscribers: int, now_s: float, *, blocked: bool) -> State:
-    """Return what becomes of a channel."""
+def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
+    """Return the state of a channel. ``is_blocked`` says whether its host is blocked."""
     if row.moved:
         return "moved"
-    if blocked:
+    if is_blocked:
         return "blocked"
     if row.paused_until_s > now_s:
         return "paused"
@@ -350,86 +355,88 @@ def doing(row: Row, subscribers: int, now_s: float, *, blocked: bool) -> State:
     return "failing" if row.failing_since_s else "polled"
 
 
-class Finder:
-    """Finds in a roster; keeps the orders that were asked for while they are good enough."""
+class ChannelSearch:
+    """Searches a :class:`ChannelCache`. Sort orders are kept for a few seconds while channels change."""
 
-    def __init__(self, roster: Roster) -> None:
-        """Use this roster."""
-        self._roster = roster
+    def __init__(self, cache: ChannelCache) -> None:
+        self._cache = cache
         self._orders: dict[Sort, _Order] = {}
 
-    def find(self, wanted: Wanted) -> Sequence[ChannelId]:
-        """Return the ids of all channels that are looked for, in order."""
-        order = self._order(wanted.sort)
-        ids: Sequence[ChannelId] = order[::-1] if wanted.reverse else order
-        rows, text, now_s = self._roster.rows, wanted.text.casefold().strip(), time.time()
+    def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
+        """Return the ids of all channels that match, in the order of the query."""
+        order = self._sorted_ids(query.sort)
+        ids: Sequence[ChannelId] = order[::-1] if query.reverse else order
+        cache, rows, text, now_s = self._cache, self._cache.rows, query.text.casefold().strip(), time.time()
         if text:
-            ids = [cid for cid in ids if text in rows[cid].folded]
-        if wanted.site:
-            ids = [cid for cid in ids if rows[cid].site == wanted.site]
-        if wanted.tag:
-            ids = [cid for cid in ids if wanted.tag in rows[cid].tags]
-        if wanted.state:
-            counted, at_first = self._roster.subscribers, _AT_FIRST.get(wanted.state)
-            if at_first is not None:
-                ids = [cid for cid in ids if at_first(rows[cid], now_s)]
-            blocked = self._roster.blocked
+            ids = [cid for cid in ids if text in rows[cid].search_text]
+        if query.site:
+            ids = [cid for cid in ids if rows[cid].site == query.site]
+        if query.tag:
+            ids = [cid for cid in ids if query.tag in rows[cid].tags]
+        if query.state:
+            prefilter = _STATE_PREFILTERS.get(query.state)
+            if prefilter is not None:
+                ids = [cid for cid in ids if prefilter(rows[cid], now_s)]
             ids = [
-                cid for cid in ids if doing(rows[cid], counted(cid), now_s, blocked=blocked(rows[cid])) == wanted.state
+                cid
+                for cid in ids
+                if channel_state(rows[cid], cache.subscribers(cid), now_s, is_blocked=cache.is_blocked(rows[cid]))
+                == query.state
             ]
         return ids
 
     def tags(self) -> Sequence[str]:
-        """Return all tags in use, in order."""
-        return sorted({tag for row in self._roster.rows.values() for tag in row.tags})
+        """Return all tags in use, sorted."""
+        return sorted({tag for row in self._cache.rows.values() for tag in row.tags})
 
-    def _order(self, sort: Sort) -> list[ChannelId]:
-        roster, known = self._roster, self._orders.get(sort)
+    def _sorted_ids(self, sort: Sort) -> list[ChannelId]:
+        cache, known = self._cache, self._orders.get(sort)
         now_s = time.monotonic()
-        if known is not None and known.serves(roster, now_s):
+        if known is not None and known.is_valid(cache, now_s):
             return known.ids
-        # Sorting keeps what is alike in order; and what was in order before nearly is, and is sorted the faster for it.
+        # Sorting is stable, and faster if the input is nearly sorted already.
         if sort in {"id", "title"}:
-            before = [cid for cid in known.ids if cid in roster.rows] if known else []
-            new = roster.rows.keys() - set(before) if len(before) < len(roster.rows) else ()
-            start: Sequence[ChannelId] = [*before, *new]
+            before = [cid for cid in known.ids if cid in cache.rows] if known else []
+            added = cache.rows.keys() - set(before) if len(before) < len(cache.rows) else ()
+            start: Sequence[ChannelId] = [*before, *added]
         else:
-            start = self._order("title")
-        rows, key = roster.rows, _KEYS[sort]
-        ids = sorted(start, key=lambda cid: key(roster, rows[cid]))
-        self._orders[sort] = _Order(ids, roster.members, roster.edition, now_s)
+            start = self._sorted_ids("title")
+        rows, key = cache.rows, _SORT_KEYS[sort]
+        ids = sorted(start, key=lambda cid: key(cache, rows[cid]))
+        self._orders[sort] = _Order(ids, cache.membership_version, cache.version, now_s)
         return ids
 
 
 class _Order(msgspec.Struct, frozen=True):
     ids: list[ChannelId]
-    members: int
-    edition: int
-    made_s: float
+    membership_version: int
+    version: int
+    created_s: float
 
-    def serves(self, roster: Roster, now_s: float) -> bool:
-        """Say whether this is still the order of the same channels, or nearly."""
-        good_enough = self.edition == roster.edition or now_s - self.made_s < _ORDER_LASTS_S
-        return self.members == roster.members and good_enough
+    def is_valid(self, cache: ChannelCache, now_s: float) -> bool:
+        """Return whether the order has the same channels as the cache and reflects recent values."""
+        is_recent = self.version == cache.version or now_s - self.created_s < _ORDER_TTL_S
+        return self.membership_version == cache.membership_version and is_recent
 
 
-def after(ids: Sequence[ChannelId], cursor: str) -> int:
-    """Return where a page begins: behind the channel that a cursor names, or where that was if it is gone.
+def page_start(ids: Sequence[ChannelId], cursor: str) -> int:
+    """Return the index at which the page behind ``cursor`` begins, "" for the first page.
 
-    Raises :class:`UserError` for a cursor that is none of ours.
+    That is behind the channel that the cursor names, or at its former position if the channel is gone. Raises
+    :class:`UserError` for an invalid cursor.
     """
     if not cursor:
         return 0
-    read = _CURSOR.fullmatch(cursor)
-    if read is None:
-        raise UserError(FOREIGN_CURSOR)
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
+        raise UserError(INVALID_CURSOR)
     try:
-        return ids.index(read[1]) + 1
+        return ids.index(match[1]) + 1
     except ValueError:
-        # Those behind it have moved up by one; and rather is one seen twice than never.
-        return min(max(0, int(read[2] or 0) - 1), len(ids))
+        # The following channels have moved up by one. Starting early repeats a channel instead of skipping one.
+        return min(max(0, int(match[2] or 0) - 1), len(ids))
 
 
-def cursor_at(ids: Sequence[ChannelId], end: int) -> str:
-    """Return the cursor of what follows the first ``end``; "" if nothing does."""
+def next_cursor(ids: Sequence[ChannelId], end: int) -> str:
+    """Return the cursor of the page behind the first ``end`` ids, "" if there is none."""
     return f"{ids[end - 1]}.{end}" if 0 < end < len(ids) else ""

@@ -1,4 +1,4 @@
-"""Every error becomes words: a page for people, an RFC 9457 problem for programs."""
+"""Error responses: every exception becomes an error page for browsers or an RFC 9457 problem document for the API."""
 
 import http
 import secrets
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong with a request (RFC 9457). ``code`` is for programs, ``detail`` for people."""
+    """Why a request failed (RFC 9457). ``code`` is for programs, ``detail`` for people."""
 
     type: str
     title: str
@@ -50,51 +50,55 @@ _STATUS: dict[type[CoronetError], int] = {
 
 _TITLES = {
     403: "Not allowed",
-    404: "Nothing here",
-    413: "Too much at once",
-    422: "That cannot be done",
-    429: "Too many tries",
-    500: "A mistake of ours",
-    502: "The publisher failed",
-    503: "Not now",
+    404: "Not found",
+    413: "Request too large",
+    422: "Invalid request",
+    429: "Too many requests",
+    500: "Internal error",
+    502: "Publisher error",
+    503: "Service unavailable",
 }
 
 _DETAILS = {
-    404: "There is no such page, or it was removed.",
-    405: "This page cannot be asked for in that way.",
-    413: "The request is larger than the console takes.",
+    404: "There is no such page, or it has been removed.",
+    405: "This address does not support that request method.",
+    413: "The request is larger than the console accepts.",
 }
 
-_STORE_IS_AWAY = (
-    "The store cannot be reached. Nothing is lost, and this page works again when it is back. "
-    "Check that Redis runs and that redis_url is right; the log says more."
+_STORE_UNAVAILABLE = (
+    "The database is unavailable. No data is lost, and this page works again as soon as the database is back. "
+    "Check that Redis is running and that redis_url is correct; the log has details."
 )
 
 
 def status_of(error: CoronetError) -> int:
-    """Return the HTTP status that fits an error."""
+    """Return the HTTP status of an error, from its class or the nearest base class that has one."""
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
-def problem(status: int, detail: str, code: str = "") -> Problem:
-    """Return a problem; ``code`` is made from the status if the error has none of its own."""
+def make_problem(status: int, detail: str, code: str = "") -> Problem:
+    """Return the problem for an HTTP status. ``code`` defaults to the status's phrase in kebab case."""
     phrase = http.HTTPStatus(status).phrase
     code = code or phrase.lower().replace(" ", "-")
     return Problem(f"urn:coronet:problem:{code}", _TITLES.get(status, phrase), status, detail, code)
 
 
-def in_plain_words(error: CoronetError) -> str:
-    """Return what a page says about an error; strangers read it too, so how Redis is reached stays in the log."""
+def public_message(error: CoronetError) -> str:
+    """Return an error's message for responses.
+
+    Responses also go to people who are not logged in, so the address of Redis in :class:`StoreUnavailable` is logged
+    and left out.
+    """
     if isinstance(error, StoreUnavailable) and not isinstance(error, StoreIdentityMismatch):
-        log.warning("the store cannot be reached", error=str(error))
-        return _STORE_IS_AWAY
+        log.warning("store unavailable", error=str(error))
+        return _STORE_UNAVAILABLE
     return str(error)
 
 
-def shown_on(page: Callable[..., Awaitable[web.StreamResponse]]) -> Callable[[Handler], Handler]:
-    """Return a decorator for handlers of forms: after an error of ours, the form's ``page`` is shown again with it.
+def redisplay_on_error(page: Callable[..., Awaitable[web.StreamResponse]]) -> Callable[[Handler], Handler]:
+    """Return a decorator for form handlers that answers a :class:`CoronetError` with the form's page and the message.
 
-    The page takes the request, the status and ``error``. That the store is unavailable is left to the middleware.
+    ``page`` is called with the request, the status and ``error``. :class:`StoreUnavailable` is left to the middleware.
     """
 
     def decorate(handler: Handler) -> Handler:
@@ -105,7 +109,7 @@ def shown_on(page: Callable[..., Awaitable[web.StreamResponse]]) -> Callable[[Ha
             except StoreUnavailable:
                 raise
             except CoronetError as error:
-                return await page(request, status_of(error), error=in_plain_words(error))
+                return await page(request, status_of(error), error=public_message(error))
 
         return handle
 
@@ -113,36 +117,38 @@ def shown_on(page: Callable[..., Awaitable[web.StreamResponse]]) -> Callable[[Ha
 
 
 @web.middleware
-async def failures(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer errors with words; a bug gets a reference that is also in the log."""
+async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer exceptions with an error response; an unexpected one is logged with a reference that the response has."""
     try:
         return await handler(request)
     except web.HTTPException as error:
         if error.status < http.HTTPStatus.BAD_REQUEST:
             raise
-        said = error.text if error.text and not error.text.startswith(f"{error.status}:") else ""
-        return _answer(request, problem(error.status, said or _DETAILS.get(error.status, error.reason)), error.headers)
+        # aiohttp's default text is "404: Not Found".
+        text = error.text if error.text and not error.text.startswith(f"{error.status}:") else ""
+        detail = text or _DETAILS.get(error.status, error.reason)
+        return _error_response(request, make_problem(error.status, detail), error.headers)
     except CoronetError as error:
-        return _answer(request, problem(status_of(error), in_plain_words(error), error.code))
+        return _error_response(request, make_problem(status_of(error), public_message(error), error.code))
     except Exception as error:
         if is_client_fault(request, error):
             raise
         reference = secrets.token_hex(4)
         log.exception("request failed", method=request.method, path=request.path, reference=reference)
-        return _answer(request, problem(500, f"It is in the log under the reference {reference}."))
+        return _error_response(request, make_problem(500, f"The log has the details under reference {reference}."))
 
 
-def _answer(request: web.Request, trouble: Problem, headers: Mapping[str, str] | None = None) -> web.Response:
+def _error_response(request: web.Request, problem: Problem, headers: Mapping[str, str] | None = None) -> web.Response:
     if request.path.startswith(API_PREFIX):
-        body = msgspec.json.encode(trouble)
-        response = web.Response(status=trouble.status, body=body, content_type="application/problem+json")
+        body = msgspec.json.encode(problem)
+        response = web.Response(status=problem.status, body=body, content_type="application/problem+json")
     elif "HX-Request" in request.headers:
-        # A live part cannot show an error page; the whole page can.
-        response = web.Response(status=trouble.status, headers={"HX-Refresh": "true"})
+        # An htmx fragment cannot show an error page, so the whole page is reloaded.
+        response = web.Response(status=problem.status, headers={"HX-Refresh": "true"})
     else:
-        tries_again = trouble.status == http.HTTPStatus.SERVICE_UNAVAILABLE and request.method == hdrs.METH_GET
-        response = render(request, "problem.html", trouble.status, problem=trouble, tries_again=tries_again)
-        if tries_again:
+        retries = problem.status == http.HTTPStatus.SERVICE_UNAVAILABLE and request.method == hdrs.METH_GET
+        response = render(request, "problem.html", problem.status, problem=problem, retries=retries)
+        if retries:
             response.headers["Refresh"] = "5"
     for name in (hdrs.WWW_AUTHENTICATE, hdrs.ALLOW, hdrs.RETRY_AFTER):
         if headers is not None and name in headers:

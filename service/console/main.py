@@ -1,6 +1,6 @@
-"""`coronet console`: the application with its routes and middleware, and the program that serves it.
+"""`coronet console`: the web application with its routes and middleware, and the program that serves it.
 
-It serves until it is told to stop, whether or not Redis is there.
+It serves until SIGTERM or SIGINT, also while Redis is unavailable.
 """
 
 import asyncio
@@ -11,27 +11,36 @@ from aiohttp import web
 
 from service.clock import Clock, SystemClock
 from service.console import websub_callback
-from service.console.audit_middleware import audited, repeated
+from service.console.audit_middleware import audit_changes
 from service.console.auth import login
 from service.console.auth.accounts import Passwords
 from service.console.auth.login import PASSWORDS, setup_link
-from service.console.auth.middleware import HOOKS, NEEDS, PUBLIC, WITHOUT_STORE, Handler, add_security_headers, guard
-from service.console.auth.roles import Need
-from service.console.channel_cache import Finder, Roster
-from service.console.error_responses import failures
-from service.console.metrics_sampler import Pulse
+from service.console.auth.middleware import (
+    PERMISSIONS,
+    PUBLIC,
+    WEBHOOKS,
+    WITHOUT_STORE,
+    Handler,
+    add_security_headers,
+    authorize,
+)
+from service.console.auth.roles import Permission
+from service.console.channel_cache import ChannelCache, ChannelSearch
+from service.console.error_responses import handle_errors
+from service.console.idempotency_middleware import replay_repeated
+from service.console.metrics_sampler import MetricsSampler
 from service.console.pages import opml
-from service.console.pages.overview import shown, usual_interval_s
+from service.console.pages.overview import default_poll_interval_s, render_update
 from service.console.rendering import (
+    CHANNEL_CACHE,
+    CHANNEL_SEARCH,
     CLOCK,
-    FINDER,
+    METRICS,
     OPML_READER,
-    PULSE,
-    ROSTER,
     SETTINGS,
     STORE,
     TEMPLATES,
-    asset,
+    static_file,
     templates,
 )
 from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
@@ -44,9 +53,9 @@ from service.shutdown import run_until_stopped
 from service.store import Store, open_store
 
 LARGEST_BODY_BYTES = 64 * 1024
-_ASK_AGAIN_AFTER_S = 2.0
-_REQUESTS_MAY_END_WITHIN_S = 3.0
-_LARGER_BYTES: Mapping[Handler, int] = {
+_STORE_RETRY_INTERVAL_S = 2.0
+_SHUTDOWN_GRACE_S = 3.0
+_BODY_LIMITS_BYTES: Mapping[Handler, int] = {
     websub_callback.receive: websub_callback.LARGEST_PUSH_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
     **{each.handler: each.largest_bytes for each in OPERATIONS if each.largest_bytes},
@@ -56,34 +65,34 @@ log = structlog.get_logger(__name__)
 
 
 @web.middleware
-async def body_cap(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse too large a body: before anything of it is read if it says how large it is, else when it is."""
-    largest_bytes = _LARGER_BYTES.get(request.match_info.handler, LARGEST_BODY_BYTES)
+async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse request bodies above the handler's limit: by Content-Length if present, else while the body is read."""
+    largest_bytes = _BODY_LIMITS_BYTES.get(request.match_info.handler, LARGEST_BODY_BYTES)
     if (request.content_length or 0) > largest_bytes:
         raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
-    # A clone, the public way to do it, would leave behind the files that a form brings.
+    # The public way is request.clone(), which would lose the files of a multipart form.
     request._client_max_size = largest_bytes  # noqa: SLF001 - see above
     return await handler(request)
 
 
 def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
-    """Return the console over a store, which it neither opens nor closes."""
-    around = [failures, body_cap, guard, repeated, audited]
-    app = web.Application(middlewares=around, client_max_size=LARGEST_BODY_BYTES)
+    """Return the console's application for an open store. The application does not close the store."""
+    middlewares = [handle_errors, limit_body_size, authorize, replay_repeated, audit_changes]
+    app = web.Application(middlewares=middlewares, client_max_size=LARGEST_BODY_BYTES)
     app[SETTINGS] = settings
     app[STORE] = store
     app[CLOCK] = clock
-    app[ROSTER] = Roster(store, usual_interval_s(settings))
-    app[FINDER] = Finder(app[ROSTER])
-    app[PULSE] = Pulse(store, clock, settings.metrics_token.get_secret_value())
+    app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
+    app[CHANNEL_SEARCH] = ChannelSearch(app[CHANNEL_CACHE])
+    app[METRICS] = MetricsSampler(store, clock, settings.metrics_token.get_secret_value())
     app[OPML_READER] = OpmlReader()
     app[TEMPLATES] = templates()
     app[PASSWORDS] = Passwords()
     health = health_routes(store.ping, settings)
-    app[websub_callback.ARRIVING] = websub_callback.ArrivingPushes()
+    app[websub_callback.PUSH_READER] = websub_callback.PushReader()
     public = [
         *health,
-        web.get("/static/{path:.+}", asset),
+        web.get("/static/{path:.+}", static_file),
         web.get("/login", login.login_form),
         web.post("/login", login.login),
         web.get("/setup", login.setup_form),
@@ -97,42 +106,42 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
         web.post(websub_callback.PATH, websub_callback.receive),
     ]
     app[PUBLIC] = frozenset(route.handler for route in public)
-    app[HOOKS] = frozenset(route.handler for route in hooks)
+    app[WEBHOOKS] = frozenset(route.handler for route in hooks)
     without_store = (each.handler for each in OPERATIONS if each.without_store)
-    app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), asset, get_openapi, *without_store])
+    app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), static_file, get_openapi, *without_store])
     closed = pages()
-    app[NEEDS] = {
-        **{route.handler: Need(role) for role, routes in closed.items() for route in routes},
-        **{each.handler: each.need for each in OPERATIONS},
+    app[PERMISSIONS] = {
+        **{route.handler: Permission(role) for role, routes in closed.items() for route in routes},
+        **{each.handler: each.permission for each in OPERATIONS},
     }
     app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes)])
     app.add_routes([web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS])
     app.on_response_prepare.append(add_security_headers)
-    app.on_startup.append(_begin)
-    app.on_shutdown.append(_end)
+    app.on_startup.append(_start)
+    app.on_shutdown.append(_stop)
     return app
 
 
-async def _begin(app: web.Application) -> None:
-    app[PULSE].start(lambda: shown(app))
-    app[ROSTER].start()
+async def _start(app: web.Application) -> None:
+    app[METRICS].start(lambda: render_update(app))
+    app[CHANNEL_CACHE].start()
 
 
-async def _end(app: web.Application) -> None:
-    await app[PULSE].close()
-    await app[ROSTER].close()
+async def _stop(app: web.Application) -> None:
+    await app[METRICS].close()
+    await app[CHANNEL_CACHE].close()
 
 
 async def run(settings: Settings) -> None:
-    """Serve on ``console_bind:console_port`` until SIGTERM or SIGINT. Raises ``OSError`` if the address is taken.
+    """Serve on ``console_bind:console_port`` until SIGTERM or SIGINT. Raises ``OSError`` if the address is in use.
 
-    While Redis is away every page says so with status 503, and works again when it is back.
+    While Redis is unavailable, every page answers with status 503.
     """
     await run_until_stopped(serve(settings))
 
 
 async def serve(settings: Settings) -> None:
-    """Serve until cancelled, then let the requests that are under way end."""
+    """Serve until cancelled, then finish the requests in progress."""
     store = open_store(settings)
     app = make_app(settings, store, SystemClock())
     try:
@@ -141,7 +150,7 @@ async def serve(settings: Settings) -> None:
             settings.console_bind,
             settings.console_port,
             trusted_proxies=settings.trusted_proxies,
-            shutdown_s=_REQUESTS_MAY_END_WITHIN_S,
+            shutdown_s=_SHUTDOWN_GRACE_S,
         ) as server:
             url = settings.console_public_url or server.url
             log.info("console ready", url=url)
@@ -153,17 +162,17 @@ async def serve(settings: Settings) -> None:
 
 
 async def _show_setup_link(store: Store, url: str) -> None:
-    """Say how to make the first account, as soon as Redis answers; nothing if there is one."""
-    said = ""
+    """Print the setup link as soon as Redis answers; nothing if an account exists."""
+    logged_error = ""
     while True:
         try:
             link = await setup_link(store, url)
         except StoreUnavailable as error:
-            if str(error) != said:
-                said = str(error)
-                log.warning("waiting for the store", error=said)
-            await asyncio.sleep(_ASK_AGAIN_AFTER_S)
+            if str(error) != logged_error:
+                logged_error = str(error)
+                log.warning("store unavailable, will retry", error=logged_error)
+            await asyncio.sleep(_STORE_RETRY_INTERVAL_S)
             continue
         if link is not None:
-            print(f"Make the console's first account here; the link works once: {link}", flush=True)  # noqa: T201 - for people
+            print(f"Create the console's first account (this link works once): {link}", flush=True)  # noqa: T201 - for people
         return

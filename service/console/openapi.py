@@ -1,7 +1,7 @@
-"""Operations of the JSON API, and their OpenAPI 3.1 document.
+"""Declaration of the JSON API's operations, and the OpenAPI 3.1 document made from them.
 
-A handler is declared with :class:`Operations`, which takes everything else from its signature: a second parameter is
-the request's body, the returned value is the response. Its docstring is the operation's summary.
+:class:`Operations` declares a function as an operation and derives the rest from its signature: a second parameter is
+the request body, the return value is the response. The function's name is the operation id, its docstring the summary.
 """
 
 import inspect
@@ -16,13 +16,13 @@ import msgspec
 from aiohttp import web
 
 from service.console.auth.middleware import Handler
-from service.console.auth.roles import Need
+from service.console.auth.roles import Permission
 from service.console.error_responses import Problem
-from service.console.rendering import MOST_ITEMS, answer, body
+from service.console.rendering import MAX_ITEMS, json_response, read_body
 
-_ALWAYS_POSSIBLE: Final = (401, 403, 500, 503)
-_OF_BODIES: Final = (400, 413, 415, 422)
-_OF_REPEATS: Final = (409, 422)
+_COMMON_PROBLEMS: Final = (401, 403, 500, 503)
+_BODY_PROBLEMS: Final = (400, 413, 415, 422)
+_IDEMPOTENCY_PROBLEMS: Final = (409, 422)
 _REFERENCE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
 
@@ -31,37 +31,39 @@ _Function = TypeVar("_Function", bound=Callable[..., Awaitable[object]])
 
 @dataclass(frozen=True)
 class Parameter:
-    """A value in the path, the query or a header."""
+    """A parameter of an operation in the path, the query or a header."""
 
     name: str
     place: Literal["path", "query", "header"]
-    meaning: str
+    description: str
     type: Literal["string", "integer"] = "string"
 
 
-CURSOR: Final = Parameter("cursor", "query", "Where to go on: `next` of the page before.")
-LIMIT: Final = Parameter("limit", "query", f"How many items at most, 1 to {MOST_ITEMS}.", type="integer")
+CURSOR: Final = Parameter("cursor", "query", "Where the page begins: the `next` of the previous page.")
+LIMIT: Final = Parameter("limit", "query", f"Maximum number of items, 1 to {MAX_ITEMS}.", type="integer")
 
-_REPEATABLE: Final = Parameter(
-    "Idempotency-Key", "header", "Chosen by you: with the same key, the same request is carried out once within a day."
+_IDEMPOTENCY_KEY: Final = Parameter(
+    "Idempotency-Key",
+    "header",
+    "A unique key of your choice. A request repeated with the same key within a day is executed only once.",
 )
-_IN_PATHS: Final = {
-    "cid": "A channel's id: 40 hexadecimal digits.",
-    "host": "A publisher's host, as in a URL.",
-    "node": "A node's id.",
-    "worker": "A worker's name, as its nodes have it.",
-    "label": "A key group's label, like `01*`.",
-    "user": "A person's id: 16 characters.",
-    "letter": "A dead letter's id.",
-    "name": "An account's name.",
-    "session": "A session's id.",
-    "key": "An API key's id.",
+_PATH_DESCRIPTIONS: Final = {
+    "cid": "Channel id, 40 hexadecimal digits.",
+    "host": "Host name of a publisher, as in a URL.",
+    "node": "Node id.",
+    "worker": "Worker name.",
+    "label": "Label of a key group, like `01*`.",
+    "user": "Id of a person, 16 characters.",
+    "letter": "Dead letter id.",
+    "name": "Account name.",
+    "session": "Session id.",
+    "key": "API key id.",
 }
 
 
 @dataclass(frozen=True)
 class File:
-    """A body that is no JSON."""
+    """A request or response body that is not JSON."""
 
     media_type: str
 
@@ -69,15 +71,25 @@ class File:
 Body = type[msgspec.Struct] | File
 
 
+class ActionResult(msgspec.Struct, frozen=True):
+    """What an action has done, in one sentence."""
+
+    done: str
+
+
 @dataclass(frozen=True)
 class Operation:
-    """One operation. ``answers`` maps a status to the type of the response, None for an empty one."""
+    """One operation of the API.
+
+    ``responses`` maps a success status to the body's type (None for an empty body), ``problems`` are error statuses.
+    ``largest_bytes`` limits the request body where it differs from the default.
+    """
 
     method: str
     path: str
-    need: Need
+    permission: Permission
     handler: Handler
-    answers: Mapping[int, Body | None]
+    responses: Mapping[int, Body | None]
     body: Body | None
     parameters: tuple[Parameter, ...]
     problems: tuple[int, ...]
@@ -92,23 +104,23 @@ class Operations(list[Operation]):
         self,
         method: str,
         path: str,
-        need: Need,
+        permission: Permission,
         *problems: int,
         query: Sequence[Parameter] = (),
-        answers: Mapping[int, Body | None] | None = None,
+        responses: Mapping[int, Body | None] | None = None,
         file: File | None = None,
         status: int = 200,
-        host_meaning: str = "",
+        host_description: str = "",
         without_store: bool = False,
         largest_bytes: int | None = None,
     ) -> Callable[[_Function], _Function]:
-        """Declare the decorated function as an operation that may answer with ``problems``.
+        """Return a decorator that declares a function as an operation, which may fail with the statuses ``problems``.
 
-        ``answers`` is for functions that return responses, ``file`` for those that read the body themselves.
+        ``responses`` is for functions that return a response object, ``file`` for those that read the body themselves.
         """
         names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-        meanings = {**_IN_PATHS, "host": host_meaning or _IN_PATHS["host"]}
-        parameters = (*(Parameter(name, "path", meanings[name]) for name in names), *query)
+        descriptions = {**_PATH_DESCRIPTIONS, "host": host_description or _PATH_DESCRIPTIONS["host"]}
+        parameters = (*(Parameter(name, "path", descriptions[name]) for name in names), *query)
 
         def declare(function: _Function) -> _Function:
             signature = inspect.signature(function)
@@ -118,21 +130,21 @@ class Operations(list[Operation]):
 
             @wraps(function)
             async def handler(request: web.Request) -> web.StreamResponse:
-                value = await (function(request, await body(request, kind)) if kind else function(request))
+                value = await (function(request, await read_body(request, kind)) if kind else function(request))
                 if isinstance(value, web.StreamResponse):
                     return value
-                return web.Response(status=HTTPStatus.NO_CONTENT) if value is None else answer(value, status)
+                return web.Response(status=HTTPStatus.NO_CONTENT) if value is None else json_response(value, status)
 
             self.append(
                 Operation(
                     method,
                     path,
-                    need,
+                    permission,
                     handler,
-                    answers or ({status: returned} if returned else {204: None}),
+                    responses or ({status: returned} if returned else {204: None}),
                     kind or file,
                     parameters,
-                    (*problems, *(_OF_BODIES if kind else ())),
+                    (*problems, *(_BODY_PROBLEMS if kind else ())),
                     without_store,
                     largest_bytes,
                 )
@@ -142,18 +154,18 @@ class Operations(list[Operation]):
         return declare
 
 
-def document(prefix: str, operations: Sequence[Operation]) -> dict[str, Any]:
-    """Return the document of these operations, whose paths stand below ``prefix``."""
+def build_document(prefix: str, operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the OpenAPI document of ``operations``, which are served below the path ``prefix``."""
     types: list[type[msgspec.Struct]] = [Problem]
     for operation in operations:
-        types += [kind for kind in (*operation.answers.values(), operation.body) if isinstance(kind, type)]
+        types += [kind for kind in (*operation.responses.values(), operation.body) if isinstance(kind, type)]
     _, components = msgspec.json.schema_components(list(dict.fromkeys(types)), ref_template=_REFERENCE)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Coronet", "version": version("coronet"), "description": "What the console can do."},
+        "info": {"title": "Coronet", "version": version("coronet"), "description": "The admin API of Coronet."},
         "servers": [{"url": prefix}],
         "security": [{"token": []}, {"session": []}],
         "paths": paths,
@@ -165,42 +177,47 @@ def document(prefix: str, operations: Sequence[Operation]) -> dict[str, Any]:
                     "type": "apiKey",
                     "in": "cookie",
                     "name": "coronet_session",
-                    "description": "As in the pages; changes also need Origin and X-CSRF-Token.",
+                    "description": "The console's login session; changes also require Origin and X-CSRF-Token.",
                 },
             },
         },
     }
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _describe(operation: Operation) -> dict[str, Any]:
     is_post = operation.method == "POST"
-    problems = sorted({*operation.problems, *_ALWAYS_POSSIBLE, *(_OF_REPEATS if is_post else ())})
-    kinds = [(status, kind, _JSON) for status, kind in operation.answers.items()]
+    problems = sorted({*operation.problems, *_COMMON_PROBLEMS, *(_IDEMPOTENCY_PROBLEMS if is_post else ())})
+    kinds = [(status, kind, _JSON) for status, kind in operation.responses.items()]
     kinds += [(status, Problem, "application/problem+json") for status in problems]
-    described: dict[str, Any] = {
+    description: dict[str, Any] = {
         "operationId": operation.handler.__name__,
-        "tags": [operation.need.scope.partition(":")[0] or "access"],
+        "tags": [operation.permission.scope.partition(":")[0] or "access"],
         "summary": (operation.handler.__doc__ or "").strip(),
-        "description": f"Needs the role {operation.need.role}; of API keys, the scope {operation.need.scope}.",
+        "description": _describe_permission(operation.permission),
         "responses": {
             str(status): {"description": HTTPStatus(status).phrase, **_content(kind, media_type)}
             for status, kind, media_type in kinds
         },
     }
-    if parameters := (*operation.parameters, *((_REPEATABLE,) if is_post else ())):
-        described["parameters"] = [
+    if parameters := (*operation.parameters, *((_IDEMPOTENCY_KEY,) if is_post else ())):
+        description["parameters"] = [
             {
                 "name": each.name,
                 "in": each.place,
-                "description": each.meaning,
+                "description": each.description,
                 "required": each.place == "path",
                 "schema": {"type": each.type},
             }
             for each in parameters
         ]
     if operation.body is not None:
-        described["requestBody"] = {"required": True, **_content(operation.body, _JSON)}
-    return described
+        description["requestBody"] = {"required": True, **_content(operation.body, _JSON)}
+    return description
+
+
+def _describe_permission(permission: Permission) -> str:
+    scope = f" API keys need the scope {permission.scope}." if permission.scope else ""
+    return f"Requires the role {permission.role}.{scope}"
 
 
 def _content(kind: Body | None, media_type: str) -> dict[str, Any]:

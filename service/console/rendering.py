@@ -1,7 +1,7 @@
-"""Parts that all handlers of the console share: application keys, pages from templates, JSON, and static files.
+"""Request and response helpers of all handlers: application keys, templates, JSON, forms, and static files.
 
-Only static files are compressed. A page reflects parts of its address beside secrets, whose bytes could be guessed from
-the compressed size.
+Only static files are compressed. Pages contain secrets next to parts of their URL, so a compressed page's size could
+reveal the secrets (BREACH).
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.clock import Clock
 from service.console import formatting
-from service.console.auth.roles import Visitor
-from service.console.channel_cache import FOREIGN_CURSOR, Finder, Roster
-from service.console.metrics_sampler import Pulse
+from service.console.auth.roles import Principal
+from service.console.channel_cache import INVALID_CURSOR, ChannelCache, ChannelSearch
+from service.console.metrics_sampler import MetricsSampler
 from service.errors import UserError
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.settings import Settings
@@ -32,33 +32,33 @@ from service.store.console.accounts import Role
 SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CLOCK: Final = web.AppKey("clock", Clock)
-ROSTER: Final = web.AppKey("roster", Roster)
-PULSE: Final = web.AppKey("pulse", Pulse)
-FINDER: Final = web.AppKey("finder", Finder)
+CHANNEL_CACHE: Final = web.AppKey("cache", ChannelCache)
+METRICS: Final = web.AppKey("pulse", MetricsSampler)
+CHANNEL_SEARCH: Final = web.AppKey("search", ChannelSearch)
 OPML_READER: Final = web.AppKey("opml_reader", OpmlReader)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 
-VISITOR: Final = web.RequestKey("visitor", Visitor)
-"""Who is asking; set by the guard on closed routes."""
+PRINCIPAL: Final = web.RequestKey("principal", Principal)
+"""The sender of the request; set by the authorization middleware on closed routes."""
 CSRF: Final = web.RequestKey("csrf", str)
-"""The token this visitor's forms must send back."""
+"""The CSRF token that forms of the page must send back."""
 
-MOST_ITEMS: Final = 200
-"""Of one page of a list."""
+MAX_ITEMS: Final = 200
+"""Maximum number of items on one page of a list in the API."""
 
-_ROOM: Final = Path(__file__).parent
-_STATIC: Final = _ROOM / "static"
-_PATHS: Final = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()}
-_COMPRESSED: Final = ("text/", "application/javascript", "application/json", "image/svg+xml")
-_LOG_CURSOR: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
+_FOLDER: Final = Path(__file__).parent
+_STATIC: Final = _FOLDER / "static"
+_STATIC_FILES: Final = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()}
+_COMPRESSED_TYPES: Final = ("text/", "application/javascript", "application/json", "image/svg+xml")
+_STREAM_CURSOR: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 _Body = TypeVar("_Body")
 
 
 @cache
 def templates() -> Environment:
-    """Return the templates' environment: everything is escaped, an unknown name is an error. Each is compiled once."""
+    """Return the Jinja environment: values are escaped, undefined names are errors, each template is compiled once."""
     environment = Environment(
-        loader=FileSystemLoader(_ROOM / "templates"),
+        loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -68,15 +68,19 @@ def templates() -> Environment:
     return environment
 
 
-def zone_of(request: web.Request) -> str:
-    """Return the time zone by whose clocks the visitor is shown times."""
-    visitor = request.get(VISITOR)
-    return (visitor.zone if visitor else "") or request.app[SETTINGS].console_zone
+def time_zone(request: web.Request) -> str:
+    """Return the time zone in which the response shows times: the account's, or else the console's default."""
+    principal = request.get(PRINCIPAL)
+    return (principal.zone if principal else "") or request.app[SETTINGS].console_zone
 
 
 def render(request: web.Request, template: str, status: int = 200, **values: object) -> web.Response:
-    """Return a page made from a template, which also knows who is asking, what they may do, and what time they have."""
-    visitor = request.get(VISITOR)
+    """Return the HTML page of a template.
+
+    Besides ``values`` the template gets the path, the current time, the account's name, time zone and rights, and the
+    CSRF token.
+    """
+    principal = request.get(PRINCIPAL)
     text = (
         request.app[TEMPLATES]
         .get_template(template)
@@ -84,77 +88,80 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
             values,
             path=request.path,
             now_s=request.app[CLOCK].wall_s(),
-            zone=zone_of(request),
-            visitor=visitor.name if visitor else "",
-            operates=visitor is not None and visitor.role.covers(Role.OPERATOR),
-            administers=visitor is not None and visitor.role.covers(Role.ADMIN),
+            zone=time_zone(request),
+            account_name=principal.name if principal else "",
+            can_operate=principal is not None and principal.role.covers(Role.OPERATOR),
+            can_administer=principal is not None and principal.role.covers(Role.ADMIN),
             csrf=request.get(CSRF, ""),
-            chats=bool(request.app[SETTINGS].chat_websocket_url),
+            has_chat=bool(request.app[SETTINGS].chat_websocket_url),
         )
     )
     return web.Response(status=status, text=text, content_type="text/html")
 
 
-def answer(value: object, status: int = HTTPStatus.OK) -> web.Response:
-    """Return a value as JSON."""
+def json_response(value: object, status: int = HTTPStatus.OK) -> web.Response:
+    """Return a response with ``value`` encoded as JSON by msgspec."""
     return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")
 
 
-async def body(request: web.Request, kind: type[_Body]) -> _Body:
-    """Return the request's JSON body as this type. Raises :class:`UserError` if it does not fit, else HTTP errors."""
+async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
+    """Decode the request's JSON body as ``kind``.
+
+    Raises :class:`UserError` if it does not match the type, HTTP 400 if it is not JSON, HTTP 415 for other media types.
+    """
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="Send the body as application/json.")
     try:
         return msgspec.json.decode(await request.read(), type=kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"The body does not fit: {error}") from error
+        raise UserError(f"The body is invalid: {error}") from error
     except msgspec.DecodeError as error:
-        raise web.HTTPBadRequest(text=f"The body is not JSON: {error}") from error
+        raise web.HTTPBadRequest(text=f"The body is not valid JSON: {error}") from error
 
 
-def limit(request: web.Request, usual: int) -> int:
-    """Return the most items that the request wants. Raises :class:`UserError` unless it is a number in range."""
+def read_limit(request: web.Request, default: int) -> int:
+    """Return the query's ``limit``: the maximum number of items per page. Raises :class:`UserError` if out of range."""
     try:
-        wanted: int = msgspec.convert(
-            request.query.get("limit", str(usual)), Annotated[int, msgspec.Meta(ge=1, le=MOST_ITEMS)], strict=False
+        limit: int = msgspec.convert(
+            request.query.get("limit", str(default)), Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)], strict=False
         )
     except msgspec.ValidationError as error:
         raise UserError(f"limit: {error}") from error
-    return wanted
+    return limit
 
 
-def log_cursor(request: web.Request) -> str:
-    """Return the place in a log where a page begins, "" for its newest entry. Raises :class:`UserError`."""
+def read_log_cursor(request: web.Request) -> str:
+    """Return the query's ``cursor`` for a Redis stream, "" for the newest entry. Raises :class:`UserError`."""
     cursor = request.query.get("cursor", "")
-    if cursor and not _LOG_CURSOR.fullmatch(cursor):
-        raise UserError(FOREIGN_CURSOR)
+    if cursor and not _STREAM_CURSOR.fullmatch(cursor):
+        raise UserError(INVALID_CURSOR)
     return cursor
 
 
-async def form_of(request: web.Request) -> dict[str, str]:
-    """Return the fields of a form, stripped; of a field that came several times, the last one."""
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the posted form's fields, stripped; of a repeated field, its last value."""
     return {name: str(value).strip() for name, value in (await request.post()).items()}
 
 
-async def asset(request: web.Request) -> web.Response:
-    """Send one of our own files."""
+async def static_file(request: web.Request) -> web.Response:
+    """Serve a static file."""
     name = request.match_info["path"]
-    if name not in _PATHS:
+    if name not in _STATIC_FILES:
         raise web.HTTPNotFound
-    content, smaller, media_type, etag = await asyncio.to_thread(_asset, name)
+    content, compressed, media_type, etag = await asyncio.to_thread(_load_static_file, name)
     headers = {hdrs.CACHE_CONTROL: "public, no-cache", hdrs.ETAG: f'"{etag}"', hdrs.VARY: hdrs.ACCEPT_ENCODING}
     if any(tag.value == etag for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
-    if len(smaller) < len(content) and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
-        content = smaller
+    if len(compressed) < len(content) and "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, ""):
+        content = compressed
         headers[hdrs.CONTENT_ENCODING] = "gzip"
     return web.Response(body=content, content_type=media_type, headers=headers)
 
 
 @cache
-def _asset(name: str) -> tuple[bytes, bytes, str, str]:
-    """Return a file's body, the same compressed if that may help, its media type and its entity tag."""
-    content = _PATHS[name].read_bytes()
+def _load_static_file(name: str) -> tuple[bytes, bytes, str, str]:
+    """Return a file's content, its content compressed with gzip (if of a suitable type), media type and entity tag."""
+    content = _STATIC_FILES[name].read_bytes()
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-    smaller = gzip.compress(content, 9, mtime=0) if media_type.startswith(_COMPRESSED) else content
-    return content, smaller, media_type, hashlib.sha256(content).hexdigest()[:16]
+    compressed = gzip.compress(content, 9, mtime=0) if media_type.startswith(_COMPRESSED_TYPES) else content
+    return content, compressed, media_type, hashlib.sha256(content).hexdigest()[:16]

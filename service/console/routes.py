@@ -1,4 +1,4 @@
-"""The console's routes: its pages by the role that opens them, and the JSON API with its document and the page API."""
+"""Routes of the console: pages by the role that they require, and the JSON API with its document and reference page."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -8,45 +8,51 @@ from aiohttp import web
 from markupsafe import Markup
 
 from service.console.auth import login
-from service.console.openapi import Operation, document
+from service.console.openapi import Operation, build_document
 from service.console.pages import (
+    about,
     account_settings,
+    add_channel,
+    audit_log,
     channels,
     chat,
     delivery,
     directory,
-    fleet,
     hosts,
-    new_channels,
+    nodes,
     opml,
     overview,
     people,
     policy,
+    shards,
 )
 from service.console.pages import channel as channel_page
-from service.console.rendering import answer, render, templates
+from service.console.rendering import json_response, render, templates
 from service.store.console.accounts import Role
 
 PREFIX: Final = "/api/v1"
 
 OPERATIONS: Final[Sequence[Operation]] = (
-    *new_channels.OPERATIONS,
+    *add_channel.OPERATIONS,
     *channels.OPERATIONS,
     *hosts.OPERATIONS,
     *channel_page.OPERATIONS,
     *opml.OPERATIONS,
     *policy.OPERATIONS,
-    *fleet.OPERATIONS,
+    *nodes.OPERATIONS,
+    *shards.OPERATIONS,
+    *about.OPERATIONS,
     *people.OPERATIONS,
     *delivery.OPERATIONS,
     *account_settings.OPERATIONS,
+    *audit_log.OPERATIONS,
     *overview.OPERATIONS,
     *directory.OPERATIONS,
 )
 
 
 def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
-    """Return the routes of all pages by the role that opens them."""
+    """Return the routes of all pages by the role that they require."""
     return {
         Role.VIEWER: [
             web.get("/", overview.page),
@@ -54,50 +60,50 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.get("/channels", channels.page),
             web.get("/channels/{cid}", channel_page.page),
             web.get("/channels/{cid}/versions", channel_page.versions),
-            web.get("/channels/{cid}/content", channel_page.located),
-            web.get("/nodes", fleet.nodes_page),
+            web.get("/channels/{cid}/content", channel_page.content_page),
+            web.get("/nodes", nodes.page),
             web.get("/policy", policy.page),
-            web.get("/shards", fleet.shards_page),
+            web.get("/shards", shards.page),
             web.get("/directory", directory.page),
             web.get("/hosts", hosts.page),
-            web.get("/hosts/{host}", hosts.one),
+            web.get("/hosts/{host}", hosts.site_page),
             web.get("/people", people.page),
-            web.get("/people/{user}", people.one),
+            web.get("/people/{user}", people.person_page),
             web.get("/delivery", delivery.page),
-            web.get("/about", fleet.about_page),
+            web.get("/about", about.page),
             web.get("/api", api_page),
             web.get("/settings", account_settings.page),
             web.post("/settings/password", account_settings.set_password),
             web.post("/settings/zone", account_settings.set_zone),
             web.post("/settings/sessions/{session}/end", account_settings.end_session),
-            web.post("/settings/keys", account_settings.make_key),
+            web.post("/settings/keys", account_settings.create_key),
             web.post("/settings/keys/{key}/revoke", account_settings.revoke_key),
             web.post("/logout", login.logout),
         ],
         Role.OPERATOR: [
-            web.post("/settings/invitations", account_settings.make_invitation),
-            web.get("/channels/add", new_channels.add_form),
-            web.post("/channels/add", new_channels.preview),
-            web.post("/channels", new_channels.keep),
-            web.post("/channels/change", channels.change),
+            web.post("/settings/invitations", account_settings.create_invitation),
+            web.get("/channels/add", add_channel.add_form),
+            web.post("/channels/add", add_channel.preview),
+            web.post("/channels", add_channel.add),
+            web.post("/channels/change", channels.change_selected),
             web.post("/channels/import", opml.upload),
             web.post("/channels/{cid}/poll", channel_page.poll),
             web.post("/channels/{cid}/trace", channel_page.trace),
             web.post("/channels/{cid}/pause", channel_page.pause),
             web.post("/channels/{cid}/bounds", channel_page.set_bounds),
-            web.post("/channels/{cid}/selector", new_channels.choose_part),
-            web.post("/channels/{cid}/remarks", channel_page.remark),
+            web.post("/channels/{cid}/selector", add_channel.change_selector),
+            web.post("/channels/{cid}/remarks", channel_page.set_tags_and_note),
             web.post("/channels/{cid}/listed", channel_page.set_listed),
             web.get("/channels/{cid}/remove", channel_page.remove_form),
             web.post("/channels/{cid}/remove", channel_page.remove),
-            web.post("/nodes/restore", fleet.restore),
-            web.post("/nodes/{node}/drain", fleet.drain),
-            web.post("/shards", fleet.change_shards),
+            web.post("/nodes/restore", nodes.restore),
+            web.post("/nodes/{node}/drain", nodes.drain),
+            web.post("/shards", shards.change),
             web.post("/hosts/{host}", hosts.change),
             web.post("/hosts/{host}/block", hosts.block),
             web.post("/hosts/{host}/allow", hosts.allow),
             web.post("/people/{user}", people.change),
-            web.post("/people/{user}/rehearsal", people.rehearsal_page),
+            web.post("/people/{user}/rehearsal", people.dry_run_page),
             web.post("/delivery/{letter}/requeue", delivery.requeue),
             web.post("/delivery/{letter}/drop", delivery.drop),
         ],
@@ -108,22 +114,22 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/people/{user}/forget", people.forget),
             web.post("/policy", policy.apply),
             web.post("/policy/restore", policy.restore),
-            web.get("/log", account_settings.log_page),
-            web.post("/settings/accounts", account_settings.make_account),
+            web.get("/log", audit_log.page),
+            web.post("/settings/accounts", account_settings.create_account),
             web.post("/settings/accounts/{name}/role", account_settings.set_role),
-            web.post("/settings/accounts/{name}/link", account_settings.make_link),
+            web.post("/settings/accounts/{name}/link", account_settings.create_password_link),
             web.post("/settings/accounts/{name}/remove", account_settings.remove_account),
         ],
     }
 
 
 async def get_openapi(_: web.Request) -> web.Response:
-    """This document."""
-    return answer(_document())
+    """Get this OpenAPI document."""
+    return json_response(_document())
 
 
 async def api_page(request: web.Request) -> web.Response:
-    """Show what programs can do; Swagger UI, to try it out, is loaded only on demand."""
+    """Show the API reference. Swagger UI is loaded only on demand."""
     return render(request, "api.html", prefix=PREFIX, reference=_reference())
 
 
@@ -131,12 +137,12 @@ async def api_page(request: web.Request) -> web.Response:
 def _reference() -> Markup:
     areas: dict[str, list[tuple[str, str, Any]]] = {}
     for path, methods in _document()["paths"].items():
-        for method, described in methods.items():
-            areas.setdefault(described["tags"][0], []).append((path, method, described))
+        for method, description in methods.items():
+            areas.setdefault(description["tags"][0], []).append((path, method, description))
     template = templates().get_template("api_reference.html")
     return Markup(template.render(areas=areas, types=_document()["components"]["schemas"]))  # noqa: S704 - escaped
 
 
 @cache
 def _document() -> dict[str, Any]:
-    return document(PREFIX, OPERATIONS)
+    return build_document(PREFIX, OPERATIONS)

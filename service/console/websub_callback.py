@@ -1,7 +1,7 @@
-"""Where hubs come to: they have us confirm what we asked for, and push what is new (W3C WebSub §5.3 and §7).
+"""WebSub callback: hubs verify subscriptions and push new content here (W3C WebSub §5.3 and §7).
 
-A hub proves itself twice: by the token in the URL, which only it was told, and by its signature of what it
-pushes. Who does not know the token learns nothing; who cannot sign is thanked, and what they sent is ignored.
+A hub is authenticated by the secret token in the callback URL, and for pushes also by the signature of the body. A
+request with a wrong token gets 404. A push with a wrong signature is accepted with 202 and ignored (§7.1).
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from service.store.channels.websub import Push, new_hub_secrets
 
 PATH: Final = "/websub/{cid:[0-9a-f]{40}}/{token}"
 LARGEST_PUSH_BYTES: Final = 5 * 1024 * 1024
-"""As much as a poll would read."""
+"""The same limit as for polls."""
 
 _RETRY_AFTER_S = 60
-_LONGEST_TYPE_CHARS = 200
-_BODY_WITHIN_S = 30.0
-_MOST_ARRIVING_BYTES = 16 * 1024 * 1024
-"""Of all pushes that are being read; who sends slowly has no more of it than what has come."""
+_MAX_MEDIA_TYPE_CHARS = 200
+_BODY_TIMEOUT_S = 30.0
+_MAX_TOTAL_BYTES = 16 * 1024 * 1024
+"""Limit of all push bodies in memory. Only received bytes count, so slow senders do not block others."""
 
 
-class ArrivingPushes:
-    """Bodies of pushes that are being read into this process's memory: one of a channel, and few bytes of all.
+class PushReader:
+    """Reads the bodies of pushes into memory: one at a time per channel, and with a limit on their total size.
 
-    ``size_bytes`` is what has come of them.
+    ``size_bytes`` is the number of bytes in memory.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class ArrivingPushes:
 
     @contextlib.contextmanager
     def reserve(self, cid: ChannelId) -> Iterator[bool]:
-        """Say whether a push of a channel may be read: not while another one of it is."""
+        """Reserve a channel while a push is read; yields False if another push of the channel is being read."""
         if cid in self._channels:
             yield False
             return
@@ -51,19 +51,19 @@ class ArrivingPushes:
             self._channels.discard(cid)
 
     async def read(self, request: web.Request) -> bytes | None:
-        """Read a body; None if it is too slow, or there are too many bytes of others just now.
+        """Read a body; return None after a timeout, or if the total limit is reached.
 
-        Raises ``web.HTTPRequestEntityTooLarge``.
+        Raises ``web.HTTPRequestEntityTooLarge`` for a body above ``LARGEST_PUSH_BYTES``.
         """
         received = bytearray()
         try:
-            async with asyncio.timeout(_BODY_WITHIN_S):
+            async with asyncio.timeout(_BODY_TIMEOUT_S):
                 async for chunk in request.content.iter_any():
                     self.size_bytes += len(chunk)
                     received += chunk
                     if len(received) > LARGEST_PUSH_BYTES:
                         raise web.HTTPRequestEntityTooLarge(LARGEST_PUSH_BYTES, len(received))
-                    if self.size_bytes > _MOST_ARRIVING_BYTES:
+                    if self.size_bytes > _MAX_TOTAL_BYTES:
                         return None
             return bytes(received)
         except TimeoutError:
@@ -72,11 +72,11 @@ class ArrivingPushes:
             self.size_bytes -= len(received)
 
 
-ARRIVING: Final = web.AppKey("arriving", ArrivingPushes)
+PUSH_READER: Final = web.AppKey("push reader", PushReader)
 
 
 async def verify(request: web.Request) -> web.Response:
-    """Confirm that we asked the hub for this, by repeating its challenge, or hear that it denies it."""
+    """Answer a hub's verification of intent with its challenge (§5.3), or record that the hub denied it (§5.2)."""
     state = await _subscription(request)
     if state is None:
         return web.Response(status=404)
@@ -86,12 +86,12 @@ async def verify(request: web.Request) -> web.Response:
     if not agreed:
         return web.Response(status=404)
     if not await request.app[STORE].websub.compare_and_set(request.match_info["cid"], state, after):
-        return _later(503)
+        return _retry_later(503)
     return web.Response(text=query.get("hub.challenge", ""))
 
 
 async def receive(request: web.Request) -> web.Response:
-    """Hand what the hub pushed to the channel's owner. What cannot be read now, or is too much, becomes one poll."""
+    """Store a push and notify the channel's owner. A push above a limit is dropped and causes a poll instead."""
     store, cid = request.app[STORE], request.match_info["cid"]
     state = await _subscription(request)
     if state is None:
@@ -100,19 +100,19 @@ async def receive(request: web.Request) -> web.Response:
         if await store.websub.take_excess_poll(cid):
             await store.websub.queue_push(cid, Push())
             await store.worker_requests.announce_push(cid)
-        return _later(429)
+        return _retry_later(429)
     channel = await store.channels.get(cid)
     if channel is None or channel.dormant:
         state = await store.websub.change(cid, lambda state: update_hub(state, (), "", new_hub_secrets()))
     if state is None or state.status == "leaving":
         return web.Response(status=410)
-    arriving = request.app[ARRIVING]
-    with arriving.reserve(cid) as may_read:
-        body = await arriving.read(request) if may_read else None
+    reader = request.app[PUSH_READER]
+    with reader.reserve(cid) as is_reserved:
+        body = await reader.read(request) if is_reserved else None
         if body is None:
             push = Push()
         elif is_signature_valid(state.secret, request.headers.get("X-Hub-Signature", ""), body):
-            push = Push(body, request.headers.get(hdrs.CONTENT_TYPE, "")[:_LONGEST_TYPE_CHARS])
+            push = Push(body, request.headers.get(hdrs.CONTENT_TYPE, "")[:_MAX_MEDIA_TYPE_CHARS])
         else:
             return web.Response(status=202)
         await store.websub.queue_push(cid, push)
@@ -121,11 +121,11 @@ async def receive(request: web.Request) -> web.Response:
 
 
 async def _subscription(request: web.Request) -> HubState | None:
-    """Return the subscription that the path's token belongs to; None if there is none."""
+    """Return the subscription of the path's channel if the path's token is the subscription's, else None."""
     state = await request.app[STORE].websub.get(request.match_info["cid"])
     token = request.match_info["token"].encode(errors="replace")
     return state if state and hmac.compare_digest(state.token.encode(), token) else None
 
 
-def _later(status: int) -> web.Response:
+def _retry_later(status: int) -> web.Response:
     return web.Response(status=status, headers={hdrs.RETRY_AFTER: str(_RETRY_AFTER_S)})

@@ -14,7 +14,7 @@ async def test_an_admin_adds_an_account_whose_holder_comes_in_and_makes_a_key(st
         page = await browser.new_page()
         await enter_as(ada, page)
         await page.goto(f"{url}/settings")
-        await page.get_by_text("Add an account").click()
+        await page.get_by_text("Add account").click()
         form = page.locator('form[action="/settings/accounts"]')
         await form.get_by_label("Name").fill("bob")
         await form.get_by_label("Role").select_option("viewer")

@@ -62,7 +62,7 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
         await page.get_by_role("button", name="Look at it").click()
 
         await expect(page.get_by_text("The latest entry")).to_be_visible()
-        await page.get_by_role("button", name="Keep this channel").click()
+        await page.get_by_role("button", name="Add channel").click()
         await expect(page.get_by_text("Yes: polled even without subscribers")).to_be_visible()
         await page.get_by_role("button", name="Poll now").click()
         await expect(page.locator("#trace")).to_contain_text("Unchanged")
@@ -92,7 +92,7 @@ async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Br
         await page.get_by_role("button", name="Watch the page itself").click()
         await expect(page.get_by_text("Apples 1.20")).to_be_visible()
         assert await violations(page) == []
-        await page.get_by_role("button", name="Keep this channel").click()
+        await page.get_by_role("button", name="Add channel").click()
         await expect(page.get_by_text("Part of a page: main table")).to_be_visible()
 
 
@@ -127,7 +127,7 @@ async def test_the_overview_refreshes_itself_and_keeps_the_focus(store: Store, b
         page = await browser.new_page()
         await enter_as(ada, page)
         await page.goto(url)
-        await expect(page.locator("#live")).to_contain_text("No worker runs")
+        await expect(page.locator("#live")).to_contain_text("No worker is running")
         await page.get_by_role("link", name="Add the first channel").focus()
         async with worker(store, lambda _: ProbeReply()):
             await expect(page.locator("#live")).to_contain_text("Only one worker", timeout=15_000)

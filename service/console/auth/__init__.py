@@ -1,1 +1,1 @@
-"""Authentication and authorisation of the console: accounts, sessions, roles and login."""
+"""Authentication and authorization of the console: accounts, passwords, roles, login, and the middleware."""

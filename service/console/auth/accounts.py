@@ -1,7 +1,8 @@
-"""Accounts of the console with their passwords, and the rules for changing them.
+"""Console accounts: creation, roles, invitations, password rules and password hashing.
 
-One admin who can log in always remains. Passwords are hashed with argon2id (RFC 9106) with the OWASP minimum, one at
-a time and off the event loop: each hash takes 19 MiB and a core. When many wait already, further ones are refused.
+At least one admin who can log in always remains. Passwords are hashed with argon2id (RFC 9106) with OWASP's minimum
+parameters, one at a time and outside the event loop, because each hash takes 19 MiB and a CPU core. When many hashes
+are queued already, further requests are refused.
 """
 
 import asyncio
@@ -14,30 +15,31 @@ import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from service.console.auth.roles import Visitor
+from service.console.auth.roles import Principal
 from service.errors import LimitReached, NotFound, OperationalError, PermissionDenied, UserError
 from service.store import Store
 from service.store.console.accounts import Account, Role
 from service.users.quiet_hours import find_time_zones
 
-NAME: Final = r"[a-z0-9][a-z0-9._-]{0,31}"
-SHORTEST: Final = 10
-LONGEST: Final = 1024
+NAME_PATTERN: Final = r"[a-z0-9][a-z0-9._-]{0,31}"
+MIN_PASSWORD_CHARS: Final = 10
+MAX_PASSWORD_CHARS: Final = 1024
 
-_TRIES = 5
+_MAX_ATTEMPTS = 5
+"""How often an optimistic change of the accounts is tried when others change them at the same time."""
 
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19456, parallelism=1)
-_DUMMY = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-_MOST_WAIT = 64
-"""Two seconds' worth."""
-_MOST_STRANGERS_WAIT = 48
-"""A crowd that guesses leaves room for visitors with a link or a known browser's cookie."""
+_DUMMY_HASH = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+_MAX_QUEUED = 64
+"""Maximum number of queued hashes: about two seconds of work."""
+_MAX_QUEUED_FOR_UNKNOWN = 48
+"""The limit for browsers without a cookie of the account: guesses leave capacity for everybody else."""
 
 _Changed = TypeVar("_Changed", bound=Account | None)
 
 
 class AccountView(msgspec.Struct, frozen=True):
-    """An account; ``invited`` until its holder has chosen a password. ``created_s`` is Unix s."""
+    """An account. ``state`` is ``invited`` until its holder has chosen a password; ``created_s`` is in Unix seconds."""
 
     name: str
     role: Role
@@ -45,164 +47,170 @@ class AccountView(msgspec.Struct, frozen=True):
     created_s: float
 
 
-def viewed(name: str, account: Account) -> AccountView:
-    """Return an account as others may see it."""
+def make_view(name: str, account: Account) -> AccountView:
+    """Return the public fields of an account."""
     return AccountView(name, account.role, "active" if account.password_hash else "invited", account.created_s)
 
 
 def check_name(name: str) -> None:
-    """Raise :class:`UserError` if this cannot be an account's name."""
-    if not re.fullmatch(NAME, name):
+    """Raise :class:`UserError` if ``name`` is not a valid account name."""
+    if not re.fullmatch(NAME_PATTERN, name):
         raise UserError(
-            "A name has 1 to 32 small letters, digits, dots, dashes or underscores, and starts with a letter or digit."
+            "An account name has 1 to 32 characters: lowercase letters, digits, dots, hyphens and underscores. "
+            "It starts with a letter or a digit."
         )
 
 
-def check_password(password: str, again: str) -> None:
-    """Raise :class:`UserError` if this cannot be a password."""
-    if len(password) < SHORTEST:
-        raise UserError(f"The password needs at least {SHORTEST} characters.")
-    if len(password) > LONGEST:
-        raise UserError(f"The password can have at most {LONGEST} characters.")
-    if password != again:
-        raise UserError("The two passwords differ.")
+def check_password(password: str, repeated: str) -> None:
+    """Raise :class:`UserError` if ``password`` is too short or too long, or differs from ``repeated``."""
+    if len(password) < MIN_PASSWORD_CHARS:
+        raise UserError(f"The password needs at least {MIN_PASSWORD_CHARS} characters.")
+    if len(password) > MAX_PASSWORD_CHARS:
+        raise UserError(f"The password can have at most {MAX_PASSWORD_CHARS} characters.")
+    if password != repeated:
+        raise UserError("The two passwords do not match.")
 
 
-async def add(store: Store, by: Visitor, name: str, role: Role, now_s: float) -> str:
-    """Make an account without a password; return the token with which its holder chooses one."""
+async def create_account(store: Store, by: Principal, name: str, role: Role, now_s: float) -> str:
+    """Create an account without a password; return the token with which its holder chooses one.
+
+    Raises :class:`UserError` for an invalid or existing name, and :class:`PermissionDenied` if ``by`` may not grant
+    ``role``.
+    """
     check_name(name)
-    _must_be_able_to_grant(by, role)
+    _check_can_grant(by, role)
 
-    def made(accounts: Mapping[str, Account]) -> Account:
+    def make(accounts: Mapping[str, Account]) -> Account:
         if name in accounts:
-            raise UserError(f"There is an account “{name}” already. Choose another name.")
+            raise UserError(f"There is already an account “{name}”. Choose another name.")
         return Account("", now_s, role)
 
-    await _change(store, name, made)
-    return await invite(store, by, name)
+    await _change(store, name, make)
+    return await create_invitation(store, by, name)
 
 
-async def set_role(store: Store, by: Visitor, name: str, role: Role) -> AccountView:
-    """Give an account another role, from its next request on."""
+async def set_role(store: Store, by: Principal, name: str, role: Role) -> AccountView:
+    """Set the role of an account. It applies from the account's next request on."""
 
-    def changed(accounts: Mapping[str, Account]) -> Account:
-        present = _existing(accounts, name)
-        _must_be_able_to_grant(by, present.role, role)
+    def edit(accounts: Mapping[str, Account]) -> Account:
+        present = _require(accounts, name)
+        _check_can_grant(by, present.role, role)
         account = msgspec.structs.replace(present, role=role)
-        _must_leave_an_admin({**accounts, name: account})
+        _check_admin_remains({**accounts, name: account})
         return account
 
-    return viewed(name, await _change(store, name, changed))
+    return make_view(name, await _change(store, name, edit))
 
 
-async def remove(store: Store, by: Visitor, name: str) -> None:
-    """Remove an account; its sessions and API keys are over."""
+async def remove_account(store: Store, by: Principal, name: str) -> None:
+    """Remove an account with its sessions and API keys."""
 
-    def removed(accounts: Mapping[str, Account]) -> None:
-        _must_be_able_to_grant(by, _existing(accounts, name).role)
-        _must_leave_an_admin({each: account for each, account in accounts.items() if each != name})
+    def edit(accounts: Mapping[str, Account]) -> None:
+        _check_can_grant(by, _require(accounts, name).role)
+        _check_admin_remains({each: account for each, account in accounts.items() if each != name})
 
-    await _change(store, name, removed)
+    await _change(store, name, edit)
 
 
-async def invite(store: Store, by: Visitor, name: str) -> str:
-    """Return a token with which an account's holder chooses a new password; the old one is good until then.
+async def create_invitation(store: Store, by: Principal, name: str) -> str:
+    """Return a token with which an account's holder chooses a new password; the old password is valid until then.
 
-    Tokens that were made before are over.
+    Earlier tokens of the account become invalid.
     """
-    for _ in range(_TRIES):
-        account = _existing(await store.accounts.all(), name)
-        _must_be_able_to_grant(by, account.role)
+    for _ in range(_MAX_ATTEMPTS):
+        account = _require(await store.accounts.all(), name)
+        _check_can_grant(by, account.role)
         if token := await store.accounts.create_password_link(name, account):
             return token
-    raise _contended()
+    raise _concurrent_changes()
 
 
 async def set_password(store: Store, name: str, password_hash: str) -> Account:
-    """Give an account another password; all its sessions are over."""
+    """Set the password hash of an account, which ends all its sessions; return the account."""
     return await _replace(store, name, password_hash=password_hash)
 
 
-async def set_zone(store: Store, name: str, words: str) -> str:
-    """Show an account's holder times by the clocks of the zone that is meant: by its name, or a large city in it.
+async def set_zone(store: Store, name: str, query: str) -> str:
+    """Set the time zone in which an account sees times; return the zone's name.
 
-    Returns the zone's name.
+    ``query`` is the zone's name or a large city in it. Raises :class:`UserError` unless it matches exactly one zone.
     """
-    zones = find_time_zones(words)
+    zones = find_time_zones(query)
     if len(zones) != 1:
-        which = f"several: {', '.join(zones)}" if zones else "none"
-        raise UserError(f"Of time zones called “{words[:50]}” there are {which}. Name it like Europe/Berlin.")
+        which = f"matches several time zones: {', '.join(zones)}" if zones else "is not a time zone"
+        raise UserError(f"“{query[:50]}” {which}. Use a name like Europe/Berlin.")
     await _replace(store, name, zone=zones[0])
     return zones[0]
 
 
 async def _replace(store: Store, name: str, **fields: str) -> Account:
-    return await _change(store, name, lambda all_: msgspec.structs.replace(_existing(all_, name), **fields))
+    return await _change(store, name, lambda all_: msgspec.structs.replace(_require(all_, name), **fields))
 
 
 async def _change(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
-    """Write what ``edit`` makes of an account (None removes it); again if others changed accounts meanwhile."""
-    for _ in range(_TRIES):
+    """Store the account that ``edit`` returns (None removes it); retry if another request has changed accounts."""
+    for _ in range(_MAX_ATTEMPTS):
         accounts = await store.accounts.all()
         changed = edit(accounts)
         if await store.accounts.change(name, changed, accounts):
             return changed
-    raise _contended()
+    raise _concurrent_changes()
 
 
-def _existing(accounts: Mapping[str, Account], name: str) -> Account:
+def _require(accounts: Mapping[str, Account], name: str) -> Account:
     if name not in accounts:
         raise NotFound(f"There is no account “{name}”. It may have been removed.")
     return accounts[name]
 
 
-def _must_be_able_to_grant(visitor: Visitor, *roles: Role) -> None:
-    if not all(visitor.can_grant(role) for role in roles):
+def _check_can_grant(principal: Principal, *roles: Role) -> None:
+    if not all(principal.can_grant(role) for role in roles):
         raise PermissionDenied(
-            "An API key makes and changes only accounts that may do no more than the key itself, and no admins. "
-            "Log in to do this, or use the token of the settings."
+            "An API key cannot manage admins, or accounts with more rights than the key itself. "
+            "Log in to do this, or use the console's admin token."
         )
 
 
-def _must_leave_an_admin(accounts: Mapping[str, Account]) -> None:
+def _check_admin_remains(accounts: Mapping[str, Account]) -> None:
     if not any(account.role is Role.ADMIN and account.password_hash for account in accounts.values()):
-        raise UserError("No admin would be left who can log in. Make another account an admin first.")
+        raise UserError("At least one admin who can log in must remain. Make another account an admin first.")
 
 
-def _contended() -> OperationalError:
-    return OperationalError("Others are changing accounts at the same time. Try again.")
+def _concurrent_changes() -> OperationalError:
+    return OperationalError("Accounts are being changed by someone else at the same time. Try again.")
 
 
 class Passwords:
-    """Hashes and verifies; one value per application, for its turn-taking."""
+    """Password hasher of one application: runs one hash at a time and limits how many are queued."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._lock = asyncio.Lock()
+        self._queued = 0
 
     async def hash(self, password: str) -> str:
-        """Return the argon2id string to be stored. Raises :class:`LimitReached`."""
-        async with self._in_turn(_MOST_WAIT):
+        """Return the argon2id string of ``password``. Raises :class:`LimitReached` if too many hashes are queued."""
+        async with self._turn(_MAX_QUEUED):
             return await asyncio.to_thread(_HASHER.hash, password)
 
     async def verify(self, password: str, stored: str, *, is_known: bool = False) -> bool:
-        """Return whether it is the password; if none is stored (""), take as long and return False.
+        """Return whether ``password`` matches the argon2id string ``stored``.
 
-        ``is_known``: the request comes from a browser that the account is known by. Raises :class:`LimitReached`.
+        For "" (no password is set) it takes as long and returns False. ``is_known`` says that the browser has logged
+        in to the account before. Raises :class:`LimitReached` if too many hashes are queued.
         """
-        async with self._in_turn(_MOST_WAIT if is_known else _MOST_STRANGERS_WAIT):
-            return await asyncio.to_thread(_matches, password, stored or _DUMMY) and bool(stored)
+        async with self._turn(_MAX_QUEUED if is_known else _MAX_QUEUED_FOR_UNKNOWN):
+            return await asyncio.to_thread(_matches, password, stored or _DUMMY_HASH) and bool(stored)
 
     @asynccontextmanager
-    async def _in_turn(self, most_wait: int) -> AsyncIterator[None]:
-        if self._waiting >= most_wait:
+    async def _turn(self, max_queued: int) -> AsyncIterator[None]:
+        if self._queued >= max_queued:
             raise LimitReached("Too many people are logging in right now. Please try again in a few seconds.")
-        self._waiting += 1
+        self._queued += 1
         try:
-            async with self._turn:
+            async with self._lock:
                 yield
         finally:
-            self._waiting -= 1
+            self._queued -= 1
 
 
 def _matches(password: str, stored: str) -> bool:

@@ -1,4 +1,4 @@
-"""Setup of the first account, login and logout."""
+"""Pages for setup of the first account, for choosing a password by invitation, and for login and logout."""
 
 import math
 from typing import Final
@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.audit_middleware import record
+from service.console.audit_middleware import record_action
 from service.console.auth.accounts import (
-    LONGEST,
-    SHORTEST,
+    MAX_PASSWORD_CHARS,
+    MIN_PASSWORD_CHARS,
     Passwords,
     check_name,
     check_password,
@@ -18,8 +18,8 @@ from service.console.auth.accounts import (
     set_zone,
 )
 from service.console.auth.middleware import SESSION_COOKIE, own_origin, set_cookie
-from service.console.error_responses import shown_on
-from service.console.rendering import CLOCK, SETTINGS, STORE, VISITOR, render
+from service.console.error_responses import redisplay_on_error
+from service.console.rendering import CLOCK, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import LimitReached, UserError
 from service.net.http_server import client_of
 from service.store import Store
@@ -28,22 +28,23 @@ from service.users.quiet_hours import find_time_zones
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
 
-_LINK_IS_SPENT = (
-    "This setup link is used up or too old. If there is an account by now, log in with it. "
-    "If there is none, restart Coronet: it prints a fresh link."
+_SETUP_LINK_INVALID = (
+    "This setup link has been used or has expired. If an account exists, log in. "
+    "If there is none yet, restart Coronet to get a new link."
 )
-_INVITATION_IS_SPENT = "This link is used up or too old. An admin can make another one on the page Settings."
-_NAME_SHOWN = 100
-_BROWSER_KEPT = 200
-_TOO_OFTEN = (
-    "Too many logins from here or on this account. Try again in {wait}, or use a browser that has logged in to it."
+_INVITATION_INVALID = "This link has been used or has expired. An admin can create a new one under Settings."
+_MAX_LOGGED_NAME_CHARS = 100
+_MAX_USER_AGENT_CHARS = 200
+_TOO_MANY_ATTEMPTS = (
+    "Too many login attempts from your network or for this account. Try again in {wait}, "
+    "or use a browser that has logged in to this account before."
 )
 
 log = structlog.get_logger(__name__)
 
 
 async def setup_link(store: Store, base_url: str) -> str | None:
-    """Return a fresh one-time link that makes the first account, or None when there is one.
+    """Return a new one-time link for creating the first account; None if an account exists.
 
     Raises :class:`StoreUnavailable`.
     """
@@ -53,105 +54,111 @@ async def setup_link(store: Store, base_url: str) -> str | None:
 
 
 async def setup_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Ask for the first account's name and password."""
-    given = await _given(request)
-    token = given["token"]
+    """Show the form for the first account's name and password."""
+    fields = await _read_fields(request)
+    token = fields["token"]
     if not await request.app[STORE].accounts.is_setup_token_valid(token):
-        raise web.HTTPForbidden(text=_LINK_IS_SPENT)
-    return render(request, "setup.html", status, token=token, name=given["name"], error=error, shortest=SHORTEST)
+        raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
+    return render(
+        request, "setup.html", status, token=token, name=fields["name"], error=error, min_chars=MIN_PASSWORD_CHARS
+    )
 
 
-@shown_on(setup_form)
+@redisplay_on_error(setup_form)
 async def setup(request: web.Request) -> web.Response:
-    """Make the first account."""
-    given, accounts = await _given(request), request.app[STORE].accounts
-    token, name = given["token"], given["name"]
+    """Create the first account."""
+    fields, accounts = await _read_fields(request), request.app[STORE].accounts
+    token, name = fields["token"], fields["name"]
     if not await accounts.is_setup_token_valid(token):
-        raise web.HTTPForbidden(text=_LINK_IS_SPENT)
+        raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
     check_name(name)
-    check_password(given["password"], given["again"])
-    account = Account(await request.app[PASSWORDS].hash(given["password"]), request.app[CLOCK].wall_s())
+    check_password(fields["password"], fields["again"])
+    account = Account(await request.app[PASSWORDS].hash(fields["password"]), request.app[CLOCK].wall_s())
     if not await accounts.create_first(token, name, account):
-        raise web.HTTPForbidden(text=_LINK_IS_SPENT)
-    await record(request, name, "Make the first account.")
+        raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
+    await record_action(request, name, "Create the first account.")
     raise web.HTTPSeeOther("/login?ready=1")
 
 
 async def join_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Ask who was invited for a password."""
-    token = (await _given(request))["token"]
-    name = await _invited(request, token)
-    return render(request, "join.html", status, token=token, name=name, error=error, shortest=SHORTEST)
+    """Show the form in which an invited account's holder chooses a password."""
+    token = (await _read_fields(request))["token"]
+    name = await _invited_account(request, token)
+    return render(request, "join.html", status, token=token, name=name, error=error, min_chars=MIN_PASSWORD_CHARS)
 
 
-@shown_on(join_form)
+@redisplay_on_error(join_form)
 async def join(request: web.Request) -> web.Response:
-    """Take the password that an invited account's holder has chosen."""
-    given = await _given(request)
-    check_password(given["password"], given["again"])
-    name = await _invited(request, given["token"])
-    password_hash = await request.app[PASSWORDS].hash(given["password"])
-    if not await request.app[STORE].accounts.set_password(given["token"], name, password_hash):
-        raise web.HTTPForbidden(text=_INVITATION_IS_SPENT)
-    await record(request, name, "Choose a password by a link.")
+    """Set the password that an invited account's holder has chosen."""
+    fields = await _read_fields(request)
+    check_password(fields["password"], fields["again"])
+    name = await _invited_account(request, fields["token"])
+    password_hash = await request.app[PASSWORDS].hash(fields["password"])
+    if not await request.app[STORE].accounts.set_password(fields["token"], name, password_hash):
+        raise web.HTTPForbidden(text=_INVITATION_INVALID)
+    await record_action(request, name, "Choose a password with an invitation link.")
     raise web.HTTPSeeOther("/login?ready=1")
 
 
-async def _given(request: web.Request) -> dict[str, str]:
-    """Return the fields of a form, or else of the query, as they were typed; "" for those that are missing."""
-    given = await request.post() if request.method == hdrs.METH_POST else request.query
-    return {name: str(given.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}
+async def _read_fields(request: web.Request) -> dict[str, str]:
+    """Return the fields of the posted form, or of the query for other methods, unstripped; "" for missing fields."""
+    values = await request.post() if request.method == hdrs.METH_POST else request.query
+    return {name: str(values.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}
 
 
-def link_to(request: web.Request, token: str) -> str:
-    """Return the link that leads to choosing a password."""
-    here = request.app[SETTINGS].console_public_url or own_origin(request)
-    return f"{here.rstrip('/')}/join?token={token}"
+def password_link(request: web.Request, token: str) -> str:
+    """Return the URL of the form in which the holder of ``token`` chooses a password."""
+    base_url = request.app[SETTINGS].console_public_url or own_origin(request)
+    return f"{base_url.rstrip('/')}/join?token={token}"
 
 
-async def _invited(request: web.Request, token: str) -> str:
+async def _invited_account(request: web.Request, token: str) -> str:
     name = await request.app[STORE].accounts.account_of_link(token)
     if name is None:
-        raise web.HTTPForbidden(text=_INVITATION_IS_SPENT)
+        raise web.HTTPForbidden(text=_INVITATION_INVALID)
     return name
 
 
 async def login_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Ask who it is."""
-    given, exist = await _given(request), await request.app[STORE].accounts.any_exist()
-    target, ready = _inside(given["next"]), "ready" in request.query
+    """Show the login form."""
+    fields, exist = await _read_fields(request), await request.app[STORE].accounts.any_exist()
+    target, ready = _local_path(fields["next"]), "ready" in request.query
     return render(
-        request, "login.html", status, target=target, name=given["name"], error=error, ready=ready, exist=exist
+        request, "login.html", status, target=target, name=fields["name"], error=error, ready=ready, exist=exist
     )
 
 
-@shown_on(login_form)
+@redisplay_on_error(login_form)
 async def login(request: web.Request) -> web.Response:
-    """Open a session for who knows the password."""
-    given = await _given(request)
-    name, browsers_zone = given["name"], given["zone"]
-    account = await _proved(request, name, given["password"])
+    """Check the name and password and open a session."""
+    fields = await _read_fields(request)
+    name, browser_zone = fields["name"], fields["zone"]
+    account = await _authenticate(request, name, fields["password"])
     if account is None:
-        return await login_form(request, 401, error="The name or the password is wrong.")
-    if not account.zone and find_time_zones(browsers_zone) == (browsers_zone,):
-        await set_zone(request.app[STORE], name, browsers_zone)
-    await record(request, name, "Log in.")
-    return await logged_in(request, name, account, _inside(given["next"]))
+        return await login_form(request, 401, error="Wrong name or password.")
+    if not account.zone and find_time_zones(browser_zone) == (browser_zone,):
+        await set_zone(request.app[STORE], name, browser_zone)
+    await record_action(request, name, "Log in.")
+    return await open_session(request, name, account, _local_path(fields["next"]))
 
 
-async def new_password(request: web.Request, present: str, wanted: str, again: str) -> Account:
-    """Change the visitor's own password. Raises :class:`UserError` if one of them will not do."""
-    name = request[VISITOR].name
-    check_password(wanted, again)
-    if await _proved(request, name, present) is None:
-        raise UserError("The present password is wrong.")
-    return await set_password(request.app[STORE], name, await request.app[PASSWORDS].hash(wanted))
+async def change_password(request: web.Request, present: str, new: str, repeated: str) -> Account:
+    """Change the principal's own password from ``present`` to ``new``; return the changed account.
+
+    Raises :class:`UserError` if ``present`` is wrong or ``new`` is not acceptable.
+    """
+    name = request[PRINCIPAL].name
+    check_password(new, repeated)
+    if await _authenticate(request, name, present) is None:
+        raise UserError("The current password is wrong.")
+    return await set_password(request.app[STORE], name, await request.app[PASSWORDS].hash(new))
 
 
-async def _proved(request: web.Request, name: str, password: str) -> Account | None:
-    """Return the account if it is its password. Takes as long for an account that there is not.
+async def _authenticate(request: web.Request, name: str, password: str) -> Account | None:
+    """Return the account ``name`` if ``password`` is its password, else None.
 
-    Raises :class:`LimitReached` when it was tried too often from there, or on that account, or by everybody.
+    The time taken does not reveal whether the account exists. Raises :class:`LimitReached` after too many attempts from
+    the client's network or on the account, or if too many hashes are queued.
     """
     account, limits = await request.app[STORE].accounts.get(name), request.app[STORE].login_limits
     browser, address = request.cookies.get(browser_cookie(name), ""), client_of(request).address
@@ -160,41 +167,41 @@ async def _proved(request: web.Request, name: str, password: str) -> Account | N
     wait_s = await limits.count_attempt(name, address, browser)
     if wait_s:
         minutes = math.ceil(wait_s / 60)
-        raise LimitReached(_TOO_OFTEN, wait="a minute" if minutes == 1 else f"{minutes} minutes")
+        raise LimitReached(_TOO_MANY_ATTEMPTS, wait="a minute" if minutes == 1 else f"{minutes} minutes")
     stored = account.password_hash if account else ""
-    if await request.app[PASSWORDS].verify(password[: LONGEST + 1], stored, is_known=bool(browser)):
+    if await request.app[PASSWORDS].verify(password[: MAX_PASSWORD_CHARS + 1], stored, is_known=bool(browser)):
         return account
-    log.warning("login refused", name=name[:_NAME_SHOWN], address=address)
+    log.warning("login refused", name=name[:_MAX_LOGGED_NAME_CHARS], address=address)
     return None
 
 
-async def logged_in(request: web.Request, name: str, account: Account, target: str) -> web.Response:
-    """Return what opens a session of this account and leads on."""
-    browser = request.headers.get(hdrs.USER_AGENT, "")[:_BROWSER_KEPT]
+async def open_session(request: web.Request, name: str, account: Account, target: str) -> web.Response:
+    """Open a session of ``account``; return the redirect to ``target`` that sets its cookies."""
+    browser = request.headers.get(hdrs.USER_AGENT, "")[:_MAX_USER_AGENT_CHARS]
     store, cookie = request.app[STORE], browser_cookie(name)
     token = await store.sessions.open(name, account, client_of(request).address, browser)
-    known_by = await store.login_limits.remember_browser(name, account, request.cookies.get(cookie, ""))
+    browser_token = await store.login_limits.remember_browser(name, account, request.cookies.get(cookie, ""))
     response = web.Response(status=303, headers={"Location": target})
     set_cookie(request, response, SESSION_COOKIE, token, SESSION_TTL_S)
-    set_cookie(request, response, cookie, known_by, BROWSER_TTL_S)
+    set_cookie(request, response, cookie, browser_token, BROWSER_TTL_S)
     return response
 
 
 def browser_cookie(name: str) -> str:
-    """Return the name of the cookie by which a browser is known that has logged in to this account."""
+    """Return the name of the cookie that identifies a browser which has logged in to the account ``name``."""
     return f"coronet_browser_{digest(name)[:16]}"
 
 
 async def logout(request: web.Request) -> web.Response:
-    """End this session."""
+    """End the session and show the login form."""
     await request.app[STORE].sessions.close(request.cookies.get(SESSION_COOKIE, ""))
     response = web.Response(status=303, headers={"Location": "/login"})
     response.del_cookie(SESSION_COOKIE, path="/")
     return response
 
 
-def _inside(target: str) -> str:
-    """Return where to go after login: only ever a path of ours."""
+def _local_path(target: str) -> str:
+    """Return ``target`` if it is a path on this console, else "/": login never redirects to another site."""
     parts = urlsplit(target)
-    ours = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
-    return target if ours and target.isprintable() else "/"
+    is_local = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
+    return target if is_local and target.isprintable() else "/"

@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do: roles of accounts, and scopes that bound a key's holder further. Pure."""
+"""Roles of accounts and scopes of API keys: who sends a request, and which permission a route requires. Pure."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
@@ -6,24 +6,28 @@ from typing import Final, Literal, get_args
 from service.store.console.accounts import Role
 
 Area = Literal["fleet", "channels", "people", "delivery", "access"]
-"""What a scope is about. ``fleet``: nodes, shards, the directory, the policy; ``access``: accounts, keys, the log."""
+"""The part of the service that a scope covers.
 
-SCOPES: Final = tuple(f"{area}:{what}" for area in get_args(Area) for what in ("read", "write"))
+``fleet`` is nodes, shards, the directory and the policy; ``access`` is accounts, API keys and the audit log.
+"""
+
+SCOPES: Final = tuple(f"{area}:{action}" for area in get_args(Area) for action in ("read", "write"))
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """What a route asks of who comes: a role, and of API keys a scope."""
+class Permission:
+    """The permission that a route requires: a role, and for API keys also a scope ("" for none in particular)."""
 
     role: Role
     scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
-    """Who is asking: an account, "" if there is none, and the name of the API key they came with, "" without one.
+class Principal:
+    """The authenticated sender of a request.
 
-    ``scopes`` are the key's; None bounds nothing. ``zone`` is the account's, "" for the console's.
+    ``name`` is the account's ("" for the console's admin token), ``key`` the API key's name ("" for a session).
+    ``scopes`` are the key's; None means unrestricted. ``zone`` is the account's time zone, "" for the default one.
     """
 
     name: str
@@ -32,35 +36,35 @@ class Visitor:
     scopes: frozenset[str] | None = None
     zone: str = ""
 
-    def reaches(self, scope: str) -> bool:
-        """Return whether the scopes hold this one ("" is none in particular); who may write an area may read it."""
+    def has_scope(self, scope: str) -> bool:
+        """Return whether the scopes include ``scope``. Write access to an area includes read access; "" always is."""
         if self.scopes is None or not scope or scope in self.scopes:
             return True
-        area, _, what = scope.partition(":")
-        return what == "read" and f"{area}:write" in self.scopes
+        area, _, action = scope.partition(":")
+        return action == "read" and f"{area}:write" in self.scopes
 
     def can_grant(self, role: Role) -> bool:
-        """Return whether this visitor may hand an account of this role to somebody, or take it away.
+        """Return whether this principal may create, change or remove accounts of ``role``.
 
-        Whoever has an account's password link can do all that its role allows. So a key grants only what its own
-        scopes cover, and never the role of admins, to whom keys are no bound.
+        The password link of an account gives access to everything its role allows. So an API key grants only roles
+        that its own scopes cover, and never the admin role, which scopes do not restrict.
         """
         if self.scopes is None:
             return True
         needed = ":read" if role is Role.VIEWER else ":write"
-        return role is not Role.ADMIN and all(self.reaches(scope) for scope in SCOPES if scope.endswith(needed))
+        return role is not Role.ADMIN and all(self.has_scope(scope) for scope in SCOPES if scope.endswith(needed))
 
 
-def look(area: Area) -> Need:
-    """Return what reading takes."""
-    return Need(Role.VIEWER, f"{area}:read")
+def read_access(area: Area) -> Permission:
+    """Return the permission to read an area: any role."""
+    return Permission(Role.VIEWER, f"{area}:read")
 
 
-def act(area: Area) -> Need:
-    """Return what it takes to change how things go from day to day."""
-    return Need(Role.OPERATOR, f"{area}:write")
+def write_access(area: Area) -> Permission:
+    """Return the permission for day-to-day changes in an area: operators and admins."""
+    return Permission(Role.OPERATOR, f"{area}:write")
 
 
-def rule(area: Area, what: Literal["read", "write"] = "write") -> Need:
-    """Return what it takes to change what all others depend on, or to see who may do what."""
-    return Need(Role.ADMIN, f"{area}:{what}")
+def admin_access(area: Area, action: Literal["read", "write"] = "write") -> Permission:
+    """Return the permission for changes that affect everybody, or for reading who has access: admins only."""
+    return Permission(Role.ADMIN, f"{area}:{action}")

@@ -1,7 +1,4 @@
-"""The page Settings with a visitor's own password, sessions and keys, accounts of all for admins, and the audit log.
-
-The same operations are in the API.
-"""
+"""Page Settings: own time zone, sessions, API keys and password, invitations, accounts. Also these API operations."""
 
 from contextlib import suppress
 from typing import Annotated, Final
@@ -9,32 +6,32 @@ from typing import Annotated, Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import DETAIL, SHOWN_ONCE
+from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth import accounts
-from service.console.auth.accounts import SHORTEST, AccountView
-from service.console.auth.login import link_to, logged_in, new_password
-from service.console.auth.roles import SCOPES, Need, look, rule
-from service.console.error_responses import shown_on
-from service.console.openapi import CURSOR, LIMIT, Operations
+from service.console.auth.accounts import MIN_PASSWORD_CHARS, AccountView
+from service.console.auth.login import change_password, open_session, password_link
+from service.console.auth.roles import SCOPES, Permission, admin_access, read_access
+from service.console.error_responses import redisplay_on_error
+from service.console.idempotency_middleware import RESPONSE_IS_SECRET
+from service.console.openapi import Operations
 from service.console.pages.people import Invitation, invite
-from service.console.rendering import CLOCK, STORE, VISITOR, form_of, limit, log_cursor, render, zone_of
+from service.console.rendering import CLOCK, PRINCIPAL, STORE, read_form, render, time_zone
 from service.errors import PermissionDenied, UserError
 from service.store.console.accounts import Role, Session
-from service.store.console.audit import AuditRecord
 
-_DEEDS: Final = 50
-_LONGEST_KEY_NAME: Final = 64
-_MOST_KEYS: Final = 50
-"""Of one account."""
-_OWN: Final = Need(Role.VIEWER, "access:write")
+_MAX_KEY_NAME_CHARS: Final = 64
+_MAX_KEYS: Final = 50
+"""Maximum number of API keys per account."""
+_OWN_ACCESS: Final = Permission(Role.VIEWER, "access:write")
 _DONE: Final = {
-    "password": "Your password is changed. All your other sessions are over.",
-    "session": "The session is over.",
-    "zone": "Times are shown by your clock now.",
-    "key": "The key opens nothing any more.",
-    "role": "The role is changed.",
-    "removed": "The account is removed; its sessions and keys are over.",
+    "password": "Your password has been changed. All your other sessions have been ended.",
+    "session": "The session has been ended.",
+    "zone": "Your time zone has been changed.",
+    "key": "The API key has been revoked.",
+    "role": "The role has been changed.",
+    "removed": "The account, its sessions and its API keys have been removed.",
 }
+"""Messages after a redirect, by the value of ``done`` in the query."""
 
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
@@ -42,7 +39,7 @@ operation = OPERATIONS = Operations()
 
 
 class KeyView(msgspec.Struct, frozen=True):
-    """An API key; nobody can see it again. Times are Unix s, ``used_s`` to the minute, null if it never was."""
+    """An API key without its secret. Times are Unix seconds; ``used_s`` is exact to the minute, null if never used."""
 
     id: str
     name: str
@@ -53,9 +50,9 @@ class KeyView(msgspec.Struct, frozen=True):
 
 
 class Me(msgspec.Struct, frozen=True):
-    """Who is asking, by which API key if by one, and the scopes that bound it (null: nothing does).
+    """The sender of the request: account, role, and the API key's name and scopes (null means unrestricted).
 
-    ``zone`` is the time zone by whose clocks pages show them times.
+    ``zone`` is the time zone in which pages show times.
     """
 
     account: str
@@ -78,37 +75,36 @@ class Accounts(msgspec.Struct, frozen=True):
 
 
 class AddAccount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new account's name and role."""
+    """The name and role of a new account."""
 
-    name: Annotated[str, msgspec.Meta(pattern=f"^{accounts.NAME}$")]
+    name: Annotated[str, msgspec.Meta(pattern=f"^{accounts.NAME_PATTERN}$")]
     role: Role
 
 
 class SetRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An account's role."""
+    """A new role for an account."""
 
     role: Role
 
 
 class PasswordLink(msgspec.Struct, frozen=True):
-    """Where an account's holder chooses a password, once and within a week. It is shown only here: pass it on.
+    """The link with which an account's holder chooses a password. It works once within a week and is shown only here.
 
-    It is the account's only link: older ones are over, and so is this one when the account gets another password or
-    is removed.
+    An account has only one link: a new link, a new password or removal of the account invalidates it.
     """
 
     link: str
 
 
 class ChangePassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The password one has, and the one that one wants."""
+    """The present password and the wanted new one."""
 
     present: _Text
     wanted: _Text
 
 
 class OpenSessions(msgspec.Struct, frozen=True):
-    """Sessions that are open, newest first; ``id`` ends them."""
+    """Open sessions, newest first; ``id`` is used to end them."""
 
     items: tuple[Session, ...]
 
@@ -120,203 +116,183 @@ class ApiKeys(msgspec.Struct, frozen=True):
 
 
 class AddKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A name to know the key by, and what its holder may do: scopes like ``channels:read``."""
+    """The name and the scopes (like ``channels:read``) of a new API key."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     scopes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=20)]
 
 
 class NewKey(msgspec.Struct, frozen=True):
-    """A new key. ``token`` is what has to be sent, and is shown only here."""
+    """A new API key. ``token`` is the secret to send with requests; it is shown only here."""
 
     key: KeyView
     token: str
 
 
-class Deeds(msgspec.Struct, frozen=True):
-    """What was done, newest first; ``next`` is the cursor of what was done before, "" at the end."""
-
-    items: tuple[AuditRecord, ...]
-    next: str
-
-
-@operation("GET", "/me", Need(Role.VIEWER))
+@operation("GET", "/me", Permission(Role.VIEWER))
 async def get_me(request: web.Request) -> Me:
-    """Who is asking, and what they may do."""
-    visitor = request[VISITOR]
-    scopes = None if visitor.scopes is None else tuple(sorted(visitor.scopes))
-    return Me(visitor.name, visitor.role, visitor.key, scopes, zone_of(request))
+    """Get the account, role and scopes of this request."""
+    principal = request[PRINCIPAL]
+    scopes = None if principal.scopes is None else tuple(sorted(principal.scopes))
+    return Me(principal.name, principal.role, principal.key, scopes, time_zone(request))
 
 
-@operation("PUT", "/me/password", _OWN, 429)
-async def put_my_password(request: web.Request, wanted: ChangePassword) -> None:
-    """Change one's own password; all sessions are over, and API keys stay."""
-    await new_password(request, wanted.present, wanted.wanted, wanted.wanted)
+@operation("PUT", "/me/password", _OWN_ACCESS, 429)
+async def put_my_password(request: web.Request, body: ChangePassword) -> None:
+    """Change your own password. All sessions end; API keys remain valid."""
+    await change_password(request, body.present, body.wanted, body.wanted)
 
 
-@operation("PUT", "/me/zone", _OWN, 404)
-async def put_my_zone(request: web.Request, wanted: SetZone) -> None:
-    """Choose by the clocks of which zone pages show one times."""
-    request[DETAIL] = await accounts.set_zone(request.app[STORE], request[VISITOR].name, wanted.zone)
+@operation("PUT", "/me/zone", _OWN_ACCESS, 404)
+async def put_my_zone(request: web.Request, body: SetZone) -> None:
+    """Set the time zone in which pages show times to you."""
+    request[AUDIT_DETAIL] = await accounts.set_zone(request.app[STORE], request[PRINCIPAL].name, body.zone)
 
 
-@operation("GET", "/accounts", rule("access", "read"))
+@operation("GET", "/accounts", admin_access("access", "read"))
 async def get_accounts(request: web.Request) -> Accounts:
-    """All accounts."""
-    held = await request.app[STORE].accounts.all()
-    return Accounts(tuple(accounts.viewed(name, account) for name, account in held.items()))
+    """List accounts."""
+    stored = await request.app[STORE].accounts.all()
+    return Accounts(tuple(accounts.make_view(name, account) for name, account in stored.items()))
 
 
-@operation("POST", "/accounts", rule("access"), status=201)
-async def post_account(request: web.Request, wanted: AddAccount) -> PasswordLink:
-    """Make an account, and a link with which its holder chooses a password.
+@operation("POST", "/accounts", admin_access("access"), status=201)
+async def post_account(request: web.Request, body: AddAccount) -> PasswordLink:
+    """Create an account, with a link for choosing its password.
 
-    A key makes none that may do more than its scopes, and no admin.
+    An API key cannot create admins, or accounts with more rights than its scopes.
     """
-    request[DETAIL] = f"{wanted.name}: {wanted.role}"
-    request[SHOWN_ONCE] = True
+    request[AUDIT_DETAIL] = f"{body.name}: {body.role}"
+    request[RESPONSE_IS_SECRET] = True
     now_s = request.app[CLOCK].wall_s()
-    token = await accounts.add(request.app[STORE], request[VISITOR], wanted.name, wanted.role, now_s)
-    return PasswordLink(link_to(request, token))
+    token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role, now_s)
+    return PasswordLink(password_link(request, token))
 
 
-@operation("PATCH", "/accounts/{name}", rule("access"), 404)
-async def patch_account(request: web.Request, wanted: SetRole) -> AccountView:
-    """Give an account another role, from its next request on.
+@operation("PATCH", "/accounts/{name}", admin_access("access"), 404)
+async def patch_account(request: web.Request, body: SetRole) -> AccountView:
+    """Change the role of an account, from its next request on.
 
-    A key neither gives nor takes what its scopes do not cover, nor the role of admins.
+    An API key can neither grant nor revoke admin rights, or rights beyond its scopes.
     """
-    request[DETAIL] = wanted.role
-    return await accounts.set_role(request.app[STORE], request[VISITOR], request.match_info["name"], wanted.role)
+    request[AUDIT_DETAIL] = body.role
+    return await accounts.set_role(request.app[STORE], request[PRINCIPAL], request.match_info["name"], body.role)
 
 
-@operation("DELETE", "/accounts/{name}", rule("access"), 404, 422)
+@operation("DELETE", "/accounts/{name}", admin_access("access"), 404, 422)
 async def delete_account(request: web.Request) -> None:
-    """Remove an account; its sessions, API keys and password link are over.
+    """Remove an account with its sessions, API keys and password link.
 
-    A key removes none that may do more than its scopes, and no admin.
+    An API key cannot remove admins, or accounts with more rights than its scopes.
     """
-    await accounts.remove(request.app[STORE], request[VISITOR], request.match_info["name"])
+    await accounts.remove_account(request.app[STORE], request[PRINCIPAL], request.match_info["name"])
 
 
-@operation("POST", "/accounts/{name}/link", rule("access"), 404)
+@operation("POST", "/accounts/{name}/link", admin_access("access"), 404)
 async def post_account_link(request: web.Request) -> PasswordLink:
-    """Make a link with which an account's holder chooses a new password; an older link is over.
+    """Create a link with which an account's holder chooses a new password. It replaces an earlier link.
 
-    A key makes none for an account that may do more than its scopes, and none for admins.
+    An API key cannot do this for admins, or for accounts with more rights than its scopes.
     """
-    request[SHOWN_ONCE] = True
-    token = await accounts.invite(request.app[STORE], request[VISITOR], request.match_info["name"])
-    return PasswordLink(link_to(request, token))
+    request[RESPONSE_IS_SECRET] = True
+    token = await accounts.create_invitation(request.app[STORE], request[PRINCIPAL], request.match_info["name"])
+    return PasswordLink(password_link(request, token))
 
 
-@operation("GET", "/sessions", look("access"))
+@operation("GET", "/sessions", read_access("access"))
 async def get_sessions(request: web.Request) -> OpenSessions:
-    """Open sessions: one's own, or to an admin those of all."""
-    found = await request.app[STORE].sessions.all()
-    return OpenSessions(tuple(each for each in found if _may_see(request, each.account)))
+    """List your open sessions; admins see those of all accounts."""
+    sessions = await request.app[STORE].sessions.all()
+    return OpenSessions(tuple(each for each in sessions if _can_see(request, each.account)))
 
 
-@operation("DELETE", "/sessions/{session}", _OWN, 404)
+@operation("DELETE", "/sessions/{session}", _OWN_ACCESS, 404)
 async def delete_session(request: web.Request) -> None:
     """End a session.
 
-    A key ends none of other accounts that may do more than its scopes, and none of other admins.
+    An API key cannot end sessions of other admins, or of other accounts with more rights than its scopes.
     """
-    wanted = request.match_info["session"]
-    owner = next((each.account for each in (await get_sessions(request)).items if each.id == wanted), None)
+    session_id = request.match_info["session"]
+    owner = next((each.account for each in (await get_sessions(request)).items if each.id == session_id), None)
     if owner is None:
-        raise web.HTTPNotFound(text="There is no such session. It may have ended by itself.")
-    await _must_be_able_to_end(request, owner)
-    await request.app[STORE].sessions.end(wanted)
+        raise web.HTTPNotFound(text="There is no such session. It may have expired.")
+    await _check_can_end(request, owner)
+    await request.app[STORE].sessions.end(session_id)
 
 
-@operation("GET", "/keys", look("access"))
+@operation("GET", "/keys", read_access("access"))
 async def get_keys(request: web.Request) -> ApiKeys:
-    """API keys: one's own, or to an admin those of all."""
-    held = await request.app[STORE].accounts.all()
+    """List your API keys; admins see those of all accounts."""
+    stored = await request.app[STORE].accounts.all()
     return ApiKeys(
         tuple(
             KeyView(key.id, key.name, key.account, key.scopes, key.created_s, used_s)
             for key, used_s in await request.app[STORE].api_keys.all()
-            if _may_see(request, key.account)
-            and key.account in held
-            and held[key.account].created_s == key.account_since_s
+            if _can_see(request, key.account)
+            and key.account in stored
+            and stored[key.account].created_s == key.account_since_s
         )
     )
 
 
-@operation("POST", "/keys", _OWN, status=201)
-async def post_key(request: web.Request, wanted: AddKey) -> NewKey:
-    """Make an API key of one's own account."""
-    request[DETAIL] = f"{wanted.name}: {' '.join(wanted.scopes)}"
-    request[SHOWN_ONCE] = True
-    store, visitor = request.app[STORE], request[VISITOR]
-    unknown = [scope for scope in wanted.scopes if scope not in SCOPES]
-    if unknown or not wanted.scopes:
-        raise UserError(f"{unknown[0] if unknown else 'Nothing'} is no scope. There are: {', '.join(SCOPES)}.")
-    if not 0 < len(wanted.name) <= _LONGEST_KEY_NAME or not wanted.name.isprintable():
-        raise UserError(f"Give the key a name of at most {_LONGEST_KEY_NAME} characters, by which you know it again.")
-    account = await store.accounts.get(visitor.name) if visitor.name else None
+@operation("POST", "/keys", _OWN_ACCESS, status=201)
+async def post_key(request: web.Request, body: AddKey) -> NewKey:
+    """Create an API key for your own account."""
+    request[AUDIT_DETAIL] = f"{body.name}: {' '.join(body.scopes)}"
+    request[RESPONSE_IS_SECRET] = True
+    store, principal = request.app[STORE], request[PRINCIPAL]
+    if not body.scopes:
+        raise UserError(f"Choose at least one scope: {', '.join(SCOPES)}.")
+    if unknown := [scope for scope in body.scopes if scope not in SCOPES]:
+        raise UserError(f"“{unknown[0]}” is not a scope. Choose from: {', '.join(SCOPES)}.")
+    if not 0 < len(body.name) <= _MAX_KEY_NAME_CHARS or not body.name.isprintable():
+        raise UserError(f"Give the API key a name of 1 to {_MAX_KEY_NAME_CHARS} printable characters.")
+    account = await store.accounts.get(principal.name) if principal.name else None
     if account is None:
-        raise UserError("A key belongs to an account: log in to make one.")
-    beyond = [scope for scope in wanted.scopes if not visitor.reaches(scope)]
-    if beyond:
-        raise UserError(f"The key you use has no scope {beyond[0]}, so it cannot make one that has.")
-    if sum(key.account == visitor.name for key in (await get_keys(request)).items) >= _MOST_KEYS:
-        raise UserError(f"An account has at most {_MOST_KEYS} keys. Revoke one that is not used any more.")
-    scopes = tuple(scope for scope in SCOPES if scope in wanted.scopes)
+        raise UserError("An API key belongs to an account. Log in to create one.")
+    missing = [scope for scope in body.scopes if not principal.has_scope(scope)]
+    if missing:
+        raise UserError(f"Your API key lacks the scope {missing[0]}, so it cannot create a key with it.")
+    if sum(key.account == principal.name for key in (await get_keys(request)).items) >= _MAX_KEYS:
+        raise UserError(f"An account can have at most {_MAX_KEYS} API keys. Revoke one that is no longer used.")
+    scopes = tuple(scope for scope in SCOPES if scope in body.scopes)
     now_s = request.app[CLOCK].wall_s()
-    key, token = await store.api_keys.make(wanted.name, (visitor.name, account), scopes, now_s)
+    key, token = await store.api_keys.make(body.name, (principal.name, account), scopes, now_s)
     return NewKey(KeyView(key.id, key.name, key.account, key.scopes, key.created_s, None), token)
 
 
-@operation("DELETE", "/keys/{key}", _OWN, 404)
+@operation("DELETE", "/keys/{key}", _OWN_ACCESS, 404)
 async def delete_key(request: web.Request) -> None:
     """Revoke an API key.
 
-    A key revokes none of other accounts that may do more than its scopes, and none of other admins.
+    An API key cannot revoke keys of other admins, or of other accounts with more rights than its scopes.
     """
-    wanted = request.match_info["key"]
-    owner = next((each.account for each in (await get_keys(request)).items if each.id == wanted), None)
+    key_id = request.match_info["key"]
+    owner = next((each.account for each in (await get_keys(request)).items if each.id == key_id), None)
     if owner is None:
         raise web.HTTPNotFound(text="There is no such API key. It may have been revoked.")
-    await _must_be_able_to_end(request, owner)
-    await request.app[STORE].api_keys.revoke(wanted)
+    await _check_can_end(request, owner)
+    await request.app[STORE].api_keys.revoke(key_id)
 
 
-def _may_see(request: web.Request, account: str) -> bool:
-    return request[VISITOR].role is Role.ADMIN or request[VISITOR].name == account
+def _can_see(request: web.Request, account: str) -> bool:
+    return request[PRINCIPAL].role is Role.ADMIN or request[PRINCIPAL].name == account
 
 
-async def _must_be_able_to_end(request: web.Request, owner: str) -> None:
-    """Raise :class:`PermissionDenied` if an API key tries to end sessions of an account with a higher role."""
-    account, visitor = await request.app[STORE].accounts.get(owner), request[VISITOR]
-    if account is not None and owner != visitor.name and not visitor.can_grant(account.role):
+async def _check_can_end(request: web.Request, owner: str) -> None:
+    """Raise :class:`PermissionDenied` for an API key that has fewer rights than ``owner``, unless it is the owner's."""
+    account, principal = await request.app[STORE].accounts.get(owner), request[PRINCIPAL]
+    if account is not None and owner != principal.name and not principal.can_grant(account.role):
         raise PermissionDenied(
-            "An API key ends no sessions and keys of other accounts that may do more than the key itself."
+            "An API key cannot end sessions or revoke keys of accounts with more rights than the key itself."
         )
 
 
-@operation("GET", "/log", rule("access", "read"), 422, query=(CURSOR, LIMIT))
-async def get_log(request: web.Request) -> Deeds:
-    """What was done in the console and through its API, by whom."""
-    deeds, following = await request.app[STORE].audit_log.page(log_cursor(request), limit(request, _DEEDS))
-    return Deeds(tuple(deeds), following)
-
-
-async def log_page(request: web.Request) -> web.Response:
-    """Show deeds, newest first, a page at a time."""
-    found = await get_log(request)
-    first = not request.query.get("cursor")
-    return render(request, "log.html", deeds=found.items, first=first, following=found.next)
-
-
 async def page(
-    request: web.Request, status: int = 200, *, error: str = "", secret: str = "", secret_words: str = ""
+    request: web.Request, status: int = 200, *, error: str = "", secret: str = "", secret_description: str = ""
 ) -> web.Response:
-    """Show a visitor's own settings, and all accounts to admins."""
-    visitor = request[VISITOR]
+    """Show the principal's own settings, and all accounts to admins."""
+    principal = request[PRINCIPAL]
     return render(
         request,
         "settings.html",
@@ -324,31 +300,31 @@ async def page(
         error=error,
         done=_DONE.get(request.query.get("done", ""), ""),
         secret=secret,
-        secret_words=secret_words,
-        role=visitor.role,
-        chosen_zone=visitor.zone,
+        secret_description=secret_description,
+        role=principal.role,
+        chosen_zone=principal.zone,
         roles=list(Role),
         scopes=SCOPES,
-        shortest=SHORTEST,
+        min_chars=MIN_PASSWORD_CHARS,
         sessions=(await get_sessions(request)).items,
         keys=(await get_keys(request)).items,
-        accounts=(await get_accounts(request)).items if visitor.role is Role.ADMIN else (),
+        accounts=(await get_accounts(request)).items if principal.role is Role.ADMIN else (),
     )
 
 
-@shown_on(page)
+@redisplay_on_error(page)
 async def set_password(request: web.Request) -> web.Response:
-    """Change one's own password; all other sessions are over."""
+    """Change your own password and end all your other sessions."""
     form = await request.post()
-    present, wanted, again = (str(form.get(field, "")) for field in ("present", "wanted", "again"))
-    account = await new_password(request, present, wanted, again)
-    return await logged_in(request, request[VISITOR].name, account, "/settings?done=password")
+    present, new, repeated = (str(form.get(field, "")) for field in ("present", "wanted", "again"))
+    account = await change_password(request, present, new, repeated)
+    return await open_session(request, request[PRINCIPAL].name, account, "/settings?done=password")
 
 
-@shown_on(page)
+@redisplay_on_error(page)
 async def set_zone(request: web.Request) -> web.Response:
-    """Choose by the clocks of which zone one is shown times."""
-    form = await form_of(request)
+    """Set the time zone in which pages show times to you."""
+    form = await read_form(request)
     await put_my_zone(request, SetZone(form.get("browsers") or form.get("zone", "")))
     raise web.HTTPSeeOther("/settings?done=zone")
 
@@ -360,14 +336,14 @@ async def end_session(request: web.Request) -> web.Response:
     raise web.HTTPSeeOther("/settings?done=session")
 
 
-@shown_on(page)
-async def make_key(request: web.Request) -> web.Response:
-    """Make an API key of one's own account, and show it once."""
+@redisplay_on_error(page)
+async def create_key(request: web.Request) -> web.Response:
+    """Create an API key for your own account and show it once."""
     form = await request.post()
     scopes = tuple(str(scope) for scope in form.getall("scope", ()))
-    made = await post_key(request, AddKey(str(form.get("name", "")).strip(), scopes))
-    words = f"The API key “{made.key.name}”. Send it as “Authorization: Bearer …”."
-    return await page(request, secret=made.token, secret_words=words)
+    created = await post_key(request, AddKey(str(form.get("name", "")).strip(), scopes))
+    description = f"API key “{created.key.name}”. Send it as “Authorization: Bearer …”."
+    return await page(request, secret=created.token, secret_description=description)
 
 
 async def revoke_key(request: web.Request) -> web.Response:
@@ -377,61 +353,61 @@ async def revoke_key(request: web.Request) -> web.Response:
     raise web.HTTPSeeOther("/settings?done=key")
 
 
-@shown_on(page)
-async def make_invitation(request: web.Request) -> web.Response:
-    """Make an invitation to the bot, and show its code once."""
-    form = await form_of(request)
+@redisplay_on_error(page)
+async def create_invitation(request: web.Request) -> web.Response:
+    """Create an invitation to the bot and show its code once."""
+    form = await read_form(request)
     uses, days = form.get("uses", ""), form.get("days", "")
-    request[DETAIL] = f"{uses} times, {days} days"
+    request[AUDIT_DETAIL] = f"{uses} people, {days} days"
     try:
         invitation = msgspec.convert({"uses": uses, "days": days}, Invitation, strict=False)
     except msgspec.ValidationError:
-        raise UserError("Say for how many people it is good, and for how many days.") from None
+        raise UserError("Enter how many people can use the invitation, and for how many days it is valid.") from None
     code = (await invite(request, invitation)).code
-    words = "The invitation. Whoever sends this to the bot may use it."
-    return await page(request, secret=f"invite {code}", secret_words=words)
+    description = "Invitation. People who send this to the bot can use it."
+    return await page(request, secret=f"invite {code}", secret_description=description)
 
 
-@shown_on(page)
-async def make_account(request: web.Request) -> web.Response:
-    """Make an account, and show the link with which its holder chooses a password."""
-    form = await form_of(request)
+@redisplay_on_error(page)
+async def create_account(request: web.Request) -> web.Response:
+    """Create an account and show the link for choosing its password."""
+    form = await read_form(request)
     name = form.get("name", "")
-    request[DETAIL] = f"{name}: {form.get('role', '')}"
-    made = await post_account(request, AddAccount(name, _role(form.get("role", ""))))
-    return await page(request, secret=made.link, secret_words=_link_words(name))
+    request[AUDIT_DETAIL] = f"{name}: {form.get('role', '')}"
+    created = await post_account(request, AddAccount(name, _parse_role(form.get("role", ""))))
+    return await page(request, secret=created.link, secret_description=_describe_link(name))
 
 
-@shown_on(page)
-async def make_link(request: web.Request) -> web.Response:
-    """Make a link with which an account's holder chooses a new password."""
-    made = await post_account_link(request)
-    return await page(request, secret=made.link, secret_words=_link_words(request.match_info["name"]))
+@redisplay_on_error(page)
+async def create_password_link(request: web.Request) -> web.Response:
+    """Create a link with which an account's holder chooses a new password."""
+    created = await post_account_link(request)
+    return await page(request, secret=created.link, secret_description=_describe_link(request.match_info["name"]))
 
 
-@shown_on(page)
+@redisplay_on_error(page)
 async def set_role(request: web.Request) -> web.Response:
-    """Give an account another role, from its next request on."""
-    await patch_account(request, SetRole(_role((await form_of(request)).get("role", ""))))
+    """Change the role of an account, from its next request on."""
+    await patch_account(request, SetRole(_parse_role((await read_form(request)).get("role", ""))))
     raise web.HTTPSeeOther("/settings?done=role#accounts")
 
 
-@shown_on(page)
+@redisplay_on_error(page)
 async def remove_account(request: web.Request) -> web.Response:
-    """Remove an account; its sessions and API keys are over."""
+    """Remove an account with its sessions and API keys."""
     await delete_account(request)
     raise web.HTTPSeeOther("/settings?done=removed#accounts")
 
 
-def _role(text: str) -> Role:
+def _parse_role(text: str) -> Role:
     try:
         return Role(text)
     except ValueError:
         raise UserError(f"Choose a role: {', '.join(Role)}.") from None
 
 
-def _link_words(name: str) -> str:
+def _describe_link(name: str) -> str:
     return (
-        f"Pass this link on to {name}: it works once, within a week, and lets them choose a password. "
-        "Links made before it work no more."
+        f"Send this link to {name} so that they can choose a password. It works once within a week; "
+        "earlier links are no longer valid."
     )

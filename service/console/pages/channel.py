@@ -1,4 +1,4 @@
-"""One channel: its page, what admins do about it there, and its operations in the API."""
+"""Page of one channel: its state, schedule and versions, and the actions on it. Also these API operations."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,30 +7,42 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.audit_middleware import DETAIL
-from service.console.auth.roles import act, look
-from service.console.charts import paces_svg, polls_svg, ring_svg
-from service.console.error_responses import in_plain_words, shown_on
-from service.console.formatting import bounds_in_words, outcome_words, reason_in_words, seconds_in, span
+from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.auth.roles import read_access, write_access
+from service.console.channel_queries import (
+    ChannelDetail,
+    ContentView,
+    channel_detail,
+    nearest_content,
+    requested_channel,
+)
+from service.console.charts import poll_rate_svg, poll_timeline_svg, ring_svg
+from service.console.error_responses import public_message, redisplay_on_error
+from service.console.formatting import (
+    describe_bounds,
+    describe_schedule,
+    format_duration,
+    outcome_label,
+    parse_duration,
+)
 from service.console.openapi import Operations
-from service.console.pages.channel_queries import ChannelDetail, ContentView, content, detail, existing
-from service.console.pages.channels import UNTIL_RESUMED_S, tags_of
-from service.console.rendering import CLOCK, ROSTER, SETTINGS, STORE, VISITOR, form_of, render, zone_of
+from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S, parse_tags
+from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render, time_zone
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.errors import CoronetError, UserError
 from service.feeds.websub import Status
 from service.model import ChannelId, PollResult
 from service.store.coordination.requests import ProgressReply
 
-_HUB_WORDS: Final[Mapping[Status, str]] = {
-    "wanted": "To be asked for its pushes",
-    "pending": "Asked for its pushes, not confirmed yet",
-    "verified": "It pushes news",
-    "refused": "It refuses to push",
-    "leaving": "It is being left",
+_HUB_LABELS: Final[Mapping[Status, str]] = {
+    "wanted": "Subscription pending",
+    "pending": "Subscription requested, not confirmed yet",
+    "verified": "Subscribed",
+    "refused": "Subscription refused",
+    "leaving": "Unsubscribing",
 }
-_LONGEST_NOTE: Final = 2_000
-_LONGEST_FIELD: Final = 40
+_MAX_NOTE_CHARS: Final = 2_000
+_MAX_FIELD_CHARS: Final = 40
 _VERSIONS_SHOWN: Final = 5
 _VERSIONS_PER_PAGE: Final = 20
 
@@ -38,112 +50,112 @@ operation = OPERATIONS = Operations()
 
 
 class SetChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``listed``: whether the channel is polled even without subscribers."""
+    """Settings of a channel. ``listed`` channels are polled even without subscribers."""
 
     listed: bool
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What the bot would tell subscribers, in English; "" if there is nothing to tell."""
+    """The message that the bot would send to subscribers, in English; "" if there is nothing to send."""
 
     text: str
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of a poll's trace; the last one says whether it went ``well``."""
+class TraceLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step of a poll, ``after_s`` seconds after its start. The last line says whether the poll went ``well``."""
 
     words: str
     after_s: float = 0.0
     well: bool | None = None
 
 
-@operation("PUT", "/channels/{cid}/bounds", act("channels"), 404, 429)
-async def put_bounds(request: web.Request, wanted: ChannelBounds) -> ChannelDetail:
-    """Bound how often a channel is polled; what is left out is as the policy has it."""
-    await _set_bounds(request, (await existing(request)).id, wanted)
+@operation("PUT", "/channels/{cid}/bounds", write_access("channels"), 404, 429)
+async def put_bounds(request: web.Request, body: ChannelBounds) -> ChannelDetail:
+    """Set the bounds on a channel's poll rate; omitted ones follow the policy."""
+    await _set_bounds(request, (await requested_channel(request)).id, body)
     return await get_channel(request)
 
 
-@operation("POST", "/channels/{cid}/bounds/undo", act("channels"), 404, 422, 429)
+@operation("POST", "/channels/{cid}/bounds/undo", write_access("channels"), 404, 422, 429)
 async def undo_bounds(request: web.Request) -> ChannelDetail:
-    """Give a channel the bounds that it had before the last change of them."""
-    cid = (await existing(request)).id
+    """Restore a channel's previous bounds."""
+    cid = (await requested_channel(request)).id
     await _set_bounds(request, cid, await _bounds_before(request, cid))
     return await get_channel(request)
 
 
-@operation("GET", "/channels/{cid}/message", look("channels"), 404)
+@operation("GET", "/channels/{cid}/message", read_access("channels"), 404)
 async def get_channel_message(request: web.Request) -> Message:
-    """Tell what subscribers would be told if a channel's newest entry were news."""
-    channel = await existing(request)
+    """Preview the notification that subscribers would get for a channel's newest entry."""
+    channel = await requested_channel(request)
     latest = await request.app[STORE].channels.latest(channel.id, 1)
     return Message(await request.app[STORE].dry_runs.preview_message(channel, latest))
 
 
-@operation("GET", "/channels/{cid}", look("channels"), 404)
+@operation("GET", "/channels/{cid}", read_access("channels"), 404)
 async def get_channel(request: web.Request) -> ChannelDetail:
-    """One channel with its place on the ring, last polls and latest entries."""
-    return await detail(request.app[STORE], request.match_info["cid"])
+    """Get one channel with its owner and polling set, last polls and latest entries."""
+    return await channel_detail(request.app[STORE], request.match_info["cid"])
 
 
-@operation("PATCH", "/channels/{cid}", act("channels"), 404)
-async def patch_channel(request: web.Request, wanted: SetChannel) -> ChannelDetail:
-    """List a channel, or stop listing it."""
-    await request.app[STORE].channels.set_listed((await existing(request)).id, listed=wanted.listed)
+@operation("PATCH", "/channels/{cid}", write_access("channels"), 404)
+async def patch_channel(request: web.Request, body: SetChannel) -> ChannelDetail:
+    """List or unlist a channel."""
+    await request.app[STORE].channels.set_listed((await requested_channel(request)).id, listed=body.listed)
     return await get_channel(request)
 
 
-@operation("GET", "/channels/{cid}/content", look("channels"), 404)
+@operation("GET", "/channels/{cid}/content", read_access("channels"), 404)
 async def get_content(request: web.Request) -> ContentView:
-    """One channel's latest entries from the nearest copy, and where that was."""
-    return await content(request.app[STORE], await existing(request))
+    """Get a channel's latest entries from the nearest copy, and that copy's location."""
+    return await nearest_content(request.app[STORE], await requested_channel(request))
 
 
-@operation("DELETE", "/channels/{cid}", act("channels"), 404)
+@operation("DELETE", "/channels/{cid}", write_access("channels"), 404)
 async def delete_channel(request: web.Request) -> None:
-    """Remove a channel and end all subscriptions to it."""
-    await request.app[STORE].remove_channel((await existing(request)).id)
+    """Remove a channel and all subscriptions to it."""
+    await request.app[STORE].remove_channel((await requested_channel(request)).id)
 
 
-@operation("POST", "/channels/{cid}/poll", act("channels"), 404, 422, 502)
+@operation("POST", "/channels/{cid}/poll", write_access("channels"), 404, 422, 502)
 async def poll_channel(request: web.Request) -> PollResult:
-    """Poll a channel at once, and say how it ended."""
-    return await request.app[STORE].worker_requests.poll_now((await existing(request)).id)
+    """Poll a channel now and return the result."""
+    return await request.app[STORE].worker_requests.poll_now((await requested_channel(request)).id)
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one channel."""
     store, now_s = request.app[STORE], request.app[CLOCK].wall_s()
-    about, nodes = await asyncio.gather(detail(store, request.match_info["cid"]), store.ring.nodes())
-    moved_to = about.channel.moved_to
+    detail, nodes = await asyncio.gather(channel_detail(store, request.match_info["cid"]), store.ring.nodes())
+    moved_to = detail.channel.moved_to
     successor = await store.channels.get(moved_to) if moved_to else None
     names = {node.id: node.name for node in nodes}
     return render(
         request,
         "channel.html",
         status,
-        about=about,
-        channel=about.channel,
+        detail=detail,
+        channel=detail.channel,
         successor=successor,
         names=names,
-        site_requests_per_s=about.site_requests_per_s or request.app[SETTINGS].host_requests_per_s,
-        picture=ring_svg(nodes, about.channel.id, [node.id for node in about.polling_set]),
-        paces=paces_svg(about.paces, now_s, zone_of(request)),
-        timeline=polls_svg(about.polls, about.why.turns if about.why else (), names, now_s),
-        versions=await store.channels.versions(about.channel.id, _VERSIONS_SHOWN),
-        reason=reason_in_words(about.why) if about.why else "",
+        site_requests_per_s=detail.site_requests_per_s or request.app[SETTINGS].host_requests_per_s,
+        picture=ring_svg(nodes, detail.channel.id, [node.id for node in detail.polling_set]),
+        paces=poll_rate_svg(detail.paces, now_s, time_zone(request)),
+        timeline=poll_timeline_svg(detail.polls, detail.why.turns if detail.why else (), names, now_s),
+        versions=await store.channels.versions(detail.channel.id, _VERSIONS_SHOWN),
+        reason=describe_schedule(detail.why) if detail.why else "",
         longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().objective).longest_wait_s,
-        own=about.bounds.bounds if about.bounds else NO_BOUNDS,
-        span=span,
-        hub_words=_HUB_WORDS,
+        own=detail.bounds.bounds if detail.bounds else NO_BOUNDS,
+        format_duration=format_duration,
+        hub_labels=_HUB_LABELS,
         polled="polled" in request.query,
         error=error,
     )
 
 
 async def versions(request: web.Request) -> web.Response:
-    """Show a channel's versions and what each of them changed."""
-    channel = await existing(request)
+    """Show a channel's versions with their changes."""
+    channel = await requested_channel(request)
     text = request.query.get("before", "")[:12]
     before = int(text) if text.isdecimal() else 0
     found = await request.app[STORE].channels.versions(channel.id, _VERSIONS_PER_PAGE, before)
@@ -152,121 +164,122 @@ async def versions(request: web.Request) -> web.Response:
     )
 
 
-async def located(request: web.Request) -> web.Response:
-    """Show a channel's content as the nearest copy has it, and where that was."""
-    channel = await existing(request)
-    found = await content(request.app[STORE], channel)
+async def content_page(request: web.Request) -> web.Response:
+    """Show a channel's content from the nearest copy, and that copy's location."""
+    channel = await requested_channel(request)
+    found = await nearest_content(request.app[STORE], channel)
     return render(request, "channel_content.html", channel=channel, content=found)
 
 
-@shown_on(page)
+@redisplay_on_error(page)
 async def poll(request: web.Request) -> web.Response:
-    """Have the channel polled at once, then show it."""
+    """Poll the channel now and show it."""
     await poll_channel(request)
     raise web.HTTPSeeOther(f"/channels/{request.match_info['cid']}?polled=1")
 
 
 async def trace(request: web.Request) -> web.StreamResponse:
-    """Have the channel polled at once, and tell each step while it happens, a line of JSON each."""
-    channel = await existing(request)
+    """Poll the channel now and stream the steps as lines of JSON."""
+    channel = await requested_channel(request)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/x-ndjson"})
     await response.prepare(request)
 
-    async def write(told: Told) -> None:
-        await response.write(msgspec.json.encode(told) + b"\n")
+    async def write(line: TraceLine) -> None:
+        await response.write(msgspec.json.encode(line) + b"\n")
 
     async def on_step(step: ProgressReply) -> None:
-        await write(Told(step.text, step.elapsed_s))
+        await write(TraceLine(step.text, step.elapsed_s))
 
     ring = await request.app[STORE].ring.view()
     owner = ring.owner(channel.id)
     name = next((node.name for node in ring.nodes if node.id == owner), "")
-    await write(Told(f"Asks {name}, which owns the channel." if name else "Looks for a worker."))
+    await write(TraceLine(f"Sending the request to {name}, the channel's owner." if name else "Looking for a worker."))
     try:
         result = await request.app[STORE].worker_requests.poll_now(channel.id, on_progress=on_step)
     except CoronetError as error:
-        await write(Told(in_plain_words(error), well=False))
+        await write(TraceLine(public_message(error), well=False))
     else:
         well = result.outcome in {"new", "unchanged"}
-        await write(Told(f"{outcome_words(result.outcome)}. {result.detail}".strip(), well=well))
+        await write(TraceLine(f"{outcome_label(result.outcome)}. {result.detail}".strip(), well=well))
     await response.write_eof()
     return response
 
 
-@shown_on(page)
+@redisplay_on_error(page)
 async def pause(request: web.Request) -> web.Response:
-    """Have nobody poll a channel for a time, or until somebody resumes it, or poll it again."""
-    cid, form = (await existing(request)).id, await form_of(request)
+    """Pause a channel for some time or until it is resumed, or resume it."""
+    cid, form = (await requested_channel(request)).id, await read_form(request)
     text = form.get("for", "")
-    for_s = 0.0 if form.get("resume") else seconds_in(text) if text else UNTIL_RESUMED_S
-    request[DETAIL] = text or ("resume" if form.get("resume") else "until resumed")
+    for_s = 0.0 if form.get("resume") else parse_duration(text) if text else PAUSE_UNTIL_RESUMED_S
+    request[AUDIT_DETAIL] = text or ("resume" if form.get("resume") else "until resumed")
     await request.app[STORE].admin_settings.pause([cid], for_s)
-    return await _back(request, cid)
+    return await _show_again(request, cid)
 
 
-@shown_on(page)
-async def remark(request: web.Request) -> web.Response:
-    """Note something about a channel, and file it under tags."""
-    cid, form = (await existing(request)).id, await form_of(request)
-    tags, remarks = tags_of(form.get("tags", "")), request.app[STORE].admin_settings
-    await asyncio.gather(remarks.set_note(cid, form.get("note", "")[:_LONGEST_NOTE]), remarks.set_tags([(cid, tags)]))
-    return await _back(request, cid)
+@redisplay_on_error(page)
+async def set_tags_and_note(request: web.Request) -> web.Response:
+    """Set the tags and the note of a channel."""
+    cid, form = (await requested_channel(request)).id, await read_form(request)
+    tags, remarks = parse_tags(form.get("tags", "")), request.app[STORE].admin_settings
+    await asyncio.gather(remarks.set_note(cid, form.get("note", "")[:_MAX_NOTE_CHARS]), remarks.set_tags([(cid, tags)]))
+    return await _show_again(request, cid)
 
 
-@shown_on(page)
+@redisplay_on_error(page)
 async def set_bounds(request: web.Request) -> web.Response:
-    """Bound how often a channel is polled, or undo that."""
-    cid, form = (await existing(request)).id, await form_of(request)
-    given = {
-        name: seconds_in(text)
+    """Set the bounds on a channel's poll rate, or restore the previous ones."""
+    cid, form = (await requested_channel(request)).id, await read_form(request)
+    values = {
+        name: parse_duration(text)
         for name in ChannelBounds.__struct_fields__
-        if (text := form.get(name, "")[:_LONGEST_FIELD])
+        if (text := form.get(name, "")[:_MAX_FIELD_CHARS])
     }
     try:
-        bounds = await _bounds_before(request, cid) if form.get("undo") else msgspec.convert(given, ChannelBounds)
+        bounds = await _bounds_before(request, cid) if form.get("undo") else msgspec.convert(values, ChannelBounds)
     except msgspec.ValidationError as error:
-        raise UserError(f"These are no bounds: {error}") from error
+        raise UserError(f"Invalid bounds: {error}") from error
     await _set_bounds(request, cid, bounds)
     raise web.HTTPSeeOther(f"/channels/{cid}#bounds")
 
 
 async def set_listed(request: web.Request) -> web.Response:
-    """Have the channel polled even without subscribers, or not."""
-    cid = (await existing(request)).id
-    await request.app[STORE].channels.set_listed(cid, listed=(await form_of(request)).get("listed") == "1")
+    """List or unlist the channel."""
+    cid = (await requested_channel(request)).id
+    await request.app[STORE].channels.set_listed(cid, listed=(await read_form(request)).get("listed") == "1")
     raise web.HTTPSeeOther(f"/channels/{cid}")
 
 
 async def remove_form(request: web.Request) -> web.Response:
-    """Say what removing would do, and ask."""
-    channel = await existing(request)
+    """Show the confirmation of a channel's removal."""
+    channel = await requested_channel(request)
     subscribers = await request.app[STORE].subscriptions.count(channel.id)
     return render(request, "channel_remove.html", channel=channel, subscribers=subscribers)
 
 
 async def remove(request: web.Request) -> web.Response:
-    """Remove the channel and end all subscriptions to it."""
+    """Remove the channel and all subscriptions to it."""
     await delete_channel(request)
     raise web.HTTPSeeOther("/channels?removed=1")
 
 
-async def _back(request: web.Request, cid: ChannelId) -> web.Response:
-    await request.app[ROSTER].again([cid])
+async def _show_again(request: web.Request, cid: ChannelId) -> web.Response:
+    await request.app[CHANNEL_CACHE].reload([cid])
     raise web.HTTPSeeOther(f"/channels/{cid}")
 
 
 async def _set_bounds(request: web.Request, cid: ChannelId, bounds: ChannelBounds) -> None:
-    request[DETAIL] = bounds_in_words(bounds)
+    request[AUDIT_DETAIL] = describe_bounds(bounds)
     if bounds.are_contradictory:
         raise UserError(
-            f"Polls {span(bounds.shortest_interval_s or 0)} apart make for a mean wait of half of that, which is "
-            f"longer than {span(bounds.longest_wait_s or 0)}. Choose a shorter interval, or a longer wait."
+            f"With at least {format_duration(bounds.shortest_interval_s or 0)} between polls, the mean delay is half "
+            f"that time, more than {format_duration(bounds.longest_wait_s or 0)}. Choose a shorter minimum interval or "
+            "a longer maximum delay."
         )
-    await request.app[STORE].poll_bounds.set(cid, bounds, by=request[VISITOR].name)
+    await request.app[STORE].poll_bounds.set(cid, bounds, by=request[PRINCIPAL].name)
 
 
 async def _bounds_before(request: web.Request, cid: ChannelId) -> ChannelBounds:
-    found = await request.app[STORE].poll_bounds.get(cid)
-    if found is None:
-        raise UserError("Nobody has set bounds for this channel, so there is no change to undo.")
-    return found.before
+    bounds = await request.app[STORE].poll_bounds.get(cid)
+    if bounds is None:
+        raise UserError("This channel has never had bounds of its own, so there is nothing to undo.")
+    return bounds.before

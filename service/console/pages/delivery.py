@@ -1,7 +1,7 @@
-"""Delivery of messages: who waits, dead letters, and one person's last messages; as the page Delivery and in the API.
+"""Page Delivery: queued notifications, dead letters, and one person's last messages. Also these API operations.
 
-The log of a person's messages ends after 20 messages, or 30 days without any. It says of which channels a message told
-and how many things, never what: that is between the publisher and the person.
+A person's message log has the last 20 messages and expires after 30 days without a message. It names the channels of a
+message, but not its text, which is private.
 """
 
 import asyncio
@@ -11,32 +11,33 @@ import msgspec
 from aiohttp import web
 
 from service.console import metrics_sampler
-from service.console.auth.roles import act, look
+from service.console.auth.roles import read_access, write_access
 from service.console.openapi import CURSOR, LIMIT, Operations
-from service.console.rendering import CLOCK, PULSE, STORE, limit, log_cursor, render
+from service.console.rendering import CLOCK, METRICS, STORE, read_limit, read_log_cursor, render
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.delivery.outbox import Batch, SentMessage
 from service.store.people.people import Person
 
-_PAGE: Final = 50
-_WAITING_SHOWN: Final = 50
+_PAGE_SIZE: Final = 50
+_MAX_WAITING: Final = 50
 
 operation = OPERATIONS = Operations()
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """How many people wait for something, and those who wait longest; how many messages were given up."""
+    """The number of people with undelivered messages, those who wait longest, and the number of dead letters."""
 
     people: int
     longest: tuple[Person, ...]
     dead_letters: int
 
 
-class Letter(msgspec.Struct, frozen=True):
-    """A message that was given up: for whom, "" if they are forgotten, when (Unix s), and why.
+class DeadLetterView(msgspec.Struct, frozen=True):
+    """A message whose delivery failed permanently at ``at_s`` (Unix s), and the reason ``why``.
 
-    What is not ``readable`` can only be forgotten.
+    ``jid`` is the recipient's address, "" if they have been deleted. A letter that is not ``readable`` is corrupt and
+    can only be deleted.
     """
 
     id: str
@@ -48,15 +49,15 @@ class Letter(msgspec.Struct, frozen=True):
     readable: bool
 
 
-class Letters(msgspec.Struct, frozen=True):
-    """Messages that were given up, newest first; ``next`` is the cursor of those before, "" at the end."""
+class DeadLetterPage(msgspec.Struct, frozen=True):
+    """A page of dead letters, newest first; ``next`` is the cursor of the next page, "" at the end."""
 
-    items: tuple[Letter, ...]
+    items: tuple[DeadLetterView, ...]
     next: str
 
 
-class ToldOf(msgspec.Struct, frozen=True):
-    """A channel by its title, or URL; "" for one that is gone. Its page of versions tells what was new."""
+class MessageContent(msgspec.Struct, frozen=True):
+    """The channel and version that a message is about. ``title`` is the title or URL, "" for a removed channel."""
 
     channel: ChannelId
     title: str
@@ -65,10 +66,11 @@ class ToldOf(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """One message. Times are Unix seconds, null for what has not happened, or was not noted.
+    """One message. Times are Unix seconds, null if the event has not happened or was not recorded.
 
-    ``queued_s`` is when the oldest of what it tells was queued, ``sent_s`` when the server took it, ``received_s`` when
-    the person's client confirmed it. ``awaited``: the server has it, and its receipt is awaited. ``why`` it failed.
+    ``queued_s`` is when its oldest content was queued, ``sent_s`` when the XMPP server accepted it, ``received_s`` when
+    the client confirmed it. In the state ``awaited`` the server has accepted it and the receipt is outstanding. ``why``
+    is the reason of a failure.
     """
 
     id: str
@@ -78,100 +80,101 @@ class Delivery(msgspec.Struct, frozen=True):
     received_s: float | None
     attempts: int
     why: str
-    tells: tuple[ToldOf, ...]
+    tells: tuple[MessageContent, ...]
 
 
 class Deliveries(msgspec.Struct, frozen=True):
-    """Somebody's messages, newest first: those that are under way, and the last ones."""
+    """A person's messages, newest first: those in progress, then completed ones."""
 
     items: tuple[Delivery, ...]
 
 
-@operation("GET", "/delivery", look("delivery"))
+@operation("GET", "/delivery", read_access("delivery"))
 async def get_delivery(request: web.Request) -> Waiting:
-    """Who waits for messages, longest first, and how many messages were given up."""
+    """Get the people with undelivered messages, longest waiting first, and the number of dead letters."""
     store = request.app[STORE]
     uids = await store.outbox.waiting_users()
-    longest = await store.people.get_many(uids[:_WAITING_SHOWN])
+    longest = await store.people.get_many(uids[:_MAX_WAITING])
     count = await store.dead_letters.count()
     return Waiting(len(uids), tuple(each for each in longest if each is not None), count)
 
 
-@operation("GET", "/dead-letters", look("delivery"), 422, query=(CURSOR, LIMIT))
-async def get_dead_letters(request: web.Request) -> Letters:
-    """Messages that were given up, newest first."""
+@operation("GET", "/dead-letters", read_access("delivery"), 422, query=(CURSOR, LIMIT))
+async def get_dead_letters(request: web.Request) -> DeadLetterPage:
+    """List dead letters, newest first."""
     store = request.app[STORE]
-    found, following = await store.dead_letters.page(log_cursor(request), limit(request, _PAGE))
-    jids = await store.people.jids([letter.user for letter in found])
-    pairs = zip(found, jids, strict=True)
-    return Letters(
+    letters, next_cursor = await store.dead_letters.page(read_log_cursor(request), read_limit(request, _PAGE_SIZE))
+    jids = await store.people.jids([letter.user for letter in letters])
+    pairs = zip(letters, jids, strict=True)
+    return DeadLetterPage(
         tuple(
-            Letter(each.id, each.user, jid, each.at_s, each.why, len(each.items), each.readable) for each, jid in pairs
+            DeadLetterView(each.id, each.user, jid, each.at_s, each.why, len(each.items), each.readable)
+            for each, jid in pairs
         ),
-        following,
+        next_cursor,
     )
 
 
-@operation("POST", "/dead-letters/{letter}/requeue", act("delivery"), 404)
+@operation("POST", "/dead-letters/{letter}/requeue", write_access("delivery"), 404)
 async def requeue_dead_letter(request: web.Request) -> None:
-    """Have what a dead letter would have told be told after all."""
+    """Queue the content of a dead letter for delivery again."""
     if not await request.app[STORE].dead_letters.requeue(request.match_info["letter"]):
         raise _no_letter()
 
 
-@operation("DELETE", "/dead-letters/{letter}", act("delivery"), 404)
+@operation("DELETE", "/dead-letters/{letter}", write_access("delivery"), 404)
 async def delete_dead_letter(request: web.Request) -> None:
-    """Forget a dead letter."""
+    """Delete a dead letter."""
     if not await request.app[STORE].dead_letters.drop(request.match_info["letter"]):
         raise _no_letter()
 
 
 def _no_letter() -> web.HTTPNotFound:
-    return web.HTTPNotFound(text="There is no such dead letter. It may have been sent again or dropped.")
+    return web.HTTPNotFound(text="There is no such dead letter. It may have been queued again or deleted.")
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show who waits, and what was given up."""
+    """Show people with undelivered messages, and dead letters."""
     waiting, letters = await asyncio.gather(get_delivery(request), get_dead_letters(request))
-    grown, _ = request.app[PULSE].recent_growth(request.app[CLOCK].wall_s())
+    counts, _ = request.app[METRICS].recent_growth(request.app[CLOCK].wall_s())
     return render(
         request,
         "delivery.html",
         waiting=waiting,
         letters=letters,
-        first=not request.query.get("cursor"),
-        messages=metrics_sampler.messages(grown),
-        delays=metrics_sampler.delays(grown, metrics_sampler.DELIVERY),
+        is_first=not request.query.get("cursor"),
+        messages=metrics_sampler.message_count(counts),
+        delays=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
     )
 
 
 async def requeue(request: web.Request) -> web.Response:
-    """Queue what was given up once more."""
+    """Queue the content of a dead letter for delivery again."""
     await requeue_dead_letter(request)
     raise web.HTTPSeeOther("/delivery")
 
 
 async def drop(request: web.Request) -> web.Response:
-    """Forget a message that was given up."""
+    """Delete a dead letter."""
     await delete_dead_letter(request)
     raise web.HTTPSeeOther("/delivery")
 
 
-async def deliveries(store: Store, uid: UserId) -> Deliveries:
-    """Return what became of somebody's last messages."""
-    log, flying = await asyncio.gather(store.outbox.history(uid), store.outbox.in_flight([uid]))
-    noted = {message.message_id: message for message in log}
-    under_way = list(reversed(flying[uid]))
-    ended = [message for message in log if message.message_id not in {batch.message_id for batch in under_way}]
-    every: list[Batch | SentMessage] = [*under_way, *ended]
-    cids = {item.channel for each in every for item in each.items}
+async def recent_deliveries(store: Store, uid: UserId) -> Deliveries:
+    """Return a person's messages in progress and the last completed ones."""
+    log, in_flight = await asyncio.gather(store.outbox.history(uid), store.outbox.in_flight([uid]))
+    logged = {message.message_id: message for message in log}
+    batches = list(reversed(in_flight[uid]))
+    completed = [message for message in log if message.message_id not in {batch.message_id for batch in batches}]
+    messages: list[Batch | SentMessage] = [*batches, *completed]
+    cids = {item.channel for message in messages for item in message.items}
     titles = {
         channel.id: channel.title or channel.url for channel in await store.channels.get_many(list(cids)) if channel
     }
-    return Deliveries(tuple(_delivery(each, noted.get(each.message_id), titles) for each in every))
+    return Deliveries(tuple(_delivery(message, logged.get(message.message_id), titles) for message in messages))
 
 
-def _delivery(message: Batch | SentMessage, noted: SentMessage | None, titles: dict[ChannelId, str]) -> Delivery:
+def _delivery(message: Batch | SentMessage, logged: SentMessage | None, titles: dict[ChannelId, str]) -> Delivery:
     state: Literal["sending", "awaited", "sent", "received", "failed"]
     received_s, why = None, ""
     if isinstance(message, Batch):
@@ -183,11 +186,12 @@ def _delivery(message: Batch | SentMessage, noted: SentMessage | None, titles: d
         id=message.message_id,
         state=state,
         queued_s=min((item.queued_s for item in message.items), default=None),
-        sent_s=noted.sent_s if noted else None,
+        sent_s=logged.sent_s if logged else None,
         received_s=received_s,
         attempts=message.tries,
         why=why,
         tells=tuple(
-            ToldOf(item.channel, titles.get(item.channel, ""), item.version, item.edits) for item in message.items
+            MessageContent(item.channel, titles.get(item.channel, ""), item.version, item.edits)
+            for item in message.items
         ),
     )

@@ -1,4 +1,4 @@
-"""The directory: searches and how they were answered, grown matrices, directories in memory; as page and in the API."""
+"""Page Directory: searches with an explanation, matrices, and directories in memory. Also these API operations."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from service.console.auth.roles import look
-from service.console.error_responses import in_plain_words
+from service.console.auth.roles import read_access
+from service.console.error_responses import public_message
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import SETTINGS, STORE, render
 from service.discovery.av_pairs import ContentKind
@@ -36,7 +36,7 @@ operation = OPERATIONS = Operations()
 
 
 class SearchItem(msgspec.Struct, frozen=True):
-    """A channel that was found, or an entry of it."""
+    """A search result: a channel, or one of its entries."""
 
     channel: ChannelId
     url: str
@@ -45,10 +45,10 @@ class SearchItem(msgspec.Struct, frozen=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """What people find by a query, and how the matrices answer it.
+    """The results of a search in the directory, and how the content discovery matrices answered it.
 
-    ``pairs`` is the query as it was understood; ``asked`` the pair whose matrix was asked, in ``cells`` of its
-    ``partitions`` by ``replicas``; ``complete``: the directory has no others.
+    ``pairs`` are the AV-pairs of the query. The matrix of the pair ``asked`` was searched: ``cells`` of its
+    ``partitions`` by ``replicas`` cells. ``complete`` says that there are no further results.
     """
 
     items: tuple[SearchItem, ...]
@@ -63,7 +63,7 @@ class SearchResult(msgspec.Struct, frozen=True):
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """A matrix with several cells; ``names`` in each partition's first replica."""
+    """A matrix with several cells; ``names`` are the numbers of names in each partition's first replica."""
 
     about: ContentKind
     pair: str
@@ -73,13 +73,13 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class Matrices(msgspec.Struct, frozen=True):
-    """All matrices with several cells, the largest first. Those of one cell, which are most, are not listed."""
+    """All matrices with more than one cell, the largest first. Most matrices have one cell and are not listed."""
 
     items: tuple[Matrix, ...]
 
 
 class DirectoryReason(msgspec.Struct, frozen=True):
-    """A rule that decided, in words, and the value that was compared with its bound."""
+    """A rule that the choice of a strategy followed, its explanation, and the value compared with its bound."""
 
     rule: Rule
     words: str
@@ -88,11 +88,11 @@ class DirectoryReason(msgspec.Struct, frozen=True):
 
 
 class MemoryDirectory(msgspec.Struct, frozen=True):
-    """A directory that the workers keep in memory: of which pair, by which strategy, and why.
+    """A directory of an AV-pair that workers keep in memory, its partial-lookup strategy, and the reasons for it.
 
-    ``target`` is t, how many entries lookups want; ``entries`` h, ``servers`` n. By the paper's formulas, from these:
-    how many copies all servers keep together (``stored``), how many different entries can be had of them
-    (``coverage``), and how many messages an update takes (``messages_per_update``).
+    ``target`` is t, the number of entries per lookup, ``entries`` h and ``servers`` n. The paper's formulas give the
+    number of copies on all servers (``stored``), the number of different entries that can be found (``coverage``), and
+    the number of messages per update (``messages_per_update``).
     """
 
     pair: str
@@ -108,20 +108,20 @@ class MemoryDirectory(msgspec.Struct, frozen=True):
 
 
 class MemoryDirectories(msgspec.Struct, frozen=True):
-    """The directories in the workers' memory, by pair. A pair that is asked for little has none."""
+    """The directories in the workers' memory, by pair. Rarely requested pairs have none."""
 
     items: tuple[MemoryDirectory, ...]
 
 
 class DirectoryMetrics(msgspec.Struct, frozen=True):
-    """The metrics of partial lookup (§4) of one directory, from what its workers keep just now.
+    """The metrics of partial lookup (§4) for one directory, from the entries that its workers have now.
 
-    ``answered`` of ``servers`` workers said what they keep; one that is silent counts as one that keeps nothing.
-    ``stored`` copies are kept together, of ``coverage`` different ones of all ``entries``. For lookups of ``target``
-    entries: how many workers are asked on average (``lookup_cost``), how many may fail, whichever they are, before some
-    lookup finds less (``fault_tolerance``; -1 if lookups do already), and how far lookups are from returning every
-    entry as often (``unfairness``; 0 is fair). These three are null with more than 10 workers: they go through all sets
-    of them.
+    ``answered`` of ``servers`` workers reported their entries; the others count as empty. The workers have ``stored``
+    copies of ``coverage`` different ones of all ``entries``. For lookups of ``target`` entries, ``lookup_cost`` is the
+    mean number of workers asked, ``fault_tolerance`` the number of arbitrary workers that may fail before a lookup
+    finds fewer entries (-1 if lookups already do), and ``unfairness`` the deviation from returning all entries equally
+    often (0 is fair). These three are null with more than 10 workers, because they are computed over all subsets of
+    workers.
     """
 
     pair: str
@@ -137,42 +137,44 @@ class DirectoryMetrics(msgspec.Struct, frozen=True):
     unfairness: float | None
 
 
-_LONGEST_QUERY: Final = 400
-_DRAWN: Final = 50
-_MOST_SERVERS: Final = 10
-"""Of a directory of 2,000 entries, all sets of so many take a tenth of a second."""
+_MAX_QUERY_CHARS: Final = 400
+_MAX_MATRICES: Final = 50
+_MAX_SERVERS: Final = 10
+"""All subsets of 10 servers of a directory with 2,000 entries take about 0.1 s to compute."""
 
-_WORDS: Final = {
-    Rule.ALL_NEEDED: "With t·n/h copies of each entry every server has all.",
-    Rule.FEW_UPDATES: "Updates per lookup are rare, so that the quality of answers decides.",
-    Rule.MANY_UPDATES: "Updates per lookup are frequent, so that what an update costs decides.",
-    Rule.FITS: "A server has room for its share of the copies.",
-    Rule.TOO_MANY: "A server's share of the copies would be too large, so it is bounded.",
-    Rule.FIXED_CHEAPER: "Fixed-x takes fewer messages per update than Hash-y.",
-    Rule.HASH_CHEAPER: "Hash-y takes no more messages per update than Fixed-x.",
-    Rule.CUSHION: "So many entries more than t are kept, against deletes.",
+_RULE_DESCRIPTIONS: Final = {
+    Rule.ALL_NEEDED: "t·n/h copies of each entry mean that every server stores all of them.",
+    Rule.FEW_UPDATES: "Few updates per lookup, so the quality of answers decides.",
+    Rule.MANY_UPDATES: "Many updates per lookup, so the cost of updates decides.",
+    Rule.FITS: "Each server has enough space for its share of the copies.",
+    Rule.TOO_MANY: "Each server's share of the copies would be too large, so it is limited.",
+    Rule.FIXED_CHEAPER: "Fixed-x needs fewer messages per update than Hash-y.",
+    Rule.HASH_CHEAPER: "Hash-y needs no more messages per update than Fixed-x.",
+    Rule.CUSHION: "This many entries more than t are stored as a cushion against deletions.",
 }
 
 
 @operation(
     "GET",
     "/search",
-    look("fleet"),
+    read_access("fleet"),
     422,
-    query=(Parameter("q", "query", 'What to look for, as in chat: `tag=python lang=en author="Jane Doe" limit 5`.'),),
+    query=(
+        Parameter("q", "query", 'Search query as in chat, for example `tag=python lang=en author="Jane Doe" limit 5`.'),
+    ),
 )
 async def get_search(request: web.Request) -> SearchResult:
-    """Search the directory for channels, or entries, and say how the query was answered."""
+    """Search the directory for channels or entries, with an explanation of how the query was answered."""
     return await _search(request, request.query.get("q", ""))
 
 
 async def _search(request: web.Request, text: str) -> SearchResult:
-    """Search as people do in chat. Raises :class:`service.errors.BadQuery`."""
+    """Search as the chat command ``find`` does. Raises :class:`service.errors.BadQuery`."""
     query, store = parse_query(text), request.app[STORE]
     explained = await directory_of(store, query).find(query.pairs, OVERFETCH_FACTORS[0] * query.limit)
-    found = await Searcher(store, request.app[SETTINGS].public_from_subscribers).find(query)
+    results = await Searcher(store, request.app[SETTINGS].public_from_subscribers).find(query)
     return SearchResult(
-        items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in found),
+        items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in results),
         about=query.about,
         pairs=query.pairs,
         asked=explained.queried_pair,
@@ -184,87 +186,87 @@ async def _search(request: web.Request, text: str) -> SearchResult:
     )
 
 
-@operation("GET", "/matrices", look("fleet"))
+@operation("GET", "/matrices", read_access("fleet"))
 async def get_matrices(request: web.Request) -> Matrices:
-    """The directory's matrices that have several cells."""
-    store, found = request.app[STORE], []
+    """List the directory's matrices with more than one cell."""
+    store, matrices = request.app[STORE], []
     kinds: tuple[ContentKind, ContentKind] = ("channel", "entry")
     for about, directory in zip(kinds, (store.channel_directory, store.entry_directory), strict=True):
         for pair, size in (await directory.matrix_sizes()).items():
             cells = await directory.cells_of(pair)
             names = tuple(answer.load.names for place, answer in cells if place.replica == 0)
-            found.append(Matrix(about, pair, size.partitions, size.replicas, names))
-    found.sort(key=lambda each: (-each.partitions * each.replicas, each.about, each.pair))
-    return Matrices(tuple(found))
+            matrices.append(Matrix(about, pair, size.partitions, size.replicas, names))
+    matrices.sort(key=lambda each: (-each.partitions * each.replicas, each.about, each.pair))
+    return Matrices(tuple(matrices))
 
 
-@operation("GET", "/directories", look("fleet"))
+@operation("GET", "/directories", read_access("fleet"))
 async def get_directories(request: web.Request) -> MemoryDirectories:
-    """The directories that workers keep in memory, with the strategy of each and why it is that."""
-    return MemoryDirectories(tuple(map(_in_memory, await request.app[STORE].worker_requests.directories())))
+    """List the directories that workers keep in memory, with their strategies and the reasons."""
+    return MemoryDirectories(tuple(map(_memory_directory, await request.app[STORE].worker_requests.directories())))
 
 
 @operation(
     "GET",
     "/directories/metrics",
-    look("fleet"),
+    read_access("fleet"),
     404,
-    query=(Parameter("pair", "query", "The directory's AV-pair, like `tag=python`."),),
+    query=(Parameter("pair", "query", "AV-pair of the directory, like `tag=python`."),),
 )
 async def get_directory_metrics(request: web.Request) -> DirectoryMetrics:
-    """How good one directory in memory is, from what each worker keeps of it just now."""
-    return await metrics(request.app[STORE], request.query.get("pair", ""))
+    """Measure one directory in memory, from the entries that each worker has now."""
+    return await measure(request.app[STORE], request.query.get("pair", ""))
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the directory; with a query, what people would find by it, and how."""
-    query = request.query.get("q", "").strip()[:_LONGEST_QUERY]
-    found: SearchResult | None = None
+    """Show the directory; with a query, also its results and how it was answered."""
+    query = request.query.get("q", "").strip()[:_MAX_QUERY_CHARS]
+    result: SearchResult | None = None
     error, status = "", 200
     if query:
         try:
-            found = await _search(request, query)
+            result = await _search(request, query)
         except StoreUnavailable:
             raise
-        except CoronetError as wrong:
-            error, status = in_plain_words(wrong), 422
-    grown, kept = await asyncio.gather(get_matrices(request), get_directories(request))
-    good: DirectoryMetrics | None = None
+        except CoronetError as failure:
+            error, status = public_message(failure), 422
+    matrices, directories = await asyncio.gather(get_matrices(request), get_directories(request))
+    metrics: DirectoryMetrics | None = None
     if "measure" in request.query:
-        with suppress(NotFound):  # it was forgotten since the page was made: then the list shows that
-            good = await metrics(request.app[STORE], request.query["measure"])
+        with suppress(NotFound):  # the workers have dropped the directory since; the page's list shows that
+            metrics = await measure(request.app[STORE], request.query["measure"])
     return render(
         request,
         "directory.html",
         status,
         query=query,
-        found=found,
-        matrices=grown.items,
-        most_drawn=_DRAWN,
-        kept=kept.items,
-        good=good,
+        result=result,
+        matrices=matrices.items,
+        max_matrices=_MAX_MATRICES,
+        directories=directories.items,
+        metrics=metrics,
         error=error,
     )
 
 
-async def metrics(store: Store, pair: str) -> DirectoryMetrics:
-    """Return how good a directory in the workers' memory is. Raises :class:`NotFound`."""
+async def measure(store: Store, pair: str) -> DirectoryMetrics:
+    """Return the metrics of the directory of an AV-pair in the workers' memory. Raises :class:`NotFound`."""
     chosen = next((each for each in await store.worker_requests.directories() if each.pair == pair), None)
     if chosen is None:
-        raise NotFound(f"No worker keeps a directory of “{pair}” in memory now.")
+        raise NotFound(f"No worker has a directory of “{pair}” in memory.")
     shares = await store.worker_requests.shares(pair)
-    return await asyncio.to_thread(measured, chosen, shares)
+    return await asyncio.to_thread(compute_metrics, chosen, shares)
 
 
-def measured(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
-    """Return the metrics of a directory of which the workers keep these shares; the coordinator's is the first."""
+def compute_metrics(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
+    """Return the metrics of a directory from its workers' shares, the coordinator's first; None if one is unknown."""
     known = sorted({name for share in shares for name in share or ()})
-    # What nobody has is known by number only; it counts as never returned.
+    # Only the number of entries without a copy is known. They count as never returned.
     entries = known + [f"absent {number}" for number in range(chosen.measured.entries - len(known))]
     placed = placement([share or () for share in shares], entries)
     target = min(chosen.measured.target, len(entries))
     cost = tolerance = unfair = None
-    if 0 < len(shares) <= _MOST_SERVERS and entries:
+    if 0 < len(shares) <= _MAX_SERVERS and entries:
         taken = lookup_steps(chosen.choice.strategy, len(shares))
         costs = lookup_costs(placed, taken)
         cost = float(costs[min(target, len(costs) - 1)])
@@ -285,9 +287,9 @@ def measured(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId] | Non
     )
 
 
-def _in_memory(chosen: DirectoryChoice) -> MemoryDirectory:
+def _memory_directory(chosen: DirectoryChoice) -> MemoryDirectory:
     measured, choice = chosen.measured, chosen.choice
-    told = choice.strategy, measured.entries, max(measured.servers, 1)
+    parameters = choice.strategy, measured.entries, max(measured.servers, 1)
     return MemoryDirectory(
         pair=chosen.pair,
         strategy=strategy_name(choice.strategy),
@@ -295,8 +297,10 @@ def _in_memory(chosen: DirectoryChoice) -> MemoryDirectory:
         entries=measured.entries,
         servers=measured.servers,
         updates_per_lookup=measured.updates_per_lookup,
-        stored=expected_storage(*told),
-        coverage=expected_coverage(*told),
-        messages_per_update=expected_overhead(*told),
-        reasons=tuple(DirectoryReason(why.rule, _WORDS[why.rule], why.value, why.bound) for why in choice.reasons),
+        stored=expected_storage(*parameters),
+        coverage=expected_coverage(*parameters),
+        messages_per_update=expected_overhead(*parameters),
+        reasons=tuple(
+            DirectoryReason(why.rule, _RULE_DESCRIPTIONS[why.rule], why.value, why.bound) for why in choice.reasons
+        ),
     )

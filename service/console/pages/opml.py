@@ -1,6 +1,6 @@
-"""Lists of subscriptions as OPML files: export and import, on pages and in the API.
+"""OPML export and import of channels, on pages and in the API.
 
-An import adds a few feeds at a time for as long as one request may take; sent again, the file goes on where it ended.
+An import adds feeds for a limited time per request; sending the same file again continues where it stopped.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.auth.roles import act, look
-from service.console.error_responses import shown_on
+from service.console.auth.roles import read_access, write_access
+from service.console.error_responses import redisplay_on_error
 from service.console.openapi import File, Operations
 from service.console.rendering import OPML_READER, STORE, render
 from service.errors import LimitReached, PublisherError, UserError
@@ -24,20 +24,21 @@ from service.store import Store
 LARGEST_FORM_BYTES: Final = opml.MAX_OPML_BYTES + 64 * 1024
 
 _MEDIA_TYPE: Final = "text/x-opml"
-_TAKEN = {_MEDIA_TYPE, "text/xml", "application/xml"}
+_ACCEPTED_TYPES = {_MEDIA_TYPE, "text/xml", "application/xml"}
 _DISPOSITION = 'attachment; filename="coronet.opml"'
-_LOADED_AT_ONCE = 500
-_AT_ONCE = 4
-_WITHIN_S = 45.0
+_BATCH_SIZE = 500
+_CONCURRENCY = 4
+_TIME_LIMIT_S = 45.0
 
 operation = OPERATIONS = Operations()
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What became of a file of subscriptions.
+    """The result of an import.
 
-    ``kept`` of its feeds are polled from now on. ``left`` were not looked at, for lack of time or because their
-    publishers may not be asked now: send the file again. ``problems`` are the file's, by line, and those of feeds.
+    ``kept`` is the number of feeds that are polled from now on, ``left`` the number of feeds that were not processed
+    because time ran out or their publisher's request limit was reached: send the file again. ``problems`` are errors in
+    the file, by line, and of single feeds.
     """
 
     kept: int
@@ -45,18 +46,20 @@ class Imported(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-@operation("GET", "/channels.opml", look("channels"), answers={200: File(_MEDIA_TYPE)})
+@operation("GET", "/channels.opml", read_access("channels"), responses={200: File(_MEDIA_TYPE)})
 async def get_opml(request: web.Request) -> web.Response:
-    """All channels that are subscribed to or listed, as OPML 2.0."""
-    feeds = await _polled(request.app[STORE])
+    """Export all channels that have subscribers or are listed, as OPML 2.0."""
+    feeds = await _exported_feeds(request.app[STORE])
     body = await asyncio.to_thread(opml.write, "Coronet", feeds)
     return web.Response(body=body, content_type=_MEDIA_TYPE, headers={hdrs.CONTENT_DISPOSITION: _DISPOSITION})
 
 
-@operation("POST", "/opml", act("channels"), 413, 415, 422, file=File(_MEDIA_TYPE), largest_bytes=opml.MAX_OPML_BYTES)
+@operation(
+    "POST", "/opml", write_access("channels"), 413, 415, 422, file=File(_MEDIA_TYPE), largest_bytes=opml.MAX_OPML_BYTES
+)
 async def post_opml(request: web.Request) -> Imported:
-    """Look at the feeds of an OPML file, and have them polled from now on, even without subscribers."""
-    if request.content_type not in _TAKEN:
+    """Add the feeds of an OPML file. They are polled even without subscribers."""
+    if request.content_type not in _ACCEPTED_TYPES:
         raise web.HTTPUnsupportedMediaType(text=f"Send the file as {_MEDIA_TYPE}.")
     return await _import(request, request.read)
 
@@ -65,9 +68,9 @@ async def _add_page(request: web.Request, status: int, *, error: str) -> web.Res
     return render(request, "channel_add.html", status, url="", error=error)
 
 
-@shown_on(_add_page)
+@redisplay_on_error(_add_page)
 async def upload(request: web.Request) -> web.Response:
-    """Do that with the file that a form sends, and show what became of it."""
+    """Import the uploaded OPML file."""
     sent = (await request.post()).get("file")
     if not isinstance(sent, web.FileField):
         raise UserError("Choose a file first.")
@@ -76,26 +79,26 @@ async def upload(request: web.Request) -> web.Response:
     return render(request, "channels_imported.html", imported=imported)
 
 
-async def _polled(store: Store) -> list[OpmlSubscription]:
-    found: list[OpmlSubscription] = []
+async def _exported_feeds(store: Store) -> list[OpmlSubscription]:
+    feeds: list[OpmlSubscription] = []
     cursor = ""
     while True:
-        channels, cursor = await store.channels.page(cursor, _LOADED_AT_ONCE)
+        channels, cursor = await store.channels.page(cursor, _BATCH_SIZE)
         counts = await store.subscriptions.counts([channel.id for channel in channels])
-        wanted = (channel for channel, count in zip(channels, counts, strict=True) if count or channel.listed)
-        found += [OpmlSubscription(channel.url, channel.title, page=channel.kind == "page") for channel in wanted]
+        exported = (channel for channel, count in zip(channels, counts, strict=True) if count or channel.listed)
+        feeds += [OpmlSubscription(channel.url, channel.title, page=channel.kind == "page") for channel in exported]
         if not cursor:
-            return found
+            return feeds
 
 
 async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) -> Imported:
-    """Have the feeds of the OPML file that ``load`` returns polled from now on; those that are already cost no time.
+    """List the feeds of the OPML file that ``load`` returns; feeds that are listed already are skipped.
 
-    Raises :class:`UserError` for what is no OPML, and our own errors when nothing can be looked at.
+    Raises :class:`UserError` if the file is not OPML, and :class:`OperationalError` if no worker or store is available.
     """
     outline = await request.app[OPML_READER].read(load)
-    new = await _not_kept(request.app[STORE], outline.feeds)
-    # Otherwise those that take long would keep the same ones waiting each time.
+    new = await _unlisted(request.app[STORE], outline.feeds)
+    # In a fixed order, slow feeds would keep the same other feeds from being imported each time.
     SystemRandom().shuffle(new)
     kept, problems = 0, list[str]()
 
@@ -103,7 +106,7 @@ async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) ->
         nonlocal kept
         for feed in feeds:
             try:
-                await _keep(request.app[STORE], feed)
+                await _add(request.app[STORE], feed)
             except LimitReached:
                 continue
             except (PublisherError, UserError) as error:
@@ -111,38 +114,39 @@ async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) ->
             else:
                 kept += 1
 
-    # In a task of its own: before Python 3.13 a group whose child fails may leave its task marked as cancelled.
-    await asyncio.create_task(_within_time(add_some, iter(new)))
+    # A separate task, because before Python 3.13 a failing task group may leave its own task marked as cancelled.
+    await asyncio.create_task(_add_within_time(add_some, iter(new)))
     left = len(new) - kept - len(problems)
     return Imported(len(outline.feeds) - len(new) + kept, left, (*outline.problems, *problems))
 
 
-async def _within_time(
+async def _add_within_time(
     add: Callable[[Iterator[OpmlSubscription]], Coroutine[None, None, None]], feeds: Iterator[OpmlSubscription]
 ) -> None:
-    """Add as many feeds as one request has time for. Raises our own errors when nothing can be looked at."""
+    """Add feeds until the time limit. Raises :class:`OperationalError` if no worker or store is available."""
     try:
-        async with asyncio.timeout(_WITHIN_S), asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
+        async with asyncio.timeout(_TIME_LIMIT_S), asyncio.TaskGroup() as group:
+            for _ in range(_CONCURRENCY):
                 group.create_task(add(feeds))
     except TimeoutError:
-        pass  # the rest is left
+        pass  # the remaining feeds are reported as left
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from failed
 
 
-async def _keep(store: Store, feed: OpmlSubscription) -> None:
+async def _add(store: Store, feed: OpmlSubscription) -> None:
     probed = await store.worker_requests.probe(feed.url, as_page=feed.page)
     if probed.channel is None:
-        raise UserError(f"This is a page that names {'no feed' if probed.page else 'several feeds: add one of them'}.")
+        raise UserError(f"This page links to {'no feed' if probed.page else 'several feeds: add one of them'}.")
     await store.channels.set_listed(probed.channel.id, listed=True)
 
 
-async def _not_kept(store: Store, feeds: Sequence[OpmlSubscription]) -> list[OpmlSubscription]:
-    new: list[OpmlSubscription] = []
-    for start in range(0, len(feeds), _LOADED_AT_ONCE):
-        some = feeds[start : start + _LOADED_AT_ONCE]
-        channels = await store.channels.get_many([channel_id(feed.url) for feed in some])
-        pairs = zip(some, channels, strict=True)
-        new += [feed for feed, channel in pairs if channel is None or channel.dormant or not channel.listed]
-    return new
+async def _unlisted(store: Store, feeds: Sequence[OpmlSubscription]) -> list[OpmlSubscription]:
+    """Return the feeds that have no channel, or one that is not listed."""
+    unlisted: list[OpmlSubscription] = []
+    for start in range(0, len(feeds), _BATCH_SIZE):
+        batch = feeds[start : start + _BATCH_SIZE]
+        channels = await store.channels.get_many([channel_id(feed.url) for feed in batch])
+        pairs = zip(batch, channels, strict=True)
+        unlisted += [feed for feed, channel in pairs if channel is None or channel.dormant or not channel.listed]
+    return unlisted

@@ -1,6 +1,6 @@
-"""The overview: the fleet in numbers and what needs attention, as a live page and in the API.
+"""Page Overview: key figures of the fleet and problems that need attention, updated live. Also this API operation.
 
-Watchers of the page receive the same stream of changes, which is rendered once for all.
+All watchers of the page get the same stream of updates, which is rendered once.
 """
 
 import asyncio
@@ -12,34 +12,35 @@ import msgspec
 from aiohttp import hdrs, web
 
 from service.console import metrics_sampler
-from service.console.auth.roles import look
-from service.console.formatting import count, duration, outcome_words, percent, went_well
+from service.console.auth.roles import read_access
+from service.console.formatting import count, duration, is_success, outcome_label, percent
 from service.console.metrics_sampler import Delays, Sample, growth
 from service.console.openapi import Operations
-from service.console.rendering import CLOCK, PULSE, ROSTER, SETTINGS, STORE, TEMPLATES, render
+from service.console.rendering import CHANNEL_CACHE, CLOCK, METRICS, SETTINGS, STORE, TEMPLATES, render
 from service.model import ChannelId, PollResult
 from service.settings import Settings
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
 
-_STREAM_LASTS_S: Final = 600.0
-"""Then a browser reconnects by itself, and is authorised again."""
-_EVERY_MS: Final = 3_000
-_SAMPLED: Final = 250
-_FAILING_SHARE: Final = 0.2
-_WAITING_USERS: Final = 100
+_STREAM_DURATION_S: Final = 600.0
+"""Browsers reconnect by themselves afterwards, and are authorized again."""
+_RECONNECT_DELAY_MS: Final = 3_000
+_SAMPLED_CHANNELS: Final = 250
+_FAILURE_ALERT_SHARE: Final = 0.2
+_WAITING_ALERT_USERS: Final = 100
 _WINDOW_S: Final = 60.0
-_SHORTEST_SPAN_S: Final = 1.0
+_MIN_COVERED_S: Final = 1.0
 _SERIES: Final = ("at_s", "good", "failed", "messages", "waiting", "seen_p50", "seen_p95", "sent_p50", "sent_p95")
 
 operation = OPERATIONS = Operations()
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The fleet in numbers. ``polls_per_minute`` is by outcome; ``budget_polls_per_minute`` is null if there is none.
+    """Key figures of the fleet. ``polls_per_minute`` is by outcome; ``budget_polls_per_minute`` null if there is none.
 
-    Of the last minutes: ``detection`` is from an entry's publication to its detection, ``delivery`` from there to
-    the XMPP server, ``receipt`` from there to the client, where that says so; null if there was none.
+    The delays are of the last minutes, null without events: ``detection`` is from publication to detection,
+    ``delivery`` from detection to the XMPP server, ``receipt`` from there to the client, for clients that send
+    receipts. ``attention`` are sentences about problems, most urgent first.
     """
 
     nodes: int
@@ -57,71 +58,73 @@ class Overview(msgspec.Struct, frozen=True):
     attention: tuple[str, ...]
 
 
-@operation("GET", "/overview", look("fleet"))
+@operation("GET", "/overview", read_access("fleet"))
 async def get_overview(request: web.Request) -> Overview:
-    """The fleet in numbers, and what needs attention."""
+    """Get key figures of the fleet and problems that need attention."""
     return await overview(request.app)
 
 
 async def overview(app: web.Application) -> Overview:
-    """Return the fleet in numbers. Raises StoreUnavailable."""
-    store, settings, roster, now_s = app[STORE], app[SETTINGS], app[ROSTER], app[CLOCK].wall_s()
+    """Return the key figures of the fleet. Raises StoreUnavailable."""
+    store, settings, cache, now_s = app[STORE], app[SETTINGS], app[CHANNEL_CACHE], app[CLOCK].wall_s()
     nodes, waiting, users, aims, _ = await asyncio.gather(
-        store.ring.nodes(), store.outbox.count_waiting(), store.users.count(), store.fleet_policy.get(), roster.look()
+        store.ring.nodes(), store.outbox.count_waiting(), store.users.count(), store.fleet_policy.get(), cache.refresh()
     )
-    ids = sorted(roster.rows)
-    # Ids are hashes of URLs, so that the first ones are as good a sample as any.
-    sample = await store.channels.polls_of_many(ids[:_SAMPLED], POLLS_KEPT)
+    ids = sorted(cache.rows)
+    # Ids are hashes of URLs, so the first ones are a random sample.
+    sample = await store.channels.polls_of_many(ids[:_SAMPLED_CHANNELS], POLLS_KEPT)
     rates = polls_per_minute(sample, POLLS_KEPT, len(ids), now_s)
-    grown, spent_s = app[PULSE].recent_growth(now_s)
+    counts, elapsed_s = app[METRICS].recent_growth(now_s)
     fleet = Overview(
         nodes=len(nodes),
         channels=len(ids),
-        subscriptions=roster.subscriptions,
+        subscriptions=cache.subscriptions,
         users=users,
         outbox_users=waiting,
         polls_per_minute=rates,
         budget_polls_per_minute=(aims or settings.policy().objective).budget_polls_per_minute,
-        failing=sum(row.failing_since_s > 0 for row in roster.rows.values()),
-        messages_per_minute=metrics_sampler.messages(grown) / spent_s * 60 if spent_s else 0.0,
-        detection=metrics_sampler.delays(grown, metrics_sampler.DETECTION),
-        delivery=metrics_sampler.delays(grown, metrics_sampler.DELIVERY),
-        receipt=metrics_sampler.delays(grown, metrics_sampler.RECEIPT),
+        failing=sum(row.failing_since_s > 0 for row in cache.rows.values()),
+        messages_per_minute=metrics_sampler.message_count(counts) / elapsed_s * 60 if elapsed_s else 0.0,
+        detection=metrics_sampler.delays(counts, metrics_sampler.DETECTION),
+        delivery=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
+        receipt=metrics_sampler.delays(counts, metrics_sampler.RECEIPT),
         attention=(),
     )
-    late = roster.unpolled
-    example = await _name(store, late[0]) if late else ""
-    sentences = needs_attention(fleet, silence_s(sample, now_s), usual_interval_s(settings), (len(late), example))
+    unpolled = cache.unpolled
+    example = await _title(store, unpolled[0]) if unpolled else ""
+    sentences = attention_messages(
+        fleet, silence_s(sample, now_s), default_poll_interval_s(settings), (len(unpolled), example)
+    )
     return msgspec.structs.replace(fleet, attention=sentences)
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the fleet in numbers and what needs attention."""
+    """Show the key figures of the fleet and problems that need attention."""
     return render(request, "overview.html", fleet=await overview(request.app))
 
 
 async def stream(request: web.Request) -> web.StreamResponse:
-    """Send the charts' points, and then the live part of the overview each time that it was looked at."""
+    """Stream updates (server-sent events): the points of the charts, then an update after each sample."""
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
-    metrics_sampler = request.app[PULSE]
+    sampler = request.app[METRICS]
     await response.write(
-        f"retry: {_EVERY_MS}\n".encode() + _points(metrics_sampler.samples, await overview(request.app))
+        f"retry: {_RECONNECT_DELAY_MS}\n".encode() + _points(sampler.samples, await overview(request.app))
     )
     try:
-        async with asyncio.timeout(_STREAM_LASTS_S):
-            async for shown in metrics_sampler.watch():
-                await response.write(shown)
+        async with asyncio.timeout(_STREAM_DURATION_S):
+            async for update in sampler.watch():
+                await response.write(update)
     except (TimeoutError, ConnectionResetError):
         pass
     return response
 
 
-async def shown(app: web.Application) -> bytes:
-    """Return what those who watch are sent now."""
+async def render_update(app: web.Application) -> bytes:
+    """Return the server-sent events with the current overview and the latest point of the charts."""
     fleet = await overview(app)
     text = app[TEMPLATES].get_template("overview_live.html").render(fleet=fleet)
-    return _event("live", text) + _points(app[PULSE].samples[-2:], fleet)
+    return _event("live", text) + _points(app[METRICS].samples[-2:], fleet)
 
 
 def _points(samples: Sequence[Sample], fleet: Overview) -> bytes:
@@ -133,39 +136,39 @@ def _event(name: str, data: str) -> bytes:
     return f"event: {name}\n{lines}\n\n".encode()
 
 
-def usual_interval_s(settings: Settings) -> float:
-    """Return the longest time between two polls of one channel when all goes well."""
+def default_poll_interval_s(settings: Settings) -> float:
+    """Return the longest regular time between two polls of a channel, in seconds."""
     return max(settings.poll_interval_s, 3600 / settings.max_polls_per_hour)
 
 
-async def _name(store: Store, cid: ChannelId) -> str:
+async def _title(store: Store, cid: ChannelId) -> str:
     channel = await store.channels.get(cid)
     return channel.title or channel.url if channel else cid
 
 
 def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
-    """Return what charts show of samples, a value for each but the first. Times are Unix seconds.
+    """Return the charts' series with one value for each sample but the first. Times are Unix seconds.
 
-    ``budget`` is what the fleet may poll per minute now.
+    ``budget`` is the current poll budget per minute.
     """
     points = [_point(*pair) for pair in pairwise(samples)]
     return {"budget": [budget] * len(points)} | {name: [point[name] for point in points] for name in _SERIES}
 
 
 def _point(before: Sample, after: Sample) -> dict[str, float | None]:
-    spent_min = max(after.at_s - before.at_s, 1e-3) / 60
-    grown = growth(before.counts, after.counts)
-    polls = metrics_sampler.polls(grown)
+    elapsed_min = max(after.at_s - before.at_s, 1e-3) / 60
+    counts = growth(before.counts, after.counts)
+    polls = metrics_sampler.polls_by_outcome(counts)
     good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
     point: dict[str, float | None] = {
         "at_s": round(after.at_s, 1),
-        "good": round(good / spent_min, 1),
-        "failed": round((sum(polls.values()) - good) / spent_min, 1),
-        "messages": round(metrics_sampler.messages(grown) / spent_min, 1),
+        "good": round(good / elapsed_min, 1),
+        "failed": round((sum(polls.values()) - good) / elapsed_min, 1),
+        "messages": round(metrics_sampler.message_count(counts) / elapsed_min, 1),
         "waiting": float(after.waiting),
     }
     for name, histogram in (("seen", metrics_sampler.DETECTION), ("sent", metrics_sampler.DELIVERY)):
-        delays = metrics_sampler.delays(grown, histogram)
+        delays = metrics_sampler.delays(counts, histogram)
         point[f"{name}_p50"] = round(delays.p50_s, 2) if delays else None
         point[f"{name}_p95"] = round(delays.p95_s, 2) if delays else None
     return point
@@ -174,56 +177,58 @@ def _point(before: Sample, after: Sample) -> dict[str, float | None]:
 def polls_per_minute(
     sample: Sequence[Sequence[PollResult]], kept: int, channels: int, now_s: float
 ) -> dict[str, float]:
-    """Return polls per minute by outcome over the last ``_WINDOW_S``, of all channels.
+    """Estimate the polls per minute by outcome of all channels, over the last ``_WINDOW_S``.
 
-    ``sample`` holds, for a fair sample of the ``channels``, their polls newest first, of which no more
-    than ``kept`` are kept: a channel polled more often than that counts over the time they cover.
+    ``sample`` has the recorded polls, newest first, of a random sample of the ``channels``. At most ``kept`` polls of a
+    channel are recorded; if all of them are recent, the channel's rate is computed over the time that they cover.
     """
     rates: dict[str, float] = {}
     for polls in sample:
         recent = [poll for poll in polls if poll.at_s > now_s - _WINDOW_S]
         covered_s = now_s - recent[-1].at_s if len(recent) == kept else _WINDOW_S
         for poll in recent:
-            rate = 60 / max(covered_s, _SHORTEST_SPAN_S) * channels / len(sample)
+            rate = 60 / max(covered_s, _MIN_COVERED_S) * channels / len(sample)
             rates[poll.outcome] = rates.get(poll.outcome, 0.0) + rate
     return rates
 
 
 def silence_s(sample: Sequence[Sequence[PollResult]], now_s: float) -> float:
-    """Return how long ago the newest poll was; 0 when there never was one."""
+    """Return the seconds since the newest poll of a sample, 0 without polls."""
     return now_s - max((poll.at_s for polls in sample for poll in polls), default=now_s)
 
 
-def needs_attention(
+def attention_messages(
     fleet: Overview, silence_s: float, poll_interval_s: float, unpolled: tuple[int, str]
 ) -> tuple[str, ...]:
-    """Return the sentences, most urgent first; empty when all is well.
+    """Return sentences about problems, most urgent first; empty if there are none.
 
-    ``silence_s`` is how long ago the newest poll was, ``poll_interval_s`` the longest time between two polls of one
-    channel when all goes well. ``unpolled`` are how many channels were not polled for three times their interval, and
-    the name of one of them.
+    ``silence_s`` is the time since the newest poll, ``poll_interval_s`` the longest regular time between two polls of a
+    channel. ``unpolled`` is the number of channels that have not been polled for three poll intervals, and the title of
+    one of them.
     """
-    late, example = unpolled
-    said = []
+    unpolled_count, example = unpolled
+    messages = []
     if not fleet.nodes:
-        said.append("No worker runs, so nothing is polled: start one with “coronet worker”.")
+        messages.append("No worker is running, so nothing is polled. Start one with “coronet worker”.")
     elif fleet.nodes == 1:
-        said.append("Only one worker runs, and nobody takes over if it stops: start a second one.")
-    if fleet.outbox_users >= _WAITING_USERS:
-        waiting = count(fleet.outbox_users, "person waits", "people wait")
-        said.append(f"{waiting} for messages: check that the bot runs and that its XMPP server answers.")
-    polls = sum(fleet.polls_per_minute.values())
-    failed = {outcome: rate for outcome, rate in fleet.polls_per_minute.items() if not went_well(outcome)}
-    if polls and sum(failed.values()) >= _FAILING_SHARE * polls:
-        worst = outcome_words(max(failed, key=failed.__getitem__))
-        share = sum(failed.values()) / polls
-        said.append(f"{percent(share)} of the polls fail, mostly with “{worst}”: look for failing channels.")
-    if fleet.nodes and fleet.subscriptions and silence_s > 2 * poll_interval_s:
-        said.append(f"Nothing was polled for {duration(silence_s)}: see whether the logs of the workers say why.")
-    elif fleet.nodes and late:
-        channels = count(late, "channel was", "channels were")
-        said.append(
-            f"{channels} not polled for three times their interval, for example “{example}”: open it, see which"
-            " worker owns it, and start that one again."
+        messages.append("Only one worker is running, and none takes over if it stops. Start a second one.")
+    if fleet.outbox_users >= _WAITING_ALERT_USERS:
+        waiting = count(fleet.outbox_users, "person is", "people are")
+        messages.append(
+            f"{waiting} waiting for messages. Check that the bot is running and that its XMPP server responds."
         )
-    return tuple(said)
+    polls = sum(fleet.polls_per_minute.values())
+    failed = {outcome: rate for outcome, rate in fleet.polls_per_minute.items() if not is_success(outcome)}
+    if polls and sum(failed.values()) >= _FAILURE_ALERT_SHARE * polls:
+        worst = outcome_label(max(failed, key=failed.__getitem__))
+        share = sum(failed.values()) / polls
+        messages.append(f"{percent(share)} of the polls fail, mostly with “{worst}”. Check the failing channels.")
+    if fleet.nodes and fleet.subscriptions and silence_s > 2 * poll_interval_s:
+        messages.append(f"Nothing has been polled for {duration(silence_s)}. Check the logs of the workers.")
+    elif fleet.nodes and unpolled_count:
+        channels = count(unpolled_count, "channel has", "channels have")
+        messages.append(
+            f"{channels} not been polled for three poll intervals, for example “{example}”. Open its page to see"
+            " which worker owns it, and restart that worker."
+        )
+    return tuple(messages)

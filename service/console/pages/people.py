@@ -1,161 +1,173 @@
-"""People: found, bounded, suspended and forgotten, and rehearsals of their commands; as pages and in the API.
+"""Pages People and one person: search, limits, suspension, deletion, dry runs of commands. Also these API operations.
 
-People are listed in the order of their ids and found by a part of their address. A rehearsal says what the bot would
-answer to a person's commands, without doing or sending anything.
+People are listed in the order of their ids and found by a part of their address. A dry run shows how the bot would
+answer a person's commands, without executing or sending anything.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Final
 from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import DETAIL
-from service.console.auth.roles import act, look, rule
-from service.console.channel_cache import FOREIGN_CURSOR
-from service.console.error_responses import in_plain_words, shown_on, status_of
+from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.auth.roles import admin_access, read_access, write_access
+from service.console.channel_cache import INVALID_CURSOR
+from service.console.error_responses import public_message, redisplay_on_error, status_of
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.pages.delivery import Deliveries, deliveries
-from service.console.rendering import SETTINGS, STORE, form_of, limit, render
+from service.console.pages.delivery import Deliveries, recent_deliveries
+from service.console.rendering import SETTINGS, STORE, read_form, read_limit, render
 from service.errors import CoronetError, NotFound, StoreUnavailable, UserError
 from service.model import UserId
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.delivery.dry_runs import CommandPreview
 from service.store.people.people import Person
 
 DAY_S: Final = 86_400
 
-_PAGE: Final = 50
-_LOOKED_AT_ONCE: Final = 500
-_LOOKED_AT_MOST: Final = 20_000
+_PAGE_SIZE: Final = 50
+_BATCH_SIZE: Final = 500
+_MAX_SCANNED: Final = 20_000
 _ID_CHARS: Final = 16
-_MOST: Final = 100_000
-_MOST_SUBSCRIPTIONS: Final = 1_000_000
-_MOST_COMMANDS: Final = 10
-_LONGEST_COMMAND: Final = 2_000
+_MAX_VALUE: Final = 100_000
+_MAX_SUBSCRIPTIONS: Final = 1_000_000
+_MAX_COMMANDS: Final = 10
+_MAX_COMMAND_CHARS: Final = 2_000
 
-_Command = Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_COMMAND)]
+_Command = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_COMMAND_CHARS)]
 
 operation = OPERATIONS = Operations()
 
 
 class PeoplePage(msgspec.Struct, frozen=True):
-    """Some people by id; ``next`` is the cursor of who follows, "" at the end."""
+    """A page of people by id; ``next`` is the cursor of the next page, "" at the end."""
 
     items: tuple[Person, ...]
     next: str
 
 
 class SetPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether a person is suspended, and how many subscriptions they may have (null: what the settings say)."""
+    """Whether a person is suspended, and their maximum number of subscriptions (null for the default)."""
 
     suspended: bool
-    most_subscriptions: Annotated[int, msgspec.Meta(ge=0, le=_MOST)] | None = None
+    most_subscriptions: Annotated[int, msgspec.Meta(ge=0, le=_MAX_VALUE)] | None = None
 
 
 class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For how many people an invitation is good, and for how many days."""
+    """An invitation: how many people can use it, and for how many days it is valid."""
 
-    uses: Annotated[int, msgspec.Meta(ge=1, le=_MOST)] = 1
+    uses: Annotated[int, msgspec.Meta(ge=1, le=_MAX_VALUE)] = 1
     days: Annotated[float, msgspec.Meta(ge=0.01, le=3650)] = 14.0
 
 
-class Invited(msgspec.Struct, frozen=True):
-    """A code, which is shown this once: ``invite CODE`` is what to send to the bot."""
+class InvitationCode(msgspec.Struct, frozen=True):
+    """The code of a new invitation, which is shown only once. People send ``invite CODE`` to the bot."""
 
     code: str
 
 
 class Commands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person would write, one command after the other: so that a question can be answered."""
+    """The commands of a dry run, in order; a command can answer a question that the bot asks after the previous one."""
 
-    commands: Annotated[tuple[_Command, ...], msgspec.Meta(min_length=1, max_length=_MOST_COMMANDS)]
-
-
-class Rehearsal(msgspec.Struct, frozen=True):
-    """What would come of it, command by command; each is answered by what there is now."""
-
-    lines: tuple[CommandPreview, ...]
+    commands: Annotated[tuple[_Command, ...], msgspec.Meta(min_length=1, max_length=_MAX_COMMANDS)]
 
 
-@operation("POST", "/people/{user}/rehearsal", act("people"), 404)
-async def rehearse(request: web.Request, wanted: Commands) -> Rehearsal:
-    """Tell what a person would be answered to commands, and what these would do; nothing is done."""
-    request[DETAIL] = f"{len(wanted.commands)} commands"
+class DryRunLine(msgspec.Struct, frozen=True):
+    """A command with the bot's replies, and what it ``would`` do, one sentence per effect."""
+
+    command: str
+    replies: tuple[str, ...]
+    would: tuple[str, ...]
+
+
+class CommandDryRun(msgspec.Struct, frozen=True):
+    """The replies to each command. Every command sees the current data, not the effects of earlier ones."""
+
+    lines: tuple[DryRunLine, ...]
+
+
+@operation("POST", "/people/{user}/rehearsal", write_access("people"), 404)
+async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
+    """Dry-run commands as a person: get the bot's replies and their effects without executing anything."""
+    request[AUDIT_DETAIL] = f"{len(body.commands)} commands"
     person = await get_person(request)
-    return Rehearsal(await request.app[STORE].dry_runs.dry_run(person.jid, wanted.commands))
+    return CommandDryRun(await _dry_run(request.app[STORE], person, body.commands))
 
 
 @operation(
     "GET",
     "/people",
-    look("people"),
+    read_access("people"),
     422,
-    query=(Parameter("q", "query", "Only people whose address holds this text."), CURSOR, LIMIT),
+    query=(Parameter("q", "query", "Only people whose address contains this text."), CURSOR, LIMIT),
 )
 async def get_people(request: web.Request) -> PeoplePage:
-    """People by id, a page at a time."""
-    return await _find(request.app[STORE], request.query.get("q", ""), _cursor(request), limit(request, _PAGE))
+    """List people by id."""
+    return await _find(
+        request.app[STORE], request.query.get("q", ""), _cursor(request), read_limit(request, _PAGE_SIZE)
+    )
 
 
-@operation("GET", "/people/{user}", look("people"), 404)
+@operation("GET", "/people/{user}", read_access("people"), 404)
 async def get_person(request: web.Request) -> Person:
-    """One person: what they have, and what they have not been told."""
+    """Get one person with their subscriptions, limits and queued notifications."""
     uid = request.match_info["user"]
-    found = await request.app[STORE].people.get(uid) if len(uid) == _ID_CHARS else None
-    if found is None:
-        raise _nobody()
-    return found
+    person = await request.app[STORE].people.get(uid) if len(uid) == _ID_CHARS else None
+    if person is None:
+        raise _no_such_person()
+    return person
 
 
-@operation("GET", "/people/{user}/deliveries", look("people"), 404)
+@operation("GET", "/people/{user}/deliveries", read_access("people"), 404)
 async def get_deliveries(request: web.Request) -> Deliveries:
-    """What became of a person's last messages: when they were queued, sent and received, or why they were not."""
-    return await deliveries(request.app[STORE], (await get_person(request)).id)
+    """List a person's last messages: when they were queued, sent and received, or why they failed."""
+    return await recent_deliveries(request.app[STORE], (await get_person(request)).id)
 
 
-@operation("PUT", "/people/{user}", act("people"), 404)
-async def put_person(request: web.Request, wanted: SetPerson) -> Person:
-    """Suspend a person or not, and bound their subscriptions or not."""
-    request[DETAIL] = msgspec.json.encode(wanted).decode()
-    return await _change(request, suspended=wanted.suspended, most_subscriptions=wanted.most_subscriptions)
+@operation("PUT", "/people/{user}", write_access("people"), 404)
+async def put_person(request: web.Request, body: SetPerson) -> Person:
+    """Suspend or resume a person, and set their maximum number of subscriptions."""
+    request[AUDIT_DETAIL] = msgspec.json.encode(body).decode()
+    return await _change(request, suspended=body.suspended, most_subscriptions=body.most_subscriptions)
 
 
-@operation("DELETE", "/people/{user}", rule("people"), 404)
+@operation("DELETE", "/people/{user}", admin_access("people"), 404)
 async def delete_person(request: web.Request) -> None:
-    """Forget a person: end all that they have, and delete what is known of them."""
+    """Delete a person with all their subscriptions and data."""
     uid = request.match_info["user"]
     if len(uid) != _ID_CHARS or not await request.app[STORE].people.erase(uid):
-        raise _nobody()
+        raise _no_such_person()
 
 
-@operation("POST", "/invitations", act("people"))
-async def invite(request: web.Request, wanted: Invitation) -> Invited:
-    """Make an invitation, for a bot with the setting who_may_use=invited: whoever gets the code sends it to the bot."""
-    return Invited(await request.app[STORE].invitations.create(wanted.uses, wanted.days * DAY_S))
+@operation("POST", "/invitations", write_access("people"))
+async def invite(request: web.Request, body: Invitation) -> InvitationCode:
+    """Create an invitation to a bot with the setting who_may_use=invited."""
+    return InvitationCode(await request.app[STORE].invitations.create(body.uses, body.days * DAY_S))
 
 
 async def page(request: web.Request) -> web.Response:
-    """List people."""
+    """Show the list of people."""
     query = request.query.get("q", "")[:200]
     return render(
         request,
         "people.html",
         query=query,
-        found=await _find(request.app[STORE], query, _cursor(request), _PAGE),
-        first=not _cursor(request),
+        people=await _find(request.app[STORE], query, _cursor(request), _PAGE_SIZE),
+        is_first=not _cursor(request),
         total=await request.app[STORE].users.count(),
-        forgotten="forgotten" in request.query,
+        deleted="forgotten" in request.query,
     )
 
 
-async def one(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
+async def person_page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one person."""
     store, person = request.app[STORE], await get_person(request)
     subscriptions, log, (user_settings,) = await asyncio.gather(
-        store.subscriptions.of_user(person.jid), deliveries(store, person.id), store.users.user_settings([person.id])
+        store.subscriptions.of_user(person.jid),
+        recent_deliveries(store, person.id),
+        store.users.user_settings([person.id]),
     )
     cids = [subscription.channel for subscription in subscriptions]
     channels = dict(zip(cids, await store.channels.get_many(cids), strict=True))
@@ -168,84 +180,89 @@ async def one(request: web.Request, status: int = 200, *, error: str = "") -> we
         channels=channels,
         messages=log.items,
         user_settings=user_settings,
-        usual_most=request.app[SETTINGS].max_subscriptions_per_user,
+        default_max=request.app[SETTINGS].max_subscriptions_per_user,
         error=error,
     )
 
 
-@shown_on(one)
+@redisplay_on_error(person_page)
 async def change(request: web.Request) -> web.Response:
-    """Suspend a person or not, and bound their subscriptions or not."""
-    before, form = await get_person(request), await form_of(request)
+    """Suspend or resume a person, or set their maximum number of subscriptions."""
+    before, form = await get_person(request), await read_form(request)
     suspended = {"suspend": True, "resume": False}.get(form.get("action", ""), before.suspended)
     text = form.get("most_subscriptions")
-    most = before.most_subscriptions if text is None else _most(text[:10])
-    request[DETAIL] = f"suspended: {suspended}, most subscriptions: {most}"
-    await _change(request, suspended=suspended, most_subscriptions=most)
+    max_subscriptions = before.most_subscriptions if text is None else _parse_max(text[:10])
+    request[AUDIT_DETAIL] = f"suspended: {suspended}, maximum subscriptions: {max_subscriptions}"
+    await _change(request, suspended=suspended, most_subscriptions=max_subscriptions)
     raise web.HTTPSeeOther(f"/people/{quote(before.id)}")
 
 
 async def forget_form(request: web.Request) -> web.Response:
-    """Say what forgetting somebody would do, and ask."""
-    return render(request, "person_forget.html", person=await get_person(request))
+    """Show the confirmation of a person's deletion."""
+    return render(request, "person_delete.html", person=await get_person(request))
 
 
 async def forget(request: web.Request) -> web.Response:
-    """End all that a person has and delete what is known of them."""
+    """Delete a person with all their subscriptions and data."""
     await delete_person(request)
     raise web.HTTPSeeOther("/people?forgotten=1")
 
 
-async def rehearsal_page(request: web.Request) -> web.Response:
-    """Show what a person would be answered to a command; nothing is done."""
+async def dry_run_page(request: web.Request) -> web.Response:
+    """Dry-run a command as a person and show the bot's reply."""
     form, person = await request.post(), await get_person(request)
-    before = [str(text)[:_LONGEST_COMMAND] for text in form.getall("before", [])]
-    text = str(form.get("command", "")).strip()[:_LONGEST_COMMAND]
-    request[DETAIL] = f"{len(before) + 1} commands"
-    lines: tuple[CommandPreview, ...] = ()
+    before = [str(text)[:_MAX_COMMAND_CHARS] for text in form.getall("before", [])]
+    text = str(form.get("command", "")).strip()[:_MAX_COMMAND_CHARS]
+    request[AUDIT_DETAIL] = f"{len(before) + 1} commands"
+    lines: tuple[DryRunLine, ...] = ()
     status, error = 200, ""
     try:
         if not text:
-            raise UserError("Write a command, as one would to the bot: “list”, “why #1”, or an address.")
-        if len(before) >= _MOST_COMMANDS:
-            raise UserError(f"After {_MOST_COMMANDS} commands, start anew.")
-        lines = await request.app[STORE].dry_runs.dry_run(person.jid, (*before, text))
+            raise UserError("Enter a command as for the bot, for example “list”, “why #1” or a URL.")
+        if len(before) >= _MAX_COMMANDS:
+            raise UserError(f"A dry run has at most {_MAX_COMMANDS} commands. Start a new one.")
+        lines = await _dry_run(request.app[STORE], person, (*before, text))
     except StoreUnavailable:
         raise
     except CoronetError as failed:
-        status, error = status_of(failed), in_plain_words(failed)
-    said = [line.command for line in lines] or before
-    return render(request, "person_rehearsal.html", status, person=person, lines=lines, said=said, error=error)
+        status, error = status_of(failed), public_message(failed)
+    commands = [line.command for line in lines] or before
+    return render(request, "person_dry_run.html", status, person=person, lines=lines, commands=commands, error=error)
+
+
+async def _dry_run(store: Store, person: Person, commands: Sequence[str]) -> tuple[DryRunLine, ...]:
+    previews = await store.dry_runs.dry_run(person.jid, tuple(commands))
+    return tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews)
 
 
 async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:
-    """Return the next people whose address holds ``part`` (any case; "" finds all), one's whole address first.
+    """Return the next people whose address contains ``part`` (any case; "" matches all), an exact match first.
 
-    Reads at most ``_LOOKED_AT_MOST``, so that a page can be short and still have a next one.
+    At most ``_MAX_SCANNED`` people are read, so a page can be incomplete and still have a next one.
     """
-    wanted = part.casefold().strip()
-    exact = user_id(wanted)
-    found = [exact] if wanted and not cursor and await store.people.get(exact) is not None else []
+    text = part.casefold().strip()
+    exact = user_id(text)
+    found = [exact] if text and not cursor and await store.people.get(exact) is not None else []
     ids = [uid for uid in await store.people.ids() if uid > cursor]
     last = ""
-    for start in range(0, min(len(ids), _LOOKED_AT_MOST), _LOOKED_AT_ONCE):
-        some = ids[start : start + _LOOKED_AT_ONCE]
-        jids = await store.people.jids(some) if wanted else [""] * len(some)
-        for uid, jid in zip(some, jids, strict=True):
+    for start in range(0, min(len(ids), _MAX_SCANNED), _BATCH_SIZE):
+        batch = ids[start : start + _BATCH_SIZE]
+        jids = await store.people.jids(batch) if text else [""] * len(batch)
+        for uid, jid in zip(batch, jids, strict=True):
             if len(found) == count:
-                return PeoplePage(await _known(store, found), last)
+                return PeoplePage(await _load(store, found), last)
             last = uid
-            if wanted in jid.casefold() and uid != exact:
+            if text in jid.casefold() and uid != exact:
                 found.append(uid)
-    return PeoplePage(await _known(store, found), last if len(ids) > _LOOKED_AT_MOST else "")
+    return PeoplePage(await _load(store, found), last if len(ids) > _MAX_SCANNED else "")
 
 
-async def _known(store: Store, uids: list[UserId]) -> tuple[Person, ...]:
+async def _load(store: Store, uids: list[UserId]) -> tuple[Person, ...]:
     return tuple(each for each in await store.people.get_many(uids) if each is not None)
 
 
 async def _change(request: web.Request, *, suspended: bool, most_subscriptions: int | None) -> Person:
-    """Suspend a person or not, and bound their subscriptions or not. Raises :class:`NotFound`."""
+    """Set whether a person is suspended, and their maximum number of subscriptions. Raises :class:`NotFound`."""
     before, people = await get_person(request), request.app[STORE].people
     if before.most_subscriptions != most_subscriptions:
         await people.set_max_subscriptions(before.id, most_subscriptions)
@@ -254,21 +271,21 @@ async def _change(request: web.Request, *, suspended: bool, most_subscriptions: 
     return await get_person(request)
 
 
-def _most(text: str) -> int | None:
+def _parse_max(text: str) -> int | None:
     if not text:
         return None
-    if not text.isdecimal() or int(text) > _MOST_SUBSCRIPTIONS:
-        raise UserError("Subscriptions at most are a whole number, or nothing for what the settings say.")
+    if not text.isdecimal() or int(text) > _MAX_SUBSCRIPTIONS:
+        raise UserError("Enter the maximum as a whole number, or leave it empty for the default.")
     return int(text)
 
 
 def _cursor(request: web.Request) -> str:
-    """Return the id after which a page begins, "" for the first. Raises :class:`UserError`."""
+    """Return the id after which the page begins, "" for the first page. Raises :class:`UserError`."""
     cursor = request.query.get("cursor", "")
     if cursor and len(cursor) != _ID_CHARS:
-        raise UserError(FOREIGN_CURSOR)
+        raise UserError(INVALID_CURSOR)
     return cursor
 
 
-def _nobody() -> NotFound:
-    return NotFound("There is no such person. They may have been forgotten.")
+def _no_such_person() -> NotFound:
+    return NotFound("There is no such person. They may have been deleted.")

@@ -1,4 +1,4 @@
-"""The fleet's aims: as they are, what others would come to, their history, and the way back; as page and in the API."""
+"""Page Policy: the fleet's polling policy, a preview of changes, their history and undo. Also these API operations."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import DETAIL
-from service.console.auth.roles import look, rule
-from service.console.channel_cache import Roster, Row
-from service.console.charts import Curve, curves_svg
-from service.console.formatting import seconds_in, span
+from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.auth.roles import admin_access, read_access
+from service.console.channel_cache import ChannelCache, ChannelRow
+from service.console.charts import Curve, wait_curves_svg
+from service.console.formatting import format_duration, parse_duration
 from service.console.openapi import Operations
-from service.console.pages.policy_preview import Fleet, Move, Outcome, Weighed
-from service.console.rendering import ROSTER, SETTINGS, STORE, VISITOR, form_of, render
+from service.console.policy_preview import ChannelDelays, ChannelLoad, Outcome, PolicyModel
+from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, read_form, render
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal
 from service.errors import UserError
 from service.model import ChannelId
@@ -23,23 +23,23 @@ from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot, Revision
 
 GOALS: Final[Mapping[Goal, tuple[str, str]]] = {
-    Goal.LITE: ("Lite", "News reaches the average subscriber soonest, with a fixed number of polls."),
-    Goal.FAST: ("Fast", "A mean delay is kept, with as few polls as that takes."),
-    Goal.FAIR: ("Fair", "The average piece of news is seen soonest: who publishes rarely is asked rarely."),
-    Goal.FAIR_SQRT: ("Fair-Sqrt", "Between Fair and Lite: how rarely somebody publishes counts by its root."),
-    Goal.FAIR_LOG: ("Fair-Log", "Nearer to Lite: how rarely somebody publishes counts by its logarithm."),
+    Goal.LITE: ("Lite", "Minimize the average delay per subscriber with a fixed number of polls."),
+    Goal.FAST: ("Fast", "Meet a target for the mean delay with as few polls as possible."),
+    Goal.FAIR: ("Fair", "Minimize the average delay per update: channels that rarely publish are polled rarely."),
+    Goal.FAIR_SQRT: ("Fair-Sqrt", "Between Fair and Lite: update intervals count by their square root."),
+    Goal.FAIR_LOG: ("Fair-Log", "Closer to Lite: update intervals count by their logarithm."),
 }
-_LONGEST_FIELD: Final = 40
-_MOVED_SHOWN: Final = 5
-_OUTDATED: Final = "Somebody else has changed the aims {when}. Look at them before you change them."
+_MAX_FIELD_CHARS: Final = 40
+_MAX_DELAY_CHANGES: Final = 5
+_CONFLICT: Final = "Someone else has changed the policy {when}. Review it before you change it."
 
 operation = OPERATIONS = Operations()
 
 
-class PolicyNow(msgspec.Struct, frozen=True):
-    """What the fleet aims at: what was ``set``, or the settings' (``usual``).
+class CurrentPolicy(msgspec.Struct, frozen=True):
+    """The present policy: ``set`` by an admin, or else the default in the settings (``usual``).
 
-    ``revision`` is the number of the last change, 0 if there was none; ``history`` has the latest, newest first.
+    ``revision`` is the number of the last change, 0 if there was none; ``history`` are the last changes, newest first.
     """
 
     aims: FleetObjective
@@ -49,8 +49,8 @@ class PolicyNow(msgspec.Struct, frozen=True):
     history: tuple[Revision, ...]
 
 
-class Moved(msgspec.Struct, frozen=True):
-    """A channel whose news would come sooner or later: the mean time to the poll that sees it, in seconds."""
+class DelayChange(msgspec.Struct, frozen=True):
+    """A channel whose mean detection delay would change, with the delay before and after in seconds."""
 
     channel: ChannelId
     title: str
@@ -59,141 +59,146 @@ class Moved(msgspec.Struct, frozen=True):
     after_s: float
 
 
-class WhatIf(msgspec.Struct, frozen=True):
-    """What the present aims come to on so many channels that are polled, and what others would.
+class PolicyPreview(msgspec.Struct, frozen=True):
+    """The effect of the present policy (``now``) and of another one (``then``) on the polled channels.
 
-    ``sooner`` and ``later`` name the channels that subscribers would feel most.
+    ``sooner`` and ``later`` are the channels with the largest changes for their subscribers.
     """
 
     channels: int
     nodes: int
     now: Outcome
     then: Outcome
-    sooner: tuple[Moved, ...] = ()
-    later: tuple[Moved, ...] = ()
+    sooner: tuple[DelayChange, ...] = ()
+    later: tuple[DelayChange, ...] = ()
 
 
 class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to aim at; null for what the settings say.
+    """A new policy; null for the default in the settings.
 
-    ``seen`` is the revision that this was decided upon: if there is a later one, that stays. Null overrides any.
+    ``seen`` is the revision that the change is based on. If there is a later one, the change is refused; null
+    overwrites any revision.
     """
 
     aims: FleetObjective | None
     seen: int | None = None
 
 
-@operation("GET", "/policy", look("fleet"))
-async def get_policy(request: web.Request) -> PolicyNow:
-    """What the fleet aims at, and the latest changes of that."""
-    store, usual = request.app[STORE], request.app[SETTINGS].policy().objective
+@operation("GET", "/policy", read_access("fleet"))
+async def get_policy(request: web.Request) -> CurrentPolicy:
+    """Get the policy and its last changes."""
+    store, default = request.app[STORE], request.app[SETTINGS].policy().objective
     aims, history = await asyncio.gather(store.fleet_policy.get(), store.fleet_policy.history())
-    return PolicyNow(aims or usual, aims is not None, usual, history[0].number if history else 0, tuple(history))
+    return CurrentPolicy(
+        aims or default, aims is not None, default, history[0].number if history else 0, tuple(history)
+    )
 
 
-@operation("PUT", "/policy", rule("fleet"), 409)
-async def put_policy(request: web.Request, wanted: SetPolicy) -> PolicyNow:
-    """Change what the fleet aims at."""
-    request[DETAIL] = msgspec.json.encode(wanted.aims).decode()
-    return await _set(request, wanted.aims, wanted.seen)
+@operation("PUT", "/policy", admin_access("fleet"), 409)
+async def put_policy(request: web.Request, body: SetPolicy) -> CurrentPolicy:
+    """Change the policy."""
+    request[AUDIT_DETAIL] = msgspec.json.encode(body.aims).decode()
+    return await _set(request, body.aims, body.seen)
 
 
-@operation("POST", "/policy/undo", rule("fleet"), 409, 422)
-async def undo_policy(request: web.Request) -> PolicyNow:
-    """Undo the last change of the fleet's aims."""
-    now = await get_policy(request)
-    return await _set(request, _before(now.history), now.revision)
+@operation("POST", "/policy/undo", admin_access("fleet"), 409, 422)
+async def undo_policy(request: web.Request) -> CurrentPolicy:
+    """Undo the last change of the policy."""
+    present = await get_policy(request)
+    return await _set(request, _previous_aims(present.history), present.revision)
 
 
-async def _set(request: web.Request, aims: FleetObjective | None, seen: int | None) -> PolicyNow:
-    if not await request.app[STORE].fleet_policy.set(aims, by=request[VISITOR].name, seen=seen):
-        raise web.HTTPConflict(text=_OUTDATED.format(when="meanwhile"))
+async def _set(request: web.Request, aims: FleetObjective | None, seen: int | None) -> CurrentPolicy:
+    if not await request.app[STORE].fleet_policy.set(aims, by=request[PRINCIPAL].name, seen=seen):
+        raise web.HTTPConflict(text=_CONFLICT.format(when="in the meantime"))
     return await get_policy(request)
 
 
-@operation("POST", "/policy/what-if", look("fleet"))
-async def weigh_policy(request: web.Request, wanted: FleetObjective) -> WhatIf:
-    """Tell what other aims would come to on the present channels; nothing is changed."""
-    return await _what_if(request.app[STORE], request.app[SETTINGS], request.app[ROSTER], wanted)
+@operation("POST", "/policy/what-if", read_access("fleet"))
+async def weigh_policy(request: web.Request, body: FleetObjective) -> PolicyPreview:
+    """Preview the effect of another policy on the current channels without changing it."""
+    return await _preview(request.app[STORE], request.app[SETTINGS], request.app[CHANNEL_CACHE], body)
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the aims; with others in the query, what they would come to."""
+    """Show the policy; with another one in the query, also a preview of its effect."""
     if "goal" not in request.query:
         return await _page(request)
     try:
-        return await _page(request, _aims(request.query))
+        return await _page(request, _parse_aims(request.query))
     except UserError as error:
-        return await _page(request, status=422, error=str(error), written=request.query)
+        return await _page(request, status=422, error=str(error), entered=request.query)
 
 
 async def apply(request: web.Request) -> web.Response:
-    """Set what the fleet aims at."""
-    form = await form_of(request)
+    """Change the policy."""
+    form = await read_form(request)
     try:
-        aims = _aims(form)
+        aims = _parse_aims(form)
     except UserError as error:
-        return await _page(request, status=422, error=str(error), written=form)
-    request[DETAIL] = in_words(aims)
+        return await _page(request, status=422, error=str(error), entered=form)
+    request[AUDIT_DETAIL] = describe_aims(aims)
     return await _apply(request, aims, form)
 
 
 async def restore(request: web.Request) -> web.Response:
-    """Go back to what the fleet aimed at before, or to what the settings say."""
-    form, history = await form_of(request), await request.app[STORE].fleet_policy.history()
+    """Restore an earlier policy, or the default in the settings."""
+    form, history = await read_form(request), await request.app[STORE].fleet_policy.history()
     to = form.get("to", "")
     if to == "settings":
         aims = None
     elif to == "before":
-        aims = _before(history)
+        aims = _previous_aims(history)
     else:
-        found = next((revision for revision in history if str(revision.number) == to), None)
-        if found is None:
-            raise UserError("That change is not kept any more. Reload the page.")
-        aims = found.aims
-    request[DETAIL] = in_words(aims) if aims else "those of the settings"
+        revision = next((revision for revision in history if str(revision.number) == to), None)
+        if revision is None:
+            raise UserError("This revision is no longer in the history. Reload the page.")
+        aims = revision.aims
+    request[AUDIT_DETAIL] = describe_aims(aims) if aims else "default"
     return await _apply(request, aims, form)
 
 
 async def _apply(request: web.Request, aims: FleetObjective | None, form: Mapping[str, str]) -> web.Response:
     seen = int(form["seen"]) if form.get("seen", "").isdecimal() else None
-    if not await request.app[STORE].fleet_policy.set(aims, by=request[VISITOR].name, seen=seen):
-        return await _page(request, aims, 409, error=_OUTDATED.format(when="since you loaded this page"))
+    if not await request.app[STORE].fleet_policy.set(aims, by=request[PRINCIPAL].name, seen=seen):
+        return await _page(request, aims, 409, error=_CONFLICT.format(when="since you loaded this page"))
     raise web.HTTPSeeOther("/policy?applied=1")
 
 
-def in_words(aims: FleetObjective) -> str:
-    """Return aims in one line."""
+def describe_aims(aims: FleetObjective) -> str:
+    """Return a policy's aims in one line."""
     name, _ = GOALS[aims.goal]
-    said = [f"{name}, mean delay {span(aims.delay_s)}"] if aims.goal is Goal.FAST else [name]
-    if aims.goal is not Goal.FAST:
-        said.append(f"{aims.polls_per_channel:g} polls per channel")
+    parts = [name]
+    if aims.goal is Goal.FAST:
+        parts.append(f"mean delay {format_duration(aims.delay_s)}")
+    else:
+        parts.append(f"{aims.polls_per_channel:g} polls per channel")
     if aims.budget_polls_per_minute is not None:
-        said.append(f"at most {aims.budget_polls_per_minute:,g} polls per min")
-    said.append(f"longest wait {span(aims.longest_wait_s)}")
-    return ", ".join(said)
+        parts.append(f"at most {aims.budget_polls_per_minute:,g} polls per min")
+    parts.append(f"maximum delay {format_duration(aims.longest_wait_s)}")
+    return ", ".join(parts)
 
 
-def _aims(form: Mapping[str, str]) -> FleetObjective:
-    """Return the aims that a form says. Raises :class:`UserError`."""
-    given: dict[str, object] = {"goal": form.get("goal", "")}
+def _parse_aims(form: Mapping[str, str]) -> FleetObjective:
+    """Return the aims in a form. Raises :class:`UserError`."""
+    values: dict[str, object] = {"goal": form.get("goal", "")}
     for name in ("polls_per_channel", "budget_polls_per_minute"):
-        if text := form.get(name, "").strip()[:_LONGEST_FIELD]:
-            given[name] = _number(text)
+        if text := form.get(name, "").strip()[:_MAX_FIELD_CHARS]:
+            values[name] = _parse_number(text)
     for name in ("delay_s", "longest_wait_s"):
-        if text := form.get(name, "").strip()[:_LONGEST_FIELD]:
-            given[name] = seconds_in(text)
+        if text := form.get(name, "").strip()[:_MAX_FIELD_CHARS]:
+            values[name] = parse_duration(text)
     try:
-        return msgspec.convert(given, FleetObjective)
+        return msgspec.convert(values, FleetObjective)
     except msgspec.ValidationError as error:
-        raise UserError(f"These are no aims: {error}") from error
+        raise UserError(f"Invalid policy: {error}") from error
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         return float(text.replace(",", ""))
     except ValueError as error:
-        raise UserError(f"“{text}” is no number.") from error
+        raise UserError(f"“{text}” is not a number.") from error
 
 
 async def _page(
@@ -202,86 +207,86 @@ async def _page(
     status: int = 200,
     *,
     error: str = "",
-    written: Mapping[str, str] | None = None,
+    entered: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """Return the page with these aims in its form, or else the present ones."""
-    now = await get_policy(request)
-    aims = aims or now.aims
-    found = await weigh_policy(request, aims)
-    curves = [Curve("now", found.now.waits_s)]
-    if found.then is not found.now:
-        curves.append(Curve("then", found.then.waits_s))
+    """Return the page with ``aims`` (by default the present ones) in its form, or with the fields as ``entered``."""
+    present = await get_policy(request)
+    aims = aims or present.aims
+    preview = await weigh_policy(request, aims)
+    curves = [Curve("now", preview.now.waits_s)]
+    if preview.then is not preview.now:
+        curves.append(Curve("then", preview.then.waits_s))
     budget = aims.budget_polls_per_minute
     fields = {
         "goal": aims.goal,
         "polls_per_channel": f"{aims.polls_per_channel:g}",
         "budget_polls_per_minute": "" if budget is None else f"{budget:g}",
-        "delay_s": span(aims.delay_s),
-        "longest_wait_s": span(aims.longest_wait_s),
+        "delay_s": format_duration(aims.delay_s),
+        "longest_wait_s": format_duration(aims.longest_wait_s),
     }
     return render(
         request,
         "policy.html",
         status,
         goals=GOALS,
-        now=now,
+        present=present,
         aims=aims,
-        fields=fields | dict(written or {}),
-        asked=aims != now.aims,
-        found=found,
+        fields=fields | dict(entered or {}),
+        is_preview=aims != present.aims,
+        preview=preview,
         poll_interval_s=request.app[SETTINGS].poll_interval_s,
-        picture=curves_svg(curves),
+        picture=wait_curves_svg(curves),
         error=error,
         applied="applied" in request.query,
-        in_words=in_words,
+        describe_aims=describe_aims,
     )
 
 
-async def _what_if(store: Store, settings: Settings, roster: Roster, aims: FleetObjective) -> WhatIf:
-    """Return what aims would come to on the present channels, nodes and sites' rates."""
+async def _preview(store: Store, settings: Settings, cache: ChannelCache, aims: FleetObjective) -> PolicyPreview:
+    """Return the effect of ``aims`` on the current channels, nodes and sites' request limits."""
     present, nodes, rates, bounds, _ = await asyncio.gather(
         store.fleet_policy.get(),
         store.ring.nodes(),
         store.request_budgets.site_rates(),
         store.poll_bounds.load(BoundsSnapshot()),
-        roster.look(),
+        cache.refresh(),
     )
-    usual = settings.policy()
-    before = msgspec.structs.replace(usual, objective=present or usual.objective)
-    after = msgspec.structs.replace(usual, objective=aims)
+    default = settings.policy()
+    before = msgspec.structs.replace(default, objective=present or default.objective)
+    after = msgspec.structs.replace(default, objective=aims)
 
-    def weigh() -> tuple[list[Row], WhatIf, Sequence[Sequence[Move]]]:
-        rows = [row for row in list(roster.rows.values()) if not row.moved]
-        rows = [row for row in rows if row.listed or roster.subscribers(row.id)]
-        fleet = Fleet([_weighed(roster, row, bounds.of) for row in rows], len(nodes), rates)
-        now = fleet.outcome(before)
+    def compute() -> tuple[list[ChannelRow], PolicyPreview, Sequence[Sequence[ChannelDelays]]]:
+        rows = [row for row in list(cache.rows.values()) if not row.moved]
+        rows = [row for row in rows if row.listed or cache.subscribers(row.id)]
+        model = PolicyModel([_channel_load(cache, row, bounds.of) for row in rows], len(nodes), rates)
+        now = model.outcome(before)
         if before == after:
-            return rows, WhatIf(len(rows), len(nodes), now, now), ((), ())
-        outcome = WhatIf(len(rows), len(nodes), now, fleet.outcome(after))
-        return rows, outcome, fleet.moved(before, after, _MOVED_SHOWN)
+            return rows, PolicyPreview(len(rows), len(nodes), now, now), ((), ())
+        preview = PolicyPreview(len(rows), len(nodes), now, model.outcome(after))
+        return rows, preview, model.largest_delay_changes(before, after, _MAX_DELAY_CHANGES)
 
-    # Some 0.2 s of arithmetic for 100,000 channels.
-    rows, found, moves = await asyncio.to_thread(weigh)
-    channels = await store.channels.get_many([rows[move.place].id for some in moves for move in some])
+    # About 0.2 s of arithmetic for 100,000 channels.
+    rows, preview, changes = await asyncio.to_thread(compute)
+    channels = await store.channels.get_many([rows[change.row].id for group in changes for change in group])
     titles = {channel.id: channel.title or channel.url for channel in channels if channel is not None}
     sooner, later = (
         tuple(
-            Moved(cid, titles[cid], roster.subscribers(cid), move.before_s, move.after_s)
-            for move in some
-            if (cid := rows[move.place].id) in titles
+            DelayChange(cid, titles[cid], cache.subscribers(cid), change.before_s, change.after_s)
+            for change in group
+            if (cid := rows[change.row].id) in titles
         )
-        for some in moves
+        for group in changes
     )
-    return msgspec.structs.replace(found, sooner=sooner, later=later)
+    return msgspec.structs.replace(preview, sooner=sooner, later=later)
 
 
-def _weighed(roster: Roster, row: Row, bounds: Mapping[ChannelId, ChannelBounds]) -> Weighed:
+def _channel_load(cache: ChannelCache, row: ChannelRow, bounds: Mapping[ChannelId, ChannelBounds]) -> ChannelLoad:
     site, own = "" if row.private else row.site, bounds.get(row.id, NO_BOUNDS)
-    return Weighed(roster.subscribers(row.id), row.update_interval_s, row.private, site, own)
+    return ChannelLoad(cache.subscribers(row.id), row.update_interval_s, row.private, site, own)
 
 
-def _before(history: Sequence[Revision]) -> FleetObjective | None:
-    """Return what held before the last change, None for the settings. Raises :class:`UserError` if there was none."""
+def _previous_aims(history: Sequence[Revision]) -> FleetObjective | None:
+    """Return the aims before the last change, None for the default. Raises :class:`UserError` if there was none."""
     if not history:
         raise UserError("There is no change to undo.")
     return history[1].aims if len(history) > 1 else None

@@ -1,14 +1,13 @@
-// Swagger UI over our own document, fetched when somebody wants to try something out; it carries the page's CSRF token,
-// as a form would.
+// Loads Swagger UI for the OpenAPI document on demand. Its requests carry the page's CSRF token, as forms do.
 "use strict";
 
-const place = document.getElementById("api"), begin = document.getElementById("try");
+const container = document.getElementById("api"), button = document.getElementById("try");
 const vendor = "/static/vendor/swagger-ui/";
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+const applyTheme = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
 
-// Resolves when the browser has it.
-function fetched(tag, attributes) {
+// Adds an element to the head; resolves when the browser has loaded it.
+function load(tag, attributes) {
   return new Promise((resolve, reject) => {
     const element = Object.assign(document.createElement(tag), attributes);
     element.addEventListener("load", resolve);
@@ -18,34 +17,34 @@ function fetched(tag, attributes) {
 }
 
 async function tryOut() {
-  begin.ariaBusy = "true";
-  begin.disabled = true;
+  button.ariaBusy = "true";
+  button.disabled = true;
   try {
     await Promise.all([
-      fetched("link", {rel: "stylesheet", href: `${vendor}swagger-ui.css`}),
-      fetched("script", {src: `${vendor}swagger-ui-bundle.js`}),
+      load("link", {rel: "stylesheet", href: `${vendor}swagger-ui.css`}),
+      load("script", {src: `${vendor}swagger-ui-bundle.js`}),
     ]);
   } catch {
-    begin.ariaBusy = "false";
-    begin.disabled = false;
+    button.ariaBusy = "false";
+    button.disabled = false;
     return;
   }
   document.getElementById("reference").hidden = true;
-  begin.hidden = true;
-  dark.addEventListener("change", follow);
-  follow();
+  button.hidden = true;
+  dark.addEventListener("change", applyTheme);
+  applyTheme();
   SwaggerUIBundle({
-    url: place.dataset.document,
-    domNode: place,
+    url: container.dataset.document,
+    domNode: container,
     docExpansion: "list",
     defaultModelsExpandDepth: -1,
     validatorUrl: null,
     requestInterceptor(request) {
-      request.headers["X-CSRF-Token"] = place.dataset.csrf;
+      request.headers["X-CSRF-Token"] = container.dataset.csrf;
       return request;
     },
   });
 }
 
-begin.addEventListener("click", tryOut);
-begin.hidden = false;
+button.addEventListener("click", tryOut);
+button.hidden = false;

@@ -1,52 +1,52 @@
-// What the pages do beyond links and forms. Everything works without this, but for what is live.
+// Progressive enhancement of links and forms. Everything works without it except live updates.
 "use strict";
 
-// Where a form may take the browser's time zone: a hidden field is filled, a field of its own is offered it.
+// Fills hidden fields with the browser's time zone, and offers it as a button next to the visible field.
 function offerZone() {
-  const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  for (const field of document.querySelectorAll("input[data-zone]")) if (here) field.value = here;
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  for (const field of document.querySelectorAll("input[data-zone]")) if (zone) field.value = zone;
   const offer = document.querySelector("button[data-zone]");
-  if (!offer || !here || offer.form.zone.value === here) return;
-  offer.textContent = `This browser’s: ${here}`;
-  offer.value = here;
+  if (!offer || !zone || offer.form.zone.value === zone) return;
+  offer.textContent = `Use browser time zone: ${zone}`;
+  offer.value = zone;
   offer.hidden = false;
 }
 
-// A box that ticks all boxes of a name.
-function tickAll(event) {
-  const name = event.target.dataset?.ticks;
+// Checks or unchecks all checkboxes of a name.
+function checkAll(event) {
+  const name = event.target.dataset?.checks;
   if (!name) return;
   for (const box of event.target.form.querySelectorAll(`input[name="${name}"]`)) box.checked = event.target.checked;
 }
 
-// A poll that tells its steps, a line of JSON each.
+// Polls a channel and shows the steps, which the console streams as lines of JSON.
 async function trace(event) {
-  const form = event.target, where = form.dataset?.trace;
-  if (!where) return;
+  const form = event.target, url = form.dataset?.trace;
+  if (!url) return;
   event.preventDefault();
   const section = document.getElementById("trace"), list = document.createElement("ol");
   const button = form.querySelector("button");
   section.replaceChildren(list);
   section.hidden = false;
   button.ariaBusy = "true";
-  const add = (words, look) => {
+  const add = (text, className) => {
     const item = document.createElement("li");
-    item.textContent = words;
-    if (look) item.className = look;
+    item.textContent = text;
+    if (className) item.className = className;
     list.append(item);
   };
   try {
-    const answer = await fetch(where, {method: "POST", body: new URLSearchParams(new FormData(form))});
-    if (!answer.ok) throw new Error(`The console answered ${answer.status}. Reload the page.`);
+    const response = await fetch(url, {method: "POST", body: new URLSearchParams(new FormData(form))});
+    if (!response.ok) throw new Error(`The console answered with status ${response.status}. Reload the page.`);
     let rest = "";
-    for await (const text of answer.body.pipeThrough(new TextDecoderStream())) {
+    for await (const text of response.body.pipeThrough(new TextDecoderStream())) {
       const lines = (rest + text).split("\n");
       rest = lines.pop();
       for (const line of lines) {
-        const told = JSON.parse(line);
-        const ms = told.after_s * 1000;
-        const after = ms ? ` (${ms < 1000 ? `${ms.toFixed()} ms` : `${told.after_s.toFixed(1)} s`})` : "";
-        add(told.words + after, told.well === undefined ? "" : told.well ? "state good" : "state bad");
+        const step = JSON.parse(line);
+        const ms = step.after_s * 1000;
+        const after = ms ? ` (${ms < 1000 ? `${ms.toFixed()} ms` : `${step.after_s.toFixed(1)} s`})` : "";
+        add(step.words + after, step.well === undefined ? "" : step.well ? "state good" : "state bad");
       }
     }
   } catch (error) {
@@ -56,9 +56,9 @@ async function trace(event) {
   document.getElementById("live")?.dispatchEvent(new Event("refresh"));
 }
 
-document.addEventListener("change", tickAll);
+document.addEventListener("change", checkAll);
 document.addEventListener("submit", trace);
 document.addEventListener("DOMContentLoaded", () => {
   offerZone();
-  for (const box of document.querySelectorAll("[data-ticks]")) box.hidden = false;
+  for (const box of document.querySelectorAll("[data-checks]")) box.hidden = false;
 });

@@ -82,7 +82,7 @@ async def test_a_page_without_a_feed_is_a_problem_that_says_how_to_watch_it(
     async with worker(store, lambda _: ProbeReply(page=True)):
         status, problem = await _ask(api, "POST", "channels", {"url": "example.org"})
     assert (status, problem["code"]) == (422, "user-error")
-    assert "https://example.org/ is a page that names no feed" in problem["detail"]
+    assert "https://example.org/ is a page without a feed" in problem["detail"]
     assert "`as_page`" in problem["detail"]
 
 
@@ -265,7 +265,7 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
     assert (item["pair"], item["target"], item["entries"], item["servers"]) == ("tag=python", 100, 1000, 20)
     assert item["strategy"] == strategy_name(choose(measured).strategy)
     assert item["reasons"][0]["rule"] == "many-updates"
-    assert item["reasons"][0]["words"].startswith("Updates per lookup are frequent")
+    assert item["reasons"][0]["words"].startswith("Many updates per lookup")
     assert (item["reasons"][0]["value"], item["reasons"][0]["bound"]) == (0.5, 0.1)
     assert item["coverage"] <= item["entries"] < item["stored"] + item["coverage"]
     assert 1 < item["messages_per_update"] <= 21

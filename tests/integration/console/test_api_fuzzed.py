@@ -12,7 +12,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
 from service.console import routes as api
-from service.console.openapi import document
+from service.console.openapi import build_document
 from service.feeds.entries.version_parts import VersionParts
 from service.model import Channel, PollResult
 from service.store import Store
@@ -82,7 +82,7 @@ def _said(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | Message
 
 def _fuzz(base_url: str) -> None:
     """Send what fits each operation, and what does not; a failure names the operation."""
-    schema = schemathesis.openapi.from_dict(document(api.PREFIX, api.OPERATIONS))
+    schema = schemathesis.openapi.from_dict(build_document(api.PREFIX, api.OPERATIONS))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     for operation in api.OPERATIONS:
 

@@ -24,8 +24,8 @@ async def test_every_type_that_is_named_is_described(ada: Visitor) -> None:
 async def test_what_an_operation_takes_and_gives_is_said_in_words(ada: Visitor) -> None:
     _, text = await ada.get("/api")
     (aim,) = re.findall(r"PUT</span> <code>/policy</code>.*?</details>", text, re.DOTALL)
-    assert '<dt>Takes</dt><dd><a href="#SetPolicy">SetPolicy</a></dd>' in aim
-    assert '<dt>Gives</dt><dd><a href="#PolicyNow">PolicyNow</a></dd>' in aim
+    assert '<dt>Request body</dt><dd><a href="#SetPolicy">SetPolicy</a></dd>' in aim
+    assert '<dt>Response</dt><dd><a href="#CurrentPolicy">CurrentPolicy</a></dd>' in aim
     assert "409" in aim
     (wanted,) = re.findall(r'id="SetPolicy">.*?</section>', text, re.DOTALL)
     fields = re.findall(r"<dt><code>(\w+)</code></dt>\s*<dd>(.*?)</dd>", wanted, re.DOTALL)

@@ -27,7 +27,7 @@ async def test_a_host_is_blocked_which_its_channels_say_and_allowed(store: Store
     assert blocked == (303, f"{SITE}#blocked")
     _, text = await ada.get(SITE)
     assert "they asked us to" in text
-    assert "Allow news.example.org" in text
+    assert "Unblock news.example.org" in text
     _, text = await ada.get(f"/channels/{channel.id}")
     assert "An admin has blocked" in text
     assert "An admin has blocked" not in (await ada.get(f"/channels/{other.id}"))[1]
@@ -43,7 +43,7 @@ async def test_a_host_is_blocked_which_its_channels_say_and_allowed(store: Store
 async def test_only_hosts_of_the_site_are_blocked_on_its_page(store: Store, ada: Visitor) -> None:
     status, text = await ada.post(f"{SITE}/block", name="example.net")
     assert status == 422
-    assert "is no host of example.org" in text
+    assert "is not a host of example.org" in text
     assert (await ada.post(f"{SITE}/block", name="not a host"))[0] == 422
     assert await store.blocked_hosts.all() == {}
 

@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.admin_cli import Call, parse
+from service.console.admin_cli import ApiRequest, parse
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.store import Store
 from tests.support.channels import make_channel
@@ -22,8 +22,8 @@ async def test_bounds_are_set_shown_and_undone(store: Store, ada: Visitor) -> No
     assert found is not None
     assert (found.bounds, found.before, found.by) == (ChannelBounds(7_200.0, 900.0), NO_BOUNDS, "ada")
     _, text = await ada.get(path)
-    assert "A mean wait of at most 2 h and at least 15 min between two polls" in text
-    assert "Undo: as the policy has it again" in text
+    assert "Mean delay at most 2 h, at least 15 min between polls" in text
+    assert "Undo (restore: none (policy only))" in text
     assert await ada.post(f"{path}/bounds", undo="1", longest_wait_s="1 s") == (303, f"{path}#bounds")
     found = await store.poll_bounds.get(channel.id)
     assert found is not None
@@ -33,10 +33,13 @@ async def test_bounds_are_set_shown_and_undone(store: Store, ada: Visitor) -> No
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"longest_wait_s": "soon"}, "is no length of time"),
-        ({"shortest_interval_s": "0"}, "These are no bounds"),
-        ({"longest_wait_s": "1 min", "shortest_interval_s": "1 h"}, "Choose a shorter interval, or a longer wait"),
-        ({"undo": "1"}, "there is no change to undo"),
+        ({"longest_wait_s": "soon"}, "is not a duration"),
+        ({"shortest_interval_s": "0"}, "Invalid bounds"),
+        (
+            {"longest_wait_s": "1 min", "shortest_interval_s": "1 h"},
+            "Choose a shorter minimum interval or a longer maximum delay",
+        ),
+        ({"undo": "1"}, "there is nothing to undo"),
     ],
 )
 async def test_what_are_no_bounds_is_explained(store: Store, ada: Visitor, fields: dict[str, str], words: str) -> None:
@@ -59,10 +62,10 @@ async def test_programs_set_and_undo_bounds_which_is_logged(store: Store, served
             assert (answer.status, (await answer.json())["bounds"]["bounds"]) == (200, {})
         async with api.get("/api/v1/log") as answer:
             details = [noted["deed"]["detail"] for noted in (await answer.json())["items"]]
-    assert "a mean wait of at most 1 min" in details
+    assert "mean delay at most 1 min" in details
 
 
 def test_the_command_line_sets_bounds_too() -> None:
     call = parse(["set-bounds", "c" * 40, "--shortest-interval-s", "600"])
-    assert isinstance(call, Call)
+    assert isinstance(call, ApiRequest)
     assert (call.path, call.body) == (f"/channels/{'c' * 40}/bounds", b'{"shortest_interval_s":600.0}')

@@ -1,4 +1,4 @@
-"""Nobody comes in whom the guard does not know, and nothing changes that our own pages did not ask for."""
+"""Nobody comes in whom the authorize does not know, and nothing changes that our own pages did not ask for."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from yarl import URL
 
-from service.console.auth.middleware import HOOKS, NEEDS, PUBLIC
+from service.console.auth.middleware import PERMISSIONS, PUBLIC, WEBHOOKS
 from service.console.auth.roles import SCOPES
 from service.console.routes import OPERATIONS
 from service.store import Store
@@ -110,9 +110,12 @@ async def test_every_route_of_the_api_needs_the_scope_it_names(
 ) -> None:
     owner = ("ada", await make_account(store))
     for operation in OPERATIONS:
-        if not operation.need.scope:
+        if not operation.permission.scope:
             continue
-        for scopes in (set(SCOPES) - {operation.need.scope, operation.need.scope.replace("read", "write")}, SCOPES):
+        for scopes in (
+            set(SCOPES) - {operation.permission.scope, operation.permission.scope.replace("read", "write")},
+            SCOPES,
+        ):
             _, token = await store.api_keys.make("k", owner, tuple(scopes), 0.0)
             path = served[0] + "/api/v1" + _filled(operation.path)
             async with (
@@ -126,15 +129,15 @@ async def test_a_route_that_does_not_say_who_may_opens_to_nobody(
     served: tuple[str, web.Application], ada: Visitor
 ) -> None:
     app = served[1]
-    needs = {handler: need for handler, need in app[NEEDS].items() if handler.__name__ != "get_search"}
-    app._state[NEEDS] = needs
+    needs = {handler: need for handler, need in app[PERMISSIONS].items() if handler.__name__ != "get_search"}
+    app._state[PERMISSIONS] = needs
     assert (await ada.get("/api/v1/search"))[0] == 403
     assert (await ada.get("/api/v1/overview"))[0] == 200
 
 
 async def test_no_more_is_declared_public_than_we_know(served: tuple[str, web.Application]) -> None:
     app = served[1]
-    for key, known in ((PUBLIC, OPEN_TO_ALL), (HOOKS, OPEN_TO_HUBS)):
+    for key, known in ((PUBLIC, OPEN_TO_ALL), (WEBHOOKS, OPEN_TO_HUBS)):
         declared = {
             route.resource.canonical
             for route in app.router.routes()

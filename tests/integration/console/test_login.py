@@ -56,10 +56,10 @@ async def test_without_the_link_nobody_makes_an_account(store: Store, eve: Visit
     ("form", "words"),
     [
         ({"password": "too short", "again": "too short"}, "at least 10 characters"),
-        ({"again": PASSWORD + "x"}, "passwords differ"),
+        ({"again": PASSWORD + "x"}, "passwords do not match"),
         ({"password": "x" * 2000, "again": "x" * 2000}, "at most 1024"),
-        ({"name": "Ada L"}, "small letters"),
-        ({"name": ""}, "small letters"),
+        ({"name": "Ada L"}, "lowercase letters"),
+        ({"name": ""}, "lowercase letters"),
     ],
 )
 async def test_an_unfit_account_is_refused_with_words(
@@ -111,7 +111,7 @@ async def test_a_wrong_name_and_a_wrong_password_get_the_same_words(
     await _make_account(store)
     status, text = await eve.post("/login", name=name, password=password)
     assert status == 401
-    assert "The name or the password is wrong." in text
+    assert "Wrong name or password." in text
 
 
 async def test_the_sixth_login_within_a_minute_is_refused_even_with_the_right_password(
@@ -143,7 +143,7 @@ async def test_whether_there_is_such_an_account_shows_neither_in_the_work_done_n
     assert verified == [extract_parameters(await Passwords().hash("any"))] * 5
     assert [status for status, _ in answers] == [401] * 5 + [429]
     assert len({text for _, text in answers[:5]}) == 1
-    assert ("The name or the password is wrong." in answers[0][1], "Try again in a minute" in answers[5][1]) == (
+    assert ("Wrong name or password." in answers[0][1], "Try again in a minute" in answers[5][1]) == (
         True,
         True,
     )
@@ -153,19 +153,19 @@ async def test_who_comes_while_many_wait_is_turned_away_and_others_are_answered_
     served: tuple[str, web.Application], store: Store, eve: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _make_account(store)
-    monkeypatch.setattr("service.console.auth.accounts._MOST_STRANGERS_WAIT", 2)
+    monkeypatch.setattr("service.console.auth.accounts._MAX_QUEUED_FOR_UNKNOWN", 2)
     passwords = served[1][PASSWORDS]
     async with stranger(served[0]) as ada:
         assert (await ada.post("/login", name="ada", password=PASSWORD))[0] == 303
-        await passwords._turn.acquire()
+        await passwords._lock.acquire()
         waiting = [asyncio.create_task(passwords.verify("guess", "")) for _ in range(2)]
         await asyncio.sleep(0)
         status, text = await eve.post("/login", name="ada", password=PASSWORD)
         assert (status, "Too many people are logging in" in text) == (429, True)
         assert (await eve.get("/livez"))[0] == 200
         known = asyncio.create_task(ada.post("/login", name="ada", password=PASSWORD))
-        await until_so(lambda: passwords._waiting == 3, "a known browser waits with them")
-        passwords._turn.release()
+        await until_so(lambda: passwords._queued == 3, "a known browser waits with them")
+        passwords._lock.release()
         assert await asyncio.gather(*waiting) == [False, False]
         assert (await known)[0] == 303
     assert (await eve.post("/login", name="ada", password="guess"))[0] == 401

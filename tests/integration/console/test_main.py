@@ -51,7 +51,7 @@ async def test_it_serves_while_redis_is_away_and_stops_in_order(tmp_path: Path) 
     async with _console(redis.url, port) as process, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
         status, text = await _get(http, "/channels")
         assert status == 503
-        assert "The store cannot be reached" in text
+        assert "The database is unavailable" in text
         assert (await _get(http, "/livez"))[0] == 200
         assert (await _get(http, "/static/console.css"))[0] == 200
         assert (await _get(http, "/readyz"))[0] == 503

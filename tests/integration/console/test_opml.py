@@ -69,7 +69,7 @@ async def test_what_is_polled_is_exported_and_nothing_else(store: Store, api: ai
 async def test_more_channels_than_are_loaded_at_once_are_exported(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.console.pages.opml._LOADED_AT_ONCE", 3)
+    monkeypatch.setattr("service.console.pages.opml._BATCH_SIZE", 3)
     for number in range(7):
         await make_channel(store, f"{CATS}/{number}", listed=True)
     async with api.get("channels.opml") as answer:
@@ -105,9 +105,9 @@ async def test_what_is_wrong_with_a_feed_is_said_and_spoils_no_other(store: Stor
     problems = sorted(done["problems"])
     assert problems[0].startswith("Line ")
     assert problems[1:] == [
-        f"{BARE}: This is a page that names no feed.",
+        f"{BARE}: This page links to no feed.",
         f"{GONE}: gone.example has no address.",
-        f"{PAGE}: This is a page that names several feeds: add one of them.",
+        f"{PAGE}: This page links to several feeds: add one of them.",
     ]
 
 
@@ -119,7 +119,7 @@ async def test_what_is_listed_already_is_not_looked_at_again(store: Store, api: 
 async def test_what_takes_too_long_is_left_for_the_next_time(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.console.pages.opml._WITHIN_S", 0.2)
+    monkeypatch.setattr("service.console.pages.opml._TIME_LIMIT_S", 0.2)
     await store.ring.join("deaf", "", 60.0, lambda _: "a" * 40)
     await make_channel(store, CATS, listed=True)
     assert await _import(api, _file(CATS, DOGS, GONE)) == (200, {"kept": 1, "left": 2, "problems": []})
@@ -156,8 +156,8 @@ async def test_a_person_sends_a_file_and_sees_what_became_of_it(store: Store, ad
     async with worker(store, _looked_at):
         status, text = await _upload(ada, _file(CATS, GONE, BUSY, "javascript:alert('<b>')"))
     assert status == 200
-    assert "feeds is polled from now on" in text
-    assert "1 was not looked at yet" in text
+    assert "1 feed of the file is listed now" in text
+    assert "1 feed has not been processed" in text
     assert "gone.example has no address." in text
     assert "<b>" not in text
 

@@ -28,7 +28,7 @@ def _nothing(_: Asked) -> WorkerReply:
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("/", "No worker runs"), ("/channels", "Nothing is watched yet"), ("/nodes", "No worker runs")],
+    [("/", "No worker is running"), ("/channels", "There are no channels yet"), ("/nodes", "No worker is running")],
 )
 async def test_an_empty_console_says_what_to_do_first(ada: Visitor, path: str, words: str) -> None:
     status, text = await ada.get(path)
@@ -77,7 +77,7 @@ async def test_a_channel_is_seen_before_it_is_kept(store: Store, ada: Visitor) -
         assert 'name="url" value="example.org/feed#top"' in text
         assert await ada.post("/channels", url="example.org/feed#top") == (303, f"/channels/{channel.id}")
         assert asked[1:] == [ProbeRequest("https://example.org/feed")]
-        assert "there is nothing to add" in (await ada.post("/channels/add", url="example.org/feed"))[1]
+        assert "It is already listed" in (await ada.post("/channels/add", url="example.org/feed"))[1]
     kept = await store.channels.get(channel.id)
     assert kept is not None
     assert kept.listed
@@ -89,8 +89,8 @@ async def test_the_preview_of_what_is_no_channel_yet_makes_none(store: Store, ad
     )
     async with worker(store, lambda _: seen):
         _, text = await ada.post("/channels/add", url="example.org")
-    assert "nothing is kept yet" in text
-    assert "That page names this feed" in text
+    assert "has not been added yet" in text
+    assert "The page links to this feed" in text
     assert await store.channels.count() == 0
 
 
@@ -116,7 +116,7 @@ async def test_a_page_without_a_feed_can_be_watched_itself_or_a_part_of_it(store
     async with worker(store, script.__getitem__):
         status, text = await ada.post("/channels/add", url="example.org/prices")
         assert status == 200
-        assert "Watch the page itself" in text
+        assert "You can watch the page itself" in text
         status, text = await ada.post("/channels/add", url="example.org/prices", as_page="1", selector="main tabel")
         assert status == 422
         assert "Nothing matches." in text
@@ -146,7 +146,7 @@ async def test_what_subscribers_were_told_of_a_channel_is_its_state(
 async def test_a_channel_that_moved_leads_to_its_successor(store: Store, ada: Visitor) -> None:
     old, new = await make_channel(store), await make_channel(store, "https://example.net/feed")
     await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
-    assert f'href="/channels/{new.id}">to another address' in (await ada.get("/channels"))[1]
+    assert f'href="/channels/{new.id}">to another URL' in (await ada.get("/channels"))[1]
     _, text = await ada.get(f"/channels/{old.id}")
     assert f'href="/channels/{new.id}"' in text
     assert new.url in text
@@ -162,7 +162,7 @@ async def test_a_channel_shows_what_its_publisher_wants_and_whether_it_is_left_a
     )
     await store.request_budgets.pause(channel.id, 7200.0)
     _, text = await ada.get(f"/channels/{channel.id}")
-    assert "2 h between two polls" in text
+    assert "at most every 2 h" in text
     assert "For another 2 h" in text
 
 
@@ -222,8 +222,8 @@ async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: 
     assert "It said 404." in text
     assert text.count('class="node polls"') == 2
     assert {"left, right", "right, left"} & {text.partition("Polling set</dt><dd>")[2].partition("</dd>")[0]}
-    assert "Every 5 min, by 2 nodes in turn: every node takes part" in text
-    assert "News is seen after 2 min on average, and comes about every 2 h" in text
+    assert "Every 5 min by 2 nodes taking turns: all nodes take part" in text
+    assert "mean detection delay 2 min, publishes about every 2 h" in text
 
 
 async def test_poll_now_asks_the_owner_and_comes_back(store: Store, ada: Visitor) -> None:
@@ -256,7 +256,7 @@ async def test_the_overview_counts_what_there_is(store: Store, ada: Visitor) -> 
     await polled(store, channel.id, PollResult("a" * 40, time.time(), "new"))
     async with worker(store, _nothing):
         _, text = await ada.get("/")
-    assert "Only one worker runs" in text
+    assert "Only one worker is running" in text
     assert ">1 <small>per min</small>" in text
     assert "bob@example.org" not in text
 
@@ -273,7 +273,7 @@ async def test_a_bug_is_told_without_its_inside(ada: Visitor, store: Store, monk
     monkeypatch.setattr(store.ring, "nodes", broken)
     status, text = await ada.get("/nodes")
     assert status == 500
-    assert "under the reference" in text
+    assert "under reference" in text
     assert "secret inside" not in text
 
 

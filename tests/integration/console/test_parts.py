@@ -33,16 +33,18 @@ async def test_another_part_is_seen_and_then_watched_by_everybody(store: Store, 
         status, text = await ada.post(f"/channels/{page.id}/selector", selector=" main  table ")
         assert status == 200
         assert "Apples 1.20" in text
-        assert "1 subscriber moves over" in text
+        assert "1 subscriber moves to a new channel" in text
         assert asked == [ProbeRequest(part.url, as_page=True, keep=False, afresh=True)]
         moved = await ada.post(f"/channels/{page.id}/selector", selector="main table", sure="1")
         assert moved == (303, f"/channels/{part.id}")
         assert asked[1:] == [ProbeRequest(part.url, as_page=True, afresh=True), MoveRequest(page.id, part.url)]
     _, log = await ada.get("/log")
-    assert "the whole page → main table" in log
+    assert "whole page → main table" in log
 
 
-@pytest.mark.parametrize(("kind", "words"), [("page", "That is watched already"), ("feed", "only pages are watched")])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("page", "This part is already being watched"), ("feed", "Only pages have a selector")]
+)
 async def test_what_makes_no_sense_is_refused_and_nobody_asked(
     store: Store, ada: Visitor, kind: str, words: str
 ) -> None:

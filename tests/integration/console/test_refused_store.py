@@ -50,9 +50,9 @@ async def test_the_operator_accepts_the_store_with_the_consoles_token_and_that_i
         with pytest.raises(StoreIdentityMismatch):
             await store.ping()
         status, said = await _ask(url, "POST", ACCEPT)
-        assert (status, "is accepted" in said) == (200, True)
+        assert (status, "has been accepted" in said) == (200, True)
         await store.ping()
         assert (await _ask(url, "GET", "/api/v1/overview"))[0] == 200
         ((noted,), _) = await store.audit_log.page()
         deed = noted.deed
-        assert (deed.action, deed.on, deed.key) == ("Go on with the store as it is.", ACCEPT, "console_admin_token")
+        assert (deed.action, deed.on, deed.key) == ("Accept the store as it is.", ACCEPT, "console_admin_token")

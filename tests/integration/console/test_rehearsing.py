@@ -32,7 +32,7 @@ def _echo(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | Message
 async def test_what_a_person_would_be_answered_is_shown_command_by_command(store: Store, ada: Visitor) -> None:
     await store.users.update(BOB)
     path = f"/people/{keys.user_id(BOB)}"
-    assert "As this person" in (await ada.get(path))[1]
+    assert "Dry run" in (await ada.get(path))[1]
     async with rehearsing(store, _echo):
         status, text = await ada.post(f"{path}/rehearsal", command="yes", before="forget me")
     assert status == 200
@@ -60,7 +60,7 @@ async def test_the_preview_of_a_channel_has_the_message_that_subscribers_would_g
         status, text = await ada.post("/channels/add", url=channel.url)
     assert status == 200
     assert "No bot is connected" in text
-    assert "Keep this channel" in text
+    assert "Add channel" in text
 
 
 async def test_programs_rehearse_too(store: Store, served: tuple[str, web.Application]) -> None:

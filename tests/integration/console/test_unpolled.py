@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from service.console.rendering import ROSTER
+from service.console.rendering import CHANNEL_CACHE
 from service.model import PollResult
 from service.overlay.ring import balanced_id
 from service.store import Store
@@ -59,13 +59,13 @@ async def test_a_channel_that_nobody_polls_needs_attention(
     async def sentence() -> str:
         _, body = await ada.get("/api/v1/overview")
         told = json.loads(body)["attention"]
-        return next((each for each in told if "three times their interval" in each), "")
+        return next((each for each in told if "three poll intervals" in each), "")
 
-    assert (await until(sentence, "it is told")).startswith("1 channel was not polled for three times their interval")
+    assert (await until(sentence, "it is told")).startswith("1 channel has not been polled for three poll intervals")
     assert "“A feed”" in await sentence()
     assert REGISTRY.get_sample_value("coronet_unpolled_channels") == 1
     await polled(store, late, PollResult(at_s=time.time(), outcome="unchanged", node="a" * 40))
-    await served[1][ROSTER].again([late])
+    await served[1][CHANNEL_CACHE].reload([late])
 
     async def silent() -> bool:
         return not await sentence()
@@ -93,35 +93,35 @@ EXCUSES: dict[str, Change] = {
 async def test_a_channel_that_nobody_may_poll_needs_none(
     store: Store, served: tuple[str, web.Application], excuse: str
 ) -> None:
-    roster = served[1][ROSTER]
+    cache = served[1][CHANNEL_CACHE]
     await join(store)
     late, excused = [await make_late(store, f"https://{name}/feed") for name in ("late.example", "example.org")]
     await EXCUSES[excuse](store, excused)
 
     async def found() -> tuple[str, ...]:
-        await roster.look()
-        return roster.unpolled
+        await cache.refresh()
+        return cache.unpolled
 
     assert await until(found, "the other one is late") == (late,)
 
 
 async def test_a_fleet_that_has_just_begun_is_not_late(store: Store, served: tuple[str, web.Application]) -> None:
-    roster = served[1][ROSTER]
+    cache = served[1][CHANNEL_CACHE]
     await join(store, time.time())
     await make_late(store, "https://example.org/late")
-    await roster.look()
-    assert roster.rows
-    assert roster.unpolled == ()
+    await cache.refresh()
+    assert cache.rows
+    assert cache.unpolled == ()
 
 
 async def test_a_channel_that_was_never_polled_is_late(store: Store, served: tuple[str, web.Application]) -> None:
-    roster = served[1][ROSTER]
+    cache = served[1][CHANNEL_CACHE]
     await join(store)
     channel = await make_channel(store, "https://example.org/never")  # made long ago
     await store.subscriptions.subscribe("alice@localhost", channel.id)
 
     async def found() -> tuple[str, ...]:
-        await roster.look()
-        return roster.unpolled
+        await cache.refresh()
+        return cache.unpolled
 
     assert await until(found, "it is late") == (channel.id,)

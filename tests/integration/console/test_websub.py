@@ -91,7 +91,7 @@ async def sending(
     task = asyncio.create_task(push())
     try:
         await until_so(
-            lambda: app[websub_callback.ARRIVING].size_bytes >= len(body) - 1, "all but the last byte has come"
+            lambda: app[websub_callback.PUSH_READER].size_bytes >= len(body) - 1, "all but the last byte has come"
         )
         yield Sending(task, end)
     finally:
@@ -219,7 +219,7 @@ async def test_pushes_that_arrive_together_share_a_bounded_memory(
     channel: Channel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(websub_callback, "_MOST_ARRIVING_BYTES", 2 * MEBIBYTE)
+    monkeypatch.setattr(websub_callback, "_MAX_TOTAL_BYTES", 2 * MEBIBYTE)
     other = await make_channel(store, "https://example.org/other", listed=True)
     await store.websub.compare_and_set(other.id, None, ASKED)
     async with sending(served[1], hub, channel, b"x" * MEBIBYTE) as first:
@@ -238,7 +238,7 @@ async def test_a_push_that_takes_too_long_becomes_a_poll(
     channel: Channel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(websub_callback, "_BODY_WITHIN_S", 0.1)
+    monkeypatch.setattr(websub_callback, "_BODY_TIMEOUT_S", 0.1)
     async with sending(served[1], hub, channel, b"<feed/>") as first:
         assert await first.status() == 202
     assert await store.websub.take_pushes(channel.id) == [Push()]

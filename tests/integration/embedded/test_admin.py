@@ -81,7 +81,7 @@ async def test_a_key_group_can_be_split_and_merged_manually(call: Call) -> None:
         (["set-host", "example.org", "often"], 2, "requests_per_s"),
         (["channels", "--wings"], 2, "--wings"),
         (["channel", "a/../b"], 1, "no such channel"),
-        (["add-opml", "no/such/file"], 1, "cannot be read"),
+        (["add-opml", "no/such/file"], 1, "Cannot read"),
     ],
 )
 async def test_an_invalid_command_prints_one_line(call: Call, arguments: list[str], status: int, text: str) -> None:
@@ -114,7 +114,7 @@ async def test_options_become_fields_of_the_request_body(call: Call) -> None:
 
 async def test_a_bad_token_and_an_unreachable_console_are_reported(call: Call) -> None:
     assert "CORONET_CONSOLE_ADMIN_TOKEN" in (await call("nodes", token=""))[2]
-    assert "Send an API key" in (await call("nodes", token="wrong"))[2]
+    assert "send an API key" in (await call("nodes", token="wrong"))[2]
     status, _, err = await call("nodes", at="http://127.0.0.1:1")
     assert (status, "No console answers at http://127.0.0.1:1" in err, err.count("\n")) == (1, True, 1)
 
@@ -122,6 +122,6 @@ async def test_a_bad_token_and_an_unreachable_console_are_reported(call: Call) -
 async def test_help_is_available_without_a_console(call: Call) -> None:
     status, out, err = await call("--help", token="", at="")
     assert (status, err) == (0, "")
-    assert "requeue-dead-letter  Have what a dead letter" in out
+    assert "requeue-dead-letter  Queue the content of a dead letter" in out
     status, out, err = await call("set-person", "--help", token="", at="")
     assert (status, err, "--most-subscriptions" in out) == (0, "", True)

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from service.console.pages.directory import metrics
+from service.console.pages.directory import measure
 from service.discovery.query_parser import parse_query
 from service.errors import NotFound, NoWorker
 from service.model import ChannelId
@@ -45,12 +45,12 @@ async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
     assert await store.worker_requests.lookup(["lang=xx"], 10, 5.0) == ()
     (kept,) = [each for each in await store.worker_requests.directories() if each.pair == DISCOVER]
     assert (kept.measured.entries, kept.measured.servers) == (60, 2)
-    good = await metrics(store, DISCOVER)
+    good = await measure(store, DISCOVER)
     assert (good.entries, good.servers, good.answered, good.coverage, good.stored) == (60, 2, 2, 60, 120)
     assert good.fault_tolerance == 1
     assert good.unfairness == pytest.approx(0, abs=1e-9)
     with pytest.raises(NotFound):
-        await metrics(store, "tag=nobody-asks")
+        await measure(store, "tag=nobody-asks")
 
 
 async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not_got(

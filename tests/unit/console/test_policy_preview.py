@@ -1,4 +1,4 @@
-"""What aims would come to is what the workers' own optimiser decides."""
+"""The policy preview agrees with the optimizer of the workers."""
 
 from math import inf
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.pages.policy_preview import Fleet, Weighed
+from service.console.policy_preview import ChannelLoad, PolicyModel
 from service.corona import node_optimizer
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal
 from service.corona.node_optimizer import ChannelFactors, factor_table
@@ -17,7 +17,7 @@ from service.corona.site_budgets import POLL_BUDGET_SHARE
 POLICY = FleetPolicy(900.0, 12.0, 10.0)
 CHANNELS = st.lists(
     st.builds(
-        Weighed,
+        ChannelLoad,
         subscribers=st.integers(0, 5_000),
         update_interval_s=st.sampled_from([60.0, 3_600.0, 86_400.0, 1e6]),
         private=st.booleans(),
@@ -36,14 +36,16 @@ CHANNELS = st.lists(
 )
 
 
-def _aiming(**aims: object) -> FleetPolicy:
+def _policy(**aims: object) -> FleetPolicy:
     return msgspec.structs.replace(POLICY, objective=msgspec.convert(aims, FleetObjective))
 
 
 @given(CHANNELS, st.sampled_from(Goal), st.integers(1, 20))
-def test_each_channel_gets_what_its_owner_would_give_it(channels: list[Weighed], goal: Goal, nodes: int) -> None:
-    policy = _aiming(goal=goal)
-    sizes, table, scale = Fleet(channels, nodes, {}).sizes(policy)
+def test_each_channel_gets_the_size_that_its_owner_computes(
+    channels: list[ChannelLoad], goal: Goal, nodes: int
+) -> None:
+    policy = _policy(goal=goal)
+    sizes, table, scale = PolicyModel(channels, nodes, {}).sizes(policy)
     for size, row in zip(sizes.tolist(), table, strict=True):
         factors = ChannelFactors(
             *(int(row["subscribers"]), float(row["update_interval_s"]), bool(row["private"])),
@@ -54,21 +56,21 @@ def test_each_channel_gets_what_its_owner_would_give_it(channels: list[Weighed],
 
 
 @given(CHANNELS, st.floats(0.1, 50.0))
-def test_no_budget_is_overdrawn(channels: list[Weighed], budget: float) -> None:
-    outcome = Fleet(channels, 4, {}).outcome(_aiming(budget_polls_per_minute=budget))
+def test_the_poll_budget_is_kept(channels: list[ChannelLoad], budget: float) -> None:
+    outcome = PolicyModel(channels, 4, {}).outcome(_policy(budget_polls_per_minute=budget))
     assert outcome.polls_per_minute <= budget * (1 + 1e-6)
 
 
 @given(CHANNELS, st.floats(0.001, 0.1))
-def test_no_site_is_asked_more_than_it_may(channels: list[Weighed], rate: float) -> None:
-    sizes, _, _ = Fleet(channels, 16, {"a.example": rate}).sizes(POLICY)
+def test_the_request_limit_of_a_site_is_kept(channels: list[ChannelLoad], rate: float) -> None:
+    sizes, _, _ = PolicyModel(channels, 16, {"a.example": rate}).sizes(POLICY)
     own = [size for size, channel in zip(sizes.tolist(), channels, strict=True) if channel.site == "a.example"]
     assert sum(own) <= POLL_BUDGET_SHARE * rate * POLICY.poll_interval_s * (1 + 1e-6)
 
 
 @given(CHANNELS)
-def test_the_waits_of_ever_more_subscriptions_only_grow(channels: list[Weighed]) -> None:
-    outcome = Fleet(channels, 4, {}).outcome(POLICY)
+def test_wait_quantiles_are_sorted(channels: list[ChannelLoad]) -> None:
+    outcome = PolicyModel(channels, 4, {}).outcome(POLICY)
     assert len(outcome.waits_s) == 101
     assert list(outcome.waits_s) == sorted(outcome.waits_s)
     rounded = 1 + 1e-12
@@ -77,8 +79,8 @@ def test_the_waits_of_ever_more_subscriptions_only_grow(channels: list[Weighed])
 
 
 @given(CHANNELS)
-def test_every_channel_has_one_bound(channels: list[Weighed]) -> None:
-    assert sum(Fleet(channels, 4, {}).outcome(POLICY).bounds.values()) == len(channels)
+def test_every_channel_has_one_constraint(channels: list[ChannelLoad]) -> None:
+    assert sum(PolicyModel(channels, 4, {}).outcome(POLICY).bounds.values()) == len(channels)
 
 
 @pytest.mark.parametrize(
@@ -98,30 +100,30 @@ def test_every_channel_has_one_bound(channels: list[Weighed]) -> None:
         ({"polls_per_channel": 9.0}, {}, ChannelBounds(longest_wait_s=10.0), BindingConstraint.CHANNEL_BUDGET),
     ],
 )
-def test_what_decides_has_its_name(
+def test_the_deciding_constraint_is_reported(
     aims: dict[str, object], rates: dict[str, float], own: ChannelBounds, bound: BindingConstraint
 ) -> None:
-    channels = [Weighed(1, 3_600.0, private=False, site="a.example", bounds=own)] * 3
-    assert list(Fleet(channels, 8, rates).outcome(_aiming(**aims)).bounds) == [bound]
+    channels = [ChannelLoad(1, 3_600.0, private=False, site="a.example", bounds=own)] * 3
+    assert list(PolicyModel(channels, 8, rates).outcome(_policy(**aims)).bounds) == [bound]
 
 
-def test_who_would_wait_longer_and_who_less_is_named() -> None:
-    rare, often = Weighed(100, 1e6, private=True, site=""), Weighed(100, 600.0, private=True, site="")
-    fleet = Fleet([rare, often], 2, {})
-    before, after = _aiming(polls_per_channel=0.01), _aiming(goal="fair", polls_per_channel=0.01)
-    # Both have so many subscribers that only a budget keeps them from being polled at every turn.
+def test_largest_delay_changes_are_found() -> None:
+    rare, often = ChannelLoad(100, 1e6, private=True, site=""), ChannelLoad(100, 600.0, private=True, site="")
+    model = PolicyModel([rare, often], 2, {})
+    before, after = _policy(polls_per_channel=0.01), _policy(goal="fair", polls_per_channel=0.01)
+    # With so many subscribers, only a budget keeps both from the maximum poll rate.
     before, after = (
         msgspec.structs.replace(each, objective=msgspec.structs.replace(each.objective, budget_polls_per_minute=0.1))
         for each in (before, after)
     )
-    sooner, later = fleet.moved(before, after, 5)
-    assert [move.place for move in sooner] == [1]
-    assert [move.place for move in later] == [0]
+    sooner, later = model.largest_delay_changes(before, after, 5)
+    assert [change.row for change in sooner] == [1]
+    assert [change.row for change in later] == [0]
     assert later[0].after_s > later[0].before_s
-    assert fleet.moved(before, before, 5) == ([], [])
+    assert model.largest_delay_changes(before, before, 5) == ([], [])
 
 
-def test_a_fleet_without_channels_comes_to_nothing() -> None:
-    outcome = Fleet([], 0, {}).outcome(POLICY)
+def test_a_fleet_without_channels_has_no_polls() -> None:
+    outcome = PolicyModel([], 0, {}).outcome(POLICY)
     assert (outcome.polls_per_minute, outcome.delay_s, max(outcome.waits_s)) == (0.0, 0.0, 0.0)
     assert outcome.scale is None or outcome.scale < inf

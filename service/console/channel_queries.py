@@ -1,4 +1,7 @@
-"""Queries for channels, shared by the pages and the API: rows of lists, one channel in detail, and its content."""
+"""Queries that several pages and API operations share: channels for lists, one channel in detail, and its content.
+
+They return the API's response types; templates render the same types.
+"""
 
 import asyncio
 import re
@@ -9,7 +12,7 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
-from service.console.channel_cache import State, doing, row_of
+from service.console.channel_cache import State, channel_state, make_row
 from service.console.rendering import STORE
 from service.corona.poll_explanation import PollExplanation
 from service.errors import AssignmentPending, NoWorker
@@ -25,16 +28,16 @@ from service.store.coordination.requests import ContentSource
 _ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 20
 _ENTRIES_SHOWN = 10
-_WHY_WITHIN_S = 1.0
+_EXPLANATION_TIMEOUT_S = 1.0
 
 
 class ChannelView(msgspec.Struct, frozen=True):
-    """A channel and how it is doing. Times are Unix seconds.
+    """A channel and its state. Times are Unix seconds.
 
-    ``selector`` (CSS) names the part of a page that is watched, which is in the ``url`` too. ``condition`` is
-    what subscribers were told last of the channel itself; ``moved_to`` the channel that took over. Admins file it
-    under ``tags``, and may want nobody to poll it before ``paused_until_s`` (0 if they do not), or its host, or the
-    domain ``blocked_by``, to be asked for nothing ("" if they do not).
+    ``selector`` is the CSS selector of the watched part of a page; ``url`` includes it. ``condition`` is the last
+    problem that subscribers were notified of. ``moved_to`` is the id of the channel that replaces this one.
+    ``paused_until_s`` is the end of a pause by an admin (0 if there is none), ``blocked_by`` the blocked host or domain
+    that the channel is on ("" if there is none).
     """
 
     id: ChannelId
@@ -58,7 +61,7 @@ class ChannelView(msgspec.Struct, frozen=True):
 
 
 class ChannelPage(msgspec.Struct, frozen=True):
-    """Some of all (``total``) channels that were looked for; ``next`` is the cursor of what follows, "" at the end."""
+    """A page of the matching channels. ``next`` is the cursor of the next page, "" at the end; ``total`` counts all."""
 
     items: tuple[ChannelView, ...]
     next: str
@@ -66,10 +69,10 @@ class ChannelPage(msgspec.Struct, frozen=True):
 
 
 class HubView(msgspec.Struct, frozen=True):
-    """A channel's subscription at the hub that its document names (WebSub). Times are Unix seconds.
+    """A channel's WebSub subscription at the hub that its feed declares. Times are Unix seconds.
 
-    ``since_s`` is when it came to ``status``, or was asked about it last (0 for never); ``lease_until_s`` is 0 without
-    a lease. ``failures`` counts questions in a row that the hub did not answer.
+    ``since_s`` is the time of the last change of ``status`` or the last request to the hub (0 for never).
+    ``lease_until_s`` is 0 without a lease. ``failures`` counts consecutive requests that the hub did not answer.
     """
 
     hub: str
@@ -81,14 +84,13 @@ class HubView(msgspec.Struct, frozen=True):
 
 
 class ChannelDetail(msgspec.Struct, frozen=True):
-    """A channel with its place on the ring, how its last polls ended, and its latest entries (newest first).
+    """A channel with its owner and polling set, last polls, and latest entries (newest first).
 
-    ``why`` it is polled as it is, and by whom, is its owner's word; null if that does not answer. ``wishes`` is
-    how often its publisher wants to be asked; for ``paused_s`` more seconds nobody may. ``validators`` are those of its
-    last version, ``note`` is an admin's, and so are ``site_requests_per_s`` (null for what the settings say) and
-    ``bounds``: how often it is polled at most and at least, whatever the policy, and what held before (null if nobody
-    ever set any). ``paces`` are how often it was polled, oldest first; of that only what has changed notably, and the
-    last of it. ``hub`` is null where none pushes news.
+    ``why`` is the owner's explanation of the poll schedule, null if the owner does not answer. ``wishes`` are the
+    polling hints in the publisher's feed; the publisher must not be polled for another ``paused_s`` seconds.
+    ``validators`` are the HTTP validators of the last version. Admins set ``note``, ``site_requests_per_s`` (null for
+    the default) and ``bounds``, the channel's own bounds on its poll rate with the previous ones (null if never set).
+    ``paces`` are the significant changes of the poll interval, oldest first. ``hub`` is null without a WebSub hub.
     """
 
     channel: ChannelView
@@ -109,11 +111,11 @@ class ChannelDetail(msgspec.Struct, frozen=True):
 
 
 class ContentView(msgspec.Struct, frozen=True):
-    """A channel's latest entries (newest first) at a version, and where they were found.
+    """A channel's latest entries (newest first) at a version, and the source of the copy.
 
-    ``cache``: at the worker that was asked; ``near``: at another one, so many ``hops`` away along filters; ``owner``:
-    at the channel's owner; ``store``: nowhere else; ``publisher``: not even there, so that it was fetched. ``worker``
-    is the name of that other one, if it is known.
+    ``source`` is ``cache`` for the requested worker's cache, ``near`` for another worker, ``hops`` away in the
+    attenuated Bloom filters, ``owner`` for the channel's owner, ``store`` for the database, and ``publisher`` if no
+    copy was found and the content was fetched. ``worker`` is the name of the other worker, if known.
     """
 
     version: int
@@ -123,25 +125,25 @@ class ContentView(msgspec.Struct, frozen=True):
     worker: str
 
 
-async def existing(request: web.Request) -> Channel:
-    """Return the channel whose id stands in the path. Raises ``HTTPNotFound``."""
+async def requested_channel(request: web.Request) -> Channel:
+    """Return the channel whose id is in the request's path. Raises ``HTTPNotFound``."""
     channel = await request.app[STORE].channels.get(_checked_id(request.match_info["cid"]))
     if channel is None:
         raise _no_such_channel()
     return channel
 
 
-def page_number(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
-    """Return the number of the page that a query names, and of the last page, for so many items."""
+def page_numbers(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
+    """Return the requested page's number, limited to existing pages, and the number of pages for ``total`` items."""
     pages, text = max(1, -(-total // size)), query.get("page", "1")[:9]
     return min(max(1, int(text) if text.isdecimal() else 1), pages), pages
 
 
-async def detail(store: Store, text: str) -> ChannelDetail:
-    """Return all about the channel whose id stands in a path. Raises ``HTTPNotFound``."""
+async def channel_detail(store: Store, text: str) -> ChannelDetail:
+    """Return the details of the channel with the id ``text``. Raises ``HTTPNotFound``."""
     cid = _checked_id(text)
     ring, found, (state,), paces = await asyncio.gather(
-        store.ring.view(), views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
+        store.ring.view(), channel_views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
     )
     if state is None or not found:
         raise _no_such_channel()
@@ -151,7 +153,7 @@ async def detail(store: Store, text: str) -> ChannelDetail:
     site = site_of(host_of(view.url))
     (why, polls, latest, hub), (paused_s, note, site_rate, bounds) = await asyncio.gather(
         asyncio.gather(
-            _why(store, cid, asked=view.state in {"polled", "failing", "paused"}),
+            _explain_schedule(store, cid, view),
             store.channels.polls(cid, _POLLS_SHOWN),
             store.channels.latest(cid, _ENTRIES_SHOWN),
             store.websub.get(cid),
@@ -183,12 +185,12 @@ async def detail(store: Store, text: str) -> ChannelDetail:
 
 
 def _hub(state: HubState) -> HubView:
-    """Return what may be shown of a subscription: neither its secret nor its token."""
-    named = state.target
-    return HubView(named.hub, named.topic, state.status, state.since_s, state.lease_until_s, state.failures)
+    """Return the public fields of a hub subscription, without its secret and token."""
+    target = state.target
+    return HubView(target.hub, target.topic, state.status, state.since_s, state.lease_until_s, state.failures)
 
 
-async def content(store: Store, channel: Channel) -> ContentView:
+async def nearest_content(store: Store, channel: Channel) -> ContentView:
     """Return a channel's content from the nearest copy."""
     try:
         shown = await store.worker_requests.content(channel.id)
@@ -197,11 +199,12 @@ async def content(store: Store, channel: Channel) -> ContentView:
     return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
 
 
-async def _why(store: Store, cid: ChannelId, *, asked: bool) -> PollExplanation | None:
-    if not asked:
+async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> PollExplanation | None:
+    """Return the owner's explanation of the schedule; None if the channel is not polled or no owner answers in time."""
+    if view.state not in {"polled", "failing", "paused"}:
         return None
     try:
-        return await store.worker_requests.explain(cid, _WHY_WITHIN_S)
+        return await store.worker_requests.explain(cid, _EXPLANATION_TIMEOUT_S)
     except (AssignmentPending, NoWorker):
         return None
 
@@ -216,14 +219,14 @@ def _no_such_channel() -> web.HTTPNotFound:
     return web.HTTPNotFound(text="There is no such channel. It may have been removed.")
 
 
-async def views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
-    """Return channels as they are now, in the order asked for, but for those that are gone."""
+async def channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
+    """Return the views of the channels ``ids``, in this order, without removed ones."""
     found, counts = await asyncio.gather(store.admin_settings.read(ids), store.subscriptions.counts(list(ids)))
     blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()
     return tuple(
-        _view(each, count, by, now_s)
-        for each, count, by in zip(found, counts, blocked, strict=True)
+        _view(each, count, name, now_s)
+        for each, count, name in zip(found, counts, blocked, strict=True)
         if each is not None
     )
 
@@ -242,7 +245,7 @@ def _view(found: AdministeredChannel, subscribers: int, blocked_by: str, now_s: 
         private=channel.private,
         created_s=channel.created_s,
         subscribers=subscribers,
-        state=doing(row_of(found, now_s), subscribers, now_s, blocked=bool(blocked_by)),
+        state=channel_state(make_row(found, now_s), subscribers, now_s, is_blocked=bool(blocked_by)),
         condition=channel.condition,
         moved_to=channel.moved_to,
         failing_since_s=found.failing_since_s,

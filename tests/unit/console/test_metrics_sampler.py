@@ -1,4 +1,4 @@
-"""Rates and delays come from what processes count, whatever becomes of the processes."""
+"""Rates, delays and loads computed from the counters of processes, across restarts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,11 +10,11 @@ from service.console.metrics_sampler import (
     Sample,
     delays,
     growth,
-    load,
-    messages,
-    polls,
-    read,
-    thinned,
+    message_count,
+    parse_metrics,
+    polls_by_outcome,
+    process_load,
+    thin_out,
 )
 
 SERVED = """\
@@ -27,21 +27,21 @@ python_info{version="3"} 1.0
 """
 
 
-def test_only_our_own_counts_are_read() -> None:
-    counts = read(SERVED)
-    assert polls(counts) == {"new": 3.0, "tls-failed": 1.0}
-    assert messages(counts) == 7.0
+def test_only_metrics_of_coronet_are_parsed() -> None:
+    counts = parse_metrics(SERVED)
+    assert polls_by_outcome(counts) == {"new": 3.0, "tls-failed": 1.0}
+    assert message_count(counts) == 7.0
     assert len(counts) == 3
 
 
 @given(st.text())
-def test_whatever_a_process_says_is_read(text: str) -> None:
-    assert all(name.startswith(("coronet_", "process_")) for name in read(f"coronet_{text}"))
+def test_any_text_can_be_parsed(text: str) -> None:
+    assert all(name.startswith(("coronet_", "process_")) for name in parse_metrics(f"coronet_{text}"))
 
 
-def test_what_a_process_does_is_of_the_time_between_and_what_it_has_is_of_now() -> None:
-    before = read(SERVED + "process_cpu_seconds_total 5.0\ncoronet_content_cache_entries 9.0\n")
-    now = read(
+def test_load_has_rates_of_the_period_and_current_sizes() -> None:
+    before = parse_metrics(SERVED + "process_cpu_seconds_total 5.0\ncoronet_content_cache_entries 9.0\n")
+    now = parse_metrics(
         """\
 coronet_polls_total{outcome="new"} 5.0
 coronet_polls_total{outcome="tls-failed"} 2.0
@@ -56,7 +56,7 @@ coronet_poll_lag_seconds_bucket{le="+Inf"} 3.0
 coronet_versions_info{coronet="0.1.0",python="3.11.4"} 1.0
 """
     )
-    assert load(before, now, 60.0) == Load(
+    assert process_load(before, now, 60.0) == Load(
         polls_per_minute=3.0,
         core_share=0.5,
         memory_bytes=1e8,
@@ -66,10 +66,10 @@ coronet_versions_info{coronet="0.1.0",python="3.11.4"} 1.0
         cache_hit_share=0.75,
         versions={"coronet": "0.1.0", "python": "3.11.4"},
     )
-    assert load({}, {}, 60.0) == Load(0.0, 0.0, 0.0, None, 0, 0.0, None, {})
+    assert process_load({}, {}, 60.0) == Load(0.0, 0.0, 0.0, None, 0, 0.0, None, {})
 
 
-def test_a_process_that_begins_anew_counts_from_nothing() -> None:
+def test_a_restarted_process_counts_from_zero() -> None:
     assert growth({"a": 10.0, "b": 1.0}, {"a": 4.0, "b": 3.0, "c": 2.0}) == {"a": 4.0, "b": 2.0, "c": 2.0}
 
 
@@ -79,29 +79,29 @@ def _buckets(**counts: float) -> dict[str, float]:
     }
 
 
-def test_delays_lie_within_their_buckets() -> None:
+def test_delays_are_interpolated_within_buckets() -> None:
     found = delays(_buckets(b1_0=50, b10_0=100) | {f'{DETECTION}_bucket{{le="+Inf"}}': 100}, DETECTION)
     assert found == Delays(100, 1.0, 9.1, 9.82)
 
 
-def test_what_is_beyond_all_buckets_took_at_least_the_last_bound() -> None:
+def test_delays_beyond_all_buckets_are_the_last_bound() -> None:
     found = delays(_buckets(b1_0=0) | {f'{DETECTION}_bucket{{le="+Inf"}}': 4}, DETECTION)
     assert found == Delays(4, 1.0, 1.0, 1.0)
 
 
-def test_where_nothing_happened_there_are_no_delays() -> None:
+def test_an_empty_histogram_has_no_delays() -> None:
     assert delays({}, DETECTION) is None
     assert delays(_buckets(b1_0=0) | {f'{DETECTION}_bucket{{le="+Inf"}}': 0}, DETECTION) is None
 
 
 @given(st.lists(st.floats(0, 5_000), max_size=200))
-def test_old_samples_are_thinned_and_the_oldest_forgotten(times_s: list[float]) -> None:
+def test_old_samples_are_thinned_out_and_the_oldest_dropped(times_s: list[float]) -> None:
     now_s = 5_000.0
     samples = [Sample(at_s, {}, 0) for at_s in sorted(times_s)]
-    kept = thinned(samples, now_s, 300.0, 30.0, 3_600.0)
+    kept = thin_out(samples, now_s, 300.0, 30.0, 3_600.0)
     assert [each for each in samples if now_s - each.at_s <= 300.0] == [
         each for each in kept if now_s - each.at_s <= 300
     ]
     assert all(now_s - each.at_s <= 3_600.0 for each in kept)
     assert len(kept) <= 3_300 / 30 + 1 + sum(now_s - each.at_s <= 300.0 for each in samples)
-    assert thinned(kept, now_s, 300.0, 30.0, 3_600.0) == kept
+    assert thin_out(kept, now_s, 300.0, 30.0, 3_600.0) == kept

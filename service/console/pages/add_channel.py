@@ -1,0 +1,227 @@
+"""Pages for adding a channel, with a preview, and for changing the selector of a page. Also these API operations.
+
+The selector of a watched page is part of the channel's id. So changing the selector creates another channel, to which
+all subscribers move.
+"""
+
+from http import HTTPStatus
+from typing import Annotated
+
+import msgspec
+from aiohttp import hdrs, web
+
+from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.auth.roles import write_access
+from service.console.channel_queries import ChannelDetail, ChannelView, channel_detail, channel_views, requested_channel
+from service.console.error_responses import public_message, redisplay_on_error, status_of
+from service.console.openapi import Operations
+from service.console.pages import channel as channel_page
+from service.console.rendering import CHANNEL_CACHE, STORE, json_response, read_form, render
+from service.errors import CoronetError, StoreUnavailable, UserError
+from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
+from service.model import Channel, Entry, FeedLink
+from service.store import Store
+from service.store.coordination.requests import ProbeReply
+
+_Selector = Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)]
+
+operation = OPERATIONS = Operations()
+
+
+class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The URL of a feed, or of a page that links to one.
+
+    ``as_page`` watches the page itself, or the part of it that the CSS ``selector`` matches.
+    """
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
+    as_page: bool = False
+    selector: _Selector = ""
+
+
+class FeedChoices(msgspec.Struct, frozen=True):
+    """The feeds that the page links to; add one of these instead."""
+
+    choices: tuple[FeedLink, ...]
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """A preview of a URL's channel: its current entries, newest first, and an example notification.
+
+    ``message`` is the English notification for the first of ``latest``; "" if there is none, and then ``trouble`` is
+    the reason if there is one. ``discovered`` says that the URL is a page that links to this feed. ``known`` is the
+    channel if it exists already.
+    """
+
+    url: str
+    title: str
+    link: str
+    kind: str
+    discovered: bool
+    latest: tuple[Entry, ...]
+    message: str
+    trouble: str
+    known: ChannelView | None
+
+
+class SetSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The CSS ``selector`` of the part of the page to watch; "" for the whole page."""
+
+    selector: _Selector
+
+
+@operation("POST", "/channels", write_access("channels"), 502, responses={201: ChannelDetail, 300: FeedChoices})
+async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
+    """Add the channel of a URL. It is polled even without subscribers."""
+    store, probed = request.app[STORE], await _probe(request, body, keep=True)
+    if probed.channel is None:
+        return _choices(body, probed)
+    await store.channels.set_listed(probed.channel.id, listed=True)
+    response = json_response(await channel_detail(store, probed.channel.id), HTTPStatus.CREATED)
+    response.headers[hdrs.LOCATION] = f"{request.path}/{probed.channel.id}"
+    return response
+
+
+@operation("POST", "/channels/preview", write_access("channels"), 502, responses={200: Preview, 300: FeedChoices})
+async def preview_channel(request: web.Request, body: AddChannel) -> web.Response:
+    """Preview the channel of a URL and an example notification without adding it."""
+    probed = await _probe(request, body, keep=False)
+    if probed.channel is None:
+        return _choices(body, probed)
+    return json_response(await _preview(request.app[STORE], probed.channel, probed))
+
+
+@operation("PUT", "/channels/{cid}/selector", write_access("channels"), 404, 502)
+async def put_selector(request: web.Request, body: SetSelector) -> ChannelDetail:
+    """Change the selector of a page. All subscribers move to the new channel and are notified once."""
+    successor = await _move_to_part(request, await requested_channel(request), body.selector)
+    return await channel_detail(request.app[STORE], successor.id)
+
+
+@operation("POST", "/channels/{cid}/selector/preview", write_access("channels"), 404, 502)
+async def preview_selector(request: web.Request, body: SetSelector) -> Preview:
+    """Preview another selector of a page without changing it."""
+    return await _preview_part(request, await requested_channel(request), body.selector)
+
+
+async def add_form(request: web.Request) -> web.Response:
+    """Show the form for a URL; or, if the query has a URL, the form for the selector of that page."""
+    if url := request.query.get("url", "")[:MAX_URL_CHARS]:
+        selector = request.query.get("selector", "")[:MAX_SELECTOR_CHARS]
+        return render(request, "channel_page.html", url=url, selector=selector, is_page=True, error="")
+    return render(request, "channel_add.html", url="", error="")
+
+
+async def preview(request: web.Request) -> web.Response:
+    """Preview the channel of a URL without adding it.
+
+    A page without a feed, or one sent with ``as_page``, can be watched itself.
+    """
+    return await _add(request, keep=False)
+
+
+async def add(request: web.Request) -> web.Response:
+    """Add the channel of a URL. It is polled even without subscribers."""
+    return await _add(request, keep=True)
+
+
+async def _add(request: web.Request, *, keep: bool) -> web.Response:
+    form = await read_form(request)
+    url, selector, as_page = form.get("url", ""), form.get("selector", ""), form.get("as_page") == "1"
+    body, store = AddChannel(url, as_page, selector), request.app[STORE]
+    try:
+        probed = await _probe(request, body, keep=keep)
+    except StoreUnavailable:
+        raise
+    except CoronetError as error:
+        template, message = "channel_page.html" if as_page else "channel_add.html", public_message(error)
+        return render(request, template, status_of(error), url=url, selector=selector, is_page=as_page, error=message)
+    if probed.page:
+        return render(request, "channel_page.html", url=url, selector="", is_page=False, error="")
+    if probed.channel is None:
+        return render(request, "channel_choices.html", url=url, choices=probed.choices)
+    if keep:
+        await store.channels.set_listed(probed.channel.id, listed=True)
+        raise web.HTTPSeeOther(f"/channels/{probed.channel.id}")
+    preview = await _preview(store, probed.channel, probed)
+    return render(request, "channel_preview.html", body=body, preview=preview)
+
+
+@redisplay_on_error(channel_page.page)
+async def change_selector(request: web.Request) -> web.Response:
+    """Preview another selector of a page; change it once the preview was confirmed."""
+    channel, form = await requested_channel(request), await read_form(request)
+    selector = form.get("selector", "")
+    if form.get("sure") == "1":
+        successor = await _move_to_part(request, channel, selector)
+        raise web.HTTPSeeOther(f"/channels/{successor.id}")
+    request[AUDIT_DETAIL] = f"preview only: {selector or 'whole page'}"
+    preview = await _preview_part(request, channel, selector)
+    subscribers = await request.app[STORE].subscriptions.count(channel.id)
+    return render(
+        request, "channel_selector.html", channel=channel, preview=preview, selector=selector, subscribers=subscribers
+    )
+
+
+async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> ProbeReply:
+    """Have a worker fetch a URL and, with ``keep``, create its channel. Raises the worker's error."""
+    request[AUDIT_DETAIL] = f"{body.url} {body.selector}".strip()
+    as_page = body.as_page or bool(body.selector)
+    return await request.app[STORE].worker_requests.probe(page_url(body.url, body.selector), as_page=as_page, keep=keep)
+
+
+async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
+    """Return the preview of ``channel``, which a worker has probed. No example notification is not an error."""
+    message, trouble = "", ""
+    try:
+        message = await store.dry_runs.preview_message(channel, probed.latest)
+    except StoreUnavailable:
+        raise
+    except CoronetError as error:
+        trouble = public_message(error)
+    return Preview(
+        url=channel.url,
+        title=channel.title,
+        link=channel.link,
+        kind=channel.kind,
+        discovered=probed.discovered,
+        latest=probed.latest,
+        message=message,
+        trouble=trouble,
+        known=next(iter(await channel_views(store, [channel.id])), None),
+    )
+
+
+def _choices(body: AddChannel, probed: ProbeReply) -> web.Response:
+    """Answer a URL of a page: with the feeds that it links to, or UserError if there are none."""
+    if probed.page:
+        url = page_url(body.url, body.selector)
+        raise UserError(f"{url} is a page without a feed. To watch the page itself, set `as_page`.")
+    return json_response(FeedChoices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
+
+
+async def _preview_part(request: web.Request, channel: Channel, selector: str) -> Preview:
+    store, url = request.app[STORE], _part_url(channel, selector)
+    probed = await store.worker_requests.probe(url, as_page=True, keep=False, afresh=True)
+    return await _preview(store, probed.channel or channel, probed)
+
+
+async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:
+    """Create the channel of another selector and move all subscribers to it. Safe to repeat after a crash."""
+    store, url = request.app[STORE], _part_url(channel, selector)
+    request[AUDIT_DETAIL] = f"{selector_of(channel.url) or 'whole page'} → {selector_of(url) or 'whole page'}"
+    probed = await store.worker_requests.probe(url, as_page=True, afresh=True)
+    await store.worker_requests.move(channel.id, url)
+    successor = probed.channel or channel
+    await store.worker_requests.announce_channel(successor.id)
+    await request.app[CHANNEL_CACHE].reload([channel.id, successor.id])
+    return successor
+
+
+def _part_url(channel: Channel, selector: str) -> str:
+    if channel.kind != "page":
+        raise UserError(f"{channel.url} is a feed. Only pages have a selector.")
+    url = page_url(channel.url, selector)
+    if url == channel.url:
+        raise UserError(f"This part is already being watched: {selector_of(url) or 'whole page'}.")
+    return url

@@ -1,0 +1,39 @@
+"""Page Log: the audit log of all changes made in the console and through its API. Also this API operation."""
+
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from service.console.auth.roles import admin_access
+from service.console.openapi import CURSOR, LIMIT, Operations
+from service.console.rendering import STORE, read_limit, read_log_cursor, render
+from service.store.console.audit import AuditRecord
+
+_PAGE_SIZE: Final = 50
+
+operation = OPERATIONS = Operations()
+
+
+class AuditLogPage(msgspec.Struct, frozen=True):
+    """A page of the audit log, newest first; ``next`` is the cursor of the next page, "" at the end."""
+
+    items: tuple[AuditRecord, ...]
+    next: str
+
+
+@operation("GET", "/log", admin_access("access", "read"), 422, query=(CURSOR, LIMIT))
+async def get_log(request: web.Request) -> AuditLogPage:
+    """List changes made in the console and through its API, newest first."""
+    entries, next_cursor = await request.app[STORE].audit_log.page(
+        read_log_cursor(request), read_limit(request, _PAGE_SIZE)
+    )
+    return AuditLogPage(tuple(entries), next_cursor)
+
+
+async def page(request: web.Request) -> web.Response:
+    """Show a page of the audit log."""
+    log = await get_log(request)
+    return render(
+        request, "log.html", entries=log.items, is_first=not request.query.get("cursor"), next_cursor=log.next
+    )

@@ -1,0 +1,106 @@
+"""Page Nodes: the ring of workers, their shares and loads, and draining. Also these API operations."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.auth.roles import read_access, write_access
+from service.console.charts import regions, ring_svg
+from service.console.metrics_sampler import Load
+from service.console.openapi import Operations
+from service.console.rendering import CHANNEL_CACHE, METRICS, STORE, render
+from service.model import NodeId, NodeInfo
+
+_COMPONENT_NAMES: Final = {"coronet": "Coronet", "python": "Python", "redis_client": "the Redis client"}
+
+operation = OPERATIONS = Operations()
+
+
+class Nodes(msgspec.Struct, frozen=True):
+    """The living nodes by id, and the names of drained workers.
+
+    ``loads`` are the loads of their processes by node id, without processes that do not answer.
+    """
+
+    items: tuple[NodeInfo, ...]
+    loads: dict[NodeId, Load]
+    drained: tuple[str, ...]
+
+
+@operation("GET", "/nodes", read_access("fleet"))
+async def get_nodes(request: web.Request) -> Nodes:
+    """List living nodes and drained workers."""
+    ring, known = request.app[STORE].ring, request.app[METRICS].loads
+    nodes = await ring.nodes()
+    loads = {node.id: known[node.metrics_url] for node in nodes if node.metrics_url in known}
+    return Nodes(tuple(nodes), loads, tuple(await ring.drained()))
+
+
+@operation("POST", "/nodes/{node}/drain", write_access("fleet"), 404)
+async def drain_node(request: web.Request) -> None:
+    """Drain a node: other nodes take over its channels now, and its worker stays out of the ring until restored."""
+    ring = request.app[STORE].ring
+    node = next((node for node in await ring.nodes() if node.id == request.match_info["node"]), None)
+    if node is None:
+        raise web.HTTPNotFound(text="There is no such node. It may have left the ring.")
+    request[AUDIT_DETAIL] = node.name
+    await ring.drain(node)
+
+
+@operation("POST", "/workers/{worker}/restore", write_access("fleet"), 404)
+async def restore_worker(request: web.Request) -> None:
+    """Restore a drained worker so that it joins the ring again."""
+    await _restore(request, request.match_info["worker"])
+
+
+async def page(request: web.Request) -> web.Response:
+    """Show the ring, each node's share of the channels and its load."""
+    ring, cache, loads = request.app[STORE].ring, request.app[CHANNEL_CACHE], request.app[METRICS].loads
+    nodes, drained, _ = await asyncio.gather(ring.nodes(), ring.drained(), cache.refresh())
+    shares: dict[str, float] = {}
+    for owner, start, end in regions(nodes):
+        shares[owner] = shares.get(owner, 0.0) + end - start
+    return render(
+        request,
+        "nodes.html",
+        nodes=nodes,
+        drained=drained,
+        shares=shares,
+        channels=len(cache.rows),
+        loads=loads,
+        versions=_versions(nodes, loads),
+        picture=ring_svg(nodes),
+    )
+
+
+def _versions(nodes: Sequence[NodeInfo], loads: Mapping[str, Load]) -> list[tuple[str, list[str]]]:
+    """Return each combination of software versions with the names of the nodes that run it, as far as known."""
+    by_versions: dict[str, list[str]] = {}
+    for node in nodes:
+        if load := loads.get(node.metrics_url):
+            components = load.versions.items()
+            text = ", ".join(f"{_COMPONENT_NAMES.get(name, name)} {version}" for name, version in components)
+            by_versions.setdefault(text, []).append(node.name)
+    return sorted(by_versions.items())
+
+
+async def drain(request: web.Request) -> web.Response:
+    """Drain a node: other nodes take over its channels now, and its worker stays out of the ring until restored."""
+    await drain_node(request)
+    raise web.HTTPSeeOther("/nodes")
+
+
+async def restore(request: web.Request) -> web.Response:
+    """Restore a drained worker so that it joins the ring again."""
+    await _restore(request, str((await request.post()).get("worker", "")))
+    raise web.HTTPSeeOther("/nodes")
+
+
+async def _restore(request: web.Request, worker: str) -> None:
+    request[AUDIT_DETAIL] = worker[:100]
+    if not await request.app[STORE].ring.restore(worker):
+        raise web.HTTPNotFound(text="There is no drained worker with this name.")

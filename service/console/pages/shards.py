@@ -1,0 +1,49 @@
+"""Page Shards: the tree of key groups with their loads, and manual splits and merges. Also these API operations."""
+
+from aiohttp import web
+
+from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.auth.roles import read_access, write_access
+from service.console.error_responses import redisplay_on_error
+from service.console.metrics_sampler import growth, key_group_moves
+from service.console.openapi import ActionResult, Operations
+from service.console.rendering import METRICS, SETTINGS, STORE, read_form, render
+from service.operations import shards
+from service.operations.shards import Shards
+
+operation = OPERATIONS = Operations()
+
+
+@operation("GET", "/shards", read_access("fleet"))
+async def get_shards(request: web.Request) -> Shards:
+    """Get the tree of key groups with their keyspaces, numbers of subscriptions and loads."""
+    return await shards.read_shards(request.app[STORE], request.app[SETTINGS])
+
+
+@operation("POST", "/shards/{label}/split", write_access("fleet"), 422)
+async def split_shard(request: web.Request) -> ActionResult:
+    """Split a key group now, whatever its load."""
+    return ActionResult(await shards.split(request.app[STORE], request.match_info["label"]))
+
+
+@operation("POST", "/shards/{label}/merge", write_access("fleet"), 422)
+async def merge_shard(request: web.Request) -> ActionResult:
+    """Merge the two halves of a key group now, whatever their loads."""
+    return ActionResult(await shards.merge(request.app[STORE], request.match_info["label"]))
+
+
+async def page(request: web.Request, status: int = 200, *, done: str = "", error: str = "") -> web.Response:
+    """Show the tree of key groups."""
+    groups, samples = await get_shards(request), request.app[METRICS].samples
+    moves = key_group_moves(growth(samples[0].counts, samples[-1].counts)) if samples else {}
+    return render(request, "shards.html", status, groups=groups, moves=moves, done=done, error=error)
+
+
+@redisplay_on_error(page)
+async def change(request: web.Request) -> web.Response:
+    """Split a key group, or merge its halves, whatever the load."""
+    form = await read_form(request)
+    label, action = form.get("label", "")[:64], form.get("action", "")
+    request[AUDIT_DETAIL] = f"{action} {label}"
+    done = await (shards.merge if action == "merge" else shards.split)(request.app[STORE], label)
+    return await page(request, done=done)

@@ -1,0 +1,195 @@
+"""Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer. Pure.
+
+The figures follow Corona §3.1 and §3.2: polls are evenly spaced and all succeed. Polls delayed by politeness towards a
+site and failed polls are not modelled.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from service.corona import node_optimizer
+from service.corona.fleet_policy import NO_BOUNDS, SECONDS_PER_MINUTE, ChannelBounds, FleetPolicy
+from service.corona.honeycomb import UNBOUNDED_SCALE, scale_for_budget
+from service.corona.node_optimizer import ChannelFactors, FactorTable, factor_table
+from service.corona.objectives import Floats, detection_s, mean_delay_s
+from service.corona.poll_explanation import BindingConstraint
+from service.corona.site_budgets import POLL_BUDGET_SHARE
+
+_SHARES = np.linspace(0.0, 1.0, 101)
+_TOLERANCE = 1e-6
+
+
+class ChannelLoad(msgspec.Struct, frozen=True):
+    """The properties of one channel that its poll rate depends on.
+
+    ``site`` is the site whose request budget its polls use, "" for none; ``bounds`` are the channel's own.
+    """
+
+    subscribers: int
+    update_interval_s: float
+    private: bool
+    site: str
+    bounds: ChannelBounds = NO_BOUNDS
+
+    def factors(self) -> ChannelFactors:
+        """Return the optimizer's input for this channel, without its site's scale."""
+        longest_s, shortest_s = self.bounds.longest_wait_s or 0.0, self.bounds.shortest_interval_s or 0.0
+        return ChannelFactors(
+            self.subscribers, self.update_interval_s, self.private, UNBOUNDED_SCALE, longest_s, shortest_s
+        )
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The effect of a policy. Delays are mean detection delays in seconds, from a change to the poll that finds it.
+
+    ``delay_s`` is averaged over subscriptions, ``news_delay_s`` over notifications. ``waits_s`` are the quantiles 0, 1,
+    …, 100 % of the delays of all subscriptions. ``bounds`` counts the channels by the constraint that determines their
+    poll rate.
+    """
+
+    polls_per_minute: float
+    delay_s: float
+    news_delay_s: float
+    waits_s: tuple[float, ...]
+    scale: float | None
+    bounds: dict[BindingConstraint, int]
+
+
+class ChannelDelays(NamedTuple):
+    """The mean delays of one channel before and after a change, in seconds; ``row`` is its row in the model's table."""
+
+    row: int
+    before_s: float
+    after_s: float
+
+
+class PolicyModel:
+    """The current channels, nodes and site budgets, for which the effects of different policies can be computed."""
+
+    def __init__(self, channels: Sequence[ChannelLoad], nodes: int, site_rates: Mapping[str, float]) -> None:
+        """Build the model of M channels. ``site_rates`` are the rates that admins have set, in requests per second."""
+        self._table = factor_table((each.factors() for each in channels), len(channels))
+        self._nodes = max(1, nodes)
+        self._rates = site_rates
+        self._site_names, self._sites = _enumerate_names([each.site for each in channels])
+
+    def sizes(self, policy: FleetPolicy) -> tuple[Floats, FactorTable, float | None]:
+        """Return each channel's polls per interval τ, shape (M,), the table with site scales, and the fleet's scale.
+
+        The fleet's scale is None if there are no channels.
+        """
+        table = self._table.copy()
+        table["site_scale"] = self._site_scales(policy)
+        part = msgspec.structs.replace(node_optimizer.own_aggregate(policy, self._nodes, table), nodes=self._nodes)
+        scale = node_optimizer.solve_scale(policy, self._nodes, part)
+        return node_optimizer.channel_sizes(policy, self._nodes, table, scale), table, scale
+
+    def outcome(self, policy: FleetPolicy) -> Outcome:
+        """Return the effect of a policy."""
+        size, table, scale = self.sizes(policy)
+        subscriptions = np.maximum(table["subscribers"].astype(np.float64), 1.0)
+        interval_s = policy.poll_interval_s
+        waits_s = detection_s(size, interval_s)
+        return Outcome(
+            polls_per_minute=float(size.sum()) / interval_s * SECONDS_PER_MINUTE,
+            delay_s=mean_delay_s(subscriptions, size, interval_s),
+            news_delay_s=mean_delay_s(subscriptions / table["update_interval_s"], size, interval_s),
+            waits_s=_quantiles(waits_s, subscriptions),
+            scale=scale,
+            bounds=self._bounds(policy, size, table, scale),
+        )
+
+    def largest_delay_changes(
+        self, before: FleetPolicy, after: FleetPolicy, max_count: int
+    ) -> tuple[Sequence[ChannelDelays], Sequence[ChannelDelays]]:
+        """Return the channels whose delay decreases most and those whose delay increases most, most affected first.
+
+        Channels are ranked by the logarithm of the ratio of delays times the number of subscribers.
+        """
+        size_after, _, _ = self.sizes(after)
+        size_before, _, _ = self.sizes(before)
+        before_s = detection_s(size_before, before.poll_interval_s)
+        after_s = detection_s(size_after, after.poll_interval_s)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            gain = np.nan_to_num(np.log(before_s / after_s)) * np.maximum(self._table["subscribers"], 1)
+        order = np.argsort(gain, kind="stable")
+        sooner = (index for index in order[::-1][:max_count] if gain[index] > _TOLERANCE)
+        later = (index for index in order[:max_count] if gain[index] < -_TOLERANCE)
+
+        def delays_of(indices: Iterable[np.int64]) -> Sequence[ChannelDelays]:
+            return [ChannelDelays(int(index), float(before_s[index]), float(after_s[index])) for index in indices]
+
+        return delays_of(sooner), delays_of(later)
+
+    def _site_scales(self, policy: FleetPolicy) -> Floats:
+        """Return the scale of each channel's site, shape (M,): ``UNBOUNDED_SCALE`` without a binding budget.
+
+        It is computed as the worker that manages the site's budget does.
+        """
+        scales = np.full(len(self._table), UNBOUNDED_SCALE)
+        unbound = node_optimizer.allocation_problem(policy, self._nodes, self._table)
+        at_most = np.bincount(self._sites, weights=unbound.costs * unbound.most, minlength=len(self._site_names))
+        by_site = np.argsort(self._sites, kind="stable")
+        ends = np.cumsum(np.bincount(self._sites, minlength=len(self._site_names)))
+        for number, name in enumerate(self._site_names):
+            rate = self._rates.get(name, policy.site_requests_per_s)
+            budget = POLL_BUDGET_SHARE * rate * policy.poll_interval_s
+            if name and at_most[number] > budget:
+                own = by_site[ends[number - 1] if number else 0 : ends[number]]
+                scales[own] = scale_for_budget(
+                    node_optimizer.allocation_problem(policy, self._nodes, self._table[own]), budget
+                )
+        return scales
+
+    def _bounds(
+        self, policy: FleetPolicy, size: Floats, table: FactorTable, scale: float | None
+    ) -> dict[BindingConstraint, int]:
+        """Count the channels by the constraint that :func:`service.corona.poll_explanation.bounded` would name."""
+        if scale is None:
+            return {}
+        problem = node_optimizer.allocation_problem(policy, self._nodes, table)
+        if scale < 0:
+            return {BindingConstraint.FLEET_BUDGET: len(size)}
+        at_most = size >= problem.most * (1 - _TOLERANCE)
+        at_least = ~at_most & (size <= problem.least * (1 + _TOLERANCE)) & (problem.least > 0)
+        least, most = node_optimizer.size_bounds(policy, self._nodes, table)
+        by_site = at_most & (problem.most < most * (1 - _TOLERANCE))
+        with np.errstate(divide="ignore"):
+            by_interval = at_most & ~by_site & (policy.poll_interval_s / table["shortest_interval_s"] <= most)
+        by_nodes = at_most & ~by_site & ~by_interval & (np.maximum(self._nodes, least) <= most)
+        channel_budget = node_optimizer.limits_without_site(
+            policy, self._nodes, ChannelFactors(1, 0.0, private=False)
+        ).channel_budget
+        by_channel = by_nodes & ~table["private"] & (channel_budget <= most)
+        by_channel |= at_most & ~by_site & ~by_interval & ~by_nodes
+        by_own_wait = at_least & (table["longest_wait_s"] > 0)
+        counts = {
+            BindingConstraint.HOST_BUDGET: by_site.sum(),
+            BindingConstraint.CHANNEL_INTERVAL: by_interval.sum(),
+            BindingConstraint.CHANNEL_BUDGET: by_channel.sum(),
+            BindingConstraint.NODES: (by_nodes & ~by_channel).sum(),
+            BindingConstraint.CHANNEL_WAIT: by_own_wait.sum(),
+            BindingConstraint.LONGEST_WAIT: (at_least & ~by_own_wait).sum(),
+            BindingConstraint.NONE: (~at_most & ~at_least).sum(),
+        }
+        return {bound: int(count) for bound, count in counts.items() if count}
+
+
+def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:
+    """Return the quantiles ``_SHARES`` of the waits, weighted by the number of subscriptions."""
+    if not len(waits_s):
+        return (0.0,) * len(_SHARES)
+    order = np.argsort(waits_s)
+    cumulative = np.cumsum(subscriptions[order])
+    places = np.searchsorted(cumulative, _SHARES * cumulative[-1])
+    return tuple(waits_s[order][np.minimum(places, len(order) - 1)].tolist())
+
+
+def _enumerate_names(names: Sequence[str]) -> tuple[list[str], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+    """Return the distinct names, and for each name its index among them."""
+    unique = list(dict.fromkeys(names))
+    numbers = {name: number for number, name in enumerate(unique)}
+    return unique, np.fromiter((numbers[name] for name in names), dtype=np.int64, count=len(names))
