@@ -50,7 +50,7 @@ async def test_a_file_that_is_not_opml_is_refused_with_a_reason(person: Person) 
     send_file(alice, await upload(alice, b"<html>a picture of a cat</html>", "cat.html"))
     await alice.wait_for(lambda received: "not OPML" in received.body)
     send_file(alice, await upload(alice, b"<" * 6_000_000, "large.opml"))
-    await alice.wait_for(lambda received: "too large" in received.body)
+    await alice.wait_for(lambda received: "larger than 5 MB" in received.body)
     assert "no subscriptions" in await alice.say("list")
 
 

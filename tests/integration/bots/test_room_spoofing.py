@@ -227,7 +227,7 @@ async def test_only_a_service_of_the_inviters_server_vouches_for_the_inviter(
         await wait_until_handled(alice)
     entered = [one for one in (*below.received, *elsewhere.received) if one.tag.endswith("presence")]
     assert {one.get("to") for one in entered} == ({f"room@{STRANGERS}/Coronet"} if service else set())
-    assert not [message for message in alice.received if "not here" in message.body]
+    assert not [message for message in alice.received if "not open to everyone" in message.body]
 
 
 async def test_an_occupant_cannot_invite_in_the_name_of_the_room(
