@@ -1,12 +1,13 @@
-"""Reaching publishers: the only room that connects to them.
+"""HTTP clients and servers; the only package that connects to publishers.
 
-Rules of this room: it holds no policy (when to fetch, how often, what to do with an answer); it
-fetches one URL within hard caps, and connects only where the guard allows. Every connection,
-including those of redirects and of IP literals, passes the guard at the moment its socket is
-made, when the very address is known: a check of the name before that can be bypassed by DNS
-rebinding, a check in the resolver by literals.
+The package has no policy: callers decide when and how often to fetch, and what to do with a response. ``fetcher``
+fetches one URL within hard limits, and connects only where ``address_guard`` allows it. Every connection, including
+those of redirects and of IP literals, passes the guard when its socket is created, when the actual address is known: a
+check of the name before that can be bypassed by DNS rebinding, a check in the resolver by IP literals.
 
-``fetch`` asks, ``guard`` allows, ``answer`` reads within the caps, ``encoding`` decompresses, ``failures`` says in
-words what went wrong, ``sites`` who is asked.
-``uploads`` is for what is no publisher: files on XMPP servers.
+- Clients: ``fetcher`` for publishers, with ``response``, ``content_encoding`` and ``error_translation``;
+  ``peer_client`` for requests between workers, signed by ``request_signatures``; ``internal_clients`` for other
+  requests to Coronet's processes; ``upload_client`` for files on XMPP servers.
+- Servers: ``http_server``, with ``client_address`` for clients behind proxies; ``health`` endpoints.
+- ``sites``: the sites and networks by which request budgets are counted.
 """

@@ -1,7 +1,7 @@
-"""The guard: which addresses and ports a socket may connect to.
+"""The address guard against server-side request forgery: the addresses and ports that a socket may connect to.
 
-``ipaddress.is_global`` alone lets multicast, NAT64, 6to4 and some special-purpose ranges pass
-(RFC 6890 and the IANA registries it started), so they are named here.
+``ipaddress.is_global`` alone permits multicast, NAT64, 6to4 and some special-purpose ranges (RFC 6890 and the IANA
+registries), so these are listed here.
 """
 
 import functools
@@ -41,7 +41,7 @@ _REFUSED_IPV6 = tuple(
 
 @functools.lru_cache(_MAX_ADDRESSES_KNOWN)
 def is_public(address: str) -> bool:
-    """Say whether an IP address (text, a scope id allowed) is one of a public host."""
+    """Return whether an IP address (text, possibly with a scope id) is that of a public host."""
     ip = _unmapped(address)
     if isinstance(ip, ipaddress.IPv4Address):
         return ip.is_global and not any(ip in network for network in _REFUSED_IPV4)
@@ -49,10 +49,10 @@ def is_public(address: str) -> bool:
 
 
 def refusal_reason(address: str, port: int, *, allow_private: bool, extra_ports: Collection[int]) -> str | None:
-    """Return why a connection to this IP address and port is refused, or None if it is allowed.
+    """Return the reason for which a connection to this IP address and port is refused, or None if it is allowed.
 
-    ``allow_private`` opens loopback, on any port, and nothing else. An IPv4 address mapped into
-    IPv6 counts as the IPv4 address.
+    ``extra_ports`` are allowed in addition to the default ones. ``allow_private`` allows loopback on any port, but no
+    other private address. An IPv4 address mapped into IPv6 counts as the IPv4 address.
     """
     if allow_private and _unmapped(address).is_loopback:
         return None
@@ -69,28 +69,30 @@ def _unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 class SocketRefused(OSError):
-    """The guard's word where only ``OSError`` is understood: inside the connector.
+    """Raised in aiohttp's connector when the guard refuses an address.
 
-    Being one lets the connector go on to the next address of the name. All refusals have the same
-    text, so that the connector hands on one of them, whole, when every address was refused.
+    As an ``OSError``, it makes the connector try the next address of the name. All refusals have the same text, so
+    that the connector raises one of them unchanged if every address was refused.
     """
 
     def __init__(self, reason: str) -> None:
-        """Keep the reason apart from the text."""
         super().__init__("refused by the guard")
         self.reason = reason
 
     def as_error(self, host: str) -> AddressRefused:
-        """Return the error for people who asked for ``host``."""
+        """Return the error to report for the requested ``host``."""
         return AddressRefused(self.reason if self.reason.startswith(f"{host} ") else f"{host}: {self.reason}")
 
 
-# (family, type, protocol, canonical name, address), as socket.getaddrinfo gives them.
+# (family, type, protocol, canonical name, address), as socket.getaddrinfo returns them.
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
 def socket_factory(*, allow_private: bool, extra_ports: Collection[int]) -> Callable[[AddressInfo], socket.socket]:
-    """Return what makes the connector's sockets; it raises :class:`SocketRefused` instead of making some."""
+    """Return a socket factory for aiohttp's connector that raises :class:`SocketRefused` for refused addresses.
+
+    ``allow_private`` and ``extra_ports`` are those of :func:`refusal_reason`.
+    """
 
     def guarded_socket(info: AddressInfo) -> socket.socket:
         family, kind, protocol, _, address = info

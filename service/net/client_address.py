@@ -1,8 +1,8 @@
-"""The client of an HTTP request: its address and scheme, also behind proxies that are trusted. Pure.
+"""The address and scheme of the client of an HTTP request, directly or behind trusted proxies. Pure.
 
-A proxy appends the address of its own peer to ``X-Forwarded-For``, or to ``Forwarded`` (RFC 7239). Both headers are
-read only if the peer of our connection is a trusted proxy, from right to left: the first address that is not a
-trusted proxy's is the client's. Everything further left was written by the client and is ignored.
+A proxy appends the address of its peer to ``X-Forwarded-For``, or to ``Forwarded`` (RFC 7239). These headers are read
+only if the peer of the connection is a trusted proxy, and from right to left: the first address that is not a trusted
+proxy's is the client's. The client may have forged everything further left, which is ignored.
 """
 
 import ipaddress
@@ -21,15 +21,15 @@ class ForwardingUnclear(UserError, code="forwarding-unclear"):
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who sent a request. ``address`` is "" if a trusted proxy does not name it.
+    """The client of a request. ``address`` is "" if a trusted proxy does not state it.
 
-    ``is_through_stranger``: the client itself sent a forwarding header. So it may be a proxy that is not trusted, and
-    the address not the one of who asks.
+    ``has_forwarding_header``: the client itself sent a forwarding header. It may then be an untrusted proxy, and the
+    address that of the proxy.
     """
 
     address: str
     is_secure: bool
-    is_through_stranger: bool = False
+    has_forwarding_header: bool = False
 
 
 def find_client(
@@ -39,23 +39,24 @@ def find_client(
     x_forwarded_proto: Iterable[str],
     trusted: Iterable[Network],
 ) -> Client:
-    """Return the client of a request over plain HTTP whose connection comes from the address ``peer``.
+    """Return the client of a plain HTTP request over a connection from the address ``peer``.
 
-    ``forwarded`` are the parsed elements of ``Forwarded``, the two others the values of all headers of that name.
-    Raises :class:`ForwardingUnclear`: a proxy that writes one header passes the other on as the client sent it.
+    ``forwarded`` are the parsed elements of ``Forwarded``; ``x_forwarded_for`` and ``x_forwarded_proto`` are the values
+    of all headers of that name. ``trusted`` are the networks of trusted proxies. Raises :class:`ForwardingUnclear` if
+    the headers contradict each other: a proxy that writes one of them passes the other on as the client sent it.
     """
     trusted = tuple(trusted)
     hops = [hop for header in x_forwarded_for for hop in header.split(",")]
     if not is_in_networks(peer, trusted):
-        return Client(peer, is_secure=False, is_through_stranger=bool(forwarded or hops))
+        return Client(peer, is_secure=False, has_forwarding_header=bool(forwarded or hops))
     protos = [proto.strip().lower() for header in x_forwarded_proto for proto in header.split(",")]
     address, place = _address_of(hops, peer, trusted)
-    by_x = Client(address, protos[-1:] == ["https"], is_through_stranger=place > 0)
+    by_x = Client(address, protos[-1:] == ["https"], has_forwarding_header=place > 0)
     if not forwarded:
         return by_x
     address, place = _address_of([element.get("for", "") for element in forwarded], peer, trusted)
     is_secure = forwarded[place].get("proto", "").lower() == "https"
-    by_forwarded = Client(address, is_secure, is_through_stranger=place > 0)
+    by_forwarded = Client(address, is_secure, has_forwarding_header=place > 0)
     if hops and by_x.address != by_forwarded.address:
         raise ForwardingUnclear(
             "The headers Forwarded and X-Forwarded-For name different clients. "
@@ -65,13 +66,13 @@ def find_client(
 
 
 def is_in_networks(address: str, networks: Iterable[Network]) -> bool:
-    """Return whether an address lies in one of these networks; "" and what is no address lie in none."""
+    """Return whether an address is in one of the networks; "" and an invalid address are in none."""
     ip = _parse(address)
     return ip is not None and any(ip in network for network in networks)
 
 
 def network_of(address: str) -> str:
-    """Return what an address is counted as: an IPv6 address as its /64, of which one customer has all addresses."""
+    """Return the text by which an address is counted: an IPv6 address by its /64, which belongs to one customer."""
     ip = _parse(address)
     if isinstance(ip, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((ip, _IPV6_CUSTOMER_BITS), strict=False))
@@ -79,7 +80,7 @@ def network_of(address: str) -> str:
 
 
 def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> tuple[str, int]:
-    """Return the address of the client and its place among the hops; the peer's if there are no hops."""
+    """Return the client's address and its index in ``hops``; the peer's address and -1 if there are no hops."""
     address, place = peer, -1
     for place in reversed(range(len(hops))):
         ip = _parse(_without_port(hops[place].strip()))
@@ -90,7 +91,7 @@ def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> t
 
 
 def _without_port(node: str) -> str:
-    """Return the address of ``192.0.2.1:80``, ``[2001:db8::1]:80`` or ``[2001:db8::1]``, or of an address itself."""
+    """Return the address in ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``[2001:db8::1]`` or an address alone."""
     if node.startswith("["):
         return node[1:].partition("]")[0]
     return node.partition(":")[0] if node.count(":") == 1 else node

@@ -1,6 +1,6 @@
-"""Content codings (RFC 9110 §8.4): one of gzip, deflate, br, zstd, once, with a cap on what comes out.
+"""The decoding of content codings (RFC 9110 §8.4): one of gzip, deflate, br and zstd, with a limit of the result.
 
-Every decoder is asked for at most one byte more than the cap, so that a bomb costs the cap and no more.
+Each decoder produces at most one byte more than the limit, so that a decompression bomb costs no more than the limit.
 """
 
 import io
@@ -21,9 +21,9 @@ _MAX_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 
 
 def parse_content_coding(values: list[str]) -> str:
-    """Return the one coding that ``Content-Encoding`` header values name, or "" for none.
+    """Return the content coding in the values of ``Content-Encoding`` headers, or "" for none.
 
-    Raises :class:`BadHttp` for an unknown coding and for one inside another.
+    Raises :class:`BadHttp` for an unknown coding and for several codings.
     """
     named = [name.strip().lower() for value in values for name in value.split(",")]
     codings = [name for name in named if name not in ("", "identity")]
@@ -35,7 +35,7 @@ def parse_content_coding(values: list[str]) -> str:
 
 
 def decode(body: bytes, coding: str, max_bytes: int) -> bytes:
-    """Return ``body`` without its coding. Raises :class:`BadHttp` (broken, cut off) or :class:`TooLarge`."""
+    """Return ``body`` decoded. Raises :class:`BadHttp` if it is corrupt or truncated, or :class:`TooLarge`."""
     if not coding or not body:
         return body
     try:
@@ -63,7 +63,7 @@ def _gunzip(body: bytes, limit: int) -> bytes:
 
 
 def _inflate(body: bytes, limit: int) -> bytes:
-    # "deflate" means zlib (RFC 9110 §8.4.1.2), and many servers send raw deflate.
+    # "deflate" means zlib (RFC 9110 §8.4.1.2), but many servers send raw deflate.
     zlib_header = body[0] & 0x0F == _ZLIB_METHOD and int.from_bytes(body[:2], "big") % _ZLIB_CHECK == 0
     stream = zlib.decompressobj(zlib.MAX_WBITS if zlib_header else -zlib.MAX_WBITS)
     plain = stream.decompress(body, limit)

@@ -1,4 +1,4 @@
-"""From the HTTP client's exceptions to Coronet's errors, in words a person can act on."""
+"""The translation of aiohttp's exceptions to Coronet's errors, with messages that a person can act on."""
 
 import os
 import ssl
@@ -10,7 +10,7 @@ from service.net.address_guard import SocketRefused
 
 
 def translate_error(error: aiohttp.ClientError | TimeoutError | OSError, host: str) -> CoronetError:
-    """Return the error of our tree that the client's failure to fetch from ``host`` stands for."""
+    """Return Coronet's error for an exception that aiohttp raised for a request to ``host``."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _certificate_fault(error.certificate_error, host)
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -54,7 +54,7 @@ def _certificate_fault(error: Exception, host: str) -> TlsFailed:
 
 def _broken_answer(error: aiohttp.ClientError | OSError, host: str) -> CoronetError:
     if isinstance(error, aiohttp.ClientResponseError):
-        # The parser's own text quotes the publisher's bytes; only the kind of fault is passed on.
+        # The parser's message quotes the publisher's bytes; only the kind of the fault is reported.
         if "more than" in error.message or "Too many" in error.message:
             return TooLarge(f"{host}: the headers of its answer are too large.")
         return BadHttp("{host}: its response is not valid HTTP.", host=host)

@@ -1,4 +1,4 @@
-"""One conditional GET of a publisher's URL, or one POST to its hub, within hard caps."""
+"""The HTTP client for publishers: one conditional GET of a URL, or one POST to a hub, within hard limits."""
 
 import asyncio
 import contextlib
@@ -45,8 +45,8 @@ _MAX_HEADER_FIELD_BYTES = 16 * 1024
 _MAX_CONNECTIONS = 256
 _MAX_CONNECTIONS_PER_HOST = 4
 _KEEP_ALIVE_S = 4.0
-"""Less than the 5 s after which many servers close: a request that crosses that on its way is lost."""
-_MAX_URLS_KNOWN = 10_000
+"""Less than the 5 s after which many servers close a connection: a request sent at that moment is lost."""
+_MAX_CACHED_URLS = 10_000
 _MAX_REASON_CHARS = 60
 
 _OK = 200
@@ -61,29 +61,29 @@ _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, app
 _T = TypeVar("_T")
 
 _Read = Callable[[PublisherResponse, str, str | None], Awaitable[_T]]
-"""Reads an answer from a URL; given are also the URL and where the channel has moved for good."""
+"""Reads a response; its arguments are the response, its URL, and the URL of a permanent redirect or None."""
 
 MayFollow = Callable[[str], Awaitable[None]]
-"""Waits until the host that a redirect leads to may be asked, or raises a :class:`service.errors.CoronetError`."""
+"""Waits until a request to a redirect's host is allowed, or raises a :class:`service.errors.CoronetError`."""
 
-# The same URLs are asked for again and again.
-_canonical = functools.lru_cache(_MAX_URLS_KNOWN)(canonical_url)
-_parsed = functools.lru_cache(_MAX_URLS_KNOWN)(functools.partial(URL, encoded=True))
+# The same URLs are fetched again and again.
+_canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)
+_parsed = functools.lru_cache(_MAX_CACHED_URLS)(functools.partial(URL, encoded=True))
 
 
 def user_agent(operator_url: str) -> str:
-    """Return ``Coronet/VERSION (+URL)``: who asks, and where to complain. The URL may be empty."""
+    """Return the user agent ``Coronet/VERSION (+URL)`` with the operator's URL for complaints, which may be ""."""
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
 
 class FetchResult(msgspec.Struct, frozen=True):
-    """A publisher's answer.
+    """The result of a successful fetch.
 
-    ``body`` is None when it is what ``validators`` described already (304, or equal bytes). ``partial``: it
-    holds only entries that are new since then (RFC 3229 with ``A-IM: feed``), so the rest is not gone.
-    ``url`` is where the answer came from; ``permanent_url`` where the publisher says the channel has
-    moved for good (canonical). ``headers`` are those that somebody reads, in lower case. ``address`` is the
-    publisher's IP address; ``private`` says that it is not public. ``links`` are read when a body came.
+    ``body`` is None if it has not changed since the given validators (304, or equal bytes). ``partial``: the body has
+    only the entries that are new since then (RFC 3229 with ``A-IM: feed``). ``url`` is the URL of the response;
+    ``permanent_url`` (canonical) is the target of permanent redirects, or None. ``headers`` are selected headers with
+    lower-case names. ``address`` is the publisher's IP address; ``private`` says that it is not public. ``links`` are
+    only set with a body.
     """
 
     status: int
@@ -101,7 +101,7 @@ class FetchResult(msgspec.Struct, frozen=True):
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """What is asked of each URL on the way, and which redirects may lead to the next."""
+    """The request that is sent to each URL of a redirect chain; ``follows`` are the redirect statuses to follow."""
 
     method: str
     headers: Mapping[str, str]
@@ -110,11 +110,11 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class Fetcher:
-    """Fetches through one pool of kept-alive connections; an async context manager.
+    """Fetches URLs through a pool of persistent connections behind the address guard; an async context manager.
 
-    ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers a fetch stands for is added
-    inside the parentheses. ``allow_private`` and ``extra_ports`` are the guard's. ``total_s`` bounds one
-    fetch with all its redirects. No cookies, no proxies from the environment, no DNS cache.
+    ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses.
+    ``allow_private`` and ``extra_ports`` are those of the address guard. ``total_s`` limits one fetch including its
+    redirects. The fetcher uses no cookies, no proxies from the environment, and no DNS cache.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Fetcher:
             ssl=ssl.create_default_context(),
         )
         protocol: type[ResponseHandler] = BoundedResponseHandler
-        # There is no public way to say what the connector's connections are read by.
+        # There is no public way to set the protocol class of a connector's connections.
         connector._factory = functools.partial(protocol, loop=asyncio.get_running_loop())  # noqa: SLF001 - see above
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -162,7 +162,7 @@ class Fetcher:
             await self._resolver.close()
 
     async def address_of(self, host: str) -> str:
-        """Return the first public address of a canonical URL's host; "" if there is none, or none is found in time."""
+        """Return the first public address of a canonical URL's host; "" if there is none, or DNS does not respond."""
         if self._resolver is None:
             raise RuntimeError("Fetcher is used outside its context")
         with contextlib.suppress(OSError, TimeoutError):
@@ -180,33 +180,33 @@ class Fetcher:
         *,
         within_s: float = inf,
     ) -> FetchResult:
-        """Fetch ``url`` (canonical), conditionally if ``validators`` name an ETag or a date.
+        """Fetch ``url`` (canonical), with a conditional request if ``validators`` have an ETag or a date.
 
-        With only a hash in them, the whole body is asked for, and still known again. ``within_s`` can only
-        shorten the time that this fetcher takes for one fetch.
+        If they have only a hash, the request is unconditional, but an unchanged body is still recognized.
+        ``subscribers`` is the number for the user agent. ``within_s`` can only shorten this fetcher's time limit.
 
-        Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`, and what
-        ``may_follow`` raises before a redirect is followed.
+        Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and what ``may_follow``
+        raises before a redirect is followed.
         """
         started_s = time.monotonic()
         known = validators or Validators()
-        headers = _conditions(known)
-        headers["User-Agent"] = _introduction(self._user_agent, subscribers)
+        headers = _conditional_headers(known)
+        headers["User-Agent"] = _user_agent_for(self._user_agent, subscribers)
 
         async def read(response: PublisherResponse, at: str, permanent_url: str | None) -> FetchResult:
-            return await self._fetched(response, at, known, permanent_url, started_s)
+            return await self._read_response(response, at, known, permanent_url, started_s)
 
         request = _Request("GET", headers, None, _REDIRECTS)
         return await self._within(min(within_s, self._total_s), url, request, read, may_follow)
 
     async def post(self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None) -> int:
-        """Send a form (WebSub §5.1), and return the status of the answer: below 400, and no redirect.
+        """Send a form (WebSub §5.1) and return the status of the response, which is below 400 and no redirect.
 
-        Raises what :meth:`fetch` does; the :class:`BadStatus` quotes the first words of the answer.
+        Raises as :meth:`fetch` does; :class:`BadStatus` quotes the beginning of the response.
         """
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         request = _Request("POST", headers, form, _REDIRECTS_OF_POST)
-        return await self._within(self._total_s, url, request, _posted, may_follow)
+        return await self._within(self._total_s, url, request, _read_post_response, may_follow)
 
     async def _within(
         self, total_s: float, url: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None
@@ -221,20 +221,20 @@ class Fetcher:
             ) from error
 
     async def _follow(self, first: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None) -> _T:
-        url, permanent_url, moved_for_good = first, None, True
+        url, permanent_url, is_permanent = first, None, True
         for _ in range(MAX_REDIRECTS + 1):
             try:
                 async with self._ask(url, request) as response:
                     refuse_large_headers(response)
                     if response.status not in _REDIRECTS:
                         return await read(response, url, permanent_url)
-                    moved_for_good = moved_for_good and response.status in _PERMANENT
+                    is_permanent = is_permanent and response.status in _PERMANENT
                     url = _next_hop(url, response, request.follows)
             except (aiohttp.ClientError, OSError) as error:
                 raise translate_error(error, _host(url)) from error
             if may_follow is not None:
                 await may_follow(_host(url))
-            if moved_for_good:
+            if is_permanent:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
 
@@ -246,7 +246,7 @@ class Fetcher:
         )
         return cast("AbstractAsyncContextManager[PublisherResponse]", response)  # the session's response_class
 
-    async def _fetched(
+    async def _read_response(
         self, response: PublisherResponse, url: str, known: Validators, permanent_url: str | None, started_s: float
     ) -> FetchResult:
         headers = select_headers(response.headers)
@@ -255,8 +255,8 @@ class Fetcher:
         if response.status == _OK:
             body, body_sha256 = await self._bodies.read(response, known.body_sha256)
         elif response.status == _IM_USED:
-            _refuse_unasked_manipulation(response, url, known)
-            # What comes is not the whole: the hash stays that of the last whole body.
+            _check_instance_manipulation(response, url, known)
+            # The body is a delta: the stored hash remains that of the last complete body.
             body, _ = await self._bodies.read(response, "")
         elif response.status != _NOT_MODIFIED:
             raise _bad_status(response, url, "", retry_s)
@@ -280,9 +280,9 @@ class Fetcher:
         )
 
 
-async def _posted(response: PublisherResponse, url: str, _permanent_url: str | None) -> int:
+async def _read_post_response(response: PublisherResponse, url: str, _permanent_url: str | None) -> int:
     if response.status < _FIRST_ERROR:
-        return response.status  # whatever follows is for nobody
+        return response.status  # the body is not used
     retry_s = parse_retry_after(response.headers.get("Retry-After", ""), time.time())
     raise _bad_status(response, url, await read_excerpt(response), retry_s)
 
@@ -293,8 +293,8 @@ def _bad_status(response: PublisherResponse, url: str, words: str, retry_s: floa
     return BadStatus(f"{_host(url)} answered {response.status}{said}.", status=response.status, retry_after_s=retry_s)
 
 
-def _refuse_unasked_manipulation(response: PublisherResponse, url: str, known: Validators) -> None:
-    """Refuse a 226 (RFC 3229 §10.4.1) that is not what ``A-IM: feed`` offered: nothing else can be undone."""
+def _check_instance_manipulation(response: PublisherResponse, url: str, known: Validators) -> None:
+    """Raise :class:`BadHttp` for a 226 (RFC 3229 §10.4.1) other than ``A-IM: feed``, which cannot be decoded."""
     done = ",".join(response.headers.getall("IM", [])).strip().lower()
     if done != "feed" or not known.etag:
         raise BadHttp(f"{_host(url)} answered with a change (226) of a kind that was not asked for: {done[:40]!r}.")
@@ -304,12 +304,12 @@ def _host(url: str) -> str:
     return _parsed(url).raw_host or url
 
 
-def _introduction(user_agent: str, subscribers: int) -> str:
+def _user_agent_for(user_agent: str, subscribers: int) -> str:
     readers = f"{subscribers} subscriber{'' if subscribers == 1 else 's'}"
     return f"{user_agent.removesuffix(')')}; {readers})" if user_agent.endswith(")") else user_agent
 
 
-def _conditions(known: Validators) -> dict[str, str]:
+def _conditional_headers(known: Validators) -> dict[str, str]:
     headers = {"Accept": _ACCEPT, "Accept-Encoding": content_encoding.ACCEPTED}
     if known.etag:
         headers["If-None-Match"] = known.etag

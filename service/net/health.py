@@ -1,9 +1,8 @@
-"""Liveness, readiness and metrics over HTTP: the same three answers from every process.
+"""The HTTP endpoints for liveness, readiness and metrics, which every process serves.
 
-``/livez`` says that the event loop turns, ``/readyz`` that the process can do its work (503 and
-the reason when it cannot; the reason phrase is the error's code), ``/metrics`` what it counted, in the Prometheus text
-format, to clients from ``metrics_networks`` or with the ``metrics_token``. Anybody may read the other two, so they name
-no address.
+``/livez`` responds if the event loop runs. ``/readyz`` responds with 200 if the process can do its work, else with 503,
+the error's code as the reason phrase, and the reason. ``/metrics`` returns the metrics in the Prometheus text format to
+clients in ``metrics_networks`` or with the ``metrics_token``. The other two are public, so they contain no addresses.
 """
 
 import hmac
@@ -25,11 +24,11 @@ from service.settings import Settings
 log = structlog.get_logger(__name__)
 
 ReadinessCheck = Callable[[], Awaitable[None]]
-"""Returns when the process can do its work; raises a :class:`CoronetError` that says why not."""
+"""Raises a :class:`CoronetError` with the reason if the process cannot do its work."""
 
 
 def health_routes(ready: ReadinessCheck, settings: Settings) -> list[web.RouteDef]:
-    """Return the three routes, to be added to an application that an :class:`HttpServer` serves."""
+    """Return the three routes for an application that an :class:`HttpServer` serves."""
     VERSIONS.info({"coronet": version("coronet"), "python": python_version(), "redis_client": version("redis")})
 
     async def livez(_: web.Request) -> web.Response:
@@ -54,9 +53,9 @@ def health_routes(ready: ReadinessCheck, settings: Settings) -> list[web.RouteDe
 async def serve_health(
     bind: str, port: int, ready: ReadinessCheck, more: Iterable[web.RouteDef] = (), *, settings: Settings | None = None
 ) -> HttpServer:
-    """Serve ``/livez``, ``/readyz`` and ``/metrics`` on ``bind:port``, and ``more``; port 0 takes a free one.
+    """Serve ``/livez``, ``/readyz``, ``/metrics`` and the routes ``more`` on ``bind:port``; port 0 means any free port.
 
-    Of the settings, those of metrics and proxies count. Raises ``OSError`` when the address cannot be taken.
+    Only the settings of metrics and proxies are used. Raises ``OSError`` if the address cannot be bound.
     """
     settings = settings or Settings()
     app = web.Application()
@@ -72,7 +71,7 @@ async def _hide_versions(_: web.Request, response: web.StreamResponse) -> None:
 
 
 def _public_reason(error: CoronetError) -> str:
-    """Return what anybody may read of why a process is not ready: not where Redis is."""
+    """Return the public reason for which a process is not ready, which does not contain Redis's address."""
     if type(error) is StoreUnavailable:
         log.warning("not ready: the store cannot be reached", error=str(error))
         return "Redis does not answer."
@@ -81,7 +80,7 @@ def _public_reason(error: CoronetError) -> str:
 
 def _may_read_metrics(request: web.Request, settings: Settings) -> bool:
     client = client_of(request)
-    if is_in_networks(client.address, settings.metrics_networks) and not client.is_through_stranger:
+    if is_in_networks(client.address, settings.metrics_networks) and not client.has_forwarding_header:
         return True
     scheme, _, sent = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     token = settings.metrics_token.get_secret_value()

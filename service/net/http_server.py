@@ -1,14 +1,14 @@
-"""The HTTP server of every process: it serves an application and bounds what clients can hold of it.
+"""The HTTP server of every process, which limits the resources that clients can occupy.
 
-aiohttp limits the size of requests, but not how long they take, nor how many connections there are. Here each
-connection has a deadline for the headers of a request, for its body (which has to come at a least rate), for the time
-that the client reads nothing of an answer, and for being idle. There are so many connections from one address, and in
-all. When all are taken, a new client takes the place of the one that has kept us waiting longest, for a request or for
-the rest of its body; if we are at work for every connection, the new one is closed. Streams and WebSockets are such
-work, and last as long as their handlers.
+aiohttp limits the size of requests, but neither their duration nor the number of connections. This server has deadlines
+for the headers of a request, for its body (which must arrive at a minimum rate), for the time in which a client reads
+nothing of a response, and for idle connections. It limits the connections per address and in total. At the total limit,
+a new connection replaces the one that the server has been waiting for longest, for a request or for the rest of its
+body; if the server is handling a request on every connection, the new one is closed. Streams and WebSockets count as
+requests, and last as long as their handlers.
 
-The middleware of this server finds the client behind trusted proxies (:func:`client_of`), and answers 400 where the
-body of a request breaks off or is malformed.
+The server's middleware determines the client behind trusted proxies (:func:`client_of`), and responds with 400 if the
+body of a request is truncated or malformed.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ from service.net.client_address import Client, ForwardingUnclear, Network, find_
 from service.observability.metrics import HTTP_CONNECTIONS_ENDED
 
 HEADERS_WITHIN_S = 20.0
-"""From the first byte of a request, or from the connection, to the last of its headers."""
+"""Deadline for the headers of a request, from its first byte or from the opening of the connection."""
 BODY_WITHIN_S = 20.0
 LEAST_BYTES_PER_S = 16_384
-"""A body may take ``BODY_WITHIN_S`` and as long as this rate takes for what has come."""
+"""The deadline for a body is ``BODY_WITHIN_S`` plus the time that the received bytes take at this rate."""
 WRITE_WITHIN_S = 60.0
-"""A client reads something of its answer at least so often."""
+"""Largest time in which a client reads nothing of a response."""
 IDLE_S = 75.0
-"""Longer than the 60 s for which nginx keeps connections: else it could send a request as we close."""
+"""Longer than the 60 s for which nginx keeps connections; else it could send a request while the server closes."""
 CONNECTIONS = 500
 CONNECTIONS_PER_ADDRESS = 100
-"""Of an IPv4 address or an IPv6 /64. Trusted proxies have no such limit: all clients come through them."""
+"""Connections of an IPv4 address or an IPv6 /64. It does not apply to trusted proxies, which serve all clients."""
 MOST_PIPELINED_BYTES = 64 * 1024
-"""Of further requests that are sent while one is under way."""
+"""Bytes of further requests that a client may send while one is handled."""
 
 _LONGEST_LINE_BYTES = 64 * 1024
-"""Of a request: of one that is not this long by far, we rather than the library say what is wrong with it."""
+"""Longest request line; so long that for most URLs that are too long, the application responds, not aiohttp."""
 _MOST_HEADERS = 64
 _LINGER_S = 5.0
 
@@ -53,29 +53,31 @@ _Reason = Literal["headers", "body", "answer", "idle", "pipelining", "address", 
 
 
 def client_of(request: web.Request) -> Client:
-    """Return who sent a request that came through an :class:`HttpServer`."""
+    """Return the client of a request to an :class:`HttpServer`."""
     return request[_CLIENT]
 
 
 def is_client_fault(request: web.Request, error: BaseException) -> bool:
-    """Return whether an error means that the client sent a malformed body, or is gone."""
+    """Return whether an exception means that the client sent a malformed body or closed the connection."""
     if isinstance(error, ConnectionError):
         return request.transport is None or request.transport.is_closing()
     return isinstance(error, (web.RequestPayloadError, HttpProcessingError))
 
 
 class HttpServer:
-    """Serves one application. Client addresses that ``trusted_proxies`` name are believed."""
+    """Serves one application. Forwarding headers are read from the networks ``trusted_proxies`` only.
+
+    ``shutdown_s`` is the time that requests get to end when the server is closed.
+    """
 
     def __init__(
         self, app: web.Application, *, trusted_proxies: Iterable[Network] = (), shutdown_s: float = 1.0
     ) -> None:
-        """Complete the application; listen at nothing yet."""
         self._trusted = tuple(trusted_proxies)
         self._open: set[_Connection] = set()
-        self._of_network: Counter[str] = Counter()
-        self._sockets: asyncio.Server | None = None
-        app.middlewares.insert(0, self._around)
+        self._network_counts: Counter[str] = Counter()
+        self._server: asyncio.Server | None = None
+        app.middlewares.insert(0, self._middleware)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -87,10 +89,10 @@ class HttpServer:
         )
 
     async def start(self, bind: str, port: int) -> None:
-        """Listen; port 0 takes a free one. Raises ``OSError`` when the address cannot be taken."""
+        """Listen on ``bind:port``; port 0 means any free port. Raises ``OSError`` if the address cannot be bound."""
         await self._runner.setup()
         try:
-            self._sockets = await asyncio.get_running_loop().create_server(
+            self._server = await asyncio.get_running_loop().create_server(
                 self._new_connection, bind, port, reuse_address=True
             )
         except OSError:
@@ -98,19 +100,19 @@ class HttpServer:
             raise
 
     async def close(self) -> None:
-        """Stop listening, let requests under way end for a moment, and close all connections."""
-        if self._sockets is not None:
-            self._sockets.close()
+        """Stop listening, give requests a short time to end, and close all connections."""
+        if self._server is not None:
+            self._server.close()
         await self._runner.cleanup()
 
     @property
     def port(self) -> int:
-        """The port that was taken."""
+        """The port that is bound."""
         return cast("int", self._address()[1])
 
     @property
     def url(self) -> str:
-        """``http://host:port`` as another machine can use it: a server at every address is named by its host name."""
+        """``http://host:port`` for other machines; the host name if the server listens on all addresses."""
         host = cast("str", self._address()[0])
         if ip_address(host).is_unspecified:
             host = socket.gethostname()
@@ -118,21 +120,21 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._open)
 
     def _address(self) -> tuple[object, ...]:
-        assert self._sockets is not None, "the server has not started"  # noqa: S101 - a mistake of ours
-        return cast("tuple[object, ...]", self._sockets.sockets[0].getsockname())
+        assert self._server is not None, "the server has not started"  # noqa: S101 - a mistake of ours
+        return cast("tuple[object, ...]", self._server.sockets[0].getsockname())
 
     def _new_connection(self) -> asyncio.Protocol:
         assert self._runner.server is not None  # noqa: S101 - set up before the first connection
         return _Connection(self, self._runner.server())
 
     def admit(self, connection: "_Connection") -> bool:
-        """Count a new connection in, if there is room for it."""
+        """Register a new connection, possibly closing another one; return False if it is refused."""
         network = network_of(connection.address)
-        if self._of_network[network] >= CONNECTIONS_PER_ADDRESS and not is_in_networks(
+        if self._network_counts[network] >= CONNECTIONS_PER_ADDRESS and not is_in_networks(
             connection.address, self._trusted
         ):
             return self._refuse("address")
@@ -142,17 +144,17 @@ class HttpServer:
                 return self._refuse("full")
             min(waiting, key=lambda each: each.waiting_since_s).end("full")
         self._open.add(connection)
-        self._of_network[network] += 1
+        self._network_counts[network] += 1
         return True
 
     def release(self, connection: "_Connection") -> None:
-        """Count a connection out; harmless when it is out already."""
+        """Unregister a connection. It has no effect if the connection is not registered."""
         if connection in self._open:
             network = network_of(connection.address)
             self._open.remove(connection)
-            self._of_network[network] -= 1
-            if not self._of_network[network]:
-                del self._of_network[network]
+            self._network_counts[network] -= 1
+            if not self._network_counts[network]:
+                del self._network_counts[network]
 
     @staticmethod
     def _refuse(reason: _Reason) -> bool:
@@ -160,12 +162,12 @@ class HttpServer:
         return False
 
     @web.middleware
-    async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Watch over one request, and find its client."""
+    async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Determine the client of a request, tell the connection about it, and handle malformed bodies."""
         connection = request.transport.get_protocol() if request.transport is not None else None
-        watched = connection if isinstance(connection, _Connection) else None
-        if watched is not None:
-            watched.on_request(request)
+        tracked = connection if isinstance(connection, _Connection) else None
+        if tracked is not None:
+            tracked.on_request(request)
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         request[_CLIENT] = Client(peer[0] if peer else "", is_secure=False)
         try:
@@ -180,8 +182,8 @@ class HttpServer:
             response.force_close()
             return response
         finally:
-            if watched is not None:
-                watched.on_answer()
+            if tracked is not None:
+                tracked.on_response()
 
     def _client(self, request: web.Request) -> Client:
         return find_client(
@@ -197,7 +199,7 @@ class HttpServer:
 async def serve_http(
     app: web.Application, bind: str, port: int, *, trusted_proxies: Iterable[Network] = (), shutdown_s: float = 1.0
 ) -> AsyncIterator[HttpServer]:
-    """Serve an application until the context ends. Raises ``OSError`` when the address cannot be taken."""
+    """Serve an application until the context ends. Raises ``OSError`` if the address cannot be bound."""
     server = HttpServer(app, trusted_proxies=trusted_proxies, shutdown_s=shutdown_s)
     await server.start(bind, port)
     try:
@@ -207,7 +209,7 @@ async def serve_http(
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: passes everything on to aiohttp's protocol, and ends it at its deadlines."""
+    """A connection's protocol that passes all events on to aiohttp's protocol and enforces the deadlines."""
 
     def __init__(self, server: HttpServer, inner: web.RequestHandler) -> None:
         self.address = ""
@@ -226,7 +228,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client has to act: no complete request is under way, and no answer is being written."""
+        """Whether the server waits for the client: no complete request is handled, and no response is written."""
         if self._write_timer is not None:
             return False
         return self._request is None or self._is_body_awaited()
@@ -276,7 +278,7 @@ class _Connection(asyncio.Protocol):
         self._inner.resume_writing()
 
     def on_request(self, request: web.Request) -> None:
-        """Note that the headers of a request have come, and its handler begins."""
+        """Handle the arrival of a request's headers."""
         self._stop_timer()
         self._request = request
         self._has_begun = False
@@ -285,14 +287,14 @@ class _Connection(asyncio.Protocol):
             self.waiting_since_s = self._body_began_s = self._loop.time()
             self._timer = self._loop.call_later(BODY_WITHIN_S, self._check_body)
 
-    def on_answer(self) -> None:
-        """Note that the handler has ended."""
+    def on_response(self) -> None:
+        """Handle the end of a request's handler."""
         self._request = None
         if self._transport is not None:
             self._wait_for_request("idle", IDLE_S)
 
     def end(self, reason: _Reason) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately, and count it under ``reason``."""
         HTTP_CONNECTIONS_ENDED.labels(reason).inc()
         self._stop_timers()
         self._server.release(self)
@@ -323,7 +325,7 @@ class _Connection(asyncio.Protocol):
             self.end("body")
 
     def _is_body_awaited(self) -> bool:
-        """Whether more of a body has to come. While reading is paused, it is our handler that has to act."""
+        """Return whether the server waits for more of a body. While reading is paused, the handler is the slow one."""
         if self._request is None or self._request.content.is_eof():
             return False
         return self._transport is not None and self._transport.is_reading()
@@ -340,10 +342,10 @@ class _Connection(asyncio.Protocol):
             self._write_timer = None
 
 
-def _is_a_mistake_of_ours(record: logging.LogRecord) -> bool:
+def _is_server_error(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, (HttpProcessingError, web.RequestPayloadError, ConnectionError))
 
 
 _library_log = logging.getLogger(f"{__name__}.aiohttp")
-_library_log.addFilter(_is_a_mistake_of_ours)  # what strangers send is no reason to fill the log with tracebacks
+_library_log.addFilter(_is_server_error)  # invalid requests of strangers must not fill the log with tracebacks

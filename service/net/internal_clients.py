@@ -1,4 +1,4 @@
-"""HTTP and WebSocket clients for our own processes, whose addresses need no guard: they are set, or from the store."""
+"""HTTP and WebSocket clients for Coronet's own processes, whose configured or stored addresses need no guard."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -19,14 +19,16 @@ _CONNECT_WITHIN_S = 10.0
 
 
 class ProcessClient:
-    """One pool of connections to workers and bots; an async context manager."""
+    """A client for the health endpoints of workers and bots; an async context manager.
+
+    Metrics are requested with ``metrics_token``, "" for none.
+    """
 
     def __init__(self, metrics_token: str = "") -> None:
-        """Ask for metrics with this token, "" for none."""
         self._headers = {hdrs.AUTHORIZATION: f"Bearer {metrics_token}"} if metrics_token else {}
 
     async def __aenter__(self) -> Self:
-        """Open nothing yet."""
+        """Create the connection pool; connections are opened on demand."""
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_WITHIN_S))
         return self
 
@@ -35,19 +37,19 @@ class ProcessClient:
         await self._session.close()
 
     async def metrics(self, url: str) -> str:
-        """Return the first megabyte of what a process serves as its metrics. Raises :class:`Unreachable`."""
+        """Return the first megabyte of a process's metrics at ``url``. Raises :class:`Unreachable`."""
         status, body = await self._first(url, _LARGEST_BYTES, self._headers)
         if status != HTTPStatus.OK:
             raise Unreachable(f"The process at {url} does not show its metrics: it answers {status}.")
         return body
 
     async def why_not_ready(self, url: str) -> str:
-        """Return why the process of which this is the URL cannot do its work; "" if it can. Raises Unreachable."""
+        """Return the reason for which the process at ``url`` is not ready, or "". Raises :class:`Unreachable`."""
         status, body = await self._first(f"{url}/readyz", _LONGEST_REASON_BYTES)
         return "" if status == HTTPStatus.OK else body.strip() or f"It answers {status}."
 
     async def _first(self, url: str, most_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
-        """Return an answer's status and the first bytes of its body."""
+        """Return a response's status and at most ``most_bytes`` of its body, decoded."""
         body = bytearray()
         try:
             async with self._session.get(url, headers=headers) as answer:
@@ -63,7 +65,10 @@ class ProcessClient:
 async def send_request(
     method: str, url: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, within_s: float
 ) -> tuple[int, str, bytes]:
-    """Return the status, media type and body of an answer; redirects are not followed. Raises :class:`Unreachable`."""
+    """Send a request and return the response's status, media type and body; redirects are not followed.
+
+    Raises :class:`Unreachable`.
+    """
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(within_s)) as http,
@@ -78,7 +83,10 @@ async def send_request(
 async def connect_websocket(
     url: str, protocol: str, largest_bytes: int
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-    """Connect, and close at the end; frames are at most so large. Raises :class:`Unreachable`."""
+    """Open a WebSocket with the subprotocol ``protocol``, and close it on exit. Raises :class:`Unreachable`.
+
+    ``largest_bytes`` is the maximum size of a received message.
+    """
     async with aiohttp.ClientSession() as session:
         try:
             async with asyncio.timeout(_CONNECT_WITHIN_S):

@@ -1,4 +1,4 @@
-"""Reading one answer within the caps: its body, its validators, its links, and the headers that somebody asks for."""
+"""The reading of one response within size limits: its body, validators, ``Link`` headers and selected other headers."""
 
 import hashlib
 import re
@@ -22,49 +22,49 @@ from service.net import address_guard, content_encoding
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
 MAX_HEADER_BYTES = 64 * 1024
-_MAX_ARRIVING_BYTES = 2 * MAX_BODY_BYTES
-_MAX_INTERIM_ANSWERS = 16
-_FIRST_FINAL = 200
+_MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
+_MAX_INTERIM_RESPONSES = 16
+_FIRST_FINAL_STATUS = 200
 
 _BYTES_BETWEEN = 2
-"""After a header's name, and after its value."""
+"""Separators after a header's name and after its value."""
 _MAX_VALIDATOR_CHARS = 1000
-_MAX_READ_FOR_WORDS_BYTES = 4096
-_MAX_WORDS_CHARS = 200
-_MAX_BODIES_KNOWN = 10_000
-_KEPT_HEADERS = ("content-type", "content-language", "cache-control", "expires", "age", "date", "retry-after")
+_MAX_EXCERPT_BYTES = 4096
+_MAX_EXCERPT_CHARS = 200
+_MAX_KNOWN_BODIES = 10_000
+_SELECTED_HEADERS = ("content-type", "content-language", "cache-control", "expires", "age", "date", "retry-after")
 
 
 class BoundedResponseHandler(ResponseHandler):
-    """Hangs up on who sends far more than any answer holds, or interim answers without end: reading costs time.
+    """A connection's protocol that aborts if a response is far too large or has too many interim responses.
 
-    ``has_answered``: this connection has brought an answer before.
+    ``has_responded`` says that the connection has received a response before.
     """
 
-    has_answered = False
-    _arrived_bytes = 0
-    _interim_answers = 0
+    has_responded = False
+    _received_bytes = 0
+    _interim_responses = 0
 
-    def expect_answer(self) -> None:
-        """Count what arrives from now on as one answer."""
-        self._arrived_bytes = self._interim_answers = 0
+    def expect_response(self) -> None:
+        """Count data received from now on as that of a new response."""
+        self._received_bytes = self._interim_responses = 0
 
     @property
     def is_flooded(self) -> bool:
-        """Whether more has arrived than is read for one answer."""
-        return self._arrived_bytes > _MAX_ARRIVING_BYTES or self._interim_answers > _MAX_INTERIM_ANSWERS
+        """Whether more data has been received than is read for one response."""
+        return self._received_bytes > _MAX_RECEIVED_BYTES or self._interim_responses > _MAX_INTERIM_RESPONSES
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrives (asyncio calls this)."""
-        self._arrived_bytes += len(data)
-        self._unless_flooded(super().data_received, data)
+        """Handle received data (called by asyncio)."""
+        self._received_bytes += len(data)
+        self._pass_unless_flooded(super().data_received, data)
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Take the head of an answer (the client's parser calls this)."""
-        self._interim_answers += data[0].code < _FIRST_FINAL
-        self._unless_flooded(super().feed_data, data, size)
+        """Handle a parsed response head (called by aiohttp's parser)."""
+        self._interim_responses += data[0].code < _FIRST_FINAL_STATUS
+        self._pass_unless_flooded(super().feed_data, data, size)
 
-    def _unless_flooded(self, take: Callable[..., None], *what: object) -> None:
+    def _pass_unless_flooded(self, take: Callable[..., None], *what: object) -> None:
         if not self.is_flooded:
             take(*what)
         elif self.transport is not None:
@@ -72,55 +72,55 @@ class BoundedResponseHandler(ResponseHandler):
 
 
 class PublisherResponse(aiohttp.ClientResponse):
-    """Remembers who answered: an answer without a body gives its connection back at once."""
+    """A response that stores its peer's address, because without a body it releases its connection at once."""
 
     peer_address = ""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Note the address, and wait for the answer's head.
+        """Store the peer's address and wait for the response's head.
 
-        The client asks once more if a connection closes before that, which is right for one that was kept
-        (RFC 9112 §9.3.1). A publisher that hangs up on a new one has been asked, and is not asked twice.
+        aiohttp repeats a request if the connection is closed before the head. This is right for a reused connection
+        (RFC 9112 §9.3.1), but on a new connection the publisher has received the request, and it is not repeated.
         """
         protocol = cast("BoundedResponseHandler", connection.protocol)  # the fetcher's connector makes no other
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
         self.peer_address = peer[0] if peer else ""
-        protocol.expect_answer()
+        protocol.expect_response()
         try:
             await super().start(connection)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if protocol.is_flooded:
                 raise TooLarge(f"{self.host_name} sends more than one answer can hold.") from error
-            if protocol.has_answered:
+            if protocol.has_responded:
                 raise
             raise aiohttp.ClientConnectionError("closed before it ever answered") from error
-        protocol.has_answered = True
+        protocol.has_responded = True
         return self
 
     @property
     def host_name(self) -> str:
-        """The host that was asked, as messages name it."""
+        """The requested host, for messages."""
         return self.url.raw_host or ""
 
     @property
     def private(self) -> bool:
-        """Whether the address is not a public one."""
+        """Whether the peer's address is not public."""
         return bool(self.peer_address) and not address_guard.is_public(self.peer_address)
 
 
 class BodyReader:
-    """Reads bodies, and knows again what came before: that is neither unpacked nor hashed with SHA-256.
+    """Reads response bodies, without decoding or hashing those that were received before.
 
-    Of the last 10,000, the SHA-256 of what each unpacks to is kept. What arrived is recognised by its length and
-    Python's own hash of it (SipHash, keyed anew in each process), which costs a sixth of SHA-256: a change is
-    overlooked once in 2⁶⁴, and until the next one.
+    It keeps the SHA-256 of the last 10,000 decoded bodies. A received body is recognized by its length and Python's
+    hash of it (SipHash with a random key per process), which costs a sixth of SHA-256. A change is missed with a
+    probability of 2⁻⁶⁴, and only until the next one.
     """
 
     def __init__(self) -> None:
-        self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_BODIES_KNOWN)
+        self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_KNOWN_BODIES)
 
     async def read(self, response: PublisherResponse, known_sha256: str) -> tuple[bytes | None, str]:
-        """Return the body, or None if it is the known one, and its SHA-256 in hex.
+        """Return the decoded body, or None if its SHA-256 is ``known_sha256``; and its SHA-256 in hex.
 
         Raises :class:`BadHttp` or :class:`TooLarge`.
         """
@@ -128,18 +128,18 @@ class BodyReader:
         received = await read_at_most(response, MAX_BODY_BYTES)
         if received is None:
             raise TooLarge(f"{response.host_name}: its answer is larger than {MAX_BODY_BYTES:,} bytes.")
-        arrived = (coding, len(received), hash(received))
-        sha256 = self._sha256_of.get(arrived, "")
+        fingerprint = (coding, len(received), hash(received))
+        sha256 = self._sha256_of.get(fingerprint, "")
         body = None
         if not sha256 or sha256 != known_sha256:
             body = content_encoding.decode(received, coding, MAX_BODY_BYTES)
             sha256 = sha256 or hashlib.sha256(body).hexdigest()
-        self._sha256_of[arrived] = sha256
+        self._sha256_of[fingerprint] = sha256
         return (None if sha256 == known_sha256 else body), sha256
 
 
 async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
-    """Return the body as it came; None if it is larger than ``max_bytes``."""
+    """Return the body as received, or None if it is larger than ``max_bytes``."""
     if (response.content_length or 0) > max_bytes:
         return None
     received = bytearray()
@@ -151,28 +151,28 @@ async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> byte
 
 
 async def read_excerpt(response: aiohttp.ClientResponse) -> str:
-    """Read at most 4 kB of an answer, and return how its text begins; "" if it is packed."""
+    """Read at most 4 kB of a response and return the beginning of its text; "" if it is compressed."""
     received = bytearray()
-    while chunk := await response.content.read(_MAX_READ_FOR_WORDS_BYTES - len(received)):
+    while chunk := await response.content.read(_MAX_EXCERPT_BYTES - len(received)):
         received += chunk
     if response.headers.get("Content-Encoding"):
         return ""
     words = " ".join(received.decode("utf-8", "replace").split())
-    return "".join(character for character in words if character.isprintable())[:_MAX_WORDS_CHARS]
+    return "".join(character for character in words if character.isprintable())[:_MAX_EXCERPT_CHARS]
 
 
 def refuse_large_headers(response: PublisherResponse) -> None:
-    """Raise :class:`TooLarge` if all headers together are over the cap; aiohttp caps each of them."""
+    """Raise :class:`TooLarge` if all headers together exceed the limit; aiohttp limits each of them only."""
     texts = tuple(chain.from_iterable(response.raw_headers))
     if sum(map(len, texts)) + _BYTES_BETWEEN * len(texts) > MAX_HEADER_BYTES:
         raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
 
 
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
-    """Return what makes the next fetch conditional.
+    """Return the validators for the next conditional request.
 
-    An answer that ``replaced`` what we knew replaces its validators too; any other may renew them one by
-    one (RFC 9110 §15.4.5). What no request could carry is left out.
+    A response with a new body (``replaced``) replaces both validators; any other updates those that it contains
+    (RFC 9110 §15.4.5). A validator that cannot be sent in a request is omitted.
     """
     etag = headers.get("ETag", "" if replaced else known.etag)
     last_modified = headers.get("Last-Modified", "" if replaced else known.last_modified)
@@ -184,8 +184,8 @@ def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: 
 
 
 def select_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
-    """Return those headers that somebody reads: lower-case names, and the values as text that every codec takes."""
-    return {name: _text(", ".join(headers.getall(name))) for name in _KEPT_HEADERS if name in headers}
+    """Return the headers that other modules use, with lower-case names and values that can be encoded as UTF-8."""
+    return {name: _text(", ".join(headers.getall(name))) for name in _SELECTED_HEADERS if name in headers}
 
 
 def _text(value: str) -> str:
@@ -195,22 +195,22 @@ def _text(value: str) -> str:
 MAX_HUBS = 5
 _MAX_LINK_CHARS = 8 * 1024
 
-# A "<" inside a quoted parameter would begin another link; no publisher has one there.
+# A "<" inside a quoted parameter begins another link here; publishers do not use it there.
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
 
 
 class HubLinks(msgspec.Struct, frozen=True):
-    """The hubs and the topic (absolute URLs) that an answer's headers name, in their order (WebSub §4, RFC 8288 §3)."""
+    """The hubs and the topic (absolute URLs) in a response's ``Link`` headers, in order (WebSub §4, RFC 8288 §3)."""
 
     hubs: tuple[str, ...] = ()
     topic: str = ""
 
 
 def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
-    """Return the hubs and the topic in the values of an answer's ``Link`` headers, relative to ``base``.
+    """Return the hubs and the topic in the values of a response's ``Link`` headers, resolved against ``base``.
 
-    What cannot be read is passed over: these headers carry much that is not for us.
+    Invalid and unrelated links are ignored.
     """
     hubs: dict[str, None] = {}
     topic = ""
@@ -230,7 +230,7 @@ def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
 
 
 def _relations(parameters: str) -> set[str]:
-    """Return a link's relation types in lower case; none if it is a link of something else ("anchor")."""
+    """Return a link's relation types in lower case; none if the link is that of another resource ("anchor")."""
     first: dict[str, str] = {}
     for name, quoted, plain in _PARAMETER.findall(parameters):
         first.setdefault(name.lower(), quoted or plain)

@@ -1,4 +1,4 @@
-"""Who is asked, as budgets see it: a site, however many hosts it has, and the network that answers for it."""
+"""The sites and networks by which request budgets are counted: all hosts of a registrable domain are one site."""
 
 import ipaddress
 from functools import cache, lru_cache
@@ -12,7 +12,7 @@ _IPV6_GROUP_BITS = 48
 
 @lru_cache(_SITES_KEPT)
 def site_of(host: str) -> str:
-    """Return the registrable domain of a canonical URL's host; an address, or a name without one, is its own."""
+    """Return the registrable domain of a canonical URL's host; an address, or a name without one, is returned as is."""
     host = host.strip("[]")
     try:
         return str(ipaddress.ip_address(host))
@@ -21,12 +21,12 @@ def site_of(host: str) -> str:
 
 
 def site_of_jid(jid: str) -> str:
-    """Return the registrable domain of the server of a JID, bare or full."""
+    """Return the registrable domain of the server of a bare or full JID."""
     return site_of(jid.partition("/")[0].rpartition("@")[2])
 
 
 def host_and_parent_domains(host: str) -> list[str]:
-    """Return a canonical URL's host and the domains that it is of, down to its site: what can stand for it in lists."""
+    """Return a canonical URL's host and its parent domains up to its site: the names by which a list can match it."""
     host, site = host.strip("[]"), site_of(host)
     names = [host]
     while names[-1].endswith(f".{site}"):
@@ -35,7 +35,7 @@ def host_and_parent_domains(host: str) -> list[str]:
 
 
 def address_group(address: str) -> str:
-    """Return the network that a peer's address (text) is taken to share with its neighbours: IPv4 /24, IPv6 /48."""
+    """Return the network of an IP address (text) for budgets: its /24 for IPv4, its /48 for IPv6."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or ip

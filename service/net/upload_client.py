@@ -1,8 +1,8 @@
-"""Files on XMPP servers (XEP-0363): written where our server says, read where it keeps its own.
+"""The client for files on XMPP servers (XEP-0363): it uploads to URLs from the server, and downloads its own files.
 
-What our server names may be anywhere, so that is connected to behind the guard, and only with TLS: with the file goes
-a header that allows to write it. One place may be excepted: where our own server, which need not be public, keeps its
-files. Nothing else is read here; what people uploaded elsewhere is fetched by workers, as everything of strangers.
+An upload URL may point anywhere, so the address guard applies to it, and TLS is required, because the upload carries an
+authorization header. The URL prefix of the own server's files may be exempt, because that server need not be public.
+Files that people have uploaded elsewhere are not read here; workers fetch them like any other untrusted URL.
 """
 
 import asyncio
@@ -29,29 +29,30 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class UploadClient:
-    """Writes and reads files. ``own_url`` is what the URLs of our own server's files begin with, "" for none.
+    """Uploads and downloads files.
 
-    ``own_host`` is where that server is reached, "" for where the URL says; ``allow_private`` is the guard's.
+    ``own_url`` is the URL prefix of the own server's files, "" for none. ``own_host`` is the host to connect to for
+    them, "" for the host in the URL. ``allow_private`` is that of the address guard.
     """
 
     def __init__(self, *, own_url: str, own_host: str, allow_private: bool) -> None:
-        self._own_url = f"{own_url.rstrip('/')}/" if own_url else ""  # else it would begin other hosts' names, too
+        self._own_url = f"{own_url.rstrip('/')}/" if own_url else ""  # the slash excludes other hosts
         self._own_host = own_host
         self._allow_private = allow_private
 
     def is_own(self, url: str) -> bool:
-        """Say whether a URL is that of a file on our own server."""
+        """Return whether ``url`` is that of a file on the own server."""
         return bool(self._own_url) and url.startswith(self._own_url) and "/../" not in url
 
     async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Put a file at a URL. Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`."""
-        async with self._answered("PUT", url, body, headers) as response:
+        """Upload a file by PUT. Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`."""
+        async with self._request("PUT", url, body, headers) as response:
             if response.status not in _WRITTEN:
                 raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
 
     async def read(self, url: str) -> bytes:
-        """Return a file of our own server. Raises as :meth:`write` does, and :class:`TooLarge`."""
-        async with self._answered("GET", url, None, {"Accept-Encoding": "identity"}) as response:
+        """Download a file from the own server. Raises as :meth:`write` does, and :class:`TooLarge`."""
+        async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
             if response.status != _OK:
                 raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
             body = await read_at_most(response, MAX_BODY_BYTES)
@@ -60,10 +61,10 @@ class UploadClient:
             return body
 
     @asynccontextmanager
-    async def _answered(
+    async def _request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Ask within the time that there is; redirects are not followed, for nobody has checked where they lead."""
+        """Send a request with a timeout. Redirects are not followed, because their targets are not checked."""
         connector = self._connector(url)
         try:
             async with (
@@ -82,13 +83,15 @@ class UploadClient:
             raise translate_error(error, _host(url)) from error
 
     def _connector(self, url: str) -> aiohttp.TCPConnector:
-        canonical_url(url)  # refuses what parsers disagree about
+        canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
         parts = urlsplit(url)
         if self.is_own(url):
-            return aiohttp.TCPConnector(resolver=_At(self._own_host) if self._own_host else None, use_dns_cache=False)
+            return aiohttp.TCPConnector(
+                resolver=_FixedHostResolver(self._own_host) if self._own_host else None, use_dns_cache=False
+            )
         if parts.scheme != "https" and not self._allow_private:
             raise AddressRefused(f"{_host(url)}: files are written with https only, and its URL is another.")
-        # The port is our server's word: those of the guard are for publishers.
+        # The own server chose the port; the guard's default ports are for publishers.
         ports = (parts.port or _PORTS.get(parts.scheme, 0),)
         return aiohttp.TCPConnector(
             socket_factory=address_guard.socket_factory(allow_private=self._allow_private, extra_ports=ports),
@@ -96,8 +99,8 @@ class UploadClient:
         )
 
 
-class _At(AbstractResolver):
-    """Finds every name at one host: the one that our server is reached at."""
+class _FixedHostResolver(AbstractResolver):
+    """Resolves every name to the addresses of one host."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -106,12 +109,12 @@ class _At(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Return the addresses of that host under the name that is asked for."""
+        """Return the addresses of the fixed host under the requested name."""
         found = await self._resolver.resolve(self._host, port, family)
         return [ResolveResult(**{**each, "hostname": host}) for each in found]
 
     async def close(self) -> None:
-        """Let go of nothing."""
+        """Close the underlying resolver."""
         await self._resolver.close()
 
 

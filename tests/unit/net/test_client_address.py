@@ -83,11 +83,13 @@ def test_only_a_trusted_proxy_says_that_there_is_tls(
 
 
 def test_a_request_that_passed_a_proxy_nobody_trusts_is_marked() -> None:
-    assert find_client("127.0.0.1", (), ("192.0.2.1",), (), ()) == Client("127.0.0.1", False, is_through_stranger=True)
-    assert find_client("10.0.0.1", (), ("192.0.2.1, 192.168.0.1",), (), _PROXIES).is_through_stranger
-    assert find_client("10.0.0.1", ({"for": "x"}, {"for": "192.168.0.1"}), (), (), _PROXIES).is_through_stranger
-    assert not find_client("10.0.0.1", (), ("192.0.2.1",), (), _PROXIES).is_through_stranger
-    assert not find_client("10.0.0.1", (), ("192.0.2.1, 10.0.0.2",), (), _PROXIES).is_through_stranger
+    assert find_client("127.0.0.1", (), ("192.0.2.1",), (), ()) == Client(
+        "127.0.0.1", False, has_forwarding_header=True
+    )
+    assert find_client("10.0.0.1", (), ("192.0.2.1, 192.168.0.1",), (), _PROXIES).has_forwarding_header
+    assert find_client("10.0.0.1", ({"for": "x"}, {"for": "192.168.0.1"}), (), (), _PROXIES).has_forwarding_header
+    assert not find_client("10.0.0.1", (), ("192.0.2.1",), (), _PROXIES).has_forwarding_header
+    assert not find_client("10.0.0.1", (), ("192.0.2.1, 10.0.0.2",), (), _PROXIES).has_forwarding_header
 
 
 @given(st.text(), st.lists(st.text(), max_size=4))
