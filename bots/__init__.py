@@ -1,5 +1,6 @@
-"""Chat: text to commands, commands to replies, and the durable outbox to recipients.
+"""The XMPP bot: it answers the commands of users and delivers new entries to them.
 
-``dialogue`` is the one core behind every surface; it and ``commands`` and ``replies`` know
-nothing of XMPP. ``xmpp`` is the only importer of slixmpp. ``bots`` never imports ``workers``.
+A received message goes through ``inbound`` (stored), ``sessions`` (one command at a time), ``commands`` (parsed),
+``dialogue`` (executed) and ``replies`` (answered); ``delivery`` reads the users' outboxes. These packages use XMPP only
+through :mod:`bots.xmpp`, the only importer of slixmpp. ``bots`` never imports ``workers``.
 """

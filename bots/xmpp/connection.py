@@ -1,12 +1,12 @@
-"""The connection to the XMPP server: one session, kept up, as a component or as a client.
+"""The connection to the XMPP server: a session as a component or as a client that is renewed whenever it ends.
 
 Incoming stanzas become :mod:`bots.xmpp.events` before slixmpp dispatches them. Outgoing stanzas are text; this module
 adds them to the queue of stream management (XEP-0198), because slixmpp counts only stanza objects.
 
 A ping behind a batch of stanzas confirms them: a server handles the stanzas of one stream in order, so its response to
 the ping implies that it has all stanzas before it. This works with and without XEP-0198, which components lack; a
-component pings its own address, and the ping that comes back is the response. Pings also limit the send rate (at most
-``CHUNK_BYTES`` per sender are unconfirmed) and detect a dead connection.
+component pings its own address, and takes the ping that the server returns for the response. Pings also limit the send
+rate (at most ``CHUNK_BYTES`` per sender are unconfirmed) and detect a dead connection.
 """
 
 import asyncio
@@ -317,7 +317,7 @@ class Connection:
     def _handle_response(self, iq: Element) -> bool:
         """Complete the pending request that ``iq`` responds to, if any; return whether there was one.
 
-        A ping of the bot to its own address that comes back counts as the response.
+        A ping of the bot to its own address that the server delivers to the bot counts as the response.
         """
         to, response = self._requests.get(iq.get("id", ""), ("", None))
         if response is None:

@@ -1,4 +1,4 @@
-"""An account's only bot is killed while it answers, and comes back: nothing is lost or comes twice."""
+"""The only process of an account is killed while it answers, and started again: nothing is lost or duplicated."""
 
 import asyncio
 import contextlib
@@ -17,36 +17,42 @@ from tests.support.waiting import until_so
 pytestmark = pytest.mark.e2e
 
 COMMANDS = 10
-BACK_WITHIN_S = 60.0
+RESTART_TIMEOUT_S = 60.0
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("people", [3], indirect=True)
-async def test_what_is_said_to_the_only_bot_before_and_after_it_is_killed_is_answered_once_and_in_order(
+async def test_commands_before_and_after_a_kill_are_answered_once_and_in_order(
     settings: Settings, people: list[ChatClient], tmp_path: Path
 ) -> None:
-    said = {person.jid: [secrets.token_hex(8) for _ in range(3 * COMMANDS)] for person in people}
+    threads = {person.jid: [secrets.token_hex(8) for _ in range(3 * COMMANDS)] for person in people}
     async with bots(settings, tmp_path, 1) as running:
         await asyncio.gather(*(reach(person) for person in people))
-        talking = [asyncio.create_task(talk(person, said[person.jid][:COMMANDS])) for person in people]
+        talking = [asyncio.create_task(talk(person, threads[person.jid][:COMMANDS])) for person in people]
         first = people[0]
-        await until_so(lambda: len(answered(first, said[first.jid])) > COMMANDS // 3, "in the middle of it")
+        await until_so(lambda: len(answered(first, threads[first.jid])) > COMMANDS // 3, "some commands are answered")
         await running[0].kill()
         await asyncio.gather(*talking)
-    await asyncio.gather(*(talk(person, said[person.jid][COMMANDS : 2 * COMMANDS]) for person in people))
+    await asyncio.gather(*(talk(person, threads[person.jid][COMMANDS : 2 * COMMANDS]) for person in people))
     async with bots(settings, tmp_path, 1):
-        log = tmp_path / "bot-0.log"  # of both: what is said now comes to the new one at once, but has to wait its turn
-        await until_so(lambda: log.read_text().count("xmpp session") == 2, "it is back", within_s=BACK_WITHIN_S)
-        await asyncio.gather(*(talk(person, said[person.jid][2 * COMMANDS :]) for person in people))
+        log = (
+            tmp_path / "bot-0.log"
+        )  # of both processes: new commands reach the second one at once, but wait for their turn
+        await until_so(
+            lambda: log.read_text().count("xmpp session") == 2,
+            "the second process has a session",
+            within_s=RESTART_TIMEOUT_S,
+        )
+        await asyncio.gather(*(talk(person, threads[person.jid][2 * COMMANDS :]) for person in people))
 
-        def all_is_answered() -> bool:
-            return all(set(answered(person, said[person.jid])) == set(said[person.jid]) for person in people)
+        def is_everything_answered() -> bool:
+            return all(set(answered(person, threads[person.jid])) == set(threads[person.jid]) for person in people)
 
-        with contextlib.suppress(AssertionError):  # what is missing is said below
-            await until_so(all_is_answered, "all is answered", within_s=BACK_WITHIN_S)
+        with contextlib.suppress(AssertionError):  # the assertions below say what is missing
+            await until_so(is_everything_answered, "all commands are answered", within_s=RESTART_TIMEOUT_S)
         for person in people:
-            assert await person.say("status"), "and goes on"
+            assert await person.say("status"), "the service continues"
     for person in people:
-        assert answered(person, said[person.jid]) == said[person.jid], "each command, once, in order"
+        assert answered(person, threads[person.jid]) == threads[person.jid], "each command once and in order"
         ids = [message.id for message in person.received]
-        assert len(ids) == len(set(ids)), "no message id came twice"
+        assert len(ids) == len(set(ids)), "no message id is received twice"
