@@ -1,4 +1,4 @@
-"""Whatever the ring, every node learns the same fleet, in which each node counts once, in as many ticks as rows."""
+"""Aggregation on any ring: all nodes agree on one fleet, in which each counts once, in as many ticks as rows."""
 
 import pytest
 from hypothesis import given
@@ -16,25 +16,25 @@ from tests.support.ring_strategies import joined, ring, rings
 bases = st.sampled_from([2, 4, 16])
 
 
-def routing_rows(view: RingView, me: NodeId, base: int) -> list[set[NodeId]]:
-    """Return the contacts of ``me`` by row: per sibling digit the nearest node that has it (Corona §3.1)."""
+def routing_rows(view: RingView, node_id: NodeId, base: int) -> list[set[NodeId]]:
+    """Return the contacts of ``node_id`` by row: per sibling digit the nearest node that has it (Corona §3.1)."""
     rows: dict[int, dict[int, NodeId]] = {}
-    for node in view.nearest(me, len(view.nodes))[1:]:
-        row = shared_digits(from_hex(me), from_hex(node), base)
+    for node in view.nearest(node_id, len(view.nodes))[1:]:
+        row = shared_digits(from_hex(node_id), from_hex(node), base)
         rows.setdefault(row, {}).setdefault(digit(from_hex(node), row, base), node)
     return [set(rows.get(row, {}).values()) for row in range(max(rows, default=-1) + 1)]
 
 
 def _tick(nodes: dict[str, Aggregation]) -> None:
-    """Let every node tell what it knows, and then hear."""
-    for me, sends in [(me, list(node.tick(0.0))) for me, node in nodes.items()]:
+    """Let every node send its summaries, and then deliver them."""
+    for node_id, sends in [(node_id, list(node.tick(0.0))) for node_id, node in nodes.items()]:
         for send in sends:
             assert isinstance(send.message, Summary)
-            nodes[send.node].on_summary(me, send.message, 0.0)
+            nodes[send.node].on_summary(node_id, send.message, 0.0)
 
 
 def _fleet(view: RingView, base: int) -> dict[str, Aggregation]:
-    nodes = {me: Aggregation(me, 1.0, base=base) for me in view.ids}
+    nodes = {node_id: Aggregation(node_id, 1.0, base=base) for node_id in view.ids}
     for number, node in enumerate(nodes.values()):
         node.on_ring_changed(view)
         weights = [float(2**number % 997 + each) for each in range(number % 4 + 1)]
@@ -43,19 +43,21 @@ def _fleet(view: RingView, base: int) -> dict[str, Aggregation]:
 
 
 @given(rings, bases)
-def test_followers_are_the_rows_read_backwards(view: RingView, base: int) -> None:
-    rows = {me: routing_rows(view, me, base) for me in view.ids}
-    for me in view.ids:
-        found = summary_recipients(view, me, base)
-        assert len(found) == len(rows[me])
+def test_summary_recipients_are_the_inverse_of_contacts(view: RingView, base: int) -> None:
+    rows = {node_id: routing_rows(view, node_id, base) for node_id in view.ids}
+    for node_id in view.ids:
+        found = summary_recipients(view, node_id, base)
+        assert len(found) == len(rows[node_id])
         for index, nodes in enumerate(found):
-            assert set(nodes) == {other for other in view.ids if index < len(rows[other]) and me in rows[other][index]}
+            assert set(nodes) == {
+                other for other in view.ids if index < len(rows[other]) and node_id in rows[other][index]
+            }
 
 
 @given(rings, bases)
-def test_everybody_learns_the_same_fleet_and_counts_once(view: RingView, base: int) -> None:
+def test_all_nodes_agree_on_a_fleet_in_which_each_counts_once(view: RingView, base: int) -> None:
     nodes = _fleet(view, base)
-    for _ in range(max((len(routing_rows(view, me, base)) for me in nodes), default=0)):
+    for _ in range(max((len(routing_rows(view, node_id, base)) for node_id in nodes), default=0)):
         _tick(nodes)
     fleets = [node.fleet() for node in nodes.values()]
     assert all(fleet == fleets[0] for fleet in fleets)
@@ -67,7 +69,7 @@ def test_everybody_learns_the_same_fleet_and_counts_once(view: RingView, base: i
         assert clusters.weight.sum() == pytest.approx(fleet.demand)
 
 
-def test_a_thousand_nodes_agree_after_three_ticks_and_hear_fifty_summaries_each() -> None:
+def test_a_thousand_nodes_agree_after_three_ticks_with_fifty_summaries_each() -> None:
     nodes = _fleet(ring(joined(1024)), base=16)
     for _ in range(3):
         _tick(nodes)

@@ -1,4 +1,4 @@
-"""Laws of key groups, tables, depth search and prefix queries, on trees of any shape."""
+"""Invariants of key groups, tables, depth search and prefix queries, on trees of any shape."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,39 +41,41 @@ def trees(draw: st.DrawFn) -> MemoryKeyspaces:
     return store
 
 
-def leads(store: MemoryKeyspaces, leaf: KeyGroup) -> int:
+def depth_leading_to(store: MemoryKeyspaces, leaf: KeyGroup) -> int:
     """Return the depth whose keyspace has a leaf: for a recalled one, its parent's."""
     table = next(table for table in store.tables if leaf in table.entries)
     return leaf.depth - (table.state(leaf) is GroupState.RECALLED)
 
 
 @given(KEYS, st.integers(0, BITS))
-def test_a_virtual_key_shapes_to_itself_at_its_depth_and_above(key: int, depth: int) -> None:
+def test_shape_is_idempotent(key: int, depth: int) -> None:
     virtual = shape(key, depth, BITS)
     assert all(shape(virtual, deeper, BITS) == virtual for deeper in range(depth, BITS + 1))
 
 
 @given(GROUPS.filter(lambda group: group.depth < BITS), KEYS)
-def test_a_group_is_its_two_halves_and_the_left_one_keeps_its_virtual_key(group: KeyGroup, key: int) -> None:
+def test_a_group_is_the_union_of_its_halves_and_the_left_keeps_the_virtual_key(group: KeyGroup, key: int) -> None:
     assert (key in group) == (key in group.left) + (key in group.right)
     assert group.left.key == group.key
     assert group.left.parent == group.right.parent == group
 
 
 @given(GROUPS)
-def test_a_label_says_which_group_it_is(group: KeyGroup) -> None:
+def test_a_label_identifies_its_group(group: KeyGroup) -> None:
     assert KeyGroup.from_label(group.label, BITS) == group
 
 
 @given(GROUPS, GROUPS)
-def test_two_groups_share_all_keys_of_one_or_none(one: KeyGroup, other: KeyGroup) -> None:
+def test_the_intersection_of_two_groups_is_one_of_them_or_empty(one: KeyGroup, other: KeyGroup) -> None:
     shared = {key for key in range(1 << BITS) if key in one and key in other}
     found = one.intersection(other)
     assert shared == (set() if found is None else set(range(found.key, found.last + 1)))
 
 
 @given(st.text(min_size=1), st.from_regex("[0-9a-f]{40}", fullmatch=True), st.text(min_size=1))
-def test_a_key_lies_under_its_channel_and_that_under_its_domain(domain: str, channel: str, subscriber: str) -> None:
+def test_domain_groups_contain_channel_groups_and_these_contain_keys(
+    domain: str, channel: str, subscriber: str
+) -> None:
     layout = KeyLayout()
     key = layout.key(domain, channel, subscriber)
     assert key in layout.channel_group(domain, channel)
@@ -83,7 +85,7 @@ def test_a_key_lies_under_its_channel_and_that_under_its_domain(domain: str, cha
 
 @given(trees(), KEYS, st.integers(0, BITS))
 def test_prefix_matches_bound_the_true_depth(store: MemoryKeyspaces, key: int, guess: int) -> None:
-    """Theorem 1 for any keyspace; Theorem 2 for the one that the guess leads to, and what leads to the leaf."""
+    """Theorem 1 for any keyspace; Theorem 2 for the keyspace that the guess leads to."""
     leaf = next(leaf for leaf in store.leaves() if key in leaf)
     true = leaf.depth
     for table in store.tables:
@@ -91,7 +93,7 @@ def test_prefix_matches_bound_the_true_depth(store: MemoryKeyspaces, key: int, g
             case IncorrectDepth(min_depth=least, moved=None):
                 assert least + 1 <= true
                 if table.keyspace == store.map.keyspace_of(KeyGroup.containing(key, guess, BITS)) and least < guess:
-                    assert leads(store, leaf) < guess
+                    assert depth_leading_to(store, leaf) < guess
             case Accepted(group=group):
                 assert (group.depth, key in group) == (true, True)
             case _:
@@ -107,15 +109,15 @@ def test_a_search_finds_the_leaf_in_logarithmically_many_probes(
         pass
     assert found.group == next(leaf for leaf in store.leaves() if key in leaf)
     assert search.probes <= (4 if hint is None else 7)
-    assert search.depth == leads(store, found.group)
+    assert search.depth == depth_leading_to(store, found.group)
 
 
 @given(trees(), st.lists(KEYS, min_size=1))
-def test_a_remembered_leaf_is_found_at_once(store: MemoryKeyspaces, keys: list[int]) -> None:
+def test_a_cached_leaf_is_found_by_one_probe(store: MemoryKeyspaces, keys: list[int]) -> None:
     depths = DepthCache()
     for key in keys:
         leaf = next(leaf for leaf in store.leaves() if key in leaf)
-        depths.record(leaf, leads(store, leaf))
+        depths.record(leaf, depth_leading_to(store, leaf))
     for key in keys:
         search = DepthSearch(key, BITS, store.map, depths.depth(key))
         assert search.on_answer(accept_object(store.tables[search.probe.keyspace], key)) is not None
@@ -123,13 +125,13 @@ def test_a_remembered_leaf_is_found_at_once(store: MemoryKeyspaces, keys: list[i
 
 
 @given(trees(), GROUPS)
-def test_units_are_the_leaf_groups_under_a_prefix(store: MemoryKeyspaces, prefix: KeyGroup) -> None:
+def test_leaf_group_search_finds_all_leaf_groups_under_a_prefix(store: MemoryKeyspaces, prefix: KeyGroup) -> None:
     shared = [leaf.intersection(prefix) for leaf in store.leaves()]
     assert units(store, prefix, DepthCache()) == [unit for unit in shared if unit is not None]
 
 
 @given(st.lists(GROUPS), KEYS)
-def test_what_is_remembered_never_overlaps(groups: list[KeyGroup], key: int) -> None:
+def test_cached_groups_never_overlap(groups: list[KeyGroup], key: int) -> None:
     depths, kept = DepthCache(), list[KeyGroup]()
     for group in groups:
         depths.record(group, group.depth)
@@ -141,13 +143,13 @@ def test_what_is_remembered_never_overlaps(groups: list[KeyGroup], key: int) -> 
 
 
 @given(trees())
-def test_a_table_reads_as_it_was_written(store: MemoryKeyspaces) -> None:
+def test_tables_survive_encoding(store: MemoryKeyspaces) -> None:
     for table in store.tables:
         assert from_fields(table.keyspace, to_fields(table), store.map, BITS) == table
 
 
 @given(trees())
-def test_merging_all_there_is_leads_back_to_the_root(store: MemoryKeyspaces) -> None:
+def test_merging_all_groups_restores_the_root(store: MemoryKeyspaces) -> None:
     while len(store.leaves()) > 1:
         deepest = max(store.leaves(), key=lambda group: group.depth).parent
         keyspace = next(table.keyspace for table in store.tables if deepest in table.entries)
@@ -160,7 +162,7 @@ RECORDS = st.lists(st.builds(Record, KEYS, st.sampled_from("ab"), st.integers(0,
 
 
 @given(RECORDS, RECORDS, st.integers(1, 5))
-def test_pages_of_two_places_join_to_what_both_hold(earlier: list[Record], later: list[Record], count: int) -> None:
+def test_merged_pages_have_the_records_of_both(earlier: list[Record], later: list[Record], count: int) -> None:
     """Page after page, each position once, and of two versions the newer."""
     everything = KeyGroup(0, 0, BITS)
     places = [sorted({record.position: record for record in held}.values(), key=_position) for held in (earlier, later)]
@@ -175,7 +177,7 @@ def test_pages_of_two_places_join_to_what_both_hold(earlier: list[Record], later
 
 
 @given(st.dictionaries(GROUPS, st.floats(0, 100), min_size=1), st.floats(0, 100), st.floats(0, 100))
-def test_a_merge_never_makes_the_next_split_due(leaves: dict[KeyGroup, float], left: float, right: float) -> None:
+def test_a_merge_never_causes_a_split(leaves: dict[KeyGroup, float], left: float, right: float) -> None:
     limits = LoadLimits(capacity=100.0)
     pair = SiblingPair(KeyGroup(0, 0, BITS), left, right, local=False)
     merge = choose_merge(3, leaves, [pair], limits)
@@ -189,9 +191,7 @@ def test_a_merge_never_makes_the_next_split_due(leaves: dict[KeyGroup, float], l
 
 
 @given(trees(), st.lists(st.floats(0, 50), min_size=1))
-def test_a_recall_frees_a_keyspace_and_never_makes_the_next_split_due(
-    store: MemoryKeyspaces, weights: list[float]
-) -> None:
+def test_a_recall_frees_a_keyspace_and_never_causes_a_split(store: MemoryKeyspaces, weights: list[float]) -> None:
     limits = LoadLimits(capacity=100.0)
     loads = {
         table.keyspace: {

@@ -1,4 +1,4 @@
-"""Laws of loads: what was told weighs what it weighs, however groups split, move and merge."""
+"""Loads: deliveries are counted once, however groups split, move and merge."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def close(one: float, other: float) -> bool:
 
 @st.composite
 def partitions(draw: st.DrawFn) -> list[KeyGroup]:
-    """Return leaves that have each key once."""
+    """Return leaves that contain each key exactly once."""
     leaves = [KeyGroup(0, 0, BITS)]
     for key in draw(st.lists(KEYS, max_size=10)):
         leaf = next(group for group in leaves if key in group)
@@ -36,18 +36,14 @@ def partitions(draw: st.DrawFn) -> list[KeyGroup]:
 
 
 @given(partitions(), RATES)
-def test_all_leaves_together_weigh_what_was_told_and_what_they_hold(
-    leaves: list[KeyGroup], rates: dict[KeyGroup, float]
-) -> None:
+def test_leaf_loads_add_up_to_deliveries_and_storage(leaves: list[KeyGroup], rates: dict[KeyGroup, float]) -> None:
     found = leaf_loads(dict.fromkeys(leaves, 10), rates)
     assert found.keys() == set(leaves)
     assert close(sum(found.values()), sum(rates.values()) + 10 * len(leaves) / SUBSCRIPTIONS_PER_DELIVERY_S)
 
 
 @given(GROUPS, RATES)
-def test_what_leaves_with_a_group_and_what_stays_is_what_there_was(
-    group: KeyGroup, rates: dict[KeyGroup, float]
-) -> None:
+def test_split_rates_preserve_the_total(group: KeyGroup, rates: dict[KeyGroup, float]) -> None:
     going, staying = split_rates(rates, group)
     kept = {prefix: rate for prefix, rate in (rates | staying).items() if rate}
     assert close(sum(going.values()) + sum(kept.values()), sum(rates.values()))
@@ -58,7 +54,7 @@ def test_what_leaves_with_a_group_and_what_stays_is_what_there_was(
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e4), st.floats(1, 1e3))
-def test_a_rate_fades_by_half_in_each_half_life_and_never_grows(per_s: float, age_s: float, half_life_s: float) -> None:
+def test_a_rate_decays_by_half_per_half_life(per_s: float, age_s: float, half_life_s: float) -> None:
     rate, memory = DeliveryRate(per_s, per_s), HalfLives(half_life_s, 2 * half_life_s)
     assert rate.after(-age_s, memory) == rate
     later = rate.after(age_s, memory)
@@ -68,9 +64,7 @@ def test_a_rate_fades_by_half_in_each_half_life_and_never_grows(per_s: float, ag
 
 
 @given(st.floats(1e-6, 1e6), st.integers(1, 300), st.floats(0.5, 2))
-def test_what_is_told_steadily_is_measured_as_what_it_is_and_never_as_more(
-    per_s: float, looks: int, interval_s: float
-) -> None:
+def test_a_constant_rate_is_measured_without_overshoot(per_s: float, looks: int, interval_s: float) -> None:
     memory, rate = HalfLives.for_interval(interval_s), DeliveryRate()
     for _ in range(looks):
         rate = rate.after(interval_s, memory).with_measured(per_s, interval_s, memory)
@@ -79,7 +73,7 @@ def test_what_is_told_steadily_is_measured_as_what_it_is_and_never_as_more(
 
 
 @given(st.floats(1, 1e6))
-def test_a_walk_seen_in_every_other_look_wobbles_by_less_than_what_parts_a_split_from_a_merge(per_s: float) -> None:
+def test_alternating_measurements_fluctuate_less_than_the_hysteresis(per_s: float) -> None:
     memory, rate, seen = HalfLives.for_interval(1.0), DeliveryRate(), []
     for look in range(200):
         rate = rate.after(1.0, memory).with_measured(2 * per_s * (look % 2), 1.0, memory)
@@ -90,10 +84,8 @@ def test_a_walk_seen_in_every_other_look_wobbles_by_less_than_what_parts_a_split
 
 
 @given(GROUPS.filter(lambda group: group.depth < BITS), st.floats(1, 1e3))
-def test_what_was_told_by_another_prefix_before_a_split_or_merge_is_not_counted_twice(
-    group: KeyGroup, per_s: float
-) -> None:
-    """Half an hour by the whole group, then by its halves, then by the whole again: always the same load."""
+def test_deliveries_of_former_prefixes_are_not_counted_twice(group: KeyGroup, per_s: float) -> None:
+    """Half an hour by the whole group, then by its halves, then by the whole again: the load stays the same."""
     memory, rates = HalfLives.for_interval(1.0), dict[KeyGroup, DeliveryRate]()
     for look in range(180):
         halves = 60 <= look < 120

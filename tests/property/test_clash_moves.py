@@ -1,4 +1,4 @@
-"""Key groups split and merge under people who subscribe, leave and are told, with keepers dying at any step."""
+"""Key groups split and merge during subscriptions, deletions and fan-outs, and keepers fail at any step."""
 
 from random import Random
 
@@ -15,8 +15,8 @@ blocks = pytest.mark.parametrize(
 
 
 @blocks
-def test_drawn_histories_keep_every_promise(block: int) -> None:
-    """The same rules, drawn evenly: the errors that were in here took a dozen rules in a row, and long histories."""
+def test_random_histories_keep_all_invariants(block: int) -> None:
+    """The rules of the state machine, drawn evenly: past errors required a dozen rules in a row, and long histories."""
     for seed in range(block * HISTORIES_PER_BLOCK, (block + 1) * HISTORIES_PER_BLOCK):
         live_through(Moves(), Random(seed))  # noqa: S311 - repeatable, not secret
 

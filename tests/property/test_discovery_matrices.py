@@ -1,7 +1,7 @@
-"""Laws of matrices: whatever happens beside it, a name that is registered is found, and nothing else is.
+"""Invariants of matrices: a registered name is found, whatever runs concurrently, and nothing else is.
 
-Several registrations, queries and passes of upkeep run side by side, one command at a time in any order; any of them
-may stop anywhere; cells are lost with all they had.
+A state machine registers, refreshes, queries, resizes and loses cells, while the commands of all protocols arrive in
+any order and any of them may be abandoned.
 """
 
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ NEVER_MS = 10**9
 TTL_MS = 1000
 
 
-class Running:
-    """A dialogue under way: its commands are carried out one by one, in any order."""
+class RunningProtocol:
+    """A protocol in progress, whose commands are carried out one by one, in any order."""
 
-    def __init__(self, kind: str, dialogue: Any, about: Any) -> None:
-        self.kind, self.dialogue, self.about = kind, dialogue, about
+    def __init__(self, kind: str, protocol: Any, about: Any) -> None:
+        self.kind, self.protocol, self.about = kind, protocol, about
         self.over = False
         self.result: Any = None
         self._answers: list[CellAnswer | None] = []
@@ -48,7 +48,7 @@ class Running:
         self._send(None)
 
     def step(self, cells: MemoryCells, which: int) -> None:
-        """Carry out one of the round's commands; after the last, go on to the next round."""
+        """Carry out one of the round's commands; after the last one, continue with the next round."""
         left = [place for place, answer in enumerate(self._answers) if answer is None]
         at = left[which % len(left)]
         self._answers[at] = cells.carry_out(self._commands[at])
@@ -57,7 +57,7 @@ class Running:
 
     def _send(self, answers: Any) -> None:
         try:
-            self._commands = self.dialogue.send(answers)
+            self._commands = self.protocol.send(answers)
             assert self._commands, "a round asks for something"
             self._answers = [None] * len(self._commands)
         except StopIteration as stopped:
@@ -65,7 +65,7 @@ class Running:
 
 
 class Matrices(RuleBasedStateMachine):
-    """A store, what was registered in it, and what runs."""
+    """A store, the names registered in it, and the running protocols."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,12 +78,12 @@ class Matrices(RuleBasedStateMachine):
         self.unfinished: set[str] = set()
         """Names of which a registration stopped in the middle: either version may be found."""
         self.known: dict[str, MatrixSize] = {}
-        self.running: list[Running] = []
+        self.running: list[RunningProtocol] = []
         self.lost_since_upkeep: set[str] = set()
 
     @initialize(wider=st.integers(0, 3), taller=st.integers(0, 1))
     def begin(self, *, wider: int, taller: int) -> None:
-        """Start with matrices of some size, with all names in them."""
+        """Start with matrices of some size that contain all names."""
         for pair in PAIRS:
             self.cells.lead(find_or_create_matrix(pair, LIMITS))
             for kind in [ResizeKind.INC_P] * wider + [ResizeKind.INC_R] * taller:
@@ -109,8 +109,8 @@ class Matrices(RuleBasedStateMachine):
             self.registered[name] = NameRecord(name, before.version, before.pairs & record.pairs, before.expires_ms)
         for pair in PAIRS:
             form = record if pair in pairs else record.as_withdrawn()
-            dialogue = replace(pair, form, self.draws[name], LIMITS, self.known.get(pair) if remember else None)
-            self._start("register", dialogue, (record, pair))
+            protocol = replace(pair, form, self.draws[name], LIMITS, self.known.get(pair) if remember else None)
+            self._start("register", protocol, (record, pair))
 
     @rule(name=st.sampled_from(NAMES), remember=st.booleans())
     def refresh(self, *, name: str, remember: bool) -> None:
@@ -125,7 +125,7 @@ class Matrices(RuleBasedStateMachine):
 
     @rule(pair=st.sampled_from(PAIRS), name=st.sampled_from(NAMES), known=st.sampled_from(("last", "first", None)))
     def refresh_alone(self, *, pair: str, name: str, known: str | None) -> None:
-        """Whoever refreshes a name with nothing beside it puts it where it lies, or into its home."""
+        """A refresh without concurrent protocols puts a name where it is, or into its home partition."""
         record = self.registered.get(name)
         if record is None or pair not in record.pairs or name in self.unfinished or pair in self.lost_since_upkeep:
             return
@@ -143,7 +143,7 @@ class Matrices(RuleBasedStateMachine):
 
     @rule(pairs=st.sets(st.sampled_from(PAIRS), min_size=1), draw=st.integers(0, 2**32 - 1), remember=st.booleans())
     def query(self, *, pairs: set[str], draw: int, remember: bool) -> None:
-        """Ask for all names that have some pairs."""
+        """Query all names that have some pairs."""
         known = self.known if remember else {}
         started = {name: record.version for name, record in self.registered.items()}
         self._start(
@@ -160,7 +160,7 @@ class Matrices(RuleBasedStateMachine):
         last=st.booleans(),
     )
     def request(self, *, pair: str, kind: ResizeKind, partition: int, replica: int, last: bool) -> None:
-        """A cell wants its matrix to grow or to shrink."""
+        """A cell requests growth or shrinking of its matrix."""
         matrix = self.cells.matrices.get(head_address(pair))
         if matrix is None:
             return
@@ -173,13 +173,13 @@ class Matrices(RuleBasedStateMachine):
             self._start("upkeep", reconcile_matrix(pair, LIMITS, page=2), pair)
 
     @rule(pair=st.sampled_from(PAIRS))
-    def look_after(self, pair: str) -> None:
-        """Somebody does a pass of upkeep."""
+    def reconcile_once(self, pair: str) -> None:
+        """Run one pass of resizing."""
         self._start("upkeep", reconcile_matrix(pair, LIMITS, page=2), pair)
 
     @rule(pair=st.sampled_from(PAIRS))
     def settle(self, pair: str) -> None:
-        """Passes of upkeep run until the matrix is settled."""
+        """Run passes of resizing until the matrix is settled."""
         for _ in range(12):
             if self.cells.lead(reconcile_matrix(pair, LIMITS, page=2)) is not None:
                 break
@@ -189,7 +189,7 @@ class Matrices(RuleBasedStateMachine):
 
     @rule(pair=st.sampled_from(PAIRS), which=st.integers(0, 31), head=st.booleans())
     def lose(self, *, pair: str, which: int, head: bool) -> None:
-        """A cell loses all it had; a second one only after the first is back."""
+        """A cell loses all content; a second one only after the first has been restored."""
         places = [place for place in self.cells.places_of(pair) if place.partition or place.replica or head]
         if not places or pair in self.lost_since_upkeep:
             return
@@ -214,7 +214,7 @@ class Matrices(RuleBasedStateMachine):
 
     @precondition(lambda self: self.running)
     @rule(steps=st.lists(st.tuples(st.integers(0, 31), st.integers(0, 31)), min_size=1, max_size=40))
-    def go_on(self, steps: list[tuple[int, int]]) -> None:
+    def run_steps(self, steps: list[tuple[int, int]]) -> None:
         """Some commands arrive."""
         for which, command in steps:
             if self.running:
@@ -223,7 +223,7 @@ class Matrices(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(which=st.integers(0, 31))
     def crash(self, which: int) -> None:
-        """Whoever led a dialogue dies."""
+        """The process that runs a protocol fails."""
         running = self.running.pop(which % len(self.running))
         if running.kind == "register":
             self.unfinished.add(running.about[0].name)
@@ -234,7 +234,7 @@ class Matrices(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule()
     def finish(self) -> None:
-        """Everything that runs comes to its end."""
+        """All running protocols complete."""
         for _ in range(20_000):
             if not self.running:
                 return
@@ -243,7 +243,7 @@ class Matrices(RuleBasedStateMachine):
 
     @invariant()
     def every_name_is_found(self) -> None:
-        """A query with nothing beside it, of any pairs, whatever sizes it remembers."""
+        """A query without concurrent protocols, of any pairs and with any cached sizes, is exact."""
         self._prune()
         for pairs in (set(PAIRS[:1]), set(PAIRS[1:])):
             for known in ({}, self.known):
@@ -259,11 +259,11 @@ class Matrices(RuleBasedStateMachine):
 
     # the rest is bookkeeping
 
-    def _start(self, kind: str, dialogue: Any, about: Any) -> None:
-        running = Running(kind, dialogue, about)
+    def _start(self, kind: str, protocol: Any, about: Any) -> None:
+        running = RunningProtocol(kind, protocol, about)
         self._end(running) if running.over else self.running.append(running)
 
-    def _step(self, running: Running, command: int) -> None:
+    def _step(self, running: RunningProtocol, command: int) -> None:
         running.step(self.cells, command)
         if running.over:
             self.running.remove(running)
@@ -271,12 +271,12 @@ class Matrices(RuleBasedStateMachine):
         self._prune()
 
     def _prune(self) -> None:
-        """What was not registered for a moment, a query beside that need not find, even if it is registered again."""
+        """Names that were unregistered for a moment need not be found by concurrent queries."""
         for running in self._of("query"):
             pairs, started, wanted = running.about
             running.about = (pairs, started, wanted & set(self._findable(pairs)))
 
-    def _end(self, running: Running) -> None:
+    def _end(self, running: RunningProtocol) -> None:
         if running.kind == "query":
             pairs, started, wanted = running.about
             self._check(running.result, pairs, wanted & set(self._findable(pairs)), started)
@@ -295,7 +295,7 @@ class Matrices(RuleBasedStateMachine):
         if all(self._survives(pair, record) for pair in record.pairs):
             self.registered[record.name] = record
 
-    def _of(self, *kinds: str) -> list[Running]:
+    def _of(self, *kinds: str) -> list[RunningProtocol]:
         return [running for running in self.running if running.kind in kinds]
 
     def _partitions_of(self, pair: str, name: str) -> set[int]:
@@ -310,7 +310,7 @@ class Matrices(RuleBasedStateMachine):
         return [name for name, record in self.registered.items() if pairs <= record.pairs]
 
     def _survives(self, pair: str, record: NameRecord) -> bool:
-        """Whether a cell that stays still has a name: losses are made good only by a refresh."""
+        """Return whether a remaining cell has the name: only a refresh repairs losses."""
         matrix = self.cells.matrices.get(head_address(pair))
         for at, held in self.cells.records.items():
             member = self.cells.members.get(at)

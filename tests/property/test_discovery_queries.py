@@ -1,4 +1,4 @@
-"""Laws of names, queries and standing queries: the index finds what trying every one would, nothing more or less."""
+"""Invariants of names, queries and saved searches: the index finds exactly what a full comparison finds."""
 
 import string
 import unicodedata
@@ -45,7 +45,7 @@ def subject(entry: Entry, language: str) -> SearchableEntry:
 
 
 @given(changes, st.lists(st.tuples(entries, st.sampled_from(("en", "de-CH", "")))))
-def test_an_entry_meets_exactly_the_standing_queries_that_it_matches_one_by_one(
+def test_the_index_finds_exactly_the_matching_searches(
     history: list[tuple[str, SearchCondition | None]], seen: list[tuple[Entry, str]]
 ) -> None:
     matcher, held = SavedSearchIndex(), dict[str, SearchCondition]()
@@ -66,7 +66,7 @@ def test_an_entry_meets_exactly_the_standing_queries_that_it_matches_one_by_one(
 
 
 @given(st.lists(st.tuples(st.integers(0, 9).map(str), standing), max_size=20))
-def test_who_forgets_every_standing_query_keeps_nothing(history: list[tuple[str, SearchCondition]]) -> None:
+def test_an_index_without_searches_is_empty(history: list[tuple[str, SearchCondition]]) -> None:
     matcher = SavedSearchIndex()
     for watch, wanted in history:
         matcher.put(watch, wanted)
@@ -80,12 +80,12 @@ def test_who_forgets_every_standing_query_keeps_nothing(history: list[tuple[str,
 
 
 @given(st.dictionaries(pairs, st.floats(0, 1), min_size=1))
-def test_a_query_waits_under_its_rarest_pair(shares: dict[str, float]) -> None:
+def test_rarest_returns_the_pair_of_the_smallest_share(shares: dict[str, float]) -> None:
     assert shares[rarest(shares, shares.__getitem__)] == min(shares.values())
 
 
 @given(st.text() | st.text(alphabet=string.ascii_letters + '="/\\ \n', max_size=60))
-def test_whatever_somebody_writes_is_understood_or_refused_and_never_written_otherwise(text: str) -> None:
+def test_any_text_is_parsed_or_refused_and_formatting_is_stable(text: str) -> None:
     try:
         parse_query(text)
     except BadQuery as refusal:
@@ -107,7 +107,7 @@ def test_whatever_somebody_writes_is_understood_or_refused_and_never_written_oth
     language=st.text(max_size=12),
     generator=st.text(),
 )
-def test_every_pair_of_a_name_can_be_asked_for_and_finds_it(
+def test_every_pair_of_a_name_can_be_queried(
     title: str, tags: tuple[str, ...], authors: tuple[str, ...], language: str, generator: str
 ) -> None:
     channel = Channel("c" * 40, "https://blog.example.org/feed", title)
@@ -122,7 +122,7 @@ def _parents(pair: str) -> set[str]:
 
 
 @pytest.mark.parametrize("text", ["a=1 " * 10_000, '"' * 100_000, "\\" * 100_000, "=" * 100_000, "/" + "(" * 100_000])
-def test_what_is_long_is_refused_at_once(text: str) -> None:
+def test_overlong_queries_are_refused_at_once(text: str) -> None:
     for parse in (parse_query, parse_watch):
         with pytest.raises(BadQuery):
             parse(text)

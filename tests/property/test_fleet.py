@@ -1,4 +1,4 @@
-"""What the node protocol promises, on dozens of seeded fleets with every kind of fault (``make storms``: 1,000)."""
+"""Guarantees of the node protocol on dozens of seeded fleets with all kinds of faults (``make storms``: 1,000)."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -12,7 +12,7 @@ from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet
 
 STORM_S = 30.0
 HEALED_S = STORM_S + POLICY.soft_state_ttl_s + TICK_S + 4 * PROMPT_S
-PLAYED_S = HEALED_S + 3 * POLICY.poll_interval_s
+END_S = HEALED_S + 3 * POLICY.poll_interval_s
 BLOCKS, SEEDS_PER_BLOCK = 100, 10
 blocks = pytest.mark.parametrize(
     "block", [*range(5), *(pytest.param(block, marks=pytest.mark.storms) for block in range(5, BLOCKS))]
@@ -44,7 +44,7 @@ def _storms(block: int) -> Iterator[Fleet]:
 
 
 def _storm(seed: int) -> Fleet:
-    """Return a fleet after a storm of joins, crashes, cuts, changes of mind, news, loss and delay."""
+    """Return a fleet after joins, crashes, partitions, setting changes, publications, message loss and delays."""
     fleet = Fleet(seed, channels=6, calm_s=STORM_S, aims=GOALS[seed % len(GOALS)])
     if seed % 3 == 0:
         fleet.site_rates = {CROWDED: CROWDED_PER_S}
@@ -95,7 +95,7 @@ def _ranks(fleet: Fleet, channel: str) -> dict[str, int]:
 
 
 def _sizes(fleet: Fleet) -> dict[str, float]:
-    """Return each wanted channel's polls per τ, by the rotas that the owners keep."""
+    """Return each wanted channel's polls per τ, by the owners' schedules."""
     sizes = {}
     for channel in _wanted(fleet):
         owner = fleet.view.owner(channel)
@@ -106,9 +106,9 @@ def _sizes(fleet: Fleet) -> dict[str, float]:
 
 @blocks
 def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(block: int) -> None:
-    """Wanted channels are polled by exactly their sets, by one rota, in places of their own; the others by nobody.
+    """Wanted channels are polled by exactly their polling sets, by one schedule, at distinct ranks.
 
-    Each has one owner.
+    Each has one owner; other channels are not polled.
     """
     for fleet in _storms(block):
         fleet.run_until(HEALED_S)
@@ -144,7 +144,7 @@ def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(block: int) -> 
 
 
 @blocks
-def test_a_healed_fleet_asks_no_site_for_more_than_its_budget(block: int) -> None:
+def test_a_healed_fleet_keeps_site_budgets(block: int) -> None:
     for fleet in _storms(block):
         fleet.run_until(HEALED_S)
         crowded = [size for channel, size in _sizes(fleet).items() if fleet.channels[channel].site]
@@ -152,8 +152,8 @@ def test_a_healed_fleet_asks_no_site_for_more_than_its_budget(block: int) -> Non
 
 
 @blocks
-def test_a_healed_fleet_keeps_what_admins_set_for_single_channels(block: int) -> None:
-    """No two polls are nearer; nobody waits longer, unless the site, or the fleet's budget, has no more to give."""
+def test_a_healed_fleet_keeps_channel_bounds(block: int) -> None:
+    """Shortest intervals are kept; longest waits as well, unless the site's or the fleet's budget does not suffice."""
     for fleet in _storms(block):
         fleet.run_until(HEALED_S)
         spared = all(worker.protocol.plans.scale is None or worker.protocol.plans.scale >= 0 for worker in fleet.alive)
@@ -165,9 +165,9 @@ def test_a_healed_fleet_keeps_what_admins_set_for_single_channels(block: int) ->
 
 
 @blocks
-def test_whatever_was_published_is_versioned_exactly_once(block: int) -> None:
+def test_every_publication_is_versioned_exactly_once(block: int) -> None:
     for fleet in _storms(block):
-        fleet.run_until(PLAYED_S + POLICY.poll_interval_s / min(_sizes_soon(fleet)))
+        fleet.run_until(END_S + POLICY.poll_interval_s / min(_sizes_soon(fleet)))
         for stored in fleet.channels.values():
             contents = [content for version, content in enumerate(stored.versions) if version not in stored.notices]
             assert all(earlier < later for earlier, later in pairwise(contents))

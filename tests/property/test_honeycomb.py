@@ -1,4 +1,4 @@
-"""The sizes of a scale keep what they must and cannot be improved; and so do sites' shares."""
+"""Sizes keep their bounds and cannot be improved, and neither can sites' shares."""
 
 from itertools import permutations
 from math import inf
@@ -37,7 +37,7 @@ def _budgets(problem: AllocationProblem) -> st.SearchStrategy[float]:
 
 
 @given(problems(), st.data())
-def test_a_budget_is_kept_and_used_up_as_far_as_bounds_allow(problem: AllocationProblem, data: st.DataObject) -> None:
+def test_a_budget_is_kept_and_used_as_far_as_bounds_allow(problem: AllocationProblem, data: st.DataObject) -> None:
     budget = data.draw(_budgets(problem))
     found = sizes(problem, scale_for_budget(problem, budget))
     rounding = ROUNDING * max(budget, _floor(problem))
@@ -64,7 +64,7 @@ def test_sizes_grow_with_the_scale(problem: AllocationProblem, one: float, other
 
 @given(problems(), st.data())
 def test_no_exchange_between_two_channels_improves_the_optimum(problem: AllocationProblem, data: st.DataObject) -> None:
-    """Σ w/n is convex, so that an optimum which no small exchange of cost improves is the optimum."""
+    """Σ w/n is convex, so a solution that no small exchange of cost improves is the optimum."""
     problem = part(problem, problem.most > 0)
     budget = _floor(problem) + data.draw(_budgets(problem)) + 1e-6
     found = sizes(problem, scale_for_budget(problem, budget))
@@ -80,7 +80,7 @@ def test_no_exchange_between_two_channels_improves_the_optimum(problem: Allocati
 
 
 @given(problems(), st.floats(1e-3, 1e6))
-def test_a_delay_is_kept_at_no_more_cost_than_a_budget_needs_for_it(problem: AllocationProblem, delay_s: float) -> None:
+def test_a_delay_costs_no_more_than_the_budget_that_gives_it(problem: AllocationProblem, delay_s: float) -> None:
     scale = scale_for_delay(problem, delay_s, TAU_S)
     found = sizes(problem, scale)
     counted = part(problem, (problem.weights > 0) & (problem.most > 0))
@@ -100,7 +100,7 @@ def test_a_delay_is_kept_at_no_more_cost_than_a_budget_needs_for_it(problem: All
     st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6)), min_size=1, max_size=30),
     st.floats(0, 1e9),
 )
-def test_a_crossing_is_where_the_sum_reaches_the_target(lines: list[tuple[float, float, float]], target: float) -> None:
+def test_the_clipped_sum_is_solved(lines: list[tuple[float, float, float]], target: float) -> None:
     rises, starts, ends = np.array(lines).T
 
     def total(x: float) -> float:
@@ -128,7 +128,7 @@ def test_site_budgets_are_kept_at_any_scale(problem: AllocationProblem, data: st
 
 @given(problems(), st.floats(0.1, 500))
 def test_a_tight_site_uses_its_budget_up(problem: AllocationProblem, budget: float) -> None:
-    """Given the scale, its channels have what they would have if there were no others."""
+    """At the site's scale, its channels have the sizes that they would have without other channels."""
     alike = AllocationProblem.of(problem.weights + 1e-3, least=problem.least, most=np.minimum(problem.most, 1e4))
     scale = scale_for_budget(alike, budget)
     polite = apply_site_scales(alike, np.full(len(alike.weights), scale))

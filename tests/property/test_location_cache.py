@@ -1,4 +1,4 @@
-"""The cache's bounds, and that what it says it has it has."""
+"""The content cache's bounds, and the integrity of its contents."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ ENTRIES = st.builds(Entry, st.text(max_size=3), st.text(max_size=5))
 
 
 @given(st.lists(st.tuples(CHANNELS, CONTENTS, st.floats(0, 60)), max_size=40))
-def test_a_cache_keeps_within_its_bounds_and_each_channel_once(puts: list[tuple[str, Content, float]]) -> None:
+def test_the_cache_keeps_its_bounds_and_one_content_per_channel(puts: list[tuple[str, Content, float]]) -> None:
     cache, now_s = ContentCache(MOST_BYTES, KEPT_S), 0.0
     put_s: dict[bytes, float] = {}
     for cid, content, later_s in puts:
@@ -41,7 +41,7 @@ def test_a_cache_keeps_within_its_bounds_and_each_channel_once(puts: list[tuple[
         assert len(cache._contents) == len(cache.digests)
 
 
-def test_what_is_used_is_kept_and_what_is_not_goes_first() -> None:
+def test_the_least_recently_used_content_is_evicted_first() -> None:
     cache = ContentCache(3 * (_OVERHEAD_BYTES + 100), KEPT_S)
     contents = [Content(bytes([number]) * 100, b"") for number in range(4)]
     digests = [digest_of(content) for content in contents]
@@ -56,7 +56,7 @@ def test_what_is_used_is_kept_and_what_is_not_goes_first() -> None:
 
 
 @given(CONTENTS)
-def test_a_content_survives_the_wire_and_its_name_proves_it(content: Content) -> None:
+def test_contents_survive_encoding_and_match_their_digest(content: Content) -> None:
     wire = b"".join(encode(content))
     assert decode(memoryview(wire)) == content
     other = Content(content.memory + b"!", content.latest)
@@ -66,7 +66,7 @@ def test_a_content_survives_the_wire_and_its_name_proves_it(content: Content) ->
 
 
 @given(st.lists(st.lists(ENTRIES, max_size=4), max_size=8))
-def test_the_latest_entries_are_the_same_told_one_by_one_or_at_once(deltas: list[list[Entry]]) -> None:
+def test_latest_entries_do_not_depend_on_batching(deltas: list[list[Entry]]) -> None:
     latest: tuple[Entry, ...] = ()
     for delta in deltas:
         latest = merge_latest([Change("addition", entry) for entry in delta], latest)

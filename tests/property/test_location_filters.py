@@ -1,4 +1,4 @@
-"""Laws of attenuated Bloom filters: what is near is found where it is, whatever the order of messages was."""
+"""Invariants of attenuated Bloom filters, for any order of messages."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from tests.support.overlay_network import Network, name
 
 NODES = 8
 NARROW = FilterShape(1, 40, 2, 3)
-"""So narrow that sources share bits all the time."""
+"""So narrow that sources often share bits."""
 WIDE = FilterShape(2, 1 << 14, 8, 3)
 FILTERINGS = st.sampled_from(Filtering)
 DEPTHS = st.integers(1, 4)
@@ -29,7 +29,9 @@ STEPS = st.one_of(
 HISTORIES = st.lists(STEPS, max_size=70)
 
 
-def lived(history: list[tuple[str, int, object]], shape: FilterShape, filtering: Filtering, seed: int) -> Network:
+def network_after(
+    history: list[tuple[str, int, object]], shape: FilterShape, filtering: Filtering, seed: int
+) -> Network:
     network = Network(NODES, shape, filtering, seed)
     for number in range(NODES):
         network.link(number, (number + 1) % NODES)
@@ -53,7 +55,7 @@ def lived(history: list[tuple[str, int, object]], shape: FilterShape, filtering:
 
 
 def walks(network: Network, start: int, first: int, hops: int) -> set[int]:
-    """Return where ways of so many hops lead that begin with this neighbour and never turn round on a link."""
+    """Return the ends of paths of ``hops`` hops that begin with this neighbour and never reverse on a link."""
     ways = {(start, first)}
     for _ in range(hops - 1):
         ways = {(at, onward) for back, at in ways for onward in network.neighbours(at) if onward != back}
@@ -71,22 +73,22 @@ def assert_nothing_is_missing(network: Network, shape: FilterShape) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
-def test_what_is_at_distance_i_is_in_row_i_of_a_link(
+def test_a_document_at_distance_i_is_in_row_i_of_a_link(
     history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
 ) -> None:
-    """No false negatives in a quiet network: after documents and links came and went in any order."""
+    """No false negatives once the network is quiet, after documents and links came and went in any order."""
     shape = FilterShape(1, NARROW.width, NARROW.hashes, depth)
-    assert_nothing_is_missing(lived(history, shape, filtering, seed), shape)
+    assert_nothing_is_missing(network_after(history, shape, filtering, seed), shape)
 
 
 @settings(max_examples=150, deadline=None)
 @given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
-def test_rows_have_nothing_that_no_way_leads_to(
+def test_rows_contain_no_unreachable_documents(
     history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
 ) -> None:
-    """Nothing of the past stays; without filtering, a row is all that ways of its length lead to."""
+    """Nothing of the past stays; without filtering, a row is exactly what paths of its length lead to."""
     shape = FilterShape(1, NARROW.width, NARROW.hashes, depth)
-    network = lived(history, shape, filtering, seed)
+    network = network_after(history, shape, filtering, seed)
     for number, node in enumerate(network.nodes):
         for neighbour, link in node.links.items():
             assert link.is_open
@@ -101,11 +103,11 @@ def test_rows_have_nothing_that_no_way_leads_to(
 
 @settings(max_examples=100, deadline=None)
 @given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
-def test_neighbours_know_what_each_other_has(
+def test_both_ends_of_a_link_agree_on_its_filters(
     history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
 ) -> None:
-    """What was told covers what is had; who drops nothing has all that was told."""
-    network = lived(history, FilterShape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
+    """What was sent covers what was stored; without filtering, both are equal."""
+    network = network_after(history, FilterShape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
     for one, other in network.edges:
         for sender, receiver in ((one, other), (other, one)):
             told = network.nodes[sender].links[name(receiver)].sent
@@ -117,10 +119,10 @@ def test_neighbours_know_what_each_other_has(
 
 @settings(max_examples=60, deadline=None)
 @given(HISTORIES, DEPTHS, FILTERINGS, st.integers(0, 1000))
-def test_without_documents_nothing_is_left(
+def test_without_documents_all_filters_are_empty(
     history: list[tuple[str, int, object]], depth: int, filtering: Filtering, seed: int
 ) -> None:
-    network = lived(history, FilterShape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
+    network = network_after(history, FilterShape(1, NARROW.width, NARROW.hashes, depth), filtering, seed)
     for number, node in enumerate(network.nodes):
         network.change(number, removed=list(node.own.documents))
     network.quiet()
@@ -129,11 +131,11 @@ def test_without_documents_nothing_is_left(
 
 @settings(max_examples=80, deadline=None)
 @given(HISTORIES, FILTERINGS, st.integers(0, 1000))
-def test_a_query_goes_to_the_nearest_copy_and_visits_nobody_twice(
+def test_a_query_finds_a_nearest_copy_without_visiting_a_node_twice(
     history: list[tuple[str, int, object]], filtering: Filtering, seed: int
 ) -> None:
-    """Of filters so wide that nothing matches by chance."""
-    network = lived(history, WIDE, filtering, seed)
+    """With filters so wide that there are no false positives."""
+    network = network_after(history, WIDE, filtering, seed)
     for start in range(NODES):
         distances = network.distances(start)
         for document in map("document {}".format, range(16)):
@@ -145,11 +147,11 @@ def test_a_query_goes_to_the_nearest_copy_and_visits_nobody_twice(
 
 @settings(max_examples=60, deadline=None)
 @given(HISTORIES, st.integers(0, 1000))
-def test_of_those_who_match_in_the_first_row_that_matches_the_nearest_is_next(
+def test_the_next_hop_is_the_nearest_match_of_the_first_matching_row(
     history: list[tuple[str, int, object]], seed: int
 ) -> None:
-    """Also where round-trip times were measured again."""
-    network = lived(history, WIDE, Filtering.SOURCE, seed)
+    """Also after round-trip times were measured again."""
+    network = network_after(history, WIDE, Filtering.SOURCE, seed)
     for number, node in enumerate(network.nodes):
         for neighbour in network.neighbours(number)[::2]:
             assert node.add_link(name(neighbour), (7 * neighbour + seed) % 5 / 10) == []
@@ -165,11 +167,11 @@ def test_of_those_who_match_in_the_first_row_that_matches_the_nearest_is_next(
 
 @settings(max_examples=80, deadline=None)
 @given(HISTORIES, DEPTHS, st.integers(0, 1000))
-def test_a_query_ends_after_as_many_hops_as_there_are_rows(
+def test_a_query_ends_within_as_many_hops_as_rows(
     history: list[tuple[str, int, object]], depth: int, seed: int
 ) -> None:
-    """Of filters so narrow that it is led astray all the time."""
-    network = lived(history, FilterShape(1, 8, 2, depth), Filtering.SOURCE, seed)
+    """With filters so narrow that false positives are frequent."""
+    network = network_after(history, FilterShape(1, 8, 2, depth), Filtering.SOURCE, seed)
     for start in range(NODES):
         for number in range(20):
             _, way = network.walk(start, f"document {number}")
@@ -179,11 +181,11 @@ def test_a_query_ends_after_as_many_hops_as_there_are_rows(
 
 @settings(max_examples=60, deadline=None)
 @given(HISTORIES, st.lists(st.tuples(NUMBERS, st.integers(1, 4), st.integers(60, 200)), max_size=6))
-def test_all_take_the_greatest_shape_that_one_has_taken(
+def test_all_nodes_adopt_the_greatest_shape(
     before: list[tuple[str, int, object]], taken: list[tuple[int, int, int]]
 ) -> None:
-    """In a network that holds together, also when several take one at once."""
-    network = lived(before, NARROW, Filtering.SOURCE, 1)
+    """In a connected network, also when several nodes adopt one at once."""
+    network = network_after(before, NARROW, Filtering.SOURCE, 1)
     for number in range(NODES - 1):
         network.link(number, number + 1)
     network.quiet()

@@ -1,4 +1,4 @@
-"""Laws of the overlay: it is one, links are mutual and few, and no two would rather have each other."""
+"""Invariants of the overlay: it is connected, links are mutual and few, and form a stable matching."""
 
 from collections import deque
 from random import Random
@@ -13,7 +13,7 @@ LIMITS = NeighbourLimits(near_s=0.010, near=3, far=2, gateways=2)
 
 
 class Overlay:
-    """Nodes whose offers come in any order, but for those of one to another."""
+    """Nodes whose offers arrive in any order, except those between the same two nodes."""
 
     def __init__(self, rtts_s: list[list[float]], limits: NeighbourLimits, seed: int) -> None:
         self.rtts_s = rtts_s
@@ -29,14 +29,14 @@ class Overlay:
 
     def join(self, node: str, known: set[str]) -> None:
         self.known[node] |= known
-        self._done(node, self.nodes[node].on_measurements((peer, self.rtt_s(node, peer)) for peer in sorted(known)))
+        self._apply(node, self.nodes[node].on_measurements((peer, self.rtt_s(node, peer)) for peer in sorted(known)))
 
     def leave(self, node: str) -> None:
         self.alive.discard(node)
         self.under_way = {way: offers for way, offers in self.under_way.items() if node not in way}
         self.links = {link for link in self.links if link[0] != node}
         for other in sorted(self.alive):
-            self._done(other, self.nodes[other].on_peer_left(node))
+            self._apply(other, self.nodes[other].on_peer_left(node))
 
     def deliver(self, most: int) -> None:
         while most and self.under_way:
@@ -45,25 +45,25 @@ class Overlay:
             offer = self.under_way[way].popleft()
             if not self.under_way[way]:
                 del self.under_way[way]
-            self._done(way[1], self.nodes[way[1]].on_offer(way[0], offer))
+            self._apply(way[1], self.nodes[way[1]].on_offer(way[0], offer))
 
-    def elder(self, node: str) -> str | None:
-        """Return the nearest of those alive with a lesser id that the node has measured."""
+    def anchor(self, node: str) -> str | None:
+        """Return the nearest of the live peers with a lesser id that the node has measured."""
         known = [peer for peer in self.alive & self.known[node] if peer < node]
         return min(known, key=lambda peer: (self.rtt_s(node, peer), peer), default=None)
 
     def has_room(self, node: str, peer: str) -> bool:
-        """Return whether too few of a node's neighbours of this kind are nearer than the peer."""
+        """Return whether fewer neighbours of this kind than wanted are nearer than the peer."""
         near = self.rtt_s(node, peer) <= LIMITS.near_s
         most = LIMITS.near if near else LIMITS.far if self.nodes[node].is_gateway else 0
         links = [other for other in self.nodes[node].links if (self.rtt_s(node, other) <= LIMITS.near_s) is near]
         return sum((self.rtt_s(node, other), other) < (self.rtt_s(node, peer), peer) for other in links) < most
 
-    def holds(self, one: str, other: str) -> bool:
-        return other == self.elder(one) or one == self.elder(other)
+    def is_anchored(self, one: str, other: str) -> bool:
+        return other == self.anchor(one) or one == self.anchor(other)
 
     def reached(self, node: str) -> set[str]:
-        """Return whom links lead to from here."""
+        """Return the nodes that are reachable by links from this one."""
         found, ahead = {node}, [node]
         while ahead:
             here = ahead.pop()
@@ -73,19 +73,19 @@ class Overlay:
         return found
 
     def settle(self) -> None:
-        """Deliver everything, and have all forget, until nothing changes."""
+        """Deliver all offers, and reset refusals, until nothing changes."""
         for _ in range(3 * len(self.nodes)):
             self.deliver(100_000)
             assert not self.under_way, "Offers go to and fro for ever."
             before = set(self.links)
             for node in sorted(self.alive):
-                self._done(node, self.nodes[node].reset_declined())
+                self._apply(node, self.nodes[node].reset_declined())
             self.deliver(100_000)
             if self.links == before:
                 return
         raise AssertionError("Links change for ever.")
 
-    def _done(self, node: str, effects: list[SendOffer | LinkAdded | LinkRemoved]) -> None:
+    def _apply(self, node: str, effects: list[SendOffer | LinkAdded | LinkRemoved]) -> None:
         for effect in effects:
             match effect:
                 case SendOffer(to, offer):
@@ -101,9 +101,10 @@ class Overlay:
 
 @st.composite
 def overlays(draw: st.DrawFn, *, alike: bool = True, all_known: bool = True) -> Overlay:
-    """Return nodes that joined, and in part left, while offers were under way.
+    """Return nodes that joined, and some of which left, while offers were in transit.
 
-    Where not all are known, each knows somebody with a lesser id.
+    With ``alike``, both ends measure the same round-trip time. Without ``all_known``, each node knows only some peers,
+    but one with a lesser id.
     """
     count = draw(st.integers(2, 10))
     random = Random(draw(st.integers(0, 10_000)))  # noqa: S311 - no secret
@@ -131,27 +132,27 @@ def overlays(draw: st.DrawFn, *, alike: bool = True, all_known: bool = True) -> 
 
 @settings(max_examples=150, deadline=None)
 @given(st.booleans().flatmap(lambda alike: overlays(alike=alike, all_known=False)))
-def test_links_lead_from_everybody_to_everybody(overlay: Overlay) -> None:
-    """Whatever was measured, whoever left, and without waiting for anything to be forgotten."""
+def test_the_overlay_is_connected(overlay: Overlay) -> None:
+    """For any measurements and departures, without any call of ``reset_declined``."""
     for node in overlay.alive:
         assert overlay.reached(node) == overlay.alive
 
 
 @settings(max_examples=100, deadline=None)
 @given(overlays())
-def test_links_are_mutual_and_as_few_as_wanted(overlay: Overlay) -> None:
+def test_links_are_mutual_and_within_the_limits(overlay: Overlay) -> None:
     overlay.settle()
     assert overlay.links == {(other, one) for one, other in overlay.links}
     for node in overlay.alive:
         assert overlay.nodes[node].links == {other for one, other in overlay.links if one == node}
-        rtts = [overlay.rtt_s(node, peer) for peer in overlay.nodes[node].links if not overlay.holds(node, peer)]
+        rtts = [overlay.rtt_s(node, peer) for peer in overlay.nodes[node].links if not overlay.is_anchored(node, peer)]
         assert sum(rtt <= LIMITS.near_s for rtt in rtts) <= LIMITS.near
         assert sum(rtt > LIMITS.near_s for rtt in rtts) <= (LIMITS.far if overlay.nodes[node].is_gateway else 0)
 
 
 @settings(max_examples=100, deadline=None)
 @given(overlays())
-def test_no_two_would_rather_have_each_other(overlay: Overlay) -> None:
+def test_links_are_a_stable_matching(overlay: Overlay) -> None:
     overlay.settle()
     for one in overlay.alive:
         for other in overlay.alive - {one}:
@@ -162,14 +163,14 @@ def test_no_two_would_rather_have_each_other(overlay: Overlay) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(overlays(alike=False))
-def test_offers_end_where_two_measure_differently(overlay: Overlay) -> None:
+def test_offers_end_with_asymmetric_measurements(overlay: Overlay) -> None:
     assert overlay.links == {(other, one) for one, other in overlay.links}
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 6), st.integers(2, 8), st.integers(0, 1000))
 def test_a_group_has_few_far_links_however_large_it_is(groups: int, size: int, seed: int) -> None:
-    """At most as many as its gateways want, and in all one less than there are groups to hold them together."""
+    """At most as many as its gateways want, plus one less than the number of groups for all of them together."""
     random = Random(seed)  # noqa: S311 - no secret
     order = random.sample(range(groups * size), groups * size)
     group = {node: place // size for place, node in enumerate(order)}
@@ -184,13 +185,13 @@ def test_a_group_has_few_far_links_however_large_it_is(groups: int, size: int, s
     overlay.settle()
     far = [link for link in overlay.links if overlay.rtt_s(*link) > LIMITS.near_s]
     for here in range(groups):
-        wanted = [one for one, other in far if group[int(one, 16)] == here and not overlay.holds(one, other)]
+        wanted = [one for one, other in far if group[int(one, 16)] == here and not overlay.is_anchored(one, other)]
         assert len(wanted) <= LIMITS.gateways * LIMITS.far
-    assert sum(overlay.holds(one, other) for one, other in far) == 2 * (groups - 1)
+    assert sum(overlay.is_anchored(one, other) for one, other in far) == 2 * (groups - 1)
     assert overlay.reached(name(0)) == overlay.alive
 
 
-def test_a_stranger_is_declined_and_an_answer_to_nothing_too() -> None:
+def test_unmeasured_peers_and_unexpected_answers_are_declined() -> None:
     node = Neighbourhood(name(0), LIMITS)
     assert node.on_offer(name(1), Offer.ASK) == [SendOffer(name(1), Offer.DECLINE)]
     assert node.on_offer(name(1), Offer.ACCEPT) == [SendOffer(name(1), Offer.DECLINE)]
@@ -198,13 +199,13 @@ def test_a_stranger_is_declined_and_an_answer_to_nothing_too() -> None:
     assert not node.links
 
 
-def test_who_holds_on_before_it_is_measured_is_linked_then() -> None:
+def test_an_unmeasured_dependent_is_linked_once_measured() -> None:
     node = Neighbourhood(name(0), LIMITS)
     assert node.on_offer(name(1), Offer.ANCHOR) == []
     assert node.on_measurements([(name(1), 0.5)]) == [SendOffer(name(1), Offer.ACCEPT), LinkAdded(name(1), 0.5)]
 
 
-def test_only_who_has_the_greater_id_may_hold_on() -> None:
+def test_only_peers_with_greater_ids_can_be_dependents() -> None:
     node = Neighbourhood(name(1), NeighbourLimits(near_s=0.010, near=0, far=0))
     node.on_measurements([(name(2), 0.001)])
     assert node.on_offer(name(0), Offer.ANCHOR) == [SendOffer(name(0), Offer.DECLINE)]
@@ -212,8 +213,8 @@ def test_only_who_has_the_greater_id_may_hold_on() -> None:
     assert node.on_offer(name(2), Offer.ASK)[-1] == LinkRemoved(name(2))
 
 
-def test_who_finds_a_nearer_elder_holds_the_former_one_no_more() -> None:
-    """It may stay a neighbour, if both want that."""
+def test_a_nearer_anchor_replaces_the_former_one() -> None:
+    """The former anchor may stay a neighbour, if both ends want that."""
     node = Neighbourhood(name(5), LIMITS)
     assert node.on_measurements([(name(1), 0.005)])[0] == SendOffer(name(1), Offer.ANCHOR)
     node.on_offer(name(1), Offer.ACCEPT)
@@ -221,14 +222,14 @@ def test_who_finds_a_nearer_elder_holds_the_former_one_no_more() -> None:
     assert effects == [SendOffer(name(1), Offer.ASK), SendOffer(name(2), Offer.ANCHOR)]
 
 
-def test_an_elder_that_declined_an_earlier_wish_is_held_again() -> None:
+def test_an_anchor_that_declined_is_asked_again() -> None:
     node = Neighbourhood(name(5), LIMITS)
     node.on_measurements([(name(1), 0.005)])
     node.on_offer(name(1), Offer.ACCEPT)
     assert node.on_offer(name(1), Offer.DECLINE) == [LinkRemoved(name(1)), SendOffer(name(1), Offer.ANCHOR)]
 
 
-def test_who_comes_back_begins_anew() -> None:
+def test_a_peer_that_returns_starts_from_scratch() -> None:
     node = Neighbourhood(name(5), LIMITS)
     node.on_measurements([(name(1), 0.005)])
     node.on_offer(name(9), Offer.ANCHOR)
@@ -238,7 +239,7 @@ def test_who_comes_back_begins_anew() -> None:
     assert node.on_measurements([(name(9), 0.005)]) == [SendOffer(name(9), Offer.ASK)]
 
 
-def test_who_ends_a_link_holds_it_no_more() -> None:
+def test_a_peer_that_ends_a_link_is_no_dependent_any_more() -> None:
     node = Neighbourhood(name(0), NeighbourLimits(near_s=0.010, near=0, far=0))
     node.on_measurements([(name(9), 0.005)])
     node.on_offer(name(9), Offer.ANCHOR)
@@ -246,7 +247,7 @@ def test_who_ends_a_link_holds_it_no_more() -> None:
     assert node.on_measurements([(name(9), 0.005)]) == []
 
 
-def test_who_has_not_answered_is_asked_again() -> None:
+def test_unanswered_offers_are_repeated() -> None:
     node = Neighbourhood(name(5), LIMITS)
     asked = node.on_measurements([(name(1), 0.005), (name(9), 0.005)])
     assert asked == [SendOffer(name(1), Offer.ANCHOR), SendOffer(name(9), Offer.ASK)]

@@ -1,4 +1,4 @@
-"""Two workers over a network that loses, repeats and delays, each of which may forget the other at any time."""
+"""Streams of two workers over a network that loses, repeats and delays, either of which may restart at any time."""
 
 from itertools import count
 
@@ -16,53 +16,53 @@ def name() -> bytes:
 
 
 class End:
-    """One end: what it said in its present stream, and what it heard since it forgot the other one last."""
+    """One end: the frames it enqueued in its current stream, and those it received since its last restart."""
 
     def __init__(self) -> None:
         self.stream = Stream(name())
-        self.forget()
+        self.restart()
 
-    def forget(self) -> None:
+    def restart(self) -> None:
         self.stream.restart(name())
-        self.said: list[bytes] = []
-        self.heard: list[bytes] = []
+        self.enqueued: list[bytes] = []
+        self.received: list[bytes] = []
         self._waiting: list[bytes] = []
         self._sent: Batch | None = None
 
-    def say(self, frame: bytes) -> None:
-        self.said.append(frame)
+    def enqueue(self, frame: bytes) -> None:
+        self.enqueued.append(frame)
         self._waiting.append(frame)
 
     def send(self) -> Batch:
-        """Return what waits, the same until it has arrived."""
+        """Return the pending batch, the same until it has been delivered."""
         if self._sent is None:
             self._sent, self._waiting = self.stream.next_batch(tuple(self._waiting)), []
         return self._sent
 
-    def hear(self, batch: Batch) -> bool:
-        """Return whether it is taken: else the other one has to forget us."""
+    def receive(self, batch: Batch) -> bool:
+        """Return whether the batch is accepted; otherwise the sender has to restart."""
         if self.stream.is_restart(batch):
-            self.forget()
+            self.restart()
         try:
-            self.heard += self.stream.receive(batch)
+            self.received += self.stream.receive(batch)
         except PeerProtocolError:
             return False
         return True
 
-    def answered(self, batch: Batch, *, taken: bool) -> None:
-        """Be told what became of a batch of ours."""
+    def on_response(self, batch: Batch, *, is_accepted: bool) -> None:
+        """Process the response to a batch of this end."""
         if not self.stream.is_current(batch):
             return
-        if taken:
+        if is_accepted:
             self._sent = None
             self.stream.on_delivered(batch)
         else:
-            self.forget()
+            self.restart()
 
 
 def exchange(sender: End, receiver: End) -> None:
     batch = sender.send()
-    sender.answered(batch, taken=receiver.hear(batch))
+    sender.on_response(batch, is_accepted=receiver.receive(batch))
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(("say", "send", "lose answer", "late", "forget")), st.booleans()))
@@ -71,32 +71,32 @@ STEPS = st.lists(st.tuples(st.sampled_from(("say", "send", "lose answer", "late"
 def step(what: str, sender: End, receiver: End, frame: bytes, late: list[tuple[End, Batch]]) -> None:
     match what:
         case "say":
-            sender.say(frame)
+            sender.enqueue(frame)
         case "send":
             exchange(sender, receiver)
         case "lose answer":
-            receiver.hear(sender.send())
+            receiver.receive(sender.send())
             late.append((receiver, sender.send()))
         case "late" if late:
             to, batch = late.pop()
-            to.hear(batch)
+            to.receive(batch)
         case "forget":
-            sender.forget()
+            sender.restart()
 
 
 @given(STEPS)
-def test_nothing_is_heard_twice_or_out_of_order_and_both_forget_together(steps: list[tuple[str, bool]]) -> None:
+def test_streams_deliver_once_and_in_order_and_restart_together(steps: list[tuple[str, bool]]) -> None:
     ends = End(), End()
     late: list[tuple[End, Batch]] = []
     for number, (what, first) in enumerate(steps):
         step(what, ends[not first], ends[first], number.to_bytes(4, "big"), late)
         for one, other in (ends, ends[::-1]):
-            assert one.heard == sorted(set(one.heard)), "in order, and once"
+            assert one.received == sorted(set(one.received)), "in order, and once"
             if one.stream._peer_stream == other.stream._own_stream:
-                assert one.heard == other.said[: len(one.heard)], "without gaps"
+                assert one.received == other.enqueued[: len(one.received)], "without gaps"
     for _ in range(6):
         exchange(*ends)
         exchange(*ends[::-1])
     for one, other in (ends, ends[::-1]):
         assert one.stream._peer_stream == other.stream._own_stream
-        assert one.heard == other.said
+        assert one.received == other.enqueued

@@ -1,4 +1,4 @@
-"""Ids taken by joining nodes split the id space evenly."""
+"""Ids of joining nodes divide the id space evenly."""
 
 from fractions import Fraction
 
@@ -33,14 +33,14 @@ def test_shares_are_equal_at_powers_of_two(power: int) -> None:
 
 
 @given(st.lists(points, max_size=60, unique=True))
-def test_an_id_is_new_and_the_same_for_the_same_nodes_in_any_order(existing: list[NodeId]) -> None:
+def test_a_balanced_id_is_new_and_independent_of_order(existing: list[NodeId]) -> None:
     taken = balanced_id(existing)
     assert taken not in existing
     assert taken == balanced_id(existing[::-1])
 
 
 @given(st.integers(0, 6), st.data())
-def test_holes_are_filled_before_anything_is_split_further(power: int, data: st.DataObject) -> None:
+def test_gaps_are_filled_before_further_splits(power: int, data: st.DataObject) -> None:
     full = joined(1 << power)
     ids = data.draw(st.lists(st.sampled_from(full), unique=True))
     while len(ids) < len(full):

@@ -1,4 +1,4 @@
-"""The ring's queries give what sorting all nodes by XOR distance would."""
+"""The ring's queries agree with sorting all nodes by XOR distance."""
 
 from itertools import pairwise
 
@@ -33,9 +33,7 @@ def test_a_node_owns_its_own_id(view: RingView) -> None:
 
 
 @given(rings, points, st.integers(0, 40), st.data())
-def test_whoever_is_among_the_nearest_is_found_without_counting_them(
-    view: RingView, point: NodeId, count: int, data: st.DataObject
-) -> None:
+def test_is_among_nearest_agrees_with_nearest(view: RingView, point: NodeId, count: int, data: st.DataObject) -> None:
     node = data.draw(st.sampled_from(view.ids) if view.ids else points)
     assert view.is_among_nearest(point, node, count) == (node in view.nearest(point, count))
     stranger = data.draw(points.filter(lambda drawn: drawn not in view))
@@ -48,7 +46,7 @@ def test_an_empty_ring_has_no_owner() -> None:
 
 
 @given(nodes=st.sets(points, min_size=1, max_size=20), point=points)
-def test_a_points_owner_looks_under_the_points_prefix(nodes: set[str], point: str) -> None:
+def test_a_points_owner_owns_the_points_prefix(nodes: set[str], point: str) -> None:
     view = ring(nodes)
     owner = view.owner(point)
     assert owner is not None

@@ -1,4 +1,4 @@
-"""Laws of partial lookup: five strategies, any updates, any failed servers; and of the metrics, by brute force."""
+"""Invariants of partial lookup: five strategies, any updates and failed servers; and metrics, by enumeration."""
 
 from collections.abc import Callable
 from itertools import combinations, permutations
@@ -54,10 +54,10 @@ def random_numbers(seed: int) -> Callable[[], float]:
 
 
 @st.composite
-def updated(
+def servers_after_updates(
     draw: st.DrawFn, most_servers: int = 6, strategies: st.SearchStrategy[Strategy] = STRATEGIES
 ) -> tuple[Servers, set[str]]:
-    """Return servers after a placement and any adds of what is not there and deletes of what is; and what is there."""
+    """Return servers after a placement and valid adds and deletes, and the entries of the directory."""
     servers = Servers(draw(strategies), draw(st.integers(1, most_servers)), random_numbers(draw(SEEDS)))
     placed = draw(st.lists(st.sampled_from(ENTRIES), unique=True))
     servers.request(Place(tuple(placed)))
@@ -68,11 +68,11 @@ def updated(
     return servers, there
 
 
-@given(updated(), st.integers(0, 35), st.sets(st.integers(0, 5)))
-def test_a_lookup_finds_its_target_whenever_the_servers_that_are_left_cover_it(
+@given(servers_after_updates(), st.integers(0, 35), st.sets(st.integers(0, 5)))
+def test_a_lookup_reaches_its_target_if_the_remaining_servers_cover_it(
     after: tuple[Servers, set[str]], target: int, failed: set[int]
 ) -> None:
-    """And it returns no more, each entry once, and nothing that was deleted."""
+    """It returns no more than the target, each entry once, and no deleted ones."""
     servers, there = after
     found, _asked = servers.lookup(target, failed)
     left: set[str] = set().union(*(share for number, share in enumerate(servers.shares) if number not in failed))
@@ -80,14 +80,14 @@ def test_a_lookup_finds_its_target_whenever_the_servers_that_are_left_cover_it(
     assert set(found) <= left <= there
 
 
-@given(updated())
-def test_what_covers_all_entries_goes_on_covering_them(after: tuple[Servers, set[str]]) -> None:
+@given(servers_after_updates())
+def test_strategies_of_full_coverage_keep_it(after: tuple[Servers, set[str]]) -> None:
     servers, there = after
     if isinstance(servers.strategy, FullReplication | RoundRobin | Hash):
         assert set().union(*servers.shares) == there
 
 
-@given(updated(strategies=st.builds(RoundRobin, COUNTS)))
+@given(servers_after_updates(strategies=st.builds(RoundRobin, COUNTS)))
 def test_round_robin_stays_even_and_each_entry_has_its_copies(after: tuple[Servers, set[str]]) -> None:
     servers, there = after
     assert isinstance(servers.strategy, RoundRobin)
@@ -98,7 +98,7 @@ def test_round_robin_stays_even_and_each_entry_has_its_copies(after: tuple[Serve
     assert all(sum(entry in share for share in servers.shares) == copies for entry in there)
 
 
-@given(updated())
+@given(servers_after_updates())
 def test_no_server_keeps_more_than_its_share(after: tuple[Servers, set[str]]) -> None:
     servers, _ = after
     if isinstance(servers.strategy, Fixed | RandomServer):
@@ -108,9 +108,7 @@ def test_no_server_keeps_more_than_its_share(after: tuple[Servers, set[str]]) ->
 
 
 @given(STRATEGIES, SEEDS, st.lists(st.tuples(st.booleans(), st.sampled_from(ENTRIES[:6])), max_size=40))
-def test_what_was_deleted_is_never_returned_even_if_it_was_added_twice_or_never_was_there(
-    strategy: Strategy, seed: int, updates: list[tuple[bool, str]]
-) -> None:
+def test_deleted_entries_are_never_returned(strategy: Strategy, seed: int, updates: list[tuple[bool, str]]) -> None:
     servers = Servers(strategy, 4, random_numbers(seed))
     there: set[str] = set()
     for adds, entry in updates:
@@ -124,10 +122,8 @@ def test_what_was_deleted_is_never_returned_even_if_it_was_added_twice_or_never_
 
 
 @given(STRATEGIES, st.integers(1, 8), st.integers(0, 30), SEEDS)
-def test_storage_and_coverage_are_those_of_the_formulas(
-    strategy: Strategy, count: int, entries: int, seed: int
-) -> None:
-    """Exactly, where the formula is no mean: those are compared in the experiment."""
+def test_storage_and_coverage_match_the_formulas(strategy: Strategy, count: int, entries: int, seed: int) -> None:
+    """Exactly, for formulas that are not means; those are compared in the experiment."""
     servers = Servers(strategy, count, random_numbers(seed))
     servers.request(Place(tuple(ENTRIES[:entries])))
     placed = placement(servers.shares, ENTRIES[:entries])
@@ -138,12 +134,12 @@ def test_storage_and_coverage_are_those_of_the_formulas(
 
 
 @given(STRATEGIES, st.integers(1, 9), st.floats(0, 1, exclude_max=True))
-def test_every_server_is_asked_once(strategy: Strategy, count: int, draw: float) -> None:
+def test_the_lookup_order_contains_every_server_once(strategy: Strategy, count: int, draw: float) -> None:
     assert sorted(lookup_order(strategy, count, draw)) == list(range(count))
 
 
-@given(updated(most_servers=4), st.integers(1, 20))
-def test_metrics_are_what_going_through_all_lookups_gives(after: tuple[Servers, set[str]], target: int) -> None:
+@given(servers_after_updates(most_servers=4), st.integers(1, 20))
+def test_metrics_match_an_enumeration_of_all_lookups(after: tuple[Servers, set[str]], target: int) -> None:
     servers, there = after
     assume(there)
     entries, count = sorted(there), len(servers.servers)
@@ -168,8 +164,8 @@ def test_metrics_are_what_going_through_all_lookups_gives(after: tuple[Servers, 
         assert lookup_costs(placed, possible)[target] == pytest.approx(np.mean(costs))
 
 
-@given(updated(most_servers=5))
-def test_so_many_servers_may_fail_and_no_more(after: tuple[Servers, set[str]]) -> None:
+@given(servers_after_updates(most_servers=5))
+def test_fault_tolerance_is_exact(after: tuple[Servers, set[str]]) -> None:
     servers, there = after
     placed = placement(servers.shares, sorted(there))
     count, tolerances = len(servers.servers), fault_tolerances(placed)
@@ -185,8 +181,8 @@ def test_so_many_servers_may_fail_and_no_more(after: tuple[Servers, set[str]]) -
 
 
 @given(st.integers(1, 10), st.integers(1, 10), st.integers(1, 4))
-def test_round_robin_tolerates_what_the_formula_says(count: int, copies: int, rounds: int) -> None:
-    """Where the entries go up in the servers: the formula has no rounding of shares."""
+def test_round_robin_tolerance_matches_the_formula(count: int, copies: int, rounds: int) -> None:
+    """For numbers of entries divisible by the number of servers: the formula does not round shares."""
     assume(copies <= count)
     entries = [f"entry {number}" for number in range(count * rounds)]
     servers = Servers(RoundRobin(copies), count, random_numbers(1))
@@ -207,7 +203,7 @@ def test_round_robin_and_full_replication_are_fair(count: int, rounds: int, targ
         assert unfairness(chances, target) == pytest.approx(0, abs=1e-9)
 
 
-def test_unfairness_is_the_papers_for_its_examples() -> None:
+def test_unfairness_matches_the_papers_examples() -> None:
     """Fixed-1 of two entries is 1; RandomServer-1 on two servers is 1 or 0, by instance (Figure 7)."""
     random_order = lookup_steps(RandomServer(1), 2)
     for rows, expected in (([[1, 0], [1, 0]], 1.0), ([[1, 0], [0, 1]], 0.0), ([[0, 1], [0, 1]], 1.0)):
@@ -215,8 +211,8 @@ def test_unfairness_is_the_papers_for_its_examples() -> None:
 
 
 @given(SEEDS, st.integers(1, 10))
-def test_a_servers_answers_are_each_as_likely(seed: int, target: int) -> None:
-    """With all numbers that can be drawn, each of its entries is answered equally often."""
+def test_a_server_returns_all_entries_equally_often(seed: int, target: int) -> None:
+    """Over all random numbers, each of its entries is returned equally often."""
     servers = Servers(Fixed(10), 2, random_numbers(seed))
     servers.request(Place(tuple(ENTRIES[:10])))
     answers = [servers.servers[0].lookup(target, (), (place + 0.5) / 10) for place in range(10)]
@@ -224,7 +220,7 @@ def test_a_servers_answers_are_each_as_likely(seed: int, target: int) -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 400))
-def test_the_cushion_is_the_least_that_is_enough(target: int, entries: int) -> None:
+def test_the_cushion_is_minimal(target: int, entries: int) -> None:
     assume(target <= entries)
     cushion = cushion_needed(target, entries)
     assert failing_share(target, cushion, entries) <= FAILING or target + cushion == entries
@@ -240,7 +236,7 @@ def test_the_cushion_is_the_least_that_is_enough(target: int, entries: int) -> N
         updates_per_lookup=st.floats(0, 1e6),
     )
 )
-def test_what_is_chosen_has_the_target_on_an_average_server_and_reasons(measured: DirectoryMeasurements) -> None:
+def test_the_chosen_strategy_gives_an_average_server_the_target(measured: DirectoryMeasurements) -> None:
     choice: StrategyChoice = choose(measured)
     kept = expected_storage(choice.strategy, max(measured.entries, 1), measured.servers) / measured.servers
     if not isinstance(choice.strategy, Hash):

@@ -1,4 +1,4 @@
-"""A channel's polls are evenly spaced for any real n, and no change of n puts one off or lets two collide."""
+"""A channel's polls are evenly spaced for any real n, and no change of n postpones one or lets two collide."""
 
 from itertools import pairwise
 from math import ceil
@@ -27,17 +27,17 @@ def _polls_s(schedule: PollingSchedule, after_s: float, count: int) -> list[floa
 
 
 @given(rates, rings)
-def test_as_many_nodes_share_n_polls_as_its_next_whole_number(rate: float, nodes: int) -> None:
+def test_the_polling_set_size_is_n_rounded_up(rate: float, nodes: int) -> None:
     size = polling_set_size(rate, nodes)
     assert size == min(ceil(rate), nodes)
 
 
-def test_what_is_never_polled_has_one_node() -> None:
+def test_a_channel_that_is_never_polled_has_one_node() -> None:
     assert polling_set_size(0, 5) == 1
 
 
 @given(points, rates, rings, fleet_times_s)
-def test_a_rotas_nodes_poll_in_turn_a_gap_apart(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
+def test_nodes_poll_in_turn_one_gap_apart(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
     schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
     assert schedule.size == polling_set_size(rate, nodes)
     assert schedule.interval_s == pytest.approx(schedule.size * TAU_S / rate)
@@ -53,10 +53,10 @@ def test_a_rotas_nodes_poll_in_turn_a_gap_apart(channel: ChannelId, rate: float,
 
 
 @given(points, rates, rings, fleet_times_s, changes)
-def test_no_row_of_changes_puts_a_poll_off_or_lets_two_collide(
+def test_no_sequence_of_changes_postpones_a_poll_or_lets_two_collide(
     channel: ChannelId, rate: float, nodes: int, now_s: float, row: list[tuple[float, int, float]]
 ) -> None:
-    """Each gap is at most the one that held before or after a change, and at least the shorter of them."""
+    """Each gap is at most the longer one before and after a change, and at least the shorter one."""
     schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
     last_s, shortest_s = schedule.next_channel_poll_s(now_s), schedule.gap_s
     now_s = last_s
@@ -77,7 +77,7 @@ def test_no_row_of_changes_puts_a_poll_off_or_lets_two_collide(
 
 
 @given(points, rates, rings, fleet_times_s)
-def test_a_change_to_the_same_changes_no_poll(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
+def test_a_revision_to_the_same_rate_changes_no_poll(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
     schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
     later_s = now_s + 3.5 * schedule.gap_s
     same = revised_schedule(schedule, rate, nodes, TAU_S, later_s)
@@ -91,7 +91,7 @@ def test_a_change_to_the_same_changes_no_poll(channel: ChannelId, rate: float, n
 def test_a_rate_that_drifts_every_hour_makes_no_more_polls_than_its_highest(
     channel: ChannelId, drift: list[float], now_s: float
 ) -> None:
-    """If each change brought polls forward to a new phase, there would be up to twice as many."""
+    """If each change moved polls forward to a new phase, there would be up to twice as many."""
     schedule = new_schedule(channel, drift[0], 5, TAU_S, now_s)
     polled, began_s = 0, now_s
     for rate in drift:

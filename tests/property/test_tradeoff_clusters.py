@@ -1,4 +1,4 @@
-"""Clusters lose nothing that the scale depends on, whoever summarised and merged them, and are small on the wire."""
+"""Tradeoff clusters preserve what the scale depends on through any merges, and are small on the wire."""
 
 from functools import partial
 from struct import pack
@@ -16,14 +16,14 @@ from tests.support.allocation_problems import POLL_INTERVAL_S, corona_fleet, del
 
 NEAR = 0.002
 SINGLE = 1e-6
-"""What 32-bit numbers leave."""
+"""Tolerance for single-precision numbers."""
 ROUNDED = 5e-6
-"""What is held back of a budget although each of forty clusters is exact, and what 32-bit numbers leave."""
+"""Tolerance for the budget margin of forty exact clusters, and for single-precision numbers."""
 SUMS = ("weight", "rise", "least_cost", "most_cost")
 
 
 def _over_the_wire(problem: AllocationProblem, owners: int, seed: int, log_bins: int = 0) -> TradeoffClusters:
-    """Return what a node knows of a fleet's channels: each owner's summary, sent and merged in two rounds."""
+    """Return a node's clusters of a fleet's channels: each owner's summary, sent and merged in two rounds."""
     owner = np.random.default_rng(seed).integers(0, owners, len(problem.weights))
     summaries = [summarise(part(problem, owner == one), log_bins=log_bins) for one in range(owners)]
     halves = [merge(summaries[start::2], log_bins=log_bins) for start in range(2)]
@@ -54,7 +54,7 @@ def test_the_papers_fleet_is_within_a_fifth_of_a_percent_of_the_optimum(goal: Go
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_so_are_channels_of_all_kinds_with_bounds_of_their_own(seed: int) -> None:
+def test_channels_with_individual_bounds_are_within_a_fifth_of_a_percent(seed: int) -> None:
     problem = heterogeneous(20_000, seed)
     _assert_near(problem, summarise(problem))
     _assert_near(problem, _over_the_wire(problem, 16, seed))
@@ -68,7 +68,7 @@ def test_even_bounds_over_five_orders_of_magnitude_are_within_a_percent() -> Non
 
 
 def _fleet(*, goal: Goal, least: float, nodes: int, private: float, popularity: float, seed: int) -> AllocationProblem:
-    """Return what a policy can ask for: one longest wait, and two bounds above, of private channels and the others."""
+    """Return channels as policies create them: one longest wait, and different upper bounds for private channels."""
     subscribers, update_interval_s = corona_fleet(5000, 1e5, seed)
     weight = weights(goal, np.ceil(subscribers**popularity), update_interval_s, POLL_INTERVAL_S)
     most = np.where(np.random.default_rng(seed).random(5000) < private, nodes, min(nodes, 30.0))
@@ -88,7 +88,7 @@ fleets = st.builds(
 
 @settings(deadline=None, max_examples=40)
 @given(fleets, st.floats(0.02, 0.98))
-def test_no_fleet_goes_over_its_budget_or_leaves_a_thousandth_of_it(problem: AllocationProblem, share: float) -> None:
+def test_the_budget_is_kept_and_used_up_to_a_thousandth(problem: AllocationProblem, share: float) -> None:
     budget = share * load(problem, problem.most)
     exact = load(problem, sizes(problem, scale_for_budget(problem, budget)))
     found = load(problem, sizes(problem, _over_the_wire(problem, 16, seed=1).scale_for_budget(budget)))
@@ -96,7 +96,7 @@ def test_no_fleet_goes_over_its_budget_or_leaves_a_thousandth_of_it(problem: All
 
 
 @given(problems(40), st.integers(4, 20))
-def test_sums_are_the_same_and_there_are_no_more_clusters_than_allowed(problem: AllocationProblem, limit: int) -> None:
+def test_clusters_preserve_sums_and_the_limit(problem: AllocationProblem, limit: int) -> None:
     clusters, each = summarise(problem, limit=limit), summarise(problem)
     assert len(clusters.rise) <= limit
     for name in SUMS:
@@ -108,8 +108,8 @@ def test_sums_are_the_same_and_there_are_no_more_clusters_than_allowed(problem: 
 
 
 @given(problems(40), st.floats(0, 1e5))
-def test_few_channels_are_told_exactly(problem: AllocationProblem, budget: float) -> None:
-    """Also those that weigh nothing, may not be polled, or have bounds without a number between them."""
+def test_few_channels_are_summarised_exactly(problem: AllocationProblem, budget: float) -> None:
+    """Including channels that weigh nothing, may not be polled, or have equal bounds."""
     finite = AllocationProblem.of(
         problem.weights, problem.costs, least=problem.least, most=np.minimum(problem.most, 1e5)
     )
@@ -122,9 +122,7 @@ def test_few_channels_are_told_exactly(problem: AllocationProblem, budget: float
 
 
 @given(problems(40), st.integers(1, 200), st.floats(0, 1e5))
-def test_channels_that_are_one_line_are_one_cluster_and_no_less_exact(
-    problem: AllocationProblem, times: int, budget: float
-) -> None:
+def test_identical_channels_share_an_exact_cluster(problem: AllocationProblem, times: int, budget: float) -> None:
     finite = AllocationProblem.of(
         problem.weights, problem.costs, least=problem.least, most=np.minimum(problem.most, 1e5)
     )
@@ -142,7 +140,7 @@ def test_channels_that_are_one_line_are_one_cluster_and_no_less_exact(
 
 
 @given(problems(40), st.booleans())
-def test_what_is_encoded_is_decoded(problem: AllocationProblem, paper: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
+def test_clusters_survive_encoding(problem: AllocationProblem, paper: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
     clusters = summarise(problem, log_bins=16 if paper else 0)
     raw = encode(clusters)
     assert len(raw) == CLUSTER_BYTES * len(clusters.rise)
@@ -157,7 +155,7 @@ rows = st.builds(partial(pack, "<I4f"), st.integers(0, (1 << 32) - 1), numbers, 
 
 
 @given(st.one_of(st.binary(max_size=200), st.lists(rows, max_size=20).map(b"".join)))
-def test_no_bytes_break_the_reader_or_what_it_lets_through(raw: bytes) -> None:
+def test_any_bytes_decode_to_usable_clusters_or_none(raw: bytes) -> None:
     found = decode(raw)
     if found is not None:
         assert np.isfinite(found.scale_for_budget(1000.0))
@@ -173,11 +171,11 @@ def _tampered(name: str, value: float) -> bytes:
 
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
-def test_numbers_that_cannot_be_are_refused(name: str, value: float) -> None:
+def test_invalid_numbers_decode_to_none(name: str, value: float) -> None:
     assert decode(_tampered(name, value)) is None
 
 
-def test_other_nonsense_is_refused_as_well() -> None:
+def test_other_invalid_data_decodes_to_none() -> None:
     sound = encode(summarise(heterogeneous(50, 1)))
     assert decode(sound) is not None
     assert decode(sound[:-1]) is None
@@ -186,7 +184,7 @@ def test_other_nonsense_is_refused_as_well() -> None:
     assert decode(_tampered("least_cost", 1e9)) is None
 
 
-def test_nobody_has_no_clusters() -> None:
+def test_no_channels_have_no_clusters() -> None:
     assert merge([]).scale_for_budget(10) == 0
     assert encode(TradeoffClusters.empty()) == b""
     assert len(summarise(AllocationProblem.of(np.zeros(0))).rise) == 0
@@ -201,7 +199,7 @@ def test_orphans_are_one_slack_cluster_in_the_papers_bins() -> None:
     assert clusters.lines[~slack].tolist() == [1, 1]
 
 
-def test_sixteen_bins_cost_the_papers_levels_an_eighth_and_a_thousand_next_to_nothing() -> None:
+def test_sixteen_bins_lose_an_eighth_and_a_thousand_hardly_anything() -> None:
     subscribers, _ = corona_fleet(20_000, 1e6)
     problem = AllocationProblem.of(subscribers, least=1.0, most=1024.0)
     options, budget = level_sizes(1024, 16), 50.0 * 20_000

@@ -1,4 +1,4 @@
-"""The estimate of a channel's update interval is right for whoever publishes and however often it is polled."""
+"""Estimates of a channel's update interval are correct for any publisher and any polling rate."""
 
 from statistics import median
 
@@ -33,7 +33,7 @@ def _polls(per_poll: float) -> int:
 
 
 @given(intervals_s, updates_per_poll, st.floats(0, 1))
-def test_it_finds_a_regular_publishers_interval(interval_s: float, per_poll: float, phase: float) -> None:
+def test_the_estimate_converges_for_a_regular_publisher(interval_s: float, per_poll: float, phase: float) -> None:
     counts = np.diff(np.floor(phase + per_poll * np.arange(_polls(per_poll) + 1))).astype(int)
     found = _after(UpdateEstimate(), counts.tolist(), interval_s * per_poll)
     assert found.interval_s == pytest.approx(interval_s, rel=0.15)
@@ -41,8 +41,8 @@ def test_it_finds_a_regular_publishers_interval(interval_s: float, per_poll: flo
 
 @settings(max_examples=25)
 @given(intervals_s, updates_per_poll, st.integers(0, 1000))
-def test_it_finds_a_random_publishers_interval(interval_s: float, per_poll: float, seed: int) -> None:
-    """In the middle of many: one estimate remembers so few updates that it is off by a quarter now and then."""
+def test_the_estimate_converges_for_a_random_publisher(interval_s: float, per_poll: float, seed: int) -> None:
+    """The median of many estimates is tested: a single one is based on so few updates that it may be off."""
     random = np.random.default_rng(seed)
     found = [
         _after(UpdateEstimate(), random.poisson(per_poll, _polls(per_poll)).tolist(), interval_s * per_poll)
@@ -52,7 +52,7 @@ def test_it_finds_a_random_publishers_interval(interval_s: float, per_poll: floa
 
 
 @given(intervals_s, updates_per_poll, st.integers(5, 2000))
-def test_long_silence_raises_it_and_the_next_updates_bring_it_back(
+def test_long_silence_raises_the_estimate_and_updates_lower_it_again(
     interval_s: float, per_poll: float, silent: int
 ) -> None:
     elapsed_s = interval_s * per_poll
@@ -68,7 +68,7 @@ def test_long_silence_raises_it_and_the_next_updates_bring_it_back(
 
 
 @given(polls, intervals_s)
-def test_it_stays_between_its_limits_whatever_it_is_told(found: list[tuple[int, float]], interval_s: float) -> None:
+def test_the_estimate_stays_within_its_bounds(found: list[tuple[int, float]], interval_s: float) -> None:
     estimate = initial_estimate(interval_s)
     for new_entries, elapsed_s in found:
         estimate = estimate_after_poll(estimate, new_entries, elapsed_s)
@@ -76,7 +76,7 @@ def test_it_stays_between_its_limits_whatever_it_is_told(found: list[tuple[int, 
 
 
 @given(st.lists(st.integers(0, 3), max_size=30), st.floats(60, 1e6))
-def test_a_poll_without_news_never_lowers_it_and_news_at_once_never_raises_it(
+def test_polls_without_updates_never_lower_the_estimate_and_instant_updates_never_raise_it(
     found: list[int], elapsed_s: float
 ) -> None:
     estimate = _after(UpdateEstimate(), found, elapsed_s)
@@ -84,7 +84,7 @@ def test_a_poll_without_news_never_lowers_it_and_news_at_once_never_raises_it(
     assert estimate_after_poll(estimate, 1, 0.0).interval_s <= estimate.interval_s * (1 + 1e-9)
 
 
-def test_of_a_new_channel_a_day_is_assumed() -> None:
+def test_the_default_estimate_is_a_day() -> None:
     assert UpdateEstimate().interval_s == DEFAULT_UPDATE_INTERVAL_S
     assert initial_estimate(3600).interval_s == 3600
     assert initial_estimate(1e12).interval_s == LONGEST_UPDATE_INTERVAL_S

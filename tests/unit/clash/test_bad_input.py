@@ -1,4 +1,4 @@
-"""What does not belong to this store is refused with a clear error, and changes nothing."""
+"""Input that does not belong to this store raises a clear error and changes nothing."""
 
 import pytest
 
@@ -28,7 +28,7 @@ HOME = KEYSPACES.keyspace_of(ROOT)
 
 
 @pytest.mark.parametrize("key", [-1, 1 << BITS, 1 << 40])
-def test_a_key_of_another_length_is_refused(key: int) -> None:
+def test_a_key_of_another_length_raises(key: int) -> None:
     table = root_table(HOME, BITS)
     with pytest.raises(BadKey, match="no identifier key of 8 bits"):
         accept_object(table, key)
@@ -36,20 +36,20 @@ def test_a_key_of_another_length_is_refused(key: int) -> None:
         DepthSearch(key, BITS, KEYSPACES)
 
 
-def test_the_layout_makes_keys_of_its_length() -> None:
+def test_the_layout_creates_keys_of_its_length() -> None:
     layout = KeyLayout(domain_bits=4, channel_bits=2, subscriber_bits=2)
     check_key(layout.key("example.org", "a" * 40, "ada"), BITS)
     assert layout.bits == BITS
 
 
 @pytest.mark.parametrize("label", ["", "0102*", "01", "011010100", "01101010*", "x*", "**"])
-def test_a_label_of_another_length_is_refused(label: str) -> None:
+def test_a_malformed_label_raises(label: str) -> None:
     with pytest.raises(BadKey, match="labels no group of keys of 8 bits"):
         KeyGroup.from_label(label, BITS)
 
 
 @pytest.mark.parametrize("keyspace", [-1, 4, 1000])
-def test_an_unknown_keyspace_is_refused(keyspace: int) -> None:
+def test_an_unknown_keyspace_raises(keyspace: int) -> None:
     with pytest.raises(UnknownKeyspace, match="no keyspace"):
         KEYSPACES.check(keyspace)
     with pytest.raises(UnknownKeyspace):
@@ -71,13 +71,13 @@ def test_an_unknown_keyspace_is_refused(keyspace: int) -> None:
         ("moves", "", BadKey, "is no number"),
     ],
 )
-def test_a_table_that_is_not_ours_is_refused(field: str, text: str, error: type[Exception], said: str) -> None:
+def test_a_table_of_another_layout_raises(field: str, text: str, error: type[Exception], said: str) -> None:
     fields = to_fields(root_table(HOME, BITS)) | {field: text}
     with pytest.raises(error, match=said):
         from_fields(HOME, fields, KEYSPACES, BITS)
 
 
-def test_a_table_in_the_middle_of_a_move_reads_as_it_was_written() -> None:
+def test_a_table_with_a_move_survives_encoding() -> None:
     split = apply(root_table(HOME, BITS), SplitGroup(HOME, ROOT), KEYSPACES)
     assert split.move is not None
     child = apply(empty_table(split.move.child, BITS), AcceptKeyGroup(split.move), KEYSPACES)
@@ -85,7 +85,7 @@ def test_a_table_in_the_middle_of_a_move_reads_as_it_was_written() -> None:
         assert from_fields(table.keyspace, to_fields(table), KEYSPACES, BITS) == table
 
 
-def test_what_cannot_be_split_or_merged_says_why() -> None:
+def test_an_impossible_split_or_merge_states_the_reason() -> None:
     table = root_table(HOME, BITS)
     with pytest.raises(MoveRefused, match=r"0\* cannot be split: it is not here"):
         apply(table, SplitGroup(HOME, ROOT.left), KEYSPACES)
@@ -104,20 +104,20 @@ def test_what_cannot_be_split_or_merged_says_why() -> None:
         apply(busy, MergeGroup(HOME, ROOT), KEYSPACES)
 
 
-def test_with_one_keyspace_there_is_nowhere_to_split_to() -> None:
+def test_a_single_keyspace_cannot_split() -> None:
     table = root_table(0, BITS)
     with pytest.raises(MoveRefused, match="needs a key of more than 8 bits"):
         apply(table, SplitGroup(0, ROOT), Keyspaces(1))
 
 
 @pytest.mark.parametrize("step", [AcceptKeyGroup, Settle, GiveKeyGroup, Forget, Abandon, TakeBack, Finish])
-def test_a_step_in_a_keyspace_that_has_no_part_in_it_is_refused(step: type[AcceptKeyGroup]) -> None:
+def test_a_step_in_an_uninvolved_keyspace_raises(step: type[AcceptKeyGroup]) -> None:
     move = Move(1, MoveKind.SPLIT, 0, 1, ROOT.right)
     with pytest.raises(MoveRefused, match=r"Keyspace 2 has no part in the split of 1\*"):
         apply(empty_table(2, BITS), step(move), KEYSPACES)
 
 
-def test_a_search_that_is_led_about_gives_up() -> None:
+def test_a_search_without_end_raises() -> None:
     search = DepthSearch(5, BITS, KEYSPACES, DepthCache().depth(5))
     with pytest.raises(KeyGroupMoving, match="keeps moving"):  # noqa: PT012 - the search goes on until it raises
         for _ in range(MAX_PROBES):
@@ -125,6 +125,6 @@ def test_a_search_that_is_led_about_gives_up() -> None:
 
 
 @pytest.mark.parametrize("error", [BadKey, UnknownKeyspace, MoveRefused, KeyGroupMoving])
-def test_the_errors_cross_process_borders(error: type[BadKey]) -> None:
+def test_errors_can_be_pickled(error: type[BadKey]) -> None:
     again = from_fault(to_fault(error("why")))
     assert (type(again), str(again)) == (error, "why")

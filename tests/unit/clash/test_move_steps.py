@@ -1,4 +1,4 @@
-"""One split and one merge, step by step, as the tables show them; and the cases that random histories found."""
+"""Single splits, merges and recalls, step by step with their tables, and regressions that random histories found."""
 
 from service.clash.group_search import DepthCache
 from service.clash.key_groups import KeyGroup
@@ -29,8 +29,8 @@ def store() -> MemoryKeyspaces:
     return made
 
 
-def names(made: MemoryKeyspaces, step: Step | None) -> list[str]:
-    """Carry a move through and return its steps' names."""
+def step_names(made: MemoryKeyspaces, step: Step | None) -> list[str]:
+    """Carry a move through and return the names of its steps."""
     found = []
     while step is not None:
         found.append(type(step).__name__)
@@ -42,20 +42,20 @@ def home(made: MemoryKeyspaces) -> int:
     return made.map.keyspace_of(ROOT)
 
 
-def test_a_split_goes_its_steps() -> None:
+def test_steps_of_a_split() -> None:
     made = store()
     write(made, Record(15, "ada", 1), DepthCache())
-    steps = names(made, SplitGroup(home(made), ROOT))
+    steps = step_names(made, SplitGroup(home(made), ROOT))
     assert steps == ["SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Fetch", "Settle", "Finish"]
     assert made.leaves() == [ROOT.left, ROOT.right]
     assert made.records[1 - home(made)] == {(15, "ada"): Record(15, "ada", 1)}
     assert made.records[home(made)] == {}
 
 
-def test_a_merge_goes_its_steps() -> None:
+def test_steps_of_a_merge() -> None:
     made = store()
     carried_through(made, SplitGroup(home(made), ROOT))
-    steps = names(made, MergeGroup(home(made), ROOT))
+    steps = step_names(made, MergeGroup(home(made), ROOT))
     assert steps == ["MergeGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Forget", "Finish"]
     assert made.leaves() == [ROOT]
 
@@ -68,10 +68,10 @@ def with_split_left_half() -> MemoryKeyspaces:
     return made
 
 
-def test_a_recall_goes_its_steps_and_leaves_the_right_child_a_leaf_beside_what_is_split() -> None:
+def test_steps_of_a_recall() -> None:
     made = with_split_left_half()
     before = made.leaves()
-    steps = names(made, RecallGroup(home(made), ROOT))
+    steps = step_names(made, RecallGroup(home(made), ROOT))
     assert steps == ["RecallGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Put", "Fetch", "Forget", "Finish"]
     assert made.leaves() == before
     assert made.tables[home(made)].state(ROOT.right) is GroupState.RECALLED
@@ -79,11 +79,11 @@ def test_a_recall_goes_its_steps_and_leaves_the_right_child_a_leaf_beside_what_i
     assert accept_object(made.tables[home(made)], 15) == Accepted(ROOT.right)
 
 
-def test_a_recalled_leaf_is_not_split_but_goes_to_its_own_keyspace_whole() -> None:
+def test_splitting_a_recalled_leaf_sends_it_to_its_own_keyspace_whole() -> None:
     made = with_split_left_half()
     carried_through(made, RecallGroup(home(made), ROOT))
     before = made.leaves()
-    steps = names(made, SplitGroup(home(made), ROOT.right))
+    steps = step_names(made, SplitGroup(home(made), ROOT.right))
     assert steps == ["SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Fetch", "Settle", "Finish"]
     assert made.leaves() == before
     assert made.tables[1 - home(made)].state(ROOT.right) is GroupState.ACTIVE
@@ -96,12 +96,12 @@ def test_a_recalled_leaf_merges_with_its_sibling_at_once() -> None:
     while ROOT.left not in made.leaves():
         deepest = max(made.leaves(), key=lambda leaf: leaf.depth).parent
         carried_through(made, MergeGroup(made.map.keyspace_of(deepest), deepest))
-    assert names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup"]
+    assert step_names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup"]
     assert made.leaves() == [ROOT]
 
 
-def test_who_asks_for_a_recalled_key_is_sent_to_its_parents_keyspace_from_the_commit_on() -> None:
-    """The keeper died right after the child gave it."""
+def test_clients_of_a_recalled_key_are_redirected_after_the_commit() -> None:
+    """The keeper fails right after the child has given the group."""
     made = with_split_left_half()
     begun = made.carry_out(RecallGroup(home(made), ROOT))
     asked = next_step(RecallGroup(home(made), ROOT), begun)
@@ -112,17 +112,17 @@ def test_who_asks_for_a_recalled_key_is_sent_to_its_parents_keyspace_from_the_co
     assert [record.id for record in everything(made, ROOT, DepthCache())] == ["ada", "bob"]
 
 
-def test_a_child_that_is_no_leaf_any_more_declines_and_the_merge_is_abandoned() -> None:
+def test_a_child_that_is_not_a_leaf_declines_and_the_merge_is_abandoned() -> None:
     made = store()
     carried_through(made, SplitGroup(home(made), ROOT))
     carried_through(made, SplitGroup(1 - home(made), ROOT.right))
     before = made.leaves()
-    assert names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup", "GiveKeyGroup", "Abandon"]
+    assert step_names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup", "GiveKeyGroup", "Abandon"]
     assert made.leaves() == before
     assert made.moves() == []
 
 
-def test_a_declined_merge_stays_declined_for_a_keeper_that_asks_late() -> None:
+def test_a_declined_merge_stays_declined_for_a_late_request() -> None:
     made = store()
     carried_through(made, SplitGroup(home(made), ROOT))
     carried_through(made, SplitGroup(1 - home(made), ROOT.right))
@@ -136,8 +136,8 @@ def test_a_declined_merge_stays_declined_for_a_keeper_that_asks_late() -> None:
     assert made.tables == before
 
 
-def test_a_writer_who_is_sent_on_makes_the_taker_take() -> None:
-    """The keeper died right after the commit, and nobody has come to replace it."""
+def test_a_redirected_writers_proof_makes_the_taker_accept() -> None:
+    """The keeper fails right after the commit and has no successor yet."""
     made = store()
     made.carry_out(SplitGroup(home(made), ROOT))
     refused = accept_object(made.tables[1 - home(made)], 15)
@@ -146,7 +146,7 @@ def test_a_writer_who_is_sent_on_makes_the_taker_take() -> None:
     assert made.tables[1 - home(made)].state(ROOT.right) is GroupState.ARRIVING
 
 
-def test_who_left_while_their_record_was_on_its_way_stays_away() -> None:
+def test_a_deletion_during_a_move_is_kept() -> None:
     made = store()
     write(made, Record(15, "ada", 1), DepthCache())
     step: Step | None = SplitGroup(home(made), ROOT)
@@ -159,8 +159,8 @@ def test_who_left_while_their_record_was_on_its_way_stays_away() -> None:
     assert made.records == [{}, {}]
 
 
-def test_a_late_step_of_an_old_move_changes_nothing() -> None:
-    """A keeper that slept through the next move settles, puts and drops nothing of it."""
+def test_a_late_step_of_an_old_move_has_no_effect() -> None:
+    """A keeper that was delayed during the next move does not settle, put or drop any of its records."""
     made = store()
     made.carry_out(SplitGroup(home(made), ROOT))
     old = made.tables[home(made)].move
@@ -194,12 +194,12 @@ def test_a_right_child_of_the_same_keyspace_is_split_again() -> None:
     assert {parent.left, parent.right.left, parent.right.right} <= set(made.leaves())
     keyspace = made.map.keyspace_of(parent)
     carried_through(made, MergeGroup(keyspace, parent.right))
-    assert names(made, MergeGroup(keyspace, parent)) == ["MergeGroup"]
+    assert step_names(made, MergeGroup(keyspace, parent)) == ["MergeGroup"]
     assert parent in made.leaves()
 
 
-def test_an_emptied_donor_gives_nothing_of_what_comes_back_to_it() -> None:
-    """The child has settled and split again, and a part is in the donor, which has not finished the first move."""
+def test_an_emptied_donor_does_not_give_records_that_return_to_it() -> None:
+    """The child has settled and split again, and a part returned to the donor before it finished the first move."""
     made = store()
     made.carry_out(SplitGroup(home(made), ROOT))
     step = resume_step(made.tables[home(made)])
@@ -220,7 +220,7 @@ def test_an_emptied_donor_gives_nothing_of_what_comes_back_to_it() -> None:
     assert [record.id for record in everything(made, ROOT, DepthCache())] == ["ada"]
 
 
-def test_the_proof_of_another_keyspace_says_nothing() -> None:
+def test_a_proof_for_another_keyspace_has_no_effect() -> None:
     made = store()
     asking = search(made, 15, DepthCache())
     foreign = Move(7, MoveKind.SPLIT, home(made), 1 - home(made), ROOT.right)

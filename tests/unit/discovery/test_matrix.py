@@ -1,4 +1,4 @@
-"""What a head does with requests, and where names are at home."""
+"""The head node's handling of requests, and the partitions of names."""
 
 import pytest
 from hypothesis import given
@@ -30,53 +30,53 @@ from service.discovery.register_and_search import choose_matrix, partitions_to_a
 LIMITS = MatrixLimits(partitions=8, replicas=4)
 
 
-def ask(matrix: Matrix, kind: ResizeKind, partition: int = 0, replica: int = 0) -> Matrix:
+def request(matrix: Matrix, kind: ResizeKind, partition: int = 0, replica: int = 0) -> Matrix:
     return after_request(matrix, ResizeRequest(kind, CellAddress("a=1", partition, replica)), LIMITS)
 
 
-def grown(partitions: int, replicas: int = 1, *, new_partitions: int = 0) -> Matrix:
+def matrix_of(partitions: int, replicas: int = 1, *, new_partitions: int = 0) -> Matrix:
     return Matrix(MatrixSize(5, partitions, replicas), new_partitions)
 
 
-def test_partitions_and_replicas_double_up_to_what_is_allowed() -> None:
-    assert ask(grown(4), ResizeKind.INC_P).size == MatrixSize(6, 8, 1)
-    assert ask(grown(8), ResizeKind.INC_P) == grown(8)
-    assert ask(grown(4, 2), ResizeKind.INC_R).size == MatrixSize(6, 4, 4)
+def test_partitions_and_replicas_double_up_to_the_limit() -> None:
+    assert request(matrix_of(4), ResizeKind.INC_P).size == MatrixSize(6, 8, 1)
+    assert request(matrix_of(8), ResizeKind.INC_P) == matrix_of(8)
+    assert request(matrix_of(4, 2), ResizeKind.INC_R).size == MatrixSize(6, 4, 4)
 
 
-def test_only_the_expansion_region_makes_a_matrix_grow() -> None:
-    matrix = grown(4, new_partitions=2)
-    assert ask(matrix, ResizeKind.INC_P, partition=1) is matrix
-    assert ask(matrix, ResizeKind.INC_P, partition=2).new_partitions == 4
+def test_only_the_expansion_region_can_request_growth() -> None:
+    matrix = matrix_of(4, new_partitions=2)
+    assert request(matrix, ResizeKind.INC_P, partition=1) is matrix
+    assert request(matrix, ResizeKind.INC_P, partition=2).new_partitions == 4
 
 
 def test_a_matrix_that_is_not_settled_ignores_requests() -> None:
-    growing = ask(grown(2), ResizeKind.INC_P)
+    growing = request(matrix_of(2), ResizeKind.INC_P)
     for kind in ResizeKind:
-        assert ask(growing, kind, partition=3) is growing
+        assert request(growing, kind, partition=3) is growing
 
 
-def test_only_the_last_partition_makes_a_matrix_shrink_and_never_below_one_cell() -> None:
-    assert ask(grown(4), ResizeKind.DEC_P, partition=2) == grown(4)
-    assert ask(grown(4), ResizeKind.DEC_P, partition=3).leaving is RemovedPart.PARTITION
-    assert ask(grown(1), ResizeKind.DEC_P) == grown(1)
-    assert ask(grown(1), ResizeKind.DEC_R) == grown(1)
+def test_only_the_last_partition_can_request_shrinking_and_one_cell_stays() -> None:
+    assert request(matrix_of(4), ResizeKind.DEC_P, partition=2) == matrix_of(4)
+    assert request(matrix_of(4), ResizeKind.DEC_P, partition=3).leaving is RemovedPart.PARTITION
+    assert request(matrix_of(1), ResizeKind.DEC_P) == matrix_of(1)
+    assert request(matrix_of(1), ResizeKind.DEC_R) == matrix_of(1)
 
 
-def test_when_the_expansion_region_has_left_half_of_the_rest_becomes_it() -> None:
-    matrix, regions = grown(8, new_partitions=4), []
+def test_after_the_expansion_region_is_removed_the_upper_half_becomes_it() -> None:
+    matrix, regions = matrix_of(8, new_partitions=4), []
     for last in range(7, 2, -1):
-        matrix = after_removal(ask(matrix, ResizeKind.DEC_P, partition=last))
+        matrix = after_removal(request(matrix, ResizeKind.DEC_P, partition=last))
         regions.append((matrix.size.partitions, matrix.new_partitions))
     assert regions == [(7, 4), (6, 4), (5, 4), (4, 2), (3, 2)]
 
 
-def test_a_lost_head_believes_the_newest_size_that_cells_were_told() -> None:
+def test_a_lost_head_is_recovered_from_the_newest_size() -> None:
     assert recover_matrix([MatrixSize(3, 8, 1), MatrixSize(4, 7, 2)]).size == MatrixSize(5, 7, 2)
 
 
-def test_without_its_head_a_matrix_is_looked_for_where_each_of_its_growths_began() -> None:
-    """So it is found unless as many cells are lost at once as it has grown times."""
+def test_probe_addresses_are_the_first_cells_of_each_growth() -> None:
+    """A matrix is therefore found unless a cell of each of its growths is lost at the same time."""
     assert [(place.partition, place.replica) for place in probe_addresses("a=1", 8, 4)] == [
         (1, 0),
         (2, 0),
@@ -87,7 +87,7 @@ def test_without_its_head_a_matrix_is_looked_for_where_each_of_its_growths_began
     assert probe_addresses("a=1", 1, 1) == ()
 
 
-def test_of_sizes_that_cells_were_told_the_newest_counts_but_not_what_a_removed_one_was_left_with() -> None:
+def test_the_latest_size_ignores_closed_cells() -> None:
     told = [
         CellAnswer(Membership(standing, MatrixSize(epoch, partitions)))
         for standing, epoch, partitions in (
@@ -110,18 +110,20 @@ def test_of_sizes_that_cells_were_told_the_newest_counts_but_not_what_a_removed_
         (CellLoad(10, 1, 1), {ResizeKind.DEC_P, ResizeKind.DEC_R}),
     ],
 )
-def test_a_cell_asks_for_more_at_a_threshold_and_for_less_if_all_is_low(load: CellLoad, kinds: set[ResizeKind]) -> None:
+def test_a_cell_requests_growth_at_a_threshold_and_shrinking_if_all_loads_are_low(
+    load: CellLoad, kinds: set[ResizeKind]
+) -> None:
     assert set(resize_requests(load, LIMITS)) == kinds
 
 
-def test_fewer_messages_than_a_window_tell_no_rate() -> None:
+def test_fewer_events_than_a_window_give_no_rate() -> None:
     assert rate_per_s(19, 0.1) == 0
     assert rate_per_s(20, 0.4) == pytest.approx(50)
 
 
 @given(draw=st.integers(0, 2**32 - 1), sizes=st.lists(st.integers(1, 64), min_size=1))
-def test_a_name_is_at_one_of_its_homes_whatever_sizes_there_were(draw: int, sizes: list[int]) -> None:
-    """A matrix grows and shrinks through these sizes; the name was registered at one of them, and moved to heirs."""
+def test_a_name_is_in_one_of_its_possible_partitions_for_any_earlier_size(draw: int, sizes: list[int]) -> None:
+    """A matrix grows and shrinks through these sizes; the name was registered at one of them and moved by merges."""
     last = sizes[-1]
     for size in sizes:
         at = home_partition(draw, size)
@@ -131,14 +133,14 @@ def test_a_name_is_at_one_of_its_homes_whatever_sizes_there_were(draw: int, size
         assert at in possible_partitions(draw, last)
 
 
-def test_a_size_is_asked_for_until_one_partition_is_known() -> None:
+def test_sizes_are_read_until_a_matrix_of_one_partition_is_known() -> None:
     assert size_to_learn({"a", "b"}, {}, 0) == "a"
     assert size_to_learn({"a", "b"}, {"a": MatrixSize(1, 4, 1)}, 0) == "b"
     assert size_to_learn({"a", "b"}, {"a": MatrixSize(1, 1, 1)}, 0) is None
     assert size_to_learn({"a"}, {"a": MatrixSize(1, 4, 1)}, 0) is None
 
 
-def test_the_matrix_with_the_fewest_partitions_is_asked() -> None:
+def test_the_matrix_with_the_fewest_partitions_is_chosen() -> None:
     assert choose_matrix({"a": MatrixSize(1, 4, 1), "b": MatrixSize(1, 2, 8), "c": MatrixSize(1, 2, 1)}, 0) == "b"
     assert choose_matrix({"a": MatrixSize(1, 4, 1), "b": MatrixSize(1, 2, 8), "c": MatrixSize(1, 2, 1)}, 1) == "c"
 

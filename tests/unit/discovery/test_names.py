@@ -1,4 +1,4 @@
-"""Content names: what of a channel and of an entry can be found, whatever publishers write there."""
+"""Content names of channels and entries, from arbitrary input of publishers."""
 
 import pytest
 
@@ -15,11 +15,11 @@ from service.model import Channel, Entry
 
 DAY_S = 86_400.0
 BLOG = Channel("c" * 40, "https://blog.example.co.uk/feed", "The Würzburg Python Blog", "https://blog.example.co.uk/")
-TRAITS = DeclaredMetadata("en-GB", ("Python", "Async IO"), ("Jane Doe",), "WordPress 6.4.2")
+METADATA = DeclaredMetadata("en-GB", ("Python", "Async IO"), ("Jane Doe",), "WordPress 6.4.2")
 
 
-def test_a_channels_name_says_what_it_is_where_it_is_and_what_it_is_about() -> None:
-    assert channel_pairs(BLOG, TRAITS, "example.co.uk", DAY_S) == (
+def test_a_channels_name_has_pairs_for_type_location_and_topic() -> None:
+    assert channel_pairs(BLOG, METADATA, "example.co.uk", DAY_S) == (
         *("type=feed", "status=ok", "updates=daily"),
         *("host=blog.example.co.uk", "domain=example.co.uk", "tld=uk"),
         *("lang=en", "region=gb of lang=en", "generator=wordpress", "version=6.4.2 of generator=wordpress"),
@@ -27,22 +27,22 @@ def test_a_channels_name_says_what_it_is_where_it_is_and_what_it_is_about() -> N
     )
 
 
-def test_an_entrys_name_says_where_it_is_from_too() -> None:
+def test_an_entrys_name_includes_its_channels_location() -> None:
     entry = Entry("1", "Async without tears", authors=("Jim",), tags=("#Python", ""))
-    assert entry_pairs(entry, BLOG, TRAITS, "example.co.uk") == (
+    assert entry_pairs(entry, BLOG, METADATA, "example.co.uk") == (
         *(f"channel={BLOG.id}", "host=blog.example.co.uk", "domain=example.co.uk", "tld=uk"),
         *("lang=en", "region=gb of lang=en", "tag=python", "author=jim"),
         *("word=async", "word=without", "word=tears"),
     )
-    assert "author=jane doe" in entry_pairs(Entry("2", "x"), BLOG, TRAITS, "example.co.uk")
+    assert "author=jane doe" in entry_pairs(Entry("2", "x"), BLOG, METADATA, "example.co.uk")
 
 
 @pytest.mark.parametrize(
     "text",
     ["tag=python lang=en-gb", 'author="jane doe" python', "host=blog.example.co.uk updates=daily status=ok type=feed"],
 )
-def test_what_can_be_asked_finds_what_is_named(text: str) -> None:
-    assert parse_query(text).matches(frozenset(channel_pairs(BLOG, TRAITS, "example.co.uk", DAY_S)))
+def test_queries_match_the_name(text: str) -> None:
+    assert parse_query(text).matches(frozenset(channel_pairs(BLOG, METADATA, "example.co.uk", DAY_S)))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_can_be_asked_finds_what_is_named(text: str) -> None:
         ("d\x00e", []),
     ],
 )
-def test_a_language_tag_is_a_language_and_a_region_that_depends_on_it(tag: str, pairs: list[str]) -> None:
+def test_a_language_tag_gives_a_language_and_a_dependent_region(tag: str, pairs: list[str]) -> None:
     assert language_pairs(tag) == pairs
 
 
@@ -73,20 +73,20 @@ def test_a_language_tag_is_a_language_and_a_region_that_depends_on_it(tag: str, 
         ("x" * 10_000, []),
     ],
 )
-def test_software_is_known_by_name_and_by_a_version_that_depends_on_it(generator: str, pairs: list[str]) -> None:
+def test_a_generator_gives_a_name_and_a_dependent_version(generator: str, pairs: list[str]) -> None:
     found = channel_pairs(
         Channel("c" * 40, "https://a.example/"), DeclaredMetadata(generator=generator), "a.example", DAY_S
     )
     assert [pair for pair in found if pair.startswith(("generator", "version"))] == pairs
 
 
-def test_how_often_a_channel_speaks_is_a_class() -> None:
+def test_update_intervals_are_classified() -> None:
     assert [update_class(s) for s in (10.0, 3600.0, DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DAY_S)] == [
         *("hourly", "hourly", "daily", "weekly", "monthly", "rarely"),
     ]
 
 
-def test_whatever_publishers_write_a_name_is_short_and_plain() -> None:
+def test_a_name_is_bounded_for_any_input() -> None:
     many = (*(f"t{n}" for n in range(1000)), "", "\x00", "x" * 10**6, "﷽" * 100)
     traits = DeclaredMetadata("x" * 10**6, many, many, "\x00" * 10**6)
     entry = Entry("1", "word " * 10**5 + "\x00" + "﷽" * 1000, tags=many, authors=many)
@@ -99,7 +99,7 @@ def test_whatever_publishers_write_a_name_is_short_and_plain() -> None:
         assert all(pair.isprintable() for pair in pairs)
 
 
-def test_a_value_cannot_pass_for_another_pair() -> None:
+def test_a_value_cannot_imitate_another_pair() -> None:
     names = [
         frozenset(channel_pairs(BLOG, DeclaredMetadata(generator=text), "example.co.uk", DAY_S))
         for text in ("wordpress of lang=en", "wordpress 6 of generator=x")

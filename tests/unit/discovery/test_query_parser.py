@@ -1,4 +1,4 @@
-"""What people write to find and watch: understood as meant, or answered with what to write instead."""
+"""The query language of find and watch: parsing, formatting and error messages."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_query_is_a_set_of_pairs(text: str, query: Query) -> None:
     assert parse_query(text) == query
 
 
-def test_a_channel_is_named_by_its_url_in_any_form() -> None:
+def test_the_channel_attribute_accepts_any_form_of_the_url() -> None:
     cid = channel_id("https://example.org/feed")
     assert parse_query("type=entry channel=HTTPS://Example.org/feed?utm_source=x").pairs == (f"channel={cid}",)
 
@@ -75,7 +75,7 @@ def test_a_channel_is_named_by_its_url_in_any_form() -> None:
         (" ".join(f"t{n}" for n in range(500)), f"the maximum is {MAX_QUERY_PAIRS}"),
     ],
 )
-def test_what_is_no_query_is_answered_with_what_to_write_instead(text: str, words: str) -> None:
+def test_an_invalid_query_raises_with_advice(text: str, words: str) -> None:
     with pytest.raises(BadQuery) as refused:
         parse_query(text)
     assert words in str(refused.value)
@@ -97,7 +97,7 @@ def test_what_is_no_query_is_answered_with_what_to_write_instead(text: str, word
         ),
     ],
 )
-def test_what_is_watched_is_pairs_a_phrase_or_an_expression_and_can_be_written_again(
+def test_a_condition_is_parsed_and_formatted(
     text: str, standing: PairsCondition | PhraseCondition | PatternCondition
 ) -> None:
     assert parse_watch(text) == standing
@@ -122,7 +122,7 @@ def test_what_is_watched_is_pairs_a_phrase_or_an_expression_and_can_be_written_a
         ("updates=daily tag=x", "only works for channels"),
     ],
 )
-def test_what_cannot_be_watched_is_refused_in_clear_words(text: str, words: str) -> None:
+def test_an_invalid_condition_raises_with_advice(text: str, words: str) -> None:
     with pytest.raises(BadQuery) as refused:
         parse_watch(text)
     assert words in str(refused.value)

@@ -1,4 +1,4 @@
-"""Where a name goes, and that all replicas come to have it."""
+"""Registration of names: the partition, and all of its replicas."""
 
 import pytest
 
@@ -24,8 +24,8 @@ DRAW = 5
 """At home in partition 5 of eight; before, in 1 of four and of two."""
 
 
-def grown(*kinds: ResizeKind) -> MemoryCells:
-    """Return cells in which a matrix has grown so often."""
+def cells_after_growth(*kinds: ResizeKind) -> MemoryCells:
+    """Return cells in which a matrix has grown in these ways."""
     cells = MemoryCells()
     grow(cells, *kinds)
     return cells
@@ -42,21 +42,21 @@ def grow(cells: MemoryCells, *kinds: ResizeKind) -> None:
 
 
 def partitions_of(cells: MemoryCells) -> list[int]:
-    """Return which partitions hold the name."""
+    """Return the partitions that contain the name."""
     live = {at: held.get(NAME.name) for at, held in sorted(cells.records.items())}
     return [at.partition for at, record in live.items() if record and record.expires_ms > cells.now_ms]
 
 
-def test_whoever_refreshes_a_name_finds_it_whatever_size_is_remembered() -> None:
-    cells = grown(ResizeKind.INC_P, ResizeKind.INC_P, ResizeKind.INC_P)
+def test_refreshing_finds_the_name_with_any_cached_size() -> None:
+    cells = cells_after_growth(ResizeKind.INC_P, ResizeKind.INC_P, ResizeKind.INC_P)
     at = cells.lead(register(PAIR, NAME, DRAW, LIMITS))
     for known in (None, MatrixSize(), MatrixSize(1), at.size):
         assert cells.lead(register(PAIR, NAME, DRAW, LIMITS, known)) == at
     assert partitions_of(cells) == [5]
 
 
-def test_a_name_that_is_refreshed_after_a_growth_goes_home_and_leaves_a_copy_that_expires() -> None:
-    cells = grown(ResizeKind.INC_P)
+def test_a_refresh_after_growth_moves_the_name_and_leaves_a_copy_that_expires() -> None:
+    cells = cells_after_growth(ResizeKind.INC_P)
     assert cells.lead(register(PAIR, NAME, DRAW, LIMITS)).partition == 1
     grow(cells, ResizeKind.INC_P, ResizeKind.INC_P)
     cells.now_ms = 500
@@ -68,17 +68,17 @@ def test_a_name_that_is_refreshed_after_a_growth_goes_home_and_leaves_a_copy_tha
     assert partitions_of(cells) == [5]
 
 
-def test_a_changed_name_is_replaced_wherever_it_lies() -> None:
-    cells = grown(ResizeKind.INC_P)
+def test_a_changed_name_is_replaced_in_all_partitions() -> None:
+    cells = cells_after_growth(ResizeKind.INC_P)
     cells.lead(register(PAIR, NAME, DRAW, LIMITS))
     grow(cells, ResizeKind.INC_P, ResizeKind.INC_P)
     cells.lead(replace(PAIR, NameRecord(NAME.name, 2, frozenset(), 1500), DRAW, LIMITS))
     assert cells.lead(search(NAME.pairs, 9, 0, LIMITS)).matches == ()
 
 
-def test_a_replica_that_opens_while_a_name_is_registered_has_it_too() -> None:
-    """It was absent when it was asked; it was filled, and opened, before the others had the name."""
-    cells = grown(ResizeKind.INC_R)
+def test_a_replica_that_opens_during_registration_gets_the_name() -> None:
+    """It is absent at the first attempt; it is then filled and opened before the others have the name."""
+    cells = cells_after_growth(ResizeKind.INC_R)
     lost = CellAddress(PAIR, 0, 1)
     cells.lose(lost)
     dialogue = register(PAIR, NAME, DRAW, LIMITS, cells.lead(find_or_create_matrix(PAIR, LIMITS)).size)

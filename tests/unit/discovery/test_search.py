@@ -1,4 +1,4 @@
-"""What a query says of itself."""
+"""Completeness of search results."""
 
 import pytest
 
@@ -12,10 +12,8 @@ LIMITS = MatrixLimits()
 
 
 @pytest.mark.parametrize(("limit", "found", "complete"), [(2, 2, False), (5, 5, False), (6, 5, True), (99, 5, True)])
-def test_a_query_that_found_as_many_as_were_wanted_does_not_say_that_these_are_all(
-    limit: int, found: int, *, complete: bool
-) -> None:
-    """A cell tells no more than it is asked for, so there may be others."""
+def test_a_query_that_reaches_its_limit_is_not_complete(limit: int, found: int, *, complete: bool) -> None:
+    """A cell returns at most as many names as requested, so there may be others."""
     cells = MemoryCells()
     for number in range(5):
         cells.lead(register(PAIR, NameRecord(f"n{number}", 1, frozenset({PAIR}), 1000), number, LIMITS))

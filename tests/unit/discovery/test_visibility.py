@@ -1,4 +1,4 @@
-"""What must never be shown to others: a URL that may be the key to what is behind it."""
+"""Visibility of channels: URLs that may be secret are never shown to others."""
 
 import base64
 import random
@@ -49,33 +49,33 @@ PLAIN, SECRET = _PLAIN.split(), _SECRET.split()
 
 
 @pytest.mark.parametrize("url", PLAIN)
-def test_a_public_address_is_nobodys_secret(url: str) -> None:
+def test_public_urls_do_not_look_secret(url: str) -> None:
     assert not looks_secret(url)
 
 
 @pytest.mark.parametrize("url", SECRET)
-def test_an_address_that_says_who_asks_is_a_secret(url: str) -> None:
+def test_urls_with_credentials_look_secret(url: str) -> None:
     assert looks_secret(url)
 
 
-def tokens(drawn: random.Random) -> dict[str, str]:
-    raw = drawn.randbytes(16)
+def tokens(random_source: random.Random) -> dict[str, str]:
+    raw = random_source.randbytes(16)
     return {
         "base64url": base64.urlsafe_b64encode(raw).decode().rstrip("="),
         "hexadecimal": raw.hex(),
         "short hexadecimal": raw[:8].hex(),
         "base32": base64.b32encode(raw).decode().rstrip("=").lower(),
         "uuid": str(uuid.UUID(bytes=raw)),
-        "letters and digits": "".join(drawn.choices(string.ascii_letters + string.digits, k=16)),
-        "small letters": "".join(drawn.choices(string.ascii_lowercase, k=24)),
-        "digits": "".join(drawn.choices(string.digits, k=20)),
+        "letters and digits": "".join(random_source.choices(string.ascii_letters + string.digits, k=16)),
+        "small letters": "".join(random_source.choices(string.ascii_lowercase, k=24)),
+        "digits": "".join(random_source.choices(string.digits, k=20)),
     }
 
 
 @pytest.mark.parametrize("place", ["https://e.org/feed/{}/rss.xml", "https://e.org/{}.xml", "https://e.org/f?x={}"])
-def test_of_drawn_tokens_hardly_one_in_a_hundred_passes_for_words(place: str) -> None:
-    drawn = random.Random(7)  # noqa: S311 - the same tokens each time
-    rounds = [tokens(drawn) for _ in range(500)]
+def test_hardly_any_random_token_looks_like_words(place: str) -> None:
+    random_source = random.Random(7)  # noqa: S311 - the same tokens each time
+    rounds = [tokens(random_source) for _ in range(500)]
     missed = {kind: sum(not looks_secret(place.format(each[kind])) for each in rounds) / 500 for kind in rounds[0]}
     assert max(missed.values()) <= 0.015, missed
 

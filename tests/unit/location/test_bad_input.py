@@ -1,4 +1,4 @@
-"""What neighbours must not send is refused, by its reason, and has changed nothing."""
+"""Invalid messages of neighbours are refused with their reason and change nothing."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ MESSAGES = st.one_of(
 )
 
 
-def read_or_refused(data: bytes) -> Message | str:
+def decode_or_reason(data: bytes) -> Message | str:
     try:
         return wire.decode(data)
     except PeerProtocolError as refused:
@@ -46,34 +46,34 @@ def read_or_refused(data: bytes) -> Message | str:
 
 
 @given(MESSAGES)
-def test_bytes_say_what_the_message_says(message: Message) -> None:
+def test_messages_survive_encoding(message: Message) -> None:
     data = wire.encode(message)
     assert wire.decode(data) == message
     assert wire.encoded_size(message) == len(data)
 
 
 @given(MESSAGES, st.data())
-def test_a_damaged_message_is_another_one_or_refused(message: Message, data: st.DataObject) -> None:
+def test_a_damaged_message_decodes_to_another_one_or_raises(message: Message, data: st.DataObject) -> None:
     damaged = bytearray(wire.encode(message))
     place = data.draw(st.integers(0, len(damaged) - 1))
     if data.draw(st.booleans()):
         damaged[place] ^= data.draw(st.integers(1, 255))
     else:
         del damaged[place:]
-    assert read_or_refused(bytes(damaged)) not in (message, "size")
+    assert decode_or_reason(bytes(damaged)) not in (message, "size")
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    assert read_or_refused(data) != "size"
+def test_any_bytes_decode_or_raise(data: bytes) -> None:
+    assert decode_or_reason(data) != "size"
 
 
-def test_what_is_too_long_is_not_read() -> None:
+def test_a_message_beyond_the_maximum_size_raises() -> None:
     with pytest.raises(PeerProtocolError, match="none has more than"):
         wire.decode(b"\x01" * (wire.MAX_MESSAGE_BYTES + 1))
 
 
-def test_the_largest_update_may_be_sent() -> None:
+def test_the_largest_update_is_within_the_maximum_size() -> None:
     full = (1 << MAX_WIDTH) - 1
     assert (
         len(wire.encode(FilterUpdate(FilterShape(1, MAX_WIDTH, 1, 1), name(1), 1, full, full)))
@@ -82,7 +82,7 @@ def test_the_largest_update_may_be_sent() -> None:
 
 
 def node() -> LocationNode:
-    """Return a node whose neighbour has told it of a document of its own."""
+    """Return a node whose neighbour has sent an update of a document of its own."""
     here = LocationNode(name(0), SHAPE)
     here.add_link(name(1), 0.01)
     here.on_message(name(1), Hello(SHAPE))
@@ -104,7 +104,7 @@ def node() -> LocationNode:
         (FilterUpdate(SHAPE, name(2), 4, 0b100, 0), "bits"),
     ],
 )
-def test_what_makes_no_sense_is_refused(message: Message, reason: str) -> None:
+def test_invalid_messages_raise_and_change_nothing(message: Message, reason: str) -> None:
     here = node()
     with pytest.raises(PeerProtocolError) as refused:
         here.on_message(name(1), message)
@@ -113,7 +113,7 @@ def test_what_makes_no_sense_is_refused(message: Message, reason: str) -> None:
     assert here.links[name(1)].is_open
 
 
-def test_strangers_and_those_who_have_not_greeted_are_refused() -> None:
+def test_messages_of_unlinked_or_unopened_neighbours_raise() -> None:
     here = LocationNode(name(0), SHAPE)
     with pytest.raises(PeerProtocolError) as refused:
         here.on_message(name(1), Hello(SHAPE))
@@ -129,7 +129,7 @@ def test_strangers_and_those_who_have_not_greeted_are_refused() -> None:
     [lambda source: FilterUpdate(SHAPE, source, 2, 1, 0), lambda source: Ignore(source, 1)],
     ids=["Update", "Ignore"],
 )
-def test_who_names_sources_without_end_is_refused(about: Callable[[str], Message]) -> None:
+def test_the_number_of_sources_is_bounded(about: Callable[[str], Message]) -> None:
     here = node()
     for number in range(1, MAX_SOURCES + 1):
         here.on_message(name(1), about(name(number)))
@@ -139,8 +139,8 @@ def test_who_names_sources_without_end_is_refused(about: Callable[[str], Message
     assert refused.value.reason == "sources"
 
 
-def test_an_older_shape_is_not_taken_and_not_refused() -> None:
-    """Whoever has it hears of ours, and greets again."""
+def test_an_older_shape_is_ignored() -> None:
+    """A neighbour with an older shape receives the newer one and sends another Hello."""
     here = LocationNode(name(0), SHAPE)
     here.add_link(name(1), 0.01)
     assert here.on_message(name(1), Hello(FilterShape(0, 64, 2, 3))) == []
@@ -148,6 +148,6 @@ def test_an_older_shape_is_not_taken_and_not_refused() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(0, 1, 1), (MAX_WIDTH + 1, 1, 1), (64, 0, 1), (64, 17, 1), (64, 1, 0), (64, 1, 9)])
-def test_no_filter_has_such_a_shape(sizes: tuple[int, int, int]) -> None:
+def test_a_shape_out_of_range_raises(sizes: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="A filter's"):
         FilterShape(1, *sizes)

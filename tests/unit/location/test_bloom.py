@@ -1,4 +1,4 @@
-"""Filters hash alike everywhere, count what they forget, and are as wide as what is measured asks for."""
+"""Bloom filters: stable hashing, counting, and widths that follow the measured number of documents."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def test_hashes_are_the_same_in_every_process() -> None:
 
 
 @given(NAMES, NAMES, NAMES)
-def test_what_is_taken_out_again_was_never_there(kept: list[str], gone: list[str], more: list[str]) -> None:
+def test_removed_documents_leave_no_bits(kept: list[str], gone: list[str], more: list[str]) -> None:
     own = LocalFilter(SHAPE, kept)
     before = own.bits
     passing = [document for document in gone + more if document not in own.documents]
@@ -39,13 +39,13 @@ def test_what_is_taken_out_again_was_never_there(kept: list[str], gone: list[str
     assert all(own.bits & document_mask(document, SHAPE) == document_mask(document, SHAPE) for document in kept)
 
 
-def test_what_is_there_already_or_not_at_all_changes_nothing() -> None:
+def test_repeated_additions_and_unknown_removals_have_no_effect() -> None:
     own = LocalFilter(SHAPE, ["a"])
     assert own.change(["a"], ["b"]) == (0, 0)
 
 
 @pytest.mark.parametrize(("width", "hashes", "documents"), [(1000, 7, 100), (1000, 2, 300), (700, 5, 70)])
-def test_false_positives_are_as_many_as_foretold(width: int, hashes: int, documents: int) -> None:
+def test_the_measured_false_positive_rate_matches_the_formula(width: int, hashes: int, documents: int) -> None:
     shape = FilterShape(1, width, hashes, 1)
     own = LocalFilter(shape, [f"in {number}" for number in range(documents)])
     others = [document_mask(f"out {number}", shape) for number in range(20_000)]
@@ -55,13 +55,13 @@ def test_false_positives_are_as_many_as_foretold(width: int, hashes: int, docume
 
 
 @given(st.floats(1, 50_000), st.floats(0.001, 0.5))
-def test_a_filter_of_the_width_asked_for_has_no_more_false_positives(documents: float, wanted: float) -> None:
+def test_width_for_keeps_the_maximum_false_positive_rate(documents: float, wanted: float) -> None:
     width = width_for(documents, wanted)
     assert false_positive_rate(width, best_hashes(width, [documents]), documents) <= 1.15 * wanted or width == MAX_WIDTH
 
 
 @given(st.floats(0, 1e5), st.floats(0, 1e5))
-def test_filters_follow_what_is_measured_and_then_stay(one: float, other: float) -> None:
+def test_shapes_follow_the_measured_documents_and_then_stay(one: float, other: float) -> None:
     shape = next_shape(FilterShape(1, 64, 1, 3), one, 0.01)
     grown = next_shape(shape, other, 0.01)
     assert next_shape(grown, other, 0.01) == grown
@@ -70,6 +70,6 @@ def test_filters_follow_what_is_measured_and_then_stay(one: float, other: float)
     assert grown.width <= max(64, 8 * width_for(other, 0.01))
 
 
-def test_a_full_filter_asks_for_the_widest() -> None:
+def test_a_full_filter_needs_the_maximum_width() -> None:
     assert estimate_documents(SHAPE, SHAPE.width) == float("inf")
     assert next_shape(SHAPE, float("inf"), 0.01).width == MAX_WIDTH

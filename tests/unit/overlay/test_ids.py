@@ -6,7 +6,7 @@ TEXT = "0123456789abcdef" * 2 + "01234567"
 POINT = from_hex(TEXT)
 
 
-def test_hex_at_the_border_names_an_integer_inside() -> None:
+def test_points_survive_conversion_to_hex() -> None:
     assert to_hex(POINT) == TEXT
     assert to_hex(0) == "0" * 40
     assert to_hex((1 << 160) - 1) == "f" * 40
