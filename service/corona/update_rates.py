@@ -39,13 +39,13 @@ class UpdateEstimate(msgspec.Struct, frozen=True):
 
     updates: float = 1.0
     watched_s: float = DEFAULT_UPDATE_INTERVAL_S
-    soft_state_ttl_s: float = 0.0
+    silence_s: float = 0.0
 
     @property
     def interval_s(self) -> float:
         """The estimated mean time between updates in seconds, between 10 s and 90 days."""
         usual_s = self.watched_s / max(self.updates, self.watched_s / LONGEST_UPDATE_INTERVAL_S, 1e-300)
-        return _bounded_s(max(usual_s, self.soft_state_ttl_s / SILENCE_FACTOR))
+        return _bounded_s(max(usual_s, self.silence_s / SILENCE_FACTOR))
 
 
 def initial_estimate(interval_s: float) -> UpdateEstimate:
@@ -80,7 +80,7 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
     return UpdateEstimate(
         updates=decay * estimate.updates + new_entries,
         watched_s=decay * estimate.watched_s + elapsed_s,
-        soft_state_ttl_s=0.0 if new_entries else estimate.soft_state_ttl_s + elapsed_s,
+        silence_s=0.0 if new_entries else estimate.silence_s + elapsed_s,
     )
 
 
