@@ -53,7 +53,7 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     await store.outbox.move_to_dead_letters(uid, dead, "nobody is there")
     await store.outbox.complete(acked=[(uid, flying)])
     await store.outbox.enqueue([uid], channels[0].id, 4, 5.0, VersionParts())
-    await store.pauses.pause(jid, [channels[1].id], watches=True)
+    await store.pauses.pause(jid, [channels[1].id], saved_searches=True)
     return flying
 
 

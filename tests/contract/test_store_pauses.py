@@ -88,35 +88,35 @@ async def test_what_we_paused_ourselves_is_resumed_apart_from_what_they_paused(s
     one, other = await followed(store, 2)
     both = [one.id, other.id]
     await store.pauses.pause(ALICE, [one.id])
-    assert await store.pauses.pause(ALICE, both, unasked=True) == [other.id]
-    assert (await store.pauses.resume(ALICE, both, unasked=True)).withheld == {other.id: 0}
-    await store.pauses.pause(ALICE, both, unasked=True)
+    assert await store.pauses.pause(ALICE, both, automatic=True) == [other.id]
+    assert (await store.pauses.resume(ALICE, both, automatic=True)).withheld == {other.id: 0}
+    await store.pauses.pause(ALICE, both, automatic=True)
     await store.pauses.pause(ALICE, [other.id])
-    assert (await store.pauses.resume(ALICE, both, unasked=True)).withheld == {}
+    assert (await store.pauses.resume(ALICE, both, automatic=True)).withheld == {}
     assert (await store.pauses.resume(ALICE, both)).withheld == {one.id: 0, other.id: 0}
 
 
 async def test_a_paused_subscription_that_moves_stays_paused_under_its_number(store: Store) -> None:
     old, new = (await followed(store))[0], await make_channel(store, "https://example.org/new")
     await store.preferences.put(ALICE, 1, Preferences(title="Mine"))
-    await store.pauses.pause(ALICE, [old.id], unasked=True)
+    await store.pauses.pause(ALICE, [old.id], automatic=True)
     await store.subscriptions.move(old.id, new.id, 1)
     await give(store, new, 2)
     (held,) = await store.subscriptions.of_user(ALICE)
     assert (held.channel, held.number, held.paused_version) == (new.id, 1, 1)
     assert await store.preferences.of_users([UID]) == [{1: Preferences(title="Mine")}]
-    assert (await store.pauses.resume(ALICE, [new.id], unasked=True)).withheld == {new.id: 1}
+    assert (await store.pauses.resume(ALICE, [new.id], automatic=True)).withheld == {new.id: 1}
 
 
 async def test_while_everything_is_paused_what_standing_queries_meet_is_counted(store: Store) -> None:
     channel = await make_channel(store)
     await store.redis.call("HSET", keys.saved_searches(UID), 1, "")
     hits = [SavedSearchHit(UID, (MatchedSearch(1, "x", (0, 2)),))]
-    await store.pauses.pause(ALICE, [], watches=True)
+    await store.pauses.pause(ALICE, [], saved_searches=True)
     for _ in range(2):
         await store.outbox.enqueue_hits(channel.id, 2, 5.0, hits, news=(), changes=3)
     assert await store.outbox.waiting_users() == []
-    assert (await store.pauses.resume(ALICE, [], watches=True)).missed_matches == 2
+    assert (await store.pauses.resume(ALICE, [], saved_searches=True)).missed_matches == 2
     await store.outbox.enqueue_hits(channel.id, 3, 5.0, hits, news=(), changes=3)
     assert told(await claim(store)) == [(3, None)]
 
@@ -190,7 +190,7 @@ async def test_who_was_unreachable_and_comes_back_has_their_own_pauses_as_before
     one, other = await followed(store, 2)
     both = [one.id, other.id]
     if own:
-        await store.pauses.pause(ALICE, [one.id], watches=True)
+        await store.pauses.pause(ALICE, [one.id], saved_searches=True)
     for _ in range(2):
         await store.pauses.suspend_unreachable(ALICE, both)
     assert (await store.users.get(ALICE)).unreachable

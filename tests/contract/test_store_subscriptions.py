@@ -46,7 +46,7 @@ class DyingLink(RedisClient):
 
 
 async def heal_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.subscriptions.subscriptions._LEFT_BEHIND_AFTER_S", -1.0)
+    monkeypatch.setattr("service.store.subscriptions.subscriptions._INTENT_TIMEOUT_S", -1.0)
     await store.subscriptions.replay_intents()
 
 

@@ -72,7 +72,7 @@ async def test_pushes_of_all_channels_share_a_bounded_memory_in_which_large_ones
 
 
 async def test_what_nobody_took_in_time_takes_no_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.channels.websub._KEPT_MS", 1)
+    monkeypatch.setattr("service.store.channels.websub._PUSH_TTL_MS", 1)
     for number in range(30):
         await store.websub.queue_push(f"{number:040x}", FULL)
         await asyncio.sleep(0.01)

@@ -1,1 +1,1 @@
-"""Channels, their versions, and what is known of each."""
+"""Channels: their versions and content, admins' settings, moves, hub subscriptions, and pubsub nodes."""

@@ -1,6 +1,14 @@
-"""Remarks about single channels: the tags, notes and pauses that admins set, and the polling intervals over time.
+"""Admins' settings of single channels (tags, notes, pauses), and the history of channels' poll rates.
 
-Only changes of an interval are stored, and only the last ``MAX_POLL_RATES``: at most 8 bytes each in a channel's hash.
+The poll rate history holds changes only, and only the last ``MAX_POLL_RATES``. It is packed in the field ``paces`` of
+the channel's hash, 8 bytes an entry, little-endian, oldest first:
+
+====  =======  ==================================================
+size  type     content
+====  =======  ==================================================
+4     uint32   since when (Unix s)
+4     float32  interval between two polls (s); 0 if not polled
+====  =======  ==================================================
 """
 
 import struct
@@ -17,22 +25,22 @@ from service.store.client import keys
 from service.store.client.connection import BatchedRepository, script_command
 
 MAX_POLL_RATES: Final = 24
-_PACE: Final = struct.Struct("<If")
-POLL_RATE_BYTES: Final = _PACE.size
+_POLL_RATE: Final = struct.Struct("<If")
+POLL_RATE_BYTES: Final = _POLL_RATE.size
 
 
 class PollRate(msgspec.Struct, frozen=True):
-    """From ``since_s`` on (Unix s), the fleet polled a channel each ``interval_s``; 0 if not at all."""
+    """From ``since_s`` (Unix s) the fleet polled a channel every ``interval_s``; 0 if not at all."""
 
     since_s: float
     interval_s: float
 
 
 class PollRateHistory(BatchedRepository):
-    """Note and read them. Every method may raise :class:`StoreUnavailable`."""
+    """History of poll rates by channel. Every method may raise :class:`StoreUnavailable`."""
 
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Note how often channels are polled from now on; what differs little from what was noted last is left out."""
+        """Record channels' present poll intervals (s), unless they differ little from those recorded last."""
         await self._redis.call_many(
             [
                 script_command(
@@ -43,26 +51,26 @@ class PollRateHistory(BatchedRepository):
         )
 
     async def get(self, cid: ChannelId) -> tuple[PollRate, ...]:
-        """Return how often a channel was polled since when, oldest first."""
+        """Return a channel's poll rates, oldest first."""
         return unpack_poll_rates(await self._redis.call("HGET", keys.channel(cid), "paces") or b"")
 
 
 def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
-    """Return what a channel's field ``paces`` holds, oldest first."""
-    return tuple(PollRate(float(since_s), interval_s) for since_s, interval_s in _PACE.iter_unpack(packed))
+    """Parse the field ``paces`` of a channel's hash."""
+    return tuple(PollRate(float(since_s), interval_s) for since_s, interval_s in _POLL_RATE.iter_unpack(packed))
 
 
-_REMARKED = (
+_ADMINISTERED_FIELDS = (
     *CHANNEL_FIELDS,
     *("failing_since", "updates", "tags", "paused", "no_poll_before", "polled", "paces"),
 )
 
 
 class AdministeredChannel(msgspec.Struct, frozen=True):
-    """A channel as admins file it. It is paused until ``paused_until_s`` (Unix s; 0 if it is not).
+    """A channel with admins' settings. It is paused until ``paused_until_s`` (Unix s; 0 if it is not paused).
 
-    Its last poll ended at ``polled_s``; its publisher wanted none before ``no_poll_before_s`` (Unix s; 0 if unknown).
-    ``pace`` is how often it is polled now, as its owner noted it last; None if no owner has.
+    Its last poll ended at ``polled_s``. Its publisher wants no poll before ``no_poll_before_s`` (Unix s; 0 if unknown).
+    ``poll_rate`` is the present one; None if none was recorded.
     """
 
     channel: Channel
@@ -76,36 +84,39 @@ class AdministeredChannel(msgspec.Struct, frozen=True):
 
 
 class AdminSettings(BatchedRepository):
-    """Read and set them. What is said of a channel that is not there is not kept."""
+    """Tags, notes and pauses by channel. Settings of a channel that does not exist are dropped."""
 
     async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:
-        """Return channels with what is said of them, in the order asked for; None for those that are not there."""
-        found = await self._redis.call_many([("HMGET", keys.channel(cid), *_REMARKED) for cid in cids])
-        return [_remarked(cid, existing_fields(_REMARKED, values)) for cid, values in zip(cids, found, strict=True)]
+        """Return channels with their settings, in order; None for a channel that does not exist."""
+        found = await self._redis.call_many([("HMGET", keys.channel(cid), *_ADMINISTERED_FIELDS) for cid in cids])
+        return [
+            _parse_administered(cid, existing_fields(_ADMINISTERED_FIELDS, values))
+            for cid, values in zip(cids, found, strict=True)
+        ]
 
     async def note(self, cid: ChannelId) -> str:
-        """Return what is noted about a channel; "" if nothing is."""
+        """Return the note of a channel; "" without one."""
         return ((await self._redis.call("HGET", keys.channel(cid), "note")) or b"").decode()
 
     async def set_note(self, cid: ChannelId, note: str) -> None:
-        """Note something about a channel, in the place of what was noted before; "" for nothing."""
+        """Replace the note of a channel; "" removes it."""
         await self._redis.run_script("channel_set", (keys.channel(cid),), "note", note)
 
     async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
-        """File channels under these words, none of which has a space."""
+        """Replace the tags of channels. A tag has no space."""
         await self._redis.call_many(
             [script_command("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
-        """Have nobody poll channels for so long, whatever anybody says meanwhile; 0 to have them polled again."""
+        """Pause the polls of channels for ``for_s``, in place of any other pause; 0 ends the pause."""
         for_ms = int(for_s * 1000)
         await self._redis.call_many(
             [script_command("channel_pause", (keys.channel(cid), keys.poll_pause(cid)), for_ms) for cid in cids]
         )
 
 
-def _remarked(cid: ChannelId, fields: dict[bytes, bytes]) -> AdministeredChannel | None:
+def _parse_administered(cid: ChannelId, fields: dict[bytes, bytes]) -> AdministeredChannel | None:
     state = parse_state(cid, fields)
     if state is None:
         return None

@@ -1,8 +1,8 @@
-"""Channels, their fenced versions and their logs.
+"""Channels: their states, their versions, which only the present owner can add (fencing), and their logs.
 
-A channel is a hash of :data:`FIELDS`. Only the owner that last adopted it can advance its version
-(:meth:`Channels.publish`); the log keeps the deltas that made each version.
-:class:`ChannelState` is the hash as a value.
+A channel is a hash of :data:`FIELDS`. Only the node that adopted it last can advance its version
+(:meth:`Channels.publish`). The log keeps the Delta of each of the last ~1,000 versions. :class:`ChannelState` is the
+hash as a value.
 """
 
 from collections.abc import Collection, Sequence
@@ -44,14 +44,15 @@ STATE_FIELDS = (
 )
 
 
-_NO_WISHES = PollingHints()
-_NONE = msgspec.msgpack.encode(_NO_WISHES)
+_NO_HINTS = PollingHints()
+_NONE = msgspec.msgpack.encode(_NO_HINTS)
 
 
 class ChannelState(msgspec.Struct, frozen=True):
-    """A channel with what its pollers and owner need to go on; what it remembers of its content is read apart.
+    """A channel with the state that pollers and its owner need. The content itself is read separately.
 
-    ``epoch`` is the owner's fencing token, ``digest`` its content's name.
+    ``epoch`` is the owner's fencing token. ``fanned`` is the last version whose fan-out is complete, ``cursor`` the
+    progress of the next one. ``digest`` identifies the content.
     """
 
     channel: Channel
@@ -67,12 +68,12 @@ class ChannelState(msgspec.Struct, frozen=True):
 
 
 def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    """Return the fields that a channel has among those asked for."""
+    """Return the fields of ``names`` that have a value, by name."""
     return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
-    """Return what the fields say, None if they are no channel's."""
+    """Return the state of the channel with these fields; None without a URL, that is, without a channel."""
     if b"url" not in fields:
         return None
 
@@ -111,7 +112,7 @@ def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | No
 
 def _wishes(raw: bytes) -> PollingHints:
     """Return what a publisher wants; those that want nothing, which are most, share one value."""
-    return _NO_WISHES if raw == _NONE else msgspec.msgpack.decode(raw, type=PollingHints)
+    return _NO_HINTS if raw == _NONE else msgspec.msgpack.decode(raw, type=PollingHints)
 
 
 def _updates(raw: bytes | None, channel: Channel) -> UpdateHistory:
@@ -124,7 +125,7 @@ def _condition(text: str) -> Literal["", "dead", "quarantined"]:
 
 
 def notice_fields(notice: Notice | None) -> tuple[str, str]:
-    """Return the field in which a channel keeps what its subscribers were told, and its value."""
+    """Return the field, and its value, in which a channel records a notice; ("", "") for None."""
     if notice is None:
         return "", ""
     if notice.kind == "moved":
@@ -133,7 +134,7 @@ def notice_fields(notice: Notice | None) -> tuple[str, str]:
 
 
 def channel_fields(channel: Channel) -> list[str]:
-    """Return what a channel keeps of what it was made with, as fields and values."""
+    """Return the fields and values of a new channel as a flat list."""
     return [
         *("url", channel.url, "kind", channel.kind, "created", repr(channel.created_s)),
         *("private", str(int(channel.private)), "listed", str(int(channel.listed))),
@@ -143,11 +144,11 @@ def channel_fields(channel: Channel) -> list[str]:
 
 LOG_LENGTH = 1_000
 POLLS_KEPT = 20
-_BUCKETS_AT_ONCE = 32
+_BUCKETS_PER_READ = 32
 _UNDECIDED = "?"
 _NO_IMPRINT = FeedMetadata()
-_MOST_MOVES = 8
-_OF_CONTENT = ("version", "digest", "memory", "latest")
+_MAX_REDIRECTIONS = 8
+_CONTENT_FIELDS = ("version", "digest", "memory", "latest")
 
 FIELDS = {
     "url": "the canonical URL; a channel without it does not exist",
@@ -192,7 +193,7 @@ FIELDS = {
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
-    """How a channel is doing, for people."""
+    """State of a channel as shown to users."""
 
     owner: NodeId
     epoch: int
@@ -228,18 +229,18 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Channels:
-    """Create, find, adopt, version and remove channels."""
+    """Creates, reads, adopts, versions and deletes channels."""
 
     def __init__(self, redis: BatchingClient, index: ChannelIndex) -> None:
-        """Use this link to Redis; the index tells how many subscribe."""
+        """Count subscribers with ``index``."""
         self._redis = redis
         self._index = index
 
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
-        """Create a channel at version 1 with its latest entries (oldest first), or return the one that exists."""
+        """Create a channel at version 1 with its latest entries (oldest first); return it, or the one that exists."""
         first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
         fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
-        # Registered first: an id in the registry without a channel is harmless, the reverse would never be polled.
+        # First, because an id without a channel is harmless, but a channel missing from the registry is never polled.
         await self._redis.call("SADD", keys.channel_registry(channel.id[:2]), channel.id)
         own = (keys.channel(channel.id), keys.channel_log(channel.id))
         await self._redis.run_script("channel_create", own, msgspec.msgpack.encode(first), *fields)
@@ -255,10 +256,12 @@ class Channels:
         joins_at: int,
         now_s: float,
     ) -> int | None:
-        """Have a channel, as it is known now, take over from a ``former`` one, and go on from the snapshot.
+        """Make ``channel`` the successor of the channel ``former``, continuing from ``snapshot``.
 
-        If it is polled already it goes on from where it is, and ``joins_at`` counts. Returns the version at which
-        subscribers of the former join, the same until :meth:`joined`; None if the channel has changed meanwhile.
+        ``channel`` is the successor as it is known now; version 0 if it does not exist. A successor that is polled
+        continues from its own state, and subscribers join it at ``joins_at``. Returns the version at which subscribers
+        of ``former`` join, the same in repeated calls until :meth:`finish_joining`; None if the successor has changed
+        meanwhile.
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
         fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
@@ -271,24 +274,24 @@ class Channels:
         return version if done else None
 
     async def finish_joining(self, former: ChannelId, cid: ChannelId) -> None:
-        """Forget that subscribers of a former channel are on their way to this one."""
+        """Record that all subscribers of ``former`` have joined this channel."""
         await self._redis.call("HDEL", keys.incoming_moves(cid), former)
 
     async def get(self, cid: ChannelId) -> Channel | None:
-        """Return a channel, or None."""
+        """Return a channel; None if it does not exist."""
         return (await self.get_many([cid]))[0]
 
     async def resolve(self, cid: ChannelId) -> Channel | None:
-        """Return a channel, or the one that everybody moved to from it; None if there is none."""
+        """Return a channel, or its successor if all its subscribers have moved there; None if it does not exist."""
         channel = await self.get(cid)
-        for _ in range(_MOST_MOVES):
+        for _ in range(_MAX_REDIRECTIONS):
             if channel is None or not (channel.moved_to and channel.dormant):
                 break
             channel = await self.get(channel.moved_to) or channel
         return channel
 
     async def get_many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
-        """Return channels in the order asked for."""
+        """Return channels in order; None for those that do not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
         states = [
             parse_state(cid, existing_fields(CHANNEL_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
@@ -296,31 +299,28 @@ class Channels:
         return [state.channel if state else None for state in states]
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
-        """Return channels with what their pollers need, in the order asked for."""
+        """Return states of channels in order; None for those that do not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *STATE_FIELDS) for cid in cids])
         return [
             parse_state(cid, existing_fields(STATE_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
         ]
 
     async def memory(self, cid: ChannelId) -> tuple[int, bytes]:
-        """Return the channel's version and what is remembered of its content; (0, b"") if there is no channel."""
+        """Return a channel's version and its change-detection state; (0, b"") if it does not exist."""
         version, memory = await self._redis.call("HMGET", keys.channel(cid), "version", "memory")
         return int(version or 0), memory or b""
 
     async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
-        """Return a channel's version with its content and that one's digest.
-
-        Without a channel, all is empty.
-        """
-        version, digest, memory, latest = await self._redis.call("HMGET", keys.channel(cid), *_OF_CONTENT)
+        """Return a channel's version, the digest of its content, and the content; all empty if it does not exist."""
+        version, digest, memory, latest = await self._redis.call("HMGET", keys.channel(cid), *_CONTENT_FIELDS)
         return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
 
     async def content_entries(self, cid: ChannelId) -> tuple[Entry, ...]:
-        """Return the latest entries that are part of a channel's content, newest first."""
+        """Return the latest entries from a channel's content, newest first."""
         return unpack_entries(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
-        """Become the owner of channels: raise their epochs and return their states."""
+        """Make ``node`` the owner of channels: raise their epochs and return their states, in order."""
         found = await self._redis.call_many(
             [script_command("channel_adopt", (keys.channel(cid),), node, *STATE_FIELDS) for cid in cids]
         )
@@ -329,11 +329,13 @@ class Channels:
         ]
 
     async def publish(self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool) -> Delta:
-        """Version a delta: compare-and-set against ``delta.base_version``, fenced by ``epoch``.
+        """Add a version: a compare-and-set against ``delta.base_version``, fenced by ``epoch``.
 
-        ``silent`` deltas are never fanned out. A notice leaves no snapshot, and what was told already gets no
-        other version. Returns the delta with its version.
-        Raises :class:`LeaseLost` if another owner adopted the channel, it has moved or is gone; :class:`StaleVersion`.
+        Return the versioned delta.
+
+        A ``silent`` delta is not fanned out. A notice has no snapshot; a condition that was announced already gets no
+        new version. Raises :class:`LeaseLost` if another node owns the channel, or it has moved or was deleted;
+        :class:`StaleVersion` if it has another version.
         """
         cid = delta.channel
         versioned = msgspec.structs.replace(delta, version=delta.base_version + 1, initial=silent)
@@ -355,21 +357,20 @@ class Channels:
         raise LeaseLost(f"Channel {cid[:8]} has another owner, has moved, or is gone.")
 
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
-        """Record how far the fan-out of ``version`` is ("" = done); False if another owner adopted the channel."""
+        """Record the progress of the fan-out of a version ("" if complete); False if another node owns the channel."""
         return bool(await self._redis.run_script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
-        """Note that nobody polls the channel any more: what it lists at the next poll is taken in silently.
+        """Record that a channel is no longer polled: entries found by its next poll are not delivered.
 
-        Does nothing if somebody has subscribed, or is about to come from a channel that moved: they count on the
-        polls that there have been.
+        Does nothing if the channel has subscribers, or some are about to move here from another channel.
         """
         joins = await self._redis.call("HGET", keys.channel(cid), "joins")
         if (await self._index.count([cid]))[0] == 0:
             await self._redis.run_script("channel_doze", (keys.channel(cid), keys.incoming_moves(cid)), joins or b"")
 
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
-        """Keep how polls ended; return what there is to judge, in the same order."""
+        """Record results of polls; return for each, in order, the case to judge, or None."""
         commands = []
         for cid, report in reports:
             result = report.result
@@ -383,23 +384,23 @@ class Channels:
         return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
-        """Return the delta that made a version; None once the log has dropped it."""
+        """Return the delta of a version; None if the log no longer has it."""
         found = await self._redis.call("XRANGE", keys.channel_log(cid), f"{version}-0", f"{version}-0")
         return msgspec.msgpack.decode(found[0][1][b"d"], type=Delta) if found else None
 
     async def deltas(self, cid: ChannelId, first: int, last: int) -> list[Delta]:
-        """Return the deltas that made these versions, in order, of which the log may have dropped the oldest."""
+        """Return the deltas of versions ``first`` to ``last``, in order, as far as the log has them."""
         found = await self._redis.call("XRANGE", keys.channel_log(cid), f"{first}-0", f"{last}-0")
         return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
 
     async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
-        """Return the deltas that made the channel's last versions, or those before one, newest first."""
+        """Return the deltas of the last ``count`` versions before ``before`` (0 for the newest), newest first."""
         start = f"{before - 1}-0" if before else "+"
         found = await self._redis.call("XREVRANGE", keys.channel_log(cid), start, "-", "COUNT", count)
         return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return the channel's latest entries, newest first."""
+        """Return the latest entries from the channel's log, newest first."""
         newest: dict[str, Entry] = {}
         found = await self._redis.call("XREVRANGE", keys.channel_log(cid), "+", "-", "COUNT", count + 1)
         for _, fields in found:
@@ -410,16 +411,16 @@ class Channels:
         return tuple(newest.values())[:count]
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
-        """Return how the last polls ended, newest first."""
+        """Return results of the last polls, newest first."""
         return (await self.polls_of_many([cid], count))[0]
 
     async def polls_of_many(self, cids: Sequence[ChannelId], count: int) -> list[tuple[PollResult, ...]]:
-        """Return how each channel's last polls ended, newest first."""
+        """Return results of each channel's last polls, newest first."""
         found = await self._redis.call_many([("LRANGE", keys.poll_results(cid), 0, count - 1) for cid in cids])
         return [tuple(msgspec.msgpack.decode(result, type=PollResult) for result in results) for results in found]
 
     async def status(self, cid: ChannelId) -> ChannelStatus | None:
-        """Return how a channel is doing, or None if there is none."""
+        """Return the status of a channel; None if it does not exist."""
         state = (await self.states([cid]))[0]
         if state is None:
             return None
@@ -435,47 +436,47 @@ class Channels:
         )
 
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
-        """Have the channel polled even without subscribers, or not."""
+        """Set whether the channel is polled without subscribers."""
         await self._redis.run_script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
-        """Keep a channel's content name, made of this version of it; one of a later version stays."""
+        """Store a channel's content name, made of this version; a name of a later version is kept."""
         packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
         await self._redis.run_script("channel_name", (keys.channel(cid),), version, packed)
 
     async def feed_metadata(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
-        """Return what the channels' documents say of their categories and software, in the order asked for."""
+        """Return the metadata of the channels' documents, in order."""
         found = await self._redis.call_many([("HGET", keys.channel(cid), "imprint") for cid in cids])
         return [msgspec.msgpack.decode(held, type=FeedMetadata) if held else _NO_IMPRINT for held in found]
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
-        """Return the channels' content names as they were registered last, in the order asked for; empty for none."""
+        """Return the channels' content names as registered last, in order; empty without one."""
         found = await self._redis.call_many([("HGET", keys.channel(cid), "name") for cid in cids])
         return [frozenset(msgspec.msgpack.decode(name, type=list[Pair])) if name else frozenset() for name in found]
 
     async def delete(self, cid: ChannelId) -> None:
-        """Delete a channel and its log. Its subscriptions have to be ended before, and once more after."""
+        """Delete a channel and its log. Its subscriptions have to be ended before and after the call."""
         own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
         await self._redis.call_many(
             [script_command("channel_forget", own, ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
         )
 
     async def finish_deletion(self, cid: ChannelId) -> None:
-        """Delete what was left of a channel to end its last subscriptions by."""
+        """Delete the field that was kept to find the last subscriptions of a deleted channel."""
         own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
         await self._redis.run_script("channel_forget", own, "1")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
-        """Return the ids in these registry buckets."""
+        """Return the ids in these buckets of the registry, sorted."""
         found = await self._redis.call_many([("SMEMBERS", keys.channel_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
-        """Return the next channels by id and the next cursor; "" starts and ends."""
+        """Return the next ``count`` channels by id, and the next cursor; "" starts and ends."""
         start = int(cursor[:2], 16) if cursor else 0
         ids: list[ChannelId] = []
-        for first in range(start, len(keys.REGISTRY_BUCKETS), _BUCKETS_AT_ONCE):
-            buckets = keys.REGISTRY_BUCKETS[first : first + _BUCKETS_AT_ONCE]
+        for first in range(start, len(keys.REGISTRY_BUCKETS), _BUCKETS_PER_READ):
+            buckets = keys.REGISTRY_BUCKETS[first : first + _BUCKETS_PER_READ]
             ids += [cid for cid in await self.ids_in_buckets(buckets) if cid > cursor]
             if len(ids) > count:
                 break
@@ -484,12 +485,12 @@ class Channels:
         return found, taken[-1] if len(ids) > count else ""
 
     async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
-        """Return how many channels are in each of these registry buckets."""
+        """Return the number of channels in each bucket of the registry."""
         found: list[int] = await self._redis.call_many([("SCARD", keys.channel_registry(bucket)) for bucket in buckets])
         return found
 
     async def count(self) -> int:
-        """Return how many channels are registered."""
+        """Return the number of registered channels."""
         return sum(await self.bucket_sizes(keys.REGISTRY_BUCKETS))
 
 

@@ -1,10 +1,11 @@
-"""Channels that have moved: another channel takes over, and their subscriptions follow. Resumable at any step.
+"""Moves of channels: a successor takes over the channel's content, and its subscriptions follow.
 
-Once the notice is versioned the channel is frozen, so what its subscribers were told is known for good.
-Its successor goes on from exactly there; one that is polled already, from where both last agreed. Where another part
-of the same page is watched, there is nothing to agree on: its subscribers join at what there was when it was decided,
-and of a successor that is not polled the next poll tells nothing. What admins said of the channel goes along. The
-channel stays as a signpost to its successor, and dozes as soon as everybody is there.
+Every step can be repeated. Once the notice of the move has a version, the channel gets no further versions, so what its
+subscribers have received is final. A successor that is not polled continues from exactly there; one that is polled
+already continues from the last version whose entries the old channel had delivered. If the successor monitors another
+part of the same page, there is no common version: subscribers join it at its version at the time of the decision, and
+the entries of the first poll are not delivered. Admins' settings of the channel are copied. The old channel stays as a
+redirection to its successor, and becomes dormant when all subscribers have moved.
 """
 
 import contextlib
@@ -21,35 +22,34 @@ from service.store.channels.channels import Channels, ChannelState, Snapshot
 from service.store.coordination.fleet_policy import BoundsStore
 from service.store.subscriptions.subscriptions import Subscriptions
 
-_LATEST = 20
-"""Entries that a successor begins with, for people who ask for the latest."""
-_TOLD = 100
-_COMPARED = 20
-"""Versions of a successor that are searched for one with none but the last entries that the old channel told."""
+_COPIED_ENTRIES = 20
+"""Entries copied to a successor, for users who ask for the latest."""
+_DELIVERED_ENTRIES = 100
+_COMPARED_VERSIONS = 20
+"""Versions of a successor that are searched for the last one with none but entries that the old channel delivered."""
 
 
 class ChannelMoves:
-    """Carries out moves that have been told; anybody may repeat one."""
+    """Carries out announced moves. Any process may repeat one."""
 
     def __init__(
         self, channels: Channels, subscriptions: Subscriptions, remarks: AdminSettings, bounds: BoundsStore
     ) -> None:
-        """Move these subscriptions between these channels, and what admins said of one."""
         self._channels = channels
         self._remarks = remarks
         self._bounds = bounds
         self._subscriptions = subscriptions
 
     async def carry_out(self, moved: ChannelState, now_s: float) -> None:
-        """Hand a channel over to its successor. All its versions have to be fanned out before."""
+        """Move a channel's content, settings and subscriptions to its successor. Its fan-out has to be complete."""
         old, successor = moved.channel, moved.channel.moved_to
         told = await self._channels.delta(old.id, old.version)
         if told is None or told.notice is None:
-            return  # removed meanwhile
+            return  # deleted meanwhile
         if old.dormant and not await self._subscriptions.count(old.id):
-            return  # through, and nobody came later
-        joins_at = await self._taken_over(moved, told, told.notice.detail, now_s)
-        await self._say_the_same(old.id, successor, now_s)
+            return  # complete, and nobody has subscribed since
+        joins_at = await self._create_successor(moved, told, told.notice.detail, now_s)
+        await self._copy_admin_settings(old.id, successor, now_s)
         if old.listed:
             await self._channels.set_listed(successor, listed=True)
             await self._channels.set_listed(old.id, listed=False)
@@ -57,8 +57,8 @@ class ChannelMoves:
         await self._channels.finish_joining(old.id, successor)
         await self._channels.mark_dormant(old.id)
 
-    async def _say_the_same(self, old: ChannelId, successor: ChannelId, now_s: float) -> None:
-        """Have of the successor what admins said of the channel, unless they said something of it already."""
+    async def _copy_admin_settings(self, old: ChannelId, successor: ChannelId, now_s: float) -> None:
+        """Copy admins' settings to the successor, except those that it has already."""
         then, now = await self._remarks.read([old, successor])
         if then is None or now is None:
             return
@@ -74,10 +74,10 @@ class ChannelMoves:
                 await self._bounds.set(successor, bounded.bounds, by=bounded.by)
             await self._bounds.delete(old)
 
-    async def _taken_over(self, moved: ChannelState, told: Delta, url: str, now_s: float) -> int:
-        """Have the successor exist; return the version at which the subscribers join it.
+    async def _create_successor(self, moved: ChannelState, told: Delta, url: str, now_s: float) -> int:
+        """Create or update the successor; return the version at which subscribers join it.
 
-        It is awake, unless what the channel knew is long out of date: who comes to a signpost wants no backlog.
+        The successor is not dormant, unless the old channel is: later subscribers of that one get no backlog.
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
         _, memory = await self._channels.memory(old.id)
@@ -85,39 +85,39 @@ class ChannelMoves:
         snapshot = Snapshot(
             moved.validators, memory, old.title, old.link, moved.wishes, language=old.language, imprint=imprint
         )
-        latest = tuple(reversed(await self._channels.latest(old.id, _LATEST)))
+        latest = tuple(reversed(await self._channels.latest(old.id, _COPIED_ENTRIES)))
         if other_part:
             snapshot, latest = msgspec.structs.replace(snapshot, validators=Validators(), memory=b""), ()
         joins_at = None
         while joins_at is None:
             present = await self._channels.get(old.moved_to)
-            successor = msgspec.structs.replace(present or _heir(old, url, now_s), dormant=old.dormant)
-            agreed = await self._agreed(old, successor, told.detected_s if other_part else None)
+            successor = msgspec.structs.replace(present or _new_successor(old, url, now_s), dormant=old.dormant)
+            agreed = await self._common_version(old, successor, told.detected_s if other_part else None)
             joins_at = await self._channels.take_over(old.id, successor, snapshot, latest, joins_at=agreed, now_s=now_s)
         return joins_at
 
-    async def _agreed(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
-        """Return the successor's version after which it may have told what the old channel did not.
+    async def _common_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
+        """Return the successor's version after which it may have entries that the old channel did not deliver.
 
-        ``decided_s`` (Unix s) is when it was decided to watch another part of the page, if that is the case.
+        ``decided_s`` (Unix s) is when the move to another part of the page was decided; None for other moves.
         """
-        if old.dormant:  # everybody has moved; who came later has missed nothing
+        if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
-        versions = range(successor.version, max(0, successor.version - _COMPARED), -1)
+        versions = range(successor.version, max(0, successor.version - _COMPARED_VERSIONS), -1)
         deltas = [delta for version in versions if (delta := await self._channels.delta(successor.id, version))]
         if decided_s is not None:
             return next((each.version for each in deltas if each.detected_s <= decided_s), successor.version)
-        return agreed_version(await self._channels.latest(old.id, _TOLD), deltas, successor.version)
+        return agreed_version(await self._channels.latest(old.id, _DELIVERED_ENTRIES), deltas, successor.version)
 
 
-def _heir(old: Channel, url: str, now_s: float) -> Channel:
-    """Return the channel that watches at ``url`` what the old one watched."""
+def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
+    """Return the channel that monitors at ``url`` what the old one monitored."""
     same_host = urlsplit(url).hostname == urlsplit(old.url).hostname
     return Channel(channel_id(url), url, kind=old.kind, created_s=now_s, private=old.private and same_host)
 
 
 def agreed_version(told: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return the last version of ``deltas`` (newest first) that tells nothing besides ``told``; else ``newest``."""
+    """Return the newest version in ``deltas`` (newest first) with no entry besides ``told``; else ``newest``."""
     known = {entry.key for entry in told} | {entry.link for entry in told if entry.link}
     for delta in deltas:
         entries = [change.entry for change in delta.changes if change.kind == "addition"]

@@ -1,6 +1,6 @@
-"""How far each public channel is published on a pubsub service, and which channels have changed just now.
+"""Progress of publishing public channels on pubsub services, and hints which channels have changed.
 
-A node's position lasts; the news of changes is a hint that may be lost, kept only while somebody listens.
+A node's position is kept; the stream of changed channels may be lost and exists only while a process listens.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from service.model import ChannelId
 from service.store.client import keys
 from service.store.client.connection import MAX_BLOCK_S, RedisRepository
 
-_KEPT_S = 86_400
-_MOST_NEWS = 10_000
+_STREAM_TTL_S = 86_400
+_STREAM_LENGTH = 10_000
 
 
 class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
-    """All versions of a channel up to this one are published on its node, which has this title.
+    """All versions of a channel up to ``version`` are published on its node, which has this title.
 
-    Version 0: the node is to be made, or made again; it may be there.
+    Version 0: the node has to be created, possibly again.
     """
 
     version: int = 0
@@ -26,7 +26,7 @@ class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PubsubNodes(RedisRepository):
-    """Positions, by the address of the service. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Positions by address of the pubsub service. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def positions(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
         """Return the positions of those of these channels that have a node."""
@@ -41,25 +41,27 @@ class PubsubNodes(RedisRepository):
         return [cid.decode() for cid in await self._redis.call("HKEYS", keys.pubsub_nodes(service))]
 
     async def put(self, service: str, cid: ChannelId, position: PublishedPosition) -> None:
-        """Remember how far a channel is published."""
+        """Set the position of a channel."""
         await self._redis.call("HSET", keys.pubsub_nodes(service), cid, msgspec.msgpack.encode(position))
 
     async def drop(self, service: str, cid: ChannelId) -> None:
-        """A channel has no node any more."""
+        """Delete the position of a channel whose node is gone."""
         await self._redis.call("HDEL", keys.pubsub_nodes(service), cid)
 
     async def notify_changed(self, cid: ChannelId) -> None:
-        """Tell who listens that a channel has a new version; nothing is kept if nobody does."""
-        await self._redis.call("XADD", keys.CHANGED_CHANNELS, "NOMKSTREAM", "MAXLEN", "~", _MOST_NEWS, "*", "c", cid)
+        """Notify listeners that a channel has a new version; nothing is stored without listeners."""
+        await self._redis.call(
+            "XADD", keys.CHANGED_CHANNELS, "NOMKSTREAM", "MAXLEN", "~", _STREAM_LENGTH, "*", "c", cid
+        )
 
     async def wait_for_changes(self, after: str, timeout_s: float) -> tuple[list[ChannelId], str]:
-        """Wait for channels that change; return them, and where to go on. ``after=""`` means from now."""
+        """Wait up to ``timeout_s`` for changed channels; return them and the position to continue from, "" for now."""
         if not after:
             begun: bytes = await self._redis.call(
-                "XADD", keys.CHANGED_CHANNELS, "MAXLEN", "~", _MOST_NEWS, "*", "c", ""
+                "XADD", keys.CHANGED_CHANNELS, "MAXLEN", "~", _STREAM_LENGTH, "*", "c", ""
             )
             after = begun.decode()
-        await self._redis.call("EXPIRE", keys.CHANGED_CHANNELS, _KEPT_S)
+        await self._redis.call("EXPIRE", keys.CHANGED_CHANNELS, _STREAM_TTL_S)
         block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
         found = await self._redis.call_blocking(
             "XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.CHANGED_CHANNELS, after

@@ -1,1 +1,1 @@
-"""Subscriptions: the index of each person, and the index of each channel in key groups."""
+"""Subscriptions: the user index, the channel index in CLASH key groups, pauses, and OPML imports."""

@@ -1,8 +1,8 @@
-"""The channel index: who has to be told of a channel's changes.
+"""The channel index: the subscribers of each channel, by CLASH key groups.
 
-The index may hold too much (a user who just left), never too little: the user index is the truth,
-and the last step of fan-out asks it. Each entry carries the ``seq`` of the user's change of mind
-that put it there, so that a late replay never undoes a later change.
+The index may contain a user who has just unsubscribed, but never lacks a subscriber: the user index is authoritative,
+and the last step of a fan-out checks it. An entry carries the ``seq`` of the user's change that wrote it, so that a
+late replay never undoes a later change.
 """
 
 import asyncio
@@ -24,35 +24,35 @@ from service.store.client import keys
 from service.store.client.connection import BatchingClient, script_command
 from service.store.subscriptions.keyspaces import KeyspaceStore, cached_channel_prefix, record_id, user_ids
 
-_MOST_SITES = 10_000
+_MAX_CACHED_SITES = 10_000
 
 
 class ChannelIndex:
-    """Subscriptions by key groups: a channel's are those under its prefix, wherever its groups are by now.
+    """Subscriptions by channel: those under the channel's prefix, in whichever keyspaces their key groups are.
 
     Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated.
 
-    Adding is two writes in two slots: the entry, and then the channel is told that somebody joined. So
+    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. It follows that
 
-    - *nobody is missed*: whoever is there before a version is made is found by the walk that fans it out. Of the
-      versions that are made before that, a subscriber was promised none.
-    - *nothing comes twice*: a version counts as given or not in the user's slot, from the version on that the channel
-      had before any of this began.
-    - *a channel that is removed keeps nobody*: whoever joins it too late is told so, and takes the entry back; whoever
-      joined in time is found when its subscriptions are ended once more after that.
-    - *a channel does not doze under a subscriber*: who joins after it was counted makes its count void.
+    - no subscriber is missed (I1): the fan-out of a version finds every entry that was written before the version. A
+      subscriber was promised none of the earlier versions.
+    - no version is delivered twice (I2): the user's slot records the last delivered version, beginning with the
+      channel's version before the subscription.
+    - a deleted channel keeps no subscriber: a user who joins too late is told so, and the entry is removed; one who
+      joined in time is found when the subscriptions are ended once more after the deletion.
+    - a channel with subscribers does not become dormant: a join after the count invalidates the count.
     """
 
     def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
-        """Use this link to Redis, and these keyspaces with keys of this layout."""
+        """Use these keyspaces, with keys of this layout."""
         self._redis = redis
         self._keyspaces = keyspaces
         self._layout = layout
-        self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MOST_SITES)
+        self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MAX_CACHED_SITES)
         self._depths = DepthCache()
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
-        """Add a user; return False if there is no such channel, and then nobody is added."""
+        """Add a user; False if there is no such channel, and then the user is not added."""
         (site,) = await self._sites([cid])
         if site is None:
             return False
@@ -64,7 +64,7 @@ class ChannelIndex:
         return bool(joined)
 
     async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
-        """Remove users whose entries are not newer than the given seq."""
+        """Remove entries, (user id, seq) each, that are not newer than their seq."""
         (site,) = await self._sites([cid])
         if site is None:
             return
@@ -72,15 +72,15 @@ class ChannelIndex:
             await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
-        """Return how many entries each channel has."""
+        """Return the number of entries of each channel, in order."""
         sites = await self._sites(cids)
         with _translated():
             return await asyncio.gather(*(self._count(site, cid) for site, cid in zip(sites, cids, strict=True)))
 
     async def _count(self, site: str | None, cid: ChannelId) -> int:
-        """Return how many entries a channel has; too many, but never too few, while groups move.
+        """Return the number of a channel's entries; while key groups move it may be too great, but never too small.
 
-        Each keyspace counts all it has of a channel, so that its latest answer replaces those before.
+        Each keyspace counts all entries of the channel that it has, so a later reply replaces an earlier one.
         """
         if site is None:
             return 0
@@ -89,7 +89,7 @@ class ChannelIndex:
         while (probe := units.probe) is not None:
             answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted) and answer.move is not None:
-                # The leaf is being filled: entries may have gone over from its donor between the two counts.
+                # A move to this leaf is in progress: entries may have moved from its donor between the two counts.
                 counts[answer.move.donor] = await self._keyspaces.count_in(answer.move.donor, mark)
                 answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted):
@@ -98,9 +98,9 @@ class ChannelIndex:
         return sum(counts.values())
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
-        """Return up to ``count`` entries and the next cursor; "" starts and ends.
+        """Return up to ``count`` entries, (user id, seq) each, and the next cursor; "" starts and ends.
 
-        Nobody who is present from the first page to the last is missed.
+        A user who is subscribed from the first page to the last is included.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -116,10 +116,10 @@ class ChannelIndex:
         return entries, "" if walk.request is None else _cursor(walk.position)
 
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
-        """Return the registrable domain that each channel's entries are placed by; None if there is no such channel.
+        """Return the registrable domain that places each channel's entries; None if there is no such channel.
 
-        It is decided once for each channel and kept with it: the list of public suffixes changes, and where entries
-        lie must not.
+        It is determined once for each channel and stored with it: the public suffix list changes, and entries must not
+        move.
         """
         found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
         unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
@@ -144,7 +144,7 @@ class ChannelIndex:
         self._depths.record(leaf.group, search.depth)
 
     async def _answered(self, walk: PrefixQuery) -> tuple[Record, ...]:
-        """Answer a walk's question, and return what it found by that."""
+        """Answer the query of a walk, and return the records that it found."""
         question = walk.request
         if isinstance(question, ReadDonor):
             walk.on_donor_page(question.move, await self._keyspaces.read_donor(question))
@@ -152,7 +152,7 @@ class ChannelIndex:
             answer, page = await self._keyspaces.read_leaf(question)
             walk.on_leaf_page(answer, page)
             if isinstance(answer, Accepted) and walk.records:
-                # By channel, not by leaf: so it is known which half of the leaf was told.
+                # By channel, not by leaf, so that the load of each half of the leaf is known.
                 told = answer.group.intersection(question.prefix) or answer.group
                 await self._keyspaces.record_deliveries(question.probe.keyspace, told, len(walk.records))
         return walk.records
@@ -167,12 +167,12 @@ def _translated() -> Iterator[None]:
 
 
 def _cursor(place: Position | None) -> str:
-    """Return a walk's place as text."""
+    """Return a position in a walk as text."""
     key, name = place or (0, "")
     return f"{key:x}.{name.encode('latin-1').hex()}"
 
 
 def _place(cursor: str) -> Position | None:
-    """Return the place that a cursor stands for; None is the start."""
+    """Return the position of a cursor; None is the start."""
     key, stop, name = cursor.partition(".")
     return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

@@ -1,22 +1,26 @@
-"""Keyspaces on Redis, their loads and the moves between them: what ``service.clash`` decides.
+"""Keyspaces of the channel index on Redis: server tables, records, moves of key groups, and loads (CLASH).
 
-Each method of :class:`KeyspaceStore` is atomic, in one slot.
+``service.clash`` decides; this module stores. Each method of :class:`KeyspaceStore` is atomic, in one slot.
 
-Only ``AcceptObject`` has a short way of its own: its scripts answer for a leaf at rest, and leave every other case to
-the table, which comes back with the reply. A table is read, changed by a pure transition, and written if it is still as
-it was read. The pages of a keyspace hold subscriptions, 28 bytes each, in the order of their positions:
+A server table is read, changed by a pure transition, and written if it has not changed since. Only the common case of
+``AcceptObject`` is decided by a script: a leaf that is not moving. In every other case the script returns the table.
 
-====  =========================================================================
-4     the identifier key
-8     the beginning of the channel's id: with 24 bits of the key, no other has it
-12    the user id
-4     twice the seq, and 1 more for an end: of two, the greater is the newer
-====  =========================================================================
+The records of a keyspace are stored in pages, sorted by position. A record has 28 bytes, big-endian; the first 24 are
+its position:
 
-A record's ``id`` is its channel and user, a character for each byte, so that it stands where its bytes do.
+====  ===================================================================================
+size  content
+====  ===================================================================================
+4     identifier key, unsigned
+8     first bytes of the channel id; together with 24 bits of the key they identify it
+12    user id
+4     unsigned: twice the seq, plus 1 for a tombstone; of two, the greater is the newer
+====  ===================================================================================
 
-Loads are measured by the keepers of keyspaces and may be lost. A rate is stored by its prefix, not by leaf, with the
-time when it was measured, and fades from then on (:class:`service.clash.load_policy.DeliveryRate`).
+``Record.id`` is the 20 bytes of channel and user, one Latin-1 character for each, so that it sorts like they do.
+
+Loads are measured by the keepers of keyspaces and may be lost. A rate is stored by key group, not by leaf, with the
+time of its measurement, and decays from then on (:class:`service.clash.load_policy.Rate`).
 """
 
 import asyncio
@@ -56,18 +60,18 @@ _CHANNEL_BYTES = 8
 _ID_BYTES = 20
 _MOST_KEY = (1 << 32) - 1
 _MOST_SEQ = (1 << 31) - 1
-_CHANNELS_KEPT = 1_000
+_CACHED_PREFIXES = 1_000
 
 RECORD_BYTES = _RECORD.size
 
 
 def channel_prefix(cid: ChannelId) -> bytes:
-    """Return what tells a channel's subscriptions from others of the same key."""
+    """Return the first 8 bytes of a channel id, which identify the channel among subscriptions of the same key."""
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
 
-cached_channel_prefix = lru_cache(_CHANNELS_KEPT)(channel_prefix)
-"""The same, for who asks for the same ones again and again."""
+cached_channel_prefix = lru_cache(_CACHED_PREFIXES)(channel_prefix)
+"""Cached :func:`channel_prefix`, for repeated calls with the same channels."""
 
 
 def record_id(cid: ChannelId, uid: UserId) -> str:
@@ -76,21 +80,21 @@ def record_id(cid: ChannelId, uid: UserId) -> str:
 
 
 def user_ids(records: Sequence[Record]) -> list[UserId]:
-    """Return whose subscriptions these are."""
-    # Twelve bytes are sixteen characters and nothing is left over: all can be written at once.
+    """Return the user ids of records, in order."""
+    # 12 bytes are exactly 16 characters of base64, so all ids can be encoded in one call.
     together = "".join([record.id[_CHANNEL_BYTES:] for record in records]).encode("latin-1")
     text = urlsafe_b64encode(together).decode()
     return [text[at : at + 16] for at in range(0, len(text), 16)]
 
 
 def pack_record(record: Record) -> bytes:
-    """Return a record's bytes. Raises :class:`BadKey` for one that no page can hold."""
+    """Return the 28 bytes of a record. Raises :class:`BadKey` if its key or seq is out of range."""
     if not 0 <= record.seq <= _MOST_SEQ or not 0 <= record.key <= _MOST_KEY:
         raise BadKey(f"No page can hold {record}: keys have up to 32 bits, and seqs 31.")
     return _RECORD.pack(record.key, _id_bytes(record.id), record.seq << 1 | (not record.present))
 
 
-def unpack_page(page: bytes) -> tuple[Record, ...]:
+def unpack_parse_page(page: bytes) -> tuple[Record, ...]:
     """Return the records of a page."""
     return tuple(
         [Record(key, name.decode("latin-1"), word >> 1, not word & 1) for key, name, word in _RECORD.iter_unpack(page)]
@@ -98,12 +102,12 @@ def unpack_page(page: bytes) -> tuple[Record, ...]:
 
 
 def position_bytes(record: Record) -> bytes:
-    """Return where a record stands."""
+    """Return the 24 bytes of a record's position."""
     return pack_record(record)[:-4]
 
 
 def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
-    """Return the first and the last place where records of a group can stand, beyond a position."""
+    """Return the first and the last position of a key group, inclusive; with ``after``, only positions beyond it."""
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
         beyond = int.from_bytes(after[0].to_bytes(4) + _id_bytes(after[1])) + 1
@@ -120,46 +124,52 @@ def _id_bytes(name: str) -> bytes:
 
 
 Fields = Mapping[str, str]
-"""A table as it was read; empty where nobody has written one yet."""
+"""Fields of a server table as read from Redis; empty before the first write."""
 
 
 def table_changes(fields: Fields, table: ServerTable) -> bytes:
-    """Return a table as it was read, and what makes another of it, for a script."""
+    """Return the JSON by which scripts change a table: the fields as read, to set, and to drop."""
     after = to_fields(table)
     changed = {name: text for name, text in after.items() if fields.get(name) != text}
     return msgspec.json.encode({"read": fields, "set": changed, "drop": [*(fields.keys() - after.keys())]})
 
 
 def decode_fields(reply: Any) -> Fields:
-    """Return a hash that came from HGETALL itself, or through a script."""
+    """Return a hash from the reply to HGETALL, sent as a command or within a script."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     return {name.decode(): text.decode() for name, text in pairs}
 
 
 RECORDS_PER_STEP = 500
-"""Records that a move takes over at once: some milliseconds of Redis."""
-_ENDS_AT_ONCE = 500
-_ADDING = ("count", "read")
-"""Scripts that add something to their answer."""
-_NOTHING = Page((), complete=True)
+"""Maximum number of records in one step of a move: some milliseconds of Redis."""
+_TOMBSTONES_PER_STEP = 500
+_SCRIPTS_WITH_RESULTS = ("count", "read")
+"""Scripts that return results in addition to the answer."""
+_EMPTY_PAGE = Page((), complete=True)
 
 
 class KeyspaceStore:
-    """All keyspaces of a store. Calls of one turn of the event loop share a round trip.
+    """All keyspaces. Calls in one iteration of the event loop share a round trip.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`, and where it is given or meets what is not of this
-    store :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`: then nothing has changed.
+    Every method may raise :class:`service.errors.StoreUnavailable`, and :class:`service.errors.UnknownKeyspace` or
+    :class:`service.errors.BadKey` for arguments or data that do not fit this store; nothing has changed then.
     """
 
     def __init__(self, redis: BatchingClient, keyspaces: Keyspaces, bits: int) -> None:
-        """Use this link to Redis. All processes need the same keyspaces, and bits of a key (at most 32)."""
+        """Use keyspaces ``keyspaces`` and keys of ``bits`` bits (at most 32).
+
+        Both must be the same in all processes.
+        """
         self._redis = redis
         self.map = keyspaces
         self.bits = bits
         self._root = keyspaces.keyspace_of(KeyGroup(0, 0, bits))
 
     async def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
-        """Do a step of a move, atomically; raises :class:`service.errors.MoveRefused` as the pure transition does."""
+        """Run one step of a move, atomically.
+
+        Raises :class:`service.errors.MoveRefused` as the pure transition does.
+        """
         keyspace = move_steps.keyspace_of(step)
         outcome = None
         while outcome is None:
@@ -168,30 +178,33 @@ class KeyspaceStore:
         return outcome
 
     async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
-        """Return keyspaces' tables, in the order asked for."""
+        """Return the server tables of keyspaces, in order."""
         return [table for _, table in await self._read_tables(keyspaces)]
 
     async def ask(self, probe: Probe) -> AcceptObjectReply:
-        """AcceptObject, for who only wants to know."""
+        """Run AcceptObject without writing, and return its answer."""
         return (await self._accept(probe, "ask"))[0]
 
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """AcceptObject, for a subscription or its end: written if, and only if, it is accepted."""
+        """Run AcceptObject for a subscription or its tombstone, which is written only if it is accepted."""
         check_key(record.key, self.bits)
         return (await self._accept(probe, "write", pack_record(record)))[0]
 
     async def count(self, probe: Probe, mark: bytes) -> tuple[AcceptObjectReply, int]:
-        """AcceptObject, for who counts: how many subscriptions to the channel of this mark the keyspace has."""
+        """Run AcceptObject; also return the keyspace's number of subscriptions to the channel with prefix ``mark``."""
         found, (number,) = await self._accept(probe, "count", mark)
         return found, number
 
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
-        """Return how many subscriptions to the channel of this mark a keyspace has, whatever it accepts."""
+        """Return a keyspace's number of subscriptions to the channel with prefix ``mark``, whatever it accepts."""
         self.map.check(keyspace)
         return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
 
     async def count_all(self) -> Counter[bytes]:
-        """Return how many subscribe to each channel, by its mark; too many, but never too few, while groups move."""
+        """Return the number of subscriptions by channel prefix.
+
+        While key groups move, too great but never too small.
+        """
         found = await self._redis.call_many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
         counts: Counter[bytes] = Counter()
         for held in found:
@@ -200,39 +213,39 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """AcceptObject, for a reader."""
+        """Run AcceptObject; also return a page of the leaf's records if the key is accepted."""
         low, high = range_bounds(question.prefix, question.after)
         found, pages = await self._accept(question.probe, "read", low, high, question.count)
-        return found, _page(pages, question.count) if isinstance(found, Accepted) else _NOTHING
+        return found, _parse_page(pages, question.count) if isinstance(found, Accepted) else _EMPTY_PAGE
 
     async def read_donor(self, question: ReadDonor) -> Page:
-        """Read what has not gone over yet."""
+        """Return a page of the records that have not moved from the donor of a move yet."""
         donor = question.move.donor
         low, high = range_bounds(question.group, question.after)
         fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
         table = self._table(donor, decode_fields(fields))
-        return _page(pages, question.count) if is_giving(table, question.move) else _NOTHING
+        return _parse_page(pages, question.count) if is_giving(table, question.move) else _EMPTY_PAGE
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
-        """Return how many subscriptions of each group lie in a keyspace."""
+        """Return the number of subscriptions of each key group in a keyspace, in order."""
         found: list[int] = await self._run(
             keyspace, "sizes", *(bound for group in groups for bound in range_bounds(group))
         )
         return found
 
     async def record_deliveries(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
-        """Note that so many people of a leaf were told something. May be lost: loads are soft state."""
+        """Count deliveries to subscribers in a leaf. The count may be lost: loads are soft state."""
         self.map.check(keyspace)
         await self._redis.call("HINCRBY", keys.keyspace_deliveries(keyspace), group.label, deliveries)
 
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
-        """Return what was noted since the last call, by leaf, and begin again from nothing."""
+        """Return the deliveries by leaf since the last call, and reset them."""
         self.map.check(keyspace)
         found = await self._redis.run_script("keyspace_told", (keys.keyspace_deliveries(keyspace),))
         return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
-        """Return tables in the order asked for, with the fields that they were read from."""
+        """Return tables in order, with the fields that they were read from."""
         for keyspace in keyspaces:
             self.map.check(keyspace)
         replies = await self._redis.call_many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
@@ -240,13 +253,13 @@ class KeyspaceStore:
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
     def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
-        """Return the table that these fields say; before the first write the root's keyspace has the root."""
+        """Parse a table. Before the first write, the root's keyspace has the root table and others an empty one."""
         if fields:
             return from_fields(keyspace, fields, self.map, self.bits)
         return root_table(keyspace, self.bits) if keyspace == self._root else empty_table(keyspace, self.bits)
 
     async def _write_table(self, fields: Fields, table: ServerTable) -> bool:
-        """Write a table in place of one that was read; False if that is not there any more."""
+        """Replace a table that was read; False if it has changed since."""
         (done,) = await self._run(table.keyspace, "change", table_changes(fields, table))
         return bool(done)
 
@@ -256,21 +269,21 @@ class KeyspaceStore:
         return await self._redis.run_script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
 
     async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
-        """Return the answer, and what the script has added to it."""
+        """Run an AcceptObject script; return the answer, and its additional results."""
         check_key(probe.key, self.bits)
         if probe.proof is not None:
             await self._admit(probe.keyspace, probe.proof)
         while True:
             key = f"{probe.key:0{self.bits}b}"
             reply = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
-            said, *rest = reply if what in _ADDING else (reply,)
+            said, *rest = reply if what in _SCRIPTS_WITH_RESULTS else (reply,)
             if isinstance(said, bytes):
                 return Accepted(KeyGroup.from_label(said.decode(), self.bits)), rest
             fields = decode_fields(said)
             table = self._table(probe.keyspace, fields)
             if fields or not table.entries:
                 return accept_object(table, probe.key), rest
-            # The first question of all: the root's table is made.
+            # The first query of all: write the root's table.
             await self._write_table(fields, table)
 
     async def _admit(self, keyspace: Keyspace, proof: Move) -> None:
@@ -281,7 +294,7 @@ class KeyspaceStore:
                 return
 
     async def _try(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
-        """Do a step on a table that was read; None if it has changed since, and nothing was done."""
+        """Run a step on a table that was read; None, and no change, if the table has changed since."""
         match step:
             case move_steps.Fetch():
                 return await self._fetch(step, fields, before)
@@ -294,8 +307,8 @@ class KeyspaceStore:
         after = move_steps.apply(before, step, self.map)
         leaf = move_steps.filled_leaf(step, after)
         if leaf is not None:
-            # Also if it was at rest before: who did this step may have died on the way through its ends.
-            if not await self._drop_ends(fields, after, leaf):
+            # Also if the move was complete before: the process may have failed before all tombstones were dropped.
+            if not await self._drop_tombstones(fields, after, leaf):
                 return None
         elif after is not before and not await self._write_table(fields, after):
             return None
@@ -306,11 +319,11 @@ class KeyspaceStore:
                 return move_steps.GiveResult(has_given(after, step.move))
         return move_steps.StepDone()
 
-    async def _drop_ends(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
-        """Change the table, and drop the first ends of a leaf in the same instant; false if there are more."""
+    async def _drop_tombstones(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
+        """Change the table and drop the first tombstones of a leaf, atomically; False if the leaf has more."""
         changed = table_changes(fields, after)
-        done, *dropped = await self._run(after.keyspace, "filled", changed, *range_bounds(leaf), _ENDS_AT_ONCE)
-        return bool(done) and dropped[0] < _ENDS_AT_ONCE
+        done, *dropped = await self._run(after.keyspace, "filled", changed, *range_bounds(leaf), _TOMBSTONES_PER_STEP)
+        return bool(done) and dropped[0] < _TOMBSTONES_PER_STEP
 
     async def _fetch(self, step: move_steps.Fetch, fields: Fields, table: ServerTable) -> move_steps.FetchResult | None:
         if not is_giving(table, step.move):
@@ -320,7 +333,7 @@ class KeyspaceStore:
         done, *pages = await self._run(
             table.keyspace, "fetch", changed, dropped, *range_bounds(step.move.group), RECORDS_PER_STEP
         )
-        return move_steps.FetchResult(_page(pages, RECORDS_PER_STEP).records) if done else None
+        return move_steps.FetchResult(_parse_page(pages, RECORDS_PER_STEP).records) if done else None
 
     async def _put(self, step: move_steps.Put, fields: Fields, table: ServerTable) -> move_steps.PutResult | None:
         if not is_taking(table, step.move):
@@ -330,18 +343,20 @@ class KeyspaceStore:
         return move_steps.PutResult(taking=True) if done else None
 
 
-def _page(reply: Sequence[Any], count: int) -> Page:
-    """Return the first records of what a script found in a range."""
+def _parse_page(reply: Sequence[Any], count: int) -> Page:
+    """Return the first ``count`` records of a range from a script's reply."""
     more, *pages = reply
     found = b"".join(pages)
-    return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
+    return Page(
+        unpack_parse_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES
+    )
 
 
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
-    """Carry out a step and all that follow, and yield each with what came of it.
+    """Run a step of a move and all that follow it; yield each with its outcome.
 
-    Whoever stops in between leaves a move that goes on with :func:`service.clash.move_steps.resume_step`. Raises
-    :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and what the tables raise.
+    An interrupted move continues with :func:`service.clash.move_steps.resumed`. Raises
+    :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and the errors of the tables.
     """
     step: Step | None = first
     while step is not None:
@@ -351,7 +366,7 @@ async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple
 
 
 def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
-    """Return what is complete with this step: ``split`` or ``merge``."""
+    """Return the kind of move that this step completes, ``split`` or ``merge``; None if it completes none."""
     match step:
         case Finish(move=move):
             return move.kind.value
@@ -367,7 +382,7 @@ Rates = Mapping[KeyGroup, DeliveryRate]
 
 
 class LeafLoads(NamedTuple):
-    """Subscriptions and load of each leaf of some keyspaces: the load now, and the most of now and of a while."""
+    """Subscriptions and loads by leaf of some keyspaces; ``peak_loads`` is the greater of present and recent load."""
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]
     loads: dict[Keyspace, dict[KeyGroup, float]]
@@ -375,17 +390,16 @@ class LeafLoads(NamedTuple):
 
 
 class LoadStore:
-    """Rates of prefixes, and loads of leaves. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Delivery rates of key groups and loads of leaves. Methods may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore) -> None:
-        """Use this link to Redis."""
         self._redis = redis
         self._keyspaces = keyspaces
 
     async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
-        """Turn what fan-outs noted in the last ``elapsed_s`` into rates. Only the keeper does.
+        """Turn the deliveries of the last ``elapsed_s`` into rates; only the keyspace's keeper calls this.
 
-        ``fleet_s`` is the fleet's time.
+        ``fleet_s`` is the common time of the fleet (Unix s).
         """
         told, (before,) = await asyncio.gather(
             self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
@@ -398,7 +412,7 @@ class LoadStore:
         await self._note(keyspace, risen, faint, fleet_s)
 
     async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: HalfLives) -> LeafLoads:
-        """Return how many subscriptions each leaf of these keyspaces has, and what it weighs."""
+        """Return the sizes and loads of all leaves of these tables."""
         leaves = [[group for group, entry in table.entries.items() if entry.state in LEAF_STATES] for table in tables]
         counted, rates = await asyncio.gather(
             asyncio.gather(
@@ -417,7 +431,7 @@ class LoadStore:
         return weighed
 
     async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
-        """Have the rates of a group that has moved stand where it is now, until its new keeper measures."""
+        """Move the rates of a moved key group to its new keyspace, until the new keeper measures."""
         (rates,) = await self._rates([move.donor], fleet_s, memory)
         going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)
         lately, stayed = split_rates({prefix: rate.long_term for prefix, rate in rates.items()}, move.group)

@@ -1,4 +1,4 @@
-"""Lists of feeds that people sent, until they are subscribed to all of it: a crash costs no more than a repetition."""
+"""Queues of feeds from OPML lists that users sent, kept until all are subscribed; a crash only repeats a step."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,16 +12,16 @@ from service.store.client import keys
 from service.store.client.connection import RedisRepository
 
 MAX_QUEUED_FEEDS: Final = 5_000
-"""Feeds of one person: as many as one list may have."""
+"""Maximum number of queued feeds of one user: as many as one list may have."""
 
 
 class ImportQueue(RedisRepository):
-    """What is still to be imported, per person. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Feeds to import, by user. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, feeds: Sequence[OpmlSubscription], bot: str) -> None:
-        """Add feeds to what is to be imported by the bot of this address.
+        """Queue feeds of a user, to be imported by the bot of this address.
 
-        Raises :class:`LimitReached` if more than ``MAX_QUEUED_FEEDS`` of one person would wait.
+        Raises :class:`LimitReached` if the user would have more than ``MAX_QUEUED_FEEDS``.
         """
         uid = keys.user_id(jid)
         await self._redis.call("HSET", keys.USERS_WITH_IMPORTS, uid, bot)
@@ -30,25 +30,25 @@ class ImportQueue(RedisRepository):
             raise LimitReached("I'm still importing the lists you sent. Please send this one when I'm done.")
 
     async def count(self, jid: str) -> int:
-        """Return how many feeds a person has still to import."""
+        """Return the number of a user's queued feeds."""
         return int(await self._redis.call("LLEN", keys.pending_imports(keys.user_id(jid))))
 
     async def users(self, bot: str) -> list[UserId]:
-        """Return the people for whom this bot has something to import."""
+        """Return the users whose imports this bot runs."""
         found = await self._redis.call("HGETALL", keys.USERS_WITH_IMPORTS)
         return [uid.decode() for uid, address in found.items() if address.decode() == bot]
 
     async def peek(self, uid: UserId, count: int) -> list[OpmlSubscription]:
-        """Return what is to be imported next, at most so many; they stay until :meth:`done`."""
+        """Return a user's next feeds, at most ``count``; they stay queued until :meth:`remove`."""
         found = await self._redis.call("LRANGE", keys.pending_imports(uid), 0, count - 1)
         return [msgspec.msgpack.decode(packed, type=OpmlSubscription) for packed in found]
 
     async def remove(self, uid: UserId, count: int) -> None:
-        """So many are imported, or cannot be."""
+        """Remove a user's first ``count`` feeds, which are imported or cannot be."""
         await self._redis.call("LTRIM", keys.pending_imports(uid), count, -1)
 
     async def remove_user(self, uid: UserId, bot: str) -> None:
-        """Nothing was left; what is added at this moment keeps the person on the list."""
+        """Remove a user without queued feeds from the list of imports, unless feeds were added at this moment."""
         await self._redis.call("HDEL", keys.USERS_WITH_IMPORTS, uid)
         if await self._redis.call("LLEN", keys.pending_imports(uid)):
             await self._redis.call("HSET", keys.USERS_WITH_IMPORTS, uid, bot)
