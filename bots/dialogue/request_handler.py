@@ -216,11 +216,11 @@ class RequestHandler(ReadRequests):
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
         """Return which of these channels were not paused yet; ``watches``: pause what is watched for, too."""
         async with self._house.delivery.pause_user(self._jid):
-            return await self._store.pauses.pause(self._jid, cids, watches=watches)
+            return await self._store.pauses.pause(self._jid, cids, saved_searches=watches)
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
         """Return which of these channels were paused, and what came meanwhile."""
-        return await self._store.pauses.resume(self._jid, cids, watches=watches)
+        return await self._store.pauses.resume(self._jid, cids, saved_searches=watches)
 
     async def set_user_settings(self, user_settings: UserSettings) -> None:
         """Change when the person wants to hear from us."""

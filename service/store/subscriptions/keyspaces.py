@@ -94,7 +94,7 @@ def pack_record(record: Record) -> bytes:
     return _RECORD.pack(record.key, _id_bytes(record.id), record.seq << 1 | (not record.present))
 
 
-def unpack_parse_page(page: bytes) -> tuple[Record, ...]:
+def unpack_page(page: bytes) -> tuple[Record, ...]:
     """Return the records of a page."""
     return tuple(
         [Record(key, name.decode("latin-1"), word >> 1, not word & 1) for key, name, word in _RECORD.iter_unpack(page)]
@@ -347,9 +347,7 @@ def _parse_page(reply: Sequence[Any], count: int) -> Page:
     """Return the first ``count`` records of a range from a script's reply."""
     more, *pages = reply
     found = b"".join(pages)
-    return Page(
-        unpack_parse_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES
-    )
+    return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
 
 
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
