@@ -1,8 +1,8 @@
-"""The keeper of keyspaces: measures what its keyspaces have to do, splits what is hot and merges what is cold.
+"""The load balancer of key groups (CLASH): splits the hot key groups of a node's keyspaces, and merges cold ones.
 
-Each keyspace's keeper is the node nearest to its id, as a channel's owner is. Nothing depends on there being one at
-a time, or on one living on: a successor finds in the tables which moves are under way, and goes on with them.
-What to do is decided in ``service.clash``; this is the shell around it.
+Each keyspace is balanced by the node nearest to its id, as a channel is owned. Correctness depends neither on there
+being exactly one such node nor on its survival: a successor reads from the server tables which moves are under way, and
+continues them. :mod:`service.clash` decides what to do; this module measures loads and carries out the steps.
 """
 
 import asyncio
@@ -30,119 +30,127 @@ from service.store import Store
 from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
 from workers.tasks import BackgroundTasks
 
-_REFUSED = (BadKey, MoveRefused, UnknownKeyspace)
+_REFUSALS = (BadKey, MoveRefused, UnknownKeyspace)
 
 log = structlog.get_logger(__name__)
 
 
 class KeyGroupBalancer:
-    """A node's own keyspaces."""
+    """Balances the keyspaces of one node."""
 
     def __init__(
-        self, me: NodeId, store: Store, limits: LoadLimits, *, interval_s: float, tasks: BackgroundTasks
+        self, node_id: NodeId, store: Store, limits: LoadLimits, *, interval_s: float, tasks: BackgroundTasks
     ) -> None:
-        self._me = me
+        self._node_id = node_id
         self._store = store
         self._limits = limits
         self._interval_s = interval_s
-        self._memory = HalfLives.for_interval(interval_s)
+        self._half_lives = HalfLives.for_interval(interval_s)
         self._tasks = tasks
-        self._mine: tuple[Keyspace, ...] = ()
-        self._looked_s: dict[Keyspace, float] = {}
-        self._busy: set[Keyspace] = set()
+        self._owned: tuple[Keyspace, ...] = ()
+        self._measured_s: dict[Keyspace, float] = {}
+        self._moving: set[Keyspace] = set()
 
-    def ring_changed(self, view: RingView) -> None:
-        """Keep what is nearest to us now."""
+    def on_ring_changed(self, ring: RingView) -> None:
+        """Balance the keyspaces that are nearest to this node in the new ring."""
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
-        self._mine = tuple(keyspace for keyspace, point in points.items() if view.is_among_nearest(point, self._me, 1))
-        self._looked_s = {keyspace: at_s for keyspace, at_s in self._looked_s.items() if keyspace in self._mine}
+        self._owned = tuple(
+            keyspace for keyspace, point in points.items() if ring.is_among_nearest(point, self._node_id, 1)
+        )
+        self._measured_s = {keyspace: at_s for keyspace, at_s in self._measured_s.items() if keyspace in self._owned}
 
-    async def keep(self, fleet_s: float) -> None:
-        """Measure for one interval, and begin or go on with what is due. ``fleet_s`` is the fleet's time (Unix s)."""
-        try:
-            mine = await self._tables(self._mine)
-            await asyncio.gather(*(self._measure(keyspace, fleet_s) for keyspace in mine))
-            await self._begin(mine, fleet_s)
-        except StoreUnavailable as error:
-            log.warning("keyspaces not looked after", keyspaces=len(self._mine), error=str(error))
+    async def balance(self, fleet_s: float) -> None:
+        """Measure the loads since the last call, and start or continue the moves that are due.
 
-    async def _begin(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
-        """Begin or go on with what is due in these keyspaces, unless that is under way here.
-
-        In another keeper's only splits are begun.
+        ``fleet_s`` is the fleet's time (Unix s).
         """
-        for keyspace, step in (await self._due(tables, fleet_s)).items():
-            if keyspace not in self._busy and (keyspace in self._mine or isinstance(step, SplitGroup)):
-                self._busy.add(keyspace)
+        try:
+            tables = await self._load_tables(self._owned)
+            await asyncio.gather(*(self._measure(keyspace, fleet_s) for keyspace in tables))
+            await self._start_due(tables, fleet_s)
+        except StoreUnavailable as error:
+            log.warning("key group balancing interrupted", keyspaces=len(self._owned), error=str(error))
+
+    async def _start_due(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
+        """Start or continue the moves that are due in these keyspaces, unless they are under way here.
+
+        In keyspaces of other nodes, only splits are started.
+        """
+        for keyspace, step in (await self._due_steps(tables, fleet_s)).items():
+            if keyspace not in self._moving and (keyspace in self._owned or isinstance(step, SplitGroup)):
+                self._moving.add(keyspace)
                 self._tasks.start(self._move(keyspace, step, fleet_s))
 
-    async def _tables(self, keyspaces: Sequence[Keyspace]) -> dict[Keyspace, ServerTable]:
-        """Return the tables that have entries and can be read."""
+    async def _load_tables(self, keyspaces: Sequence[Keyspace]) -> dict[Keyspace, ServerTable]:
+        """Return the server tables that have entries and can be read."""
         try:
-            found = await self._store.keyspaces.tables(keyspaces)
-        except _REFUSED as error:
-            log.warning("a keyspace's table cannot be read", error=str(error))
-            found = [table for some in await asyncio.gather(*map(self._alone, keyspaces)) for table in some]
-        return {table.keyspace: table for table in found if table.entries}
+            tables = await self._store.keyspaces.tables(keyspaces)
+        except _REFUSALS as error:
+            log.warning("server table unreadable", error=str(error))
+            singles = await asyncio.gather(*map(self._load_table, keyspaces))
+            tables = [table for single in singles for table in single]
+        return {table.keyspace: table for table in tables if table.entries}
 
-    async def _alone(self, keyspace: Keyspace) -> list[ServerTable]:
+    async def _load_table(self, keyspace: Keyspace) -> list[ServerTable]:
+        """Return the server table of a keyspace; an empty list if it cannot be read."""
         try:
             return await self._store.keyspaces.tables([keyspace])
-        except _REFUSED:
+        except _REFUSALS:
             return []
 
     async def _measure(self, keyspace: Keyspace, fleet_s: float) -> None:
-        elapsed_s = fleet_s - self._looked_s.get(keyspace, fleet_s - self._interval_s)
-        self._looked_s[keyspace] = fleet_s
+        elapsed_s = fleet_s - self._measured_s.get(keyspace, fleet_s - self._interval_s)
+        self._measured_s[keyspace] = fleet_s
         if elapsed_s > 0:
-            await self._store.key_group_loads.measure(keyspace, elapsed_s, fleet_s, self._memory)
+            await self._store.key_group_loads.measure(keyspace, elapsed_s, fleet_s, self._half_lives)
 
-    async def _due(self, mine: Mapping[Keyspace, ServerTable], fleet_s: float) -> dict[Keyspace, Step]:
-        """Return the next step of each keyspace: of the move under way, or of one that its load wants."""
-        named = {entry.right_child for table in mine.values() for entry in table.entries.values()}
-        children = [child for child in named if child is not None and child not in mine]
-        tables = {**mine, **await self._tables(children)}
-        weighed = await self._store.key_group_loads.weigh(list(tables.values()), fleet_s, self._memory)
-        known = {child: empty_table(child, self._store.keyspaces.bits) for child in children} | tables
-        due = {keyspace: self._next(table, known, weighed) for keyspace, table in mine.items()}
+    async def _due_steps(self, owned: Mapping[Keyspace, ServerTable], fleet_s: float) -> dict[Keyspace, Step]:
+        """Return the next step of each keyspace: of the move under way, or of one that its load requires."""
+        right_children = {entry.right_child for table in owned.values() for entry in table.entries.values()}
+        children = [child for child in right_children if child is not None and child not in owned]
+        tables = {**owned, **await self._load_tables(children)}
+        loads = await self._store.key_group_loads.weigh(list(tables.values()), fleet_s, self._half_lives)
+        all_tables = {child: empty_table(child, self._store.keyspaces.bits) for child in children} | tables
+        due = {keyspace: self._next_step(table, all_tables, loads) for keyspace, table in owned.items()}
         return {keyspace: step for keyspace, step in due.items() if step is not None}
 
-    def _next(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], weighed: LeafLoads) -> Step | None:
-        keyspace, lasting = table.keyspace, weighed.peak_loads
+    def _next_step(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], loads: LeafLoads) -> Step | None:
+        keyspace, peak = table.keyspace, loads.peak_loads
         return (
             resume_step(table)
-            or choose_split(keyspace, weighed.loads[keyspace], self._limits)
-            or choose_merge(keyspace, lasting[keyspace], sibling_pairs(table, tables, lasting), self._limits)
-            or choose_recall(keyspace, lasting[keyspace], lone_right_children(table, tables, lasting), self._limits)
+            or choose_split(keyspace, loads.loads[keyspace], self._limits)
+            or choose_merge(keyspace, peak[keyspace], sibling_pairs(table, tables, peak), self._limits)
+            or choose_recall(keyspace, peak[keyspace], lone_right_children(table, tables, peak), self._limits)
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Carry a move through, and others of its kind at once: a split may leave too much where it was."""
+        """Complete a move, and further ones of its kind: after a split, a key group may still be too hot."""
         try:
-            while await self._carried_through(keyspace, step, fleet_s):
-                due = await self._due(await self._tables([keyspace]), fleet_s)
+            while await self._complete(keyspace, step, fleet_s):
+                due = await self._due_steps(await self._load_tables([keyspace]), fleet_s)
                 if type(due.get(keyspace)) is not type(step):
                     return
                 step = due[keyspace]
-        except _REFUSED as error:
-            log.info("key group stays as it is", keyspace=keyspace, why=str(error))
+        except _REFUSALS as error:
+            log.info("key group move refused", keyspace=keyspace, reason=str(error))
         except StoreUnavailable as error:
-            log.warning("move interrupted", keyspace=keyspace, error=str(error))
+            log.warning("key group move interrupted", keyspace=keyspace, error=str(error))
         finally:
-            self._busy.discard(keyspace)
+            self._moving.discard(keyspace)
 
-    async def _carried_through(self, keyspace: Keyspace, first: Step, fleet_s: float) -> bool:
-        """Say whether it came to its end; a merge can be declined."""
+    async def _complete(self, keyspace: Keyspace, first: Step, fleet_s: float) -> bool:
+        """Run the steps of a move; return whether it was completed. A merge can be declined."""
         kind = None
         async for step, outcome in run_move(self._store.keyspaces, first):
             kind = completed_move_kind(step, outcome)
             if isinstance(step, Finish):
-                await self._store.key_group_loads.hand_over(step.move, fleet_s, self._memory)
+                await self._store.key_group_loads.hand_over(step.move, fleet_s, self._half_lives)
                 if step.move.kind is MoveKind.SPLIT:
-                    # What is hot may be there now. A channel's own subscribers part only after many splits, and its
-                    # heat would wait for another keeper at every second: so it is followed wherever it goes.
-                    await self._begin(await self._tables([step.move.child]), fleet_s)
+                    # The hot part may be in the child now. The subscribers of one channel are separated only after many
+                    # splits, every second one in a keyspace of another node, which would react only after its next
+                    # measurement. So this node follows the hot part into other nodes' keyspaces.
+                    await self._start_due(await self._load_tables([step.move.child]), fleet_s)
             if kind is not None:
                 GROUP_MOVES.labels(kind).inc()
                 log.info("key groups moved", kind=kind, keyspace=keyspace, step=repr(step))

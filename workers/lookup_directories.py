@@ -1,9 +1,10 @@
-"""The workers' directories in memory: partial lookup of channels, per AV-pair that people ask for much.
+"""The lookup directories in memory: partial lookup of channels, one directory per AV-pair with many lookups.
 
-All nodes of the ring are a directory's servers. The node nearest to its pair is number 0 and coordinates it: it reads
-the pair's matrix each maintenance interval, and tells the others what changes (``service.discovery.partial``). A find
-asks any one node; what that has not got, the matrices answer. With another ring there are other servers: all shares
-are forgotten, and placed anew at the next upkeep. All of this is soft state, in letters that may be lost.
+All nodes of the ring are the servers of each directory. The node nearest to the pair is server 0 and coordinates the
+directory: in each maintenance interval it reads the pair's matrix and sends the changes to the other servers
+(:mod:`service.discovery.partial`). A lookup asks any one node; what that node does not have, the matrices provide.
+When the ring changes, the servers change: all shares are discarded, and placed again at the next maintenance. Shares
+are soft state, and messages about them may be lost.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -31,16 +32,16 @@ from service.model import NodeId
 from service.overlay.ring import RingView
 
 DISCOVER = "status=ok"
-"""The pair of the directory that is always kept: channels that work, for whoever just looks around."""
-POPULAR = 100.0
-"""Lookups, faded by half each upkeep, from which on a pair has a directory: to read one costs as much as so many do."""
-LEAST_TARGET = 100
-"""t at least: those that ask for several pairs want as many of which some match."""
-MOST_NAMES = 2000
-"""Of one directory; what is beyond that, the matrices have."""
-MOST_PAIRS = 64
-"""That a node tells of at once, those that were asked for most."""
-_MOST_COUNTED = 1000
+"""The pair whose directory always exists: channels that work, for searches without a query."""
+MIN_LOOKUPS = 100.0
+"""Lookups, halved at each maintenance, from which on a pair has a directory: reading one costs about as much."""
+MIN_TARGET = 100
+"""The least t of a partial lookup. A search for several pairs needs more names of one pair than it returns."""
+MAX_NAMES = 2000
+"""Names of one directory; the matrices have the others."""
+MAX_REPORTED_PAIRS = 64
+"""Pairs with the most lookups, which a node reports to their coordinators in one maintenance interval."""
+_MAX_COUNTED_PAIRS = 1000
 
 log = structlog.get_logger(__name__)
 
@@ -49,167 +50,175 @@ class Matrices(Protocol):
     """The source of directories. Every method may raise :class:`StoreUnavailable` or :class:`CellsUnavailable`."""
 
     def key(self, pair: str) -> str:
-        """Return what stands for an AV-pair in the names that are listed."""
+        """Return the key that stands for an AV-pair in the listed names."""
         ...
 
-    async def names(self, pair: str, most: int) -> Sequence[NameRecord]:
-        """Return the records of names that have this AV-pair, unexpired ones, up to so many."""
+    async def names(self, pair: str, max_count: int, /) -> Sequence[NameRecord]:
+        """Return up to ``max_count`` unexpired records of names that have this AV-pair."""
         ...
 
 
-Post = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
-"""Sends letters to nodes. May raise :class:`StoreUnavailable`."""
+SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
+"""Sends messages to nodes. May raise :class:`StoreUnavailable`."""
 
 
 class _Demand(msgspec.Struct):
     lookups: float = 0.0
-    """Faded by half each upkeep."""
-    latest: int = 0
-    """Since the last upkeep."""
+    """Halved at each maintenance."""
+    recent: int = 0
+    """Lookups since the last maintenance."""
     target: int = 0
 
 
 class LookupDirectories:
     """One node's shares of all directories, and the directories that it coordinates."""
 
-    def __init__(self, me: NodeId, matrices: Matrices, send: Post, draw: Callable[[], float]) -> None:
-        """Take random numbers in [0, 1) from ``draw``."""
-        self._me = me
+    def __init__(self, node_id: NodeId, matrices: Matrices, send: SendMessages, draw: Callable[[], float]) -> None:
+        """``draw`` returns random numbers in [0, 1)."""
+        self._node_id = node_id
         self._matrices = matrices
         self._send = send
         self._draw = draw
         self._ring = RingView(-1, ())
         self._shares = NodeShares()
-        self._asked: dict[str, _Demand] = {}
-        """What this node was asked for since the last upkeep."""
+        self._lookups: dict[str, _Demand] = {}
+        """Lookups at this node since the last maintenance, by pair."""
         self._demand: dict[str, _Demand] = {}
-        """Of the pairs that it coordinates, by all nodes."""
-        self._kept: dict[str, Coordinator] = {}
+        """Lookups at all nodes for the pairs that this node coordinates."""
+        self._coordinators: dict[str, Coordinator] = {}
 
     @property
-    def chosen(self) -> tuple[DirectoryChoice, ...]:
-        """Which strategy each directory that this node coordinates has, and why."""
+    def coordinated(self) -> tuple[DirectoryChoice, ...]:
+        """The strategies of the directories that this node coordinates, and the measurements behind the choices."""
         return tuple(
-            DirectoryChoice(pair, kept.measured, kept.choice)
-            for pair, kept in self._kept.items()
-            if kept.measured is not None and kept.choice is not None
+            DirectoryChoice(pair, coordinator.measured, coordinator.choice)
+            for pair, coordinator in self._coordinators.items()
+            if coordinator.measured is not None and coordinator.choice is not None
         )
 
     def share(self, pair: str) -> tuple[str, ...]:
-        """Return the names that this node keeps of a directory; none if it has no share of it."""
+        """Return the names in this node's share of a directory; none if it has no share of it."""
         return self._shares.names(pair)
 
-    def ring_changed(self, view: RingView) -> None:
-        """Forget all shares: there are other servers now."""
-        self._ring = view
-        self._shares, self._kept = NodeShares(), {}
-        self._demand = {pair: demand for pair, demand in self._demand.items() if self._coordinator(pair) == self._me}
+    def on_ring_changed(self, ring: RingView) -> None:
+        """Discard all shares, because the servers have changed."""
+        self._ring = ring
+        self._shares, self._coordinators = NodeShares(), {}
+        self._demand = {
+            pair: demand for pair, demand in self._demand.items() if self._coordinator_of(pair) == self._node_id
+        }
 
     def find(self, pairs: Collection[str], limit: int) -> list[str]:
-        """Return names that have all these AV-pairs, as far as we have any, up to ``limit``."""
+        """Return up to ``limit`` names in this node's shares that have all these AV-pairs."""
         for pair in pairs:
-            if pair in self._asked or len(self._asked) < _MOST_COUNTED:
-                counted = self._asked.setdefault(pair, _Demand())
-                counted.latest, counted.target = counted.latest + 1, max(counted.target, limit)
+            if pair in self._lookups or len(self._lookups) < _MAX_COUNTED_PAIRS:
+                demand = self._lookups.setdefault(pair, _Demand())
+                demand.recent, demand.target = demand.recent + 1, max(demand.target, limit)
         return self._shares.find(pairs, frozenset(map(self._matrices.key, pairs)), limit, self._draw())
 
-    async def received(self, payload: bytes) -> None:
-        """Take in a letter of another node."""
-        onward: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
-        for said in decode_letter(payload):
-            if isinstance(said, LookupCount):
-                self._count(said)
-            elif said.term.ring == self._ring.version and self._me in self._ring:
-                onward += self._take(said)
-        await self._post(onward)
+    async def on_message(self, payload: bytes) -> None:
+        """Apply a message of another node."""
+        outgoing: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
+        for part in decode_letter(payload):
+            if isinstance(part, LookupCount):
+                self._count(part)
+            elif part.term.ring == self._ring.version and self._node_id in self._ring:
+                outgoing += self._apply(part)
+        await self._send_all(outgoing)
 
-    async def keep_up(self) -> None:
-        """Tell coordinators what was asked for, and bring the directories that are ours up to date."""
+    async def maintain(self) -> None:
+        """Report lookups to the pairs' coordinators, and update the directories that this node coordinates."""
         self._shares.expire()
-        if self._me not in self._ring:
+        if self._node_id not in self._ring:
             return
-        asked, self._asked = self._asked, {}
-        most = sorted(asked, key=lambda pair: -asked[pair].latest)[:MOST_PAIRS]
-        onward: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
-        for pair in most:
-            said = LookupCount(pair, asked[pair].latest, asked[pair].target)
-            coordinator = self._coordinator(pair)
-            if coordinator == self._me:
-                self._count(said)
+        lookups, self._lookups = self._lookups, {}
+        most_frequent = sorted(lookups, key=lambda pair: -lookups[pair].recent)[:MAX_REPORTED_PAIRS]
+        outgoing: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
+        for pair in most_frequent:
+            count = LookupCount(pair, lookups[pair].recent, lookups[pair].target)
+            coordinator = self._coordinator_of(pair)
+            if coordinator == self._node_id:
+                self._count(count)
             elif coordinator is not None:
-                onward.append((coordinator, said))
-        for pair in self._wanted():
-            onward += await self._refreshed(pair)
-        await self._post(onward)
+                outgoing.append((coordinator, count))
+        for pair in self._needed_pairs():
+            outgoing += await self._update(pair)
+        await self._send_all(outgoing)
 
-    def _wanted(self) -> list[str]:
-        """Return the pairs that we are to keep directories of."""
+    def _needed_pairs(self) -> list[str]:
+        """Return the pairs that need a directory coordinated by this node; remove the other directories."""
         for demand in self._demand.values():
-            demand.lookups, demand.latest = demand.lookups / 2 + demand.latest, 0
-        if self._coordinator(DISCOVER) == self._me:
+            demand.lookups, demand.recent = demand.lookups / 2 + demand.recent, 0
+        if self._coordinator_of(DISCOVER) == self._node_id:
             self._demand.setdefault(DISCOVER, _Demand())
-        wanted = [pair for pair, demand in self._demand.items() if pair == DISCOVER or demand.lookups >= POPULAR]
-        self._demand = {pair: demand for pair, demand in self._demand.items() if pair in wanted or demand.lookups >= 1}
-        self._kept = {pair: kept for pair, kept in self._kept.items() if pair in wanted}
-        return wanted
+        needed = [pair for pair, demand in self._demand.items() if pair == DISCOVER or demand.lookups >= MIN_LOOKUPS]
+        self._demand = {pair: demand for pair, demand in self._demand.items() if pair in needed or demand.lookups >= 1}
+        self._coordinators = {pair: own for pair, own in self._coordinators.items() if pair in needed}
+        return needed
 
-    async def _refreshed(self, pair: str) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
-        """Read a directory anew, and return what its servers are to be told: each something, as a sign of life."""
+    async def _update(self, pair: str) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
+        """Read a directory's names; return the updates for its servers, one for each, also without changes."""
         ring, demand = self._ring, self._demand[pair]
         try:
-            names = await self._matrices.names(pair, MOST_NAMES)
+            names = await self._matrices.names(pair, MAX_NAMES)
         except (StoreUnavailable, CellsUnavailable) as error:
-            log.warning("directory not read", pair=pair, error=str(error))
+            log.warning("directory unreadable", pair=pair, error=str(error))
             return []
         if ring is not self._ring:
             return []
-        kept = self._kept.setdefault(pair, Coordinator(len(ring.ids)))
+        coordinator = self._coordinators.setdefault(pair, Coordinator(len(ring.ids)))
         entries = sorted(encode_entry(name.name, name.version, name.pairs) for name in names)
-        requests = kept.update(entries, demand.lookups, max(demand.target, LEAST_TARGET))
-        if kept.choice is None:
+        requests = coordinator.update(entries, demand.lookups, max(demand.target, MIN_TARGET))
+        if coordinator.choice is None:
             return []
-        strategy, term = kept.choice.strategy, PlacementTerm(ring.version, kept.placed)
+        strategy, term = coordinator.choice.strategy, PlacementTerm(ring.version, coordinator.placed)
         server = self._shares.server(pair)
         if server is None or any(isinstance(request, Place) for request in requests):
             server = self._shares.start(pair, term, strategy, 0, len(ring.ids))
         sends = [send for request in requests for send in server.on_request(request)]
-        told: dict[int, list[Message]] = {number: [] for number in range(len(ring.ids))}
+        messages: dict[int, list[Message]] = {number: [] for number in range(len(ring.ids))}
         for send in sends:
-            told[send.to].append(send.message)
-        saying = [(number, ShareUpdate(pair, term, strategy, tuple(messages))) for number, messages in told.items()]
-        own = [onward for number, said in saying if number == 0 for onward in self._take(said)]
-        return own + [(self._node(pair, number), said) for number, said in saying if number]
+            messages[send.to].append(send.message)
+        updates = [(number, ShareUpdate(pair, term, strategy, tuple(own))) for number, own in messages.items()]
+        outgoing = [each for number, update in updates if number == 0 for each in self._apply(update)]
+        return outgoing + [(self._server_node(pair, number), update) for number, update in updates if number]
 
-    def _take(self, said: ShareUpdate) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
-        """Take in what is said of our share; return what others are to be told."""
+    def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
+        """Apply an update to this node's share; return the updates that it causes at other servers."""
         ids = self._ring.ids
-        first = ids.index(self._coordinator(said.pair) or self._me)
-        me = (ids.index(self._me) - first) % len(ids)
-        sends: Iterable[SendToServer] = self._shares.on_update(said, me, len(ids), self._draw())
+        first = ids.index(self._coordinator_of(update.pair) or self._node_id)
+        number = (ids.index(self._node_id) - first) % len(ids)
+        sends: Iterable[SendToServer] = self._shares.on_update(update, number, len(ids), self._draw())
         return [
-            (self._node(said.pair, send.to), ShareUpdate(said.pair, said.term, said.strategy, (send.message,)))
+            (
+                self._server_node(update.pair, send.to),
+                ShareUpdate(update.pair, update.term, update.strategy, (send.message,)),
+            )
             for send in sends
         ]
 
-    def _count(self, said: LookupCount) -> None:
-        if said.pair in self._demand or len(self._demand) < _MOST_COUNTED:
-            demand = self._demand.setdefault(said.pair, _Demand())
-            demand.latest += said.lookups
-            demand.target = max(demand.target, said.target)
+    def _count(self, count: LookupCount) -> None:
+        """Add lookups that a node reports to the demand of a pair."""
+        if count.pair in self._demand or len(self._demand) < _MAX_COUNTED_PAIRS:
+            demand = self._demand.setdefault(count.pair, _Demand())
+            demand.recent += count.lookups
+            demand.target = max(demand.target, count.target)
 
-    def _coordinator(self, pair: str) -> NodeId | None:
+    def _coordinator_of(self, pair: str) -> NodeId | None:
         return self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
 
-    def _node(self, pair: str, number: int) -> NodeId:
+    def _server_node(self, pair: str, number: int) -> NodeId:
+        """Return the node that is the server of this number in a pair's directory."""
         ids = self._ring.ids
-        return ids[(ids.index(self._coordinator(pair) or self._me) + number) % len(ids)]
+        return ids[(ids.index(self._coordinator_of(pair) or self._node_id) + number) % len(ids)]
 
-    async def _post(self, onward: Iterable[tuple[NodeId, ShareUpdate | LookupCount]]) -> None:
-        letters: dict[NodeId, Letter] = {}
-        for node, said in onward:
-            letters.setdefault(node, []).append(said)
-        if letters:
+    async def _send_all(self, outgoing: Iterable[tuple[NodeId, ShareUpdate | LookupCount]]) -> None:
+        """Send these parts, one message per node."""
+        messages: dict[NodeId, Letter] = {}
+        for node, part in outgoing:
+            messages.setdefault(node, []).append(part)
+        if messages:
             try:
-                await self._send([(node, encode_letter(letter)) for node, letter in letters.items()])
+                await self._send([(node, encode_letter(message)) for node, message in messages.items()])
             except StoreUnavailable as error:
-                log.warning("directories not told", nodes=len(letters), error=str(error))
+                log.warning("directory messages lost", nodes=len(messages), error=str(error))

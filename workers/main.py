@@ -1,4 +1,4 @@
-"""The worker program: wires the parts together, and starts a new life whenever the lease was lost."""
+"""The worker program: creates the parts of a worker, and joins the ring again whenever a node has lost its lease."""
 
 import asyncio
 import contextlib
@@ -32,60 +32,61 @@ from workers.request_handlers import WorkerRequestHandlers
 from workers.tasks import BackgroundTasks
 
 _RETRY_S = 1.0
-_LAG_MEASURED_EVERY_S = 0.1
+_LOOP_LAG_INTERVAL_S = 0.1
 _SLOW_NICENESS = 10
-"""Of the parser children that read what is costly: it gets the processor when nobody else wants it."""
+"""Of the parser processes for costly documents: they use processor time that no other process needs."""
 
-_COLLECTED_AFTER = 20_000, 20, 20
-_ALONE_FROM_BYTES = 64 * 1024
+_GC_THRESHOLDS = 20_000, 20, 20
+_MMAP_THRESHOLD_BYTES = 64 * 1024
 _M_MMAP_THRESHOLD = -3
 
 log = structlog.get_logger(__name__)
 
 
 async def run(settings: Settings) -> None:
-    """Be a worker until SIGTERM or SIGINT."""
+    """Run a worker until SIGTERM or SIGINT."""
     configure_memory()
     await run_until_stopped(run_worker(settings))
 
 
 async def run_worker(settings: Settings) -> None:
-    """Be a worker until cancelled, whatever Redis and publishers do."""
+    """Run a worker until cancelled, whatever Redis and publishers do."""
     store = open_store(settings)
     clock = SystemClock()
     peers = ContentExchange(settings, store.channels, clock)
     health = await serve_health(
         settings.metrics_bind, settings.metrics_port, store.ping, peers.routes(), settings=settings
     )
-    me = NodeInfo("", 0, _name(), 0.0, f"{health.url}/metrics", uuid.uuid4().hex)
+    worker = NodeInfo("", 0, _worker_name(), 0.0, f"{health.url}/metrics", uuid.uuid4().hex)
     fetcher = Fetcher(
         user_agent=user_agent(settings.console_public_url),
         allow_private=settings.allow_private,
         extra_ports=settings.extra_ports,
     )
     tasks = BackgroundTasks()
-    peers.begin(me)
+    peers.configure(worker)
     try:
         async with (
             peers,
             fetcher,
-            ParserPool(1) as prompt,
-            ParserPool(1, _SLOW_NICENESS) as slow,
-            ParserPool(1) as unknown,
-            ParserPool(1, _SLOW_NICENESS) as slow_unknown,
+            ParserPool(1) as poll_parser,
+            ParserPool(1, _SLOW_NICENESS) as slow_poll_parser,
+            ParserPool(1) as probe_parser,
+            ParserPool(1, _SLOW_NICENESS) as slow_probe_parser,
         ):
             politeness = Politeness(store.request_budgets, settings)
             budgets = ParserTimeBudgets()
-            lanes = create_poll_lanes(prompt, slow, budgets)
-            poller = Poller(fetcher, politeness, lanes, BaselineCache(peers.contents), clock)
-            answers = WorkerRequestHandlers(store, poller, create_probe_lanes(unknown, slow_unknown, budgets))
+            poll_lanes = create_poll_lanes(poll_parser, slow_poll_parser, budgets)
+            probe_lanes = create_probe_lanes(probe_parser, slow_probe_parser, budgets)
+            poller = Poller(fetcher, politeness, poll_lanes, BaselineCache(peers.contents), clock)
+            handlers = WorkerRequestHandlers(store, poller, probe_lanes)
             tasks.start(_measure_loop_lag())
             hubs = HubSubscriber(store, fetcher, politeness, clock, settings.console_public_url)
-            parts = WorkerContext(store, settings, clock, poller, hubs, peers)
+            context = WorkerContext(store, settings, clock, poller, hubs, peers)
             async with asyncio.TaskGroup() as nodes:
                 nodes.create_task(store.identity.run())
                 for _ in range(settings.nodes_per_worker):
-                    nodes.create_task(_lives(me, parts, answers))
+                    nodes.create_task(_run_node(worker, context, handlers))
     finally:
         try:
             await tasks.cancel()
@@ -95,52 +96,52 @@ async def run_worker(settings: Settings) -> None:
 
 
 def configure_memory() -> None:
-    """Settle how this process collects garbage, and what it gives back to the system.
+    """Configure garbage collection and the allocator of this process for tens of thousands of channels.
 
-    Garbage collection walks over what tens of thousands of channels need, in which there are no cycles: every 700 new
-    objects, as is usual, it takes a quarter of a busy worker's time. And once glibc has seen a large block freed, it
-    takes the next from the heap, where what is gone leaves holes: with a fixed limit it does not.
+    Garbage collection traverses the channels' state, which has no reference cycles. At the default threshold of 700 new
+    objects, that takes a quarter of a busy worker's time. The allocator's threshold for separate mappings is fixed,
+    because glibc raises it whenever a large block is freed; later blocks then come from the heap and leave holes in it.
     """
-    gc.set_threshold(*_COLLECTED_AFTER)
+    gc.set_threshold(*_GC_THRESHOLDS)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, _ALONE_FROM_BYTES)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
 
 
 async def _measure_loop_lag() -> None:
     loop = asyncio.get_running_loop()
     while True:
-        due_s = loop.time() + _LAG_MEASURED_EVERY_S
-        await asyncio.sleep(_LAG_MEASURED_EVERY_S)
+        due_s = loop.time() + _LOOP_LAG_INTERVAL_S
+        await asyncio.sleep(_LOOP_LAG_INTERVAL_S)
         LOOP_LAG.observe(max(loop.time() - due_s, 0.0))
 
 
-async def _lives(worker: NodeInfo, parts: WorkerContext, answers: WorkerRequestHandlers) -> None:
-    """Be one node of this worker for ever: a new life begins whenever the lease was lost."""
-    store, ttl_s = parts.store, parts.settings.lease_ttl_s
-    said = ""
+async def _run_node(worker: NodeInfo, context: WorkerContext, handlers: WorkerRequestHandlers) -> None:
+    """Run one node of this worker for ever: it joins the ring again, under a new id, whenever it has lost its lease."""
+    store, ttl_s = context.store, context.settings.lease_ttl_s
+    last_error = ""
     while True:
         try:
             if await store.ring.record_if_drained(worker.name):
                 await asyncio.sleep(_RETRY_S)
                 continue
-            me = await store.ring.join(worker.name, worker.metrics_url, ttl_s, balanced_id, worker.process)
+            info = await store.ring.join(worker.name, worker.metrics_url, ttl_s, balanced_id, worker.process)
         except (StoreUnavailable, LeaseLost) as error:
-            if str(error) != said:
-                said = str(error)
-                log.warning("cannot join the ring yet", error=said)
+            if str(error) != last_error:
+                last_error = str(error)
+                log.warning("join failed, will retry", error=last_error)
             await asyncio.sleep(_RETRY_S)
             continue
-        said = ""
-        log.info("joined the ring", node=me.id[:8], epoch=me.epoch)
+        last_error = ""
+        log.info("joined the ring", node=info.id[:8], epoch=info.epoch)
         try:
-            await Node(me, parts, answers.answer).live()
+            await Node(info, context, handlers.handle).run()
         except LeaseLost as error:
-            log.warning("lost the lease; joining again", node=me.id[:8], error=str(error))
+            log.warning("lease lost, will join again", node=info.id[:8], error=str(error))
         finally:
             with contextlib.suppress(StoreUnavailable):
-                await store.ring.leave(me)
+                await store.ring.leave(info)
 
 
-def _name() -> str:
+def _worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"

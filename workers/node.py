@@ -1,9 +1,9 @@
-"""One life of one node, from joining the ring to losing the lease: the shell around ``service.corona.protocol``.
+"""A node from joining the ring to losing its lease: the shell around :mod:`service.corona.protocol`.
 
-What happens becomes an event for the protocol. What the protocol asks for is carried out, in batches, by ``polling``
-(as a member) and ``owning`` (as an owner). Effects lost to a failing store are asked for again by the protocol's soft
-state. Its periodic phases are run by apscheduler: late runs are coalesced and never overlap, so a phase that takes
-longer than its interval runs less often.
+Incoming messages, timers and results become events for the protocol. Its effects are carried out, in batches, by the
+poll scheduler (member role) and the channel owner (owner role). Effects lost to an unavailable store are repeated by
+the protocol's soft state. Periodic tasks are run by apscheduler: a run that takes longer than its interval delays the
+next one, and missed runs are coalesced.
 """
 
 import asyncio
@@ -69,50 +69,45 @@ from workers.tasks import BackgroundTasks
 
 
 class PeriodicTasks:
-    """Coroutine functions run every so many seconds while this context is open."""
+    """Coroutine functions that are called at intervals while this context is open."""
 
     def __init__(self) -> None:
         self._scheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         )
 
-    def every(self, interval_s: float, phase: Callable[[], Awaitable[None]], share: float = 1.0) -> None:
-        """Run ``phase`` every ``interval_s``, at first after this share of it.
+    def every(self, interval_s: float, function: Callable[[], Awaitable[None]], first_fraction: float = 1.0) -> None:
+        """Call ``function`` every ``interval_s``, first after this fraction of it. Exceptions are logged."""
 
-        What it raises is its own bug: it is logged.
-        """
-
-        async def uncancelled() -> None:
-            # The end of the program is no failure of a phase, which the scheduler would log.
+        async def run() -> None:
+            # The scheduler would log the cancellation at the end of the program as a failure.
             with contextlib.suppress(asyncio.CancelledError):
-                await phase()
+                await function()
 
-        first = datetime.now(UTC) + timedelta(seconds=interval_s * share)
-        self._scheduler.add_job(
-            uncancelled, "interval", seconds=interval_s, next_run_time=first, name=phase.__qualname__
-        )
+        first = datetime.now(UTC) + timedelta(seconds=interval_s * first_fraction)
+        self._scheduler.add_job(run, "interval", seconds=interval_s, next_run_time=first, name=function.__qualname__)
 
     def __enter__(self) -> Self:
-        """Start the clockwork, in the running event loop."""
+        """Start the scheduler in the running event loop."""
         self._scheduler.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop it; phases under way are cancelled with the loop's other tasks."""
+        """Stop the scheduler; calls under way are cancelled with the loop's other tasks."""
         self._scheduler.shutdown(wait=False)
 
 
 _TICKS_PER_MAINTENANCE = 4
-_BEATS_PER_LEASE = 4
-_UNREADABLE_S = 1.0
-_PACES_AT_ONCE = 1_000
+_HEARTBEATS_PER_LEASE = 4
+_RETRY_S = 1.0
+_RATES_PER_WRITE = 1_000
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What all nodes of a worker process share."""
+    """The parts that all nodes of a worker process share."""
 
     store: Store
     settings: Settings
@@ -122,229 +117,231 @@ class WorkerContext:
     peers: ContentExchange
 
 
-Answer = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
+RequestHandler = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
+"""Handles a request that a bot or the console sent to a node."""
 
 
 class Node:
-    """A node that has joined the ring as ``me``. ``answer`` answers a request that was sent to it."""
+    """A node that has joined the ring as ``info``; ``handle_request`` handles the requests that are sent to it."""
 
-    def __init__(
-        self, me: NodeInfo, parts: WorkerContext, answer: Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
-    ) -> None:
-        self.me = me
-        self._parts = parts
-        self._store = store = parts.store
-        self._clock = parts.clock
-        self._protocol = NodeProtocol(me.id, parts.settings.policy())
+    def __init__(self, info: NodeInfo, context: WorkerContext, handle_request: RequestHandler) -> None:
+        self.info = info
+        self._context = context
+        self._store = store = context.store
+        self._clock = context.clock
+        self._protocol = NodeProtocol(info.id, context.settings.policy())
         self.ring = RingView(-1, ())
-        """Who is there, as far as this node knows."""
-        self._read_to = "0"
-        """How far our inbox is read."""
+        """The ring as this node last read it."""
+        self._inbox_cursor = "0"
         self._bounds = BoundsSnapshot()
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = tasks = BackgroundTasks()
-        self._beating = asyncio.Lock()
-        least_subscribers, interval_s = parts.settings.public_from_subscribers, parts.settings.maintenance_interval_s
-        self.contents = parts.peers.contents
+        self._heartbeat_lock = asyncio.Lock()
+        settings = context.settings
+        least_subscribers, interval_s = settings.public_from_subscribers, settings.maintenance_interval_s
+        self.contents = context.peers.contents
         self.polling = PollScheduler(
-            me.id,
+            info.id,
             store,
-            parts.poller,
-            clock=parts.clock,
-            on_event=self._happened,
-            on_hubs_found=parts.hubs.on_hubs_found,
+            context.poller,
+            clock=context.clock,
+            on_event=self._on_events,
+            on_hubs_found=context.hubs.on_hubs_found,
             tasks=tasks,
         )
-        self.owning = ChannelOwner(
-            me.id,
+        self.owner = ChannelOwner(
+            info.id,
             store,
-            clock=parts.clock,
-            happened=self._happened,
+            clock=context.clock,
+            on_events=self._on_events,
             tasks=tasks,
             contents=self.contents,
             fan_out=FanOut(store, least_subscribers),
-            naming=DirectoryRegistrar(store, parts.clock, least_subscribers),
+            registrar=DirectoryRegistrar(store, context.clock, least_subscribers),
         )
-        keyspace_limits = LoadLimits(parts.settings.keyspace_capacity)
-        self._keeper = KeyGroupBalancer(me.id, store, keyspace_limits, interval_s=interval_s, tasks=tasks)
-        self.directories = LookupDirectories(me.id, store.channel_directory, self._send_shares, random)
-        self._at_letter: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
-            "ask": lambda letter: answer(self, letter),
-            "push": lambda letter: self._take_in(letter.payload.decode()),
-            "share": lambda letter: self.directories.received(letter.payload),
+        load_limits = LoadLimits(settings.keyspace_capacity)
+        self._balancer = KeyGroupBalancer(info.id, store, load_limits, interval_s=interval_s, tasks=tasks)
+        self.directories = LookupDirectories(info.id, store.channel_directory, self._send_directory_messages, random)
+        self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
+            "ask": lambda message: handle_request(self, message),
+            "push": lambda message: self._process_pushes(message.payload.decode()),
+            "share": lambda message: self.directories.on_message(message.payload),
         }
-        """What is done with letters, each in a task of its own; all others are the protocol's messages."""
-        self._at_effect: dict[type[Effect], Callable[[Any], None]] = {
+        """The handlers of inbox messages by kind, each run in a task of its own; other kinds belong to the protocol."""
+        self._effect_handlers: dict[type[Effect], Callable[[Any], None]] = {
             StartPolling: self.polling.start_polling,
             StopPolling: lambda effect: self.polling.stop_polling(effect.channel),
-            ReleaseOwnership: lambda effect: self.owning.disown(effect.channel),
-            Publish: lambda effect: tasks.start(self.owning.publish(effect)),
-            ListOwnedChannels: lambda effect: tasks.start(self.owning.list_owned(effect)),
-            LoadObjective: lambda _: tasks.start(self._read_aims()),
+            ReleaseOwnership: lambda effect: self.owner.release(effect.channel),
+            Publish: lambda effect: tasks.start(self.owner.publish(effect)),
+            ListOwnedChannels: lambda effect: tasks.start(self.owner.list_owned(effect)),
+            LoadObjective: lambda _: tasks.start(self._load_objective()),
         }
-        """What is done for single effects; those of the other kinds are carried out together."""
+        """The handlers of effects that are carried out one by one; effects of other types are carried out together."""
 
-    async def live(self) -> None:
-        """Poll, own and answer requests until the lease is lost. Raises :class:`LeaseLost` then."""
-        settings = self._parts.settings
+    async def run(self) -> None:
+        """Poll channels, own channels and handle requests until the lease is lost; then raise :class:`LeaseLost`."""
+        settings = self._context.settings
         interval_s = settings.maintenance_interval_s
         try:
-            # Before any channel is ours, so that none is polled against an admin's word.
-            await self._read_aims()
-            await self._beat()
-            self._tasks.start(self._vital(self._read_inbox))
-            self._tasks.start(self._vital(self.polling.run))
-            with PeriodicTasks() as phases:
-                # Nodes of one process begin together: what they do together holds up the polls of all.
-                share = from_hex(self.me.id) / (1 << BITS)
-                phases.every(settings.lease_ttl_s / _BEATS_PER_LEASE, self._beat, share)
-                phases.every(interval_s / _TICKS_PER_MAINTENANCE, self._tick, share)
-                phases.every(interval_s, lambda: self._keeper.keep(self.polling.fleet_s()), share)
-                phases.every(interval_s, self._keep_directory, share)
-                phases.every(interval_s, self.directories.keep_up, share)
-                phases.every(interval_s, self._note_paces, share)
-                phases.every(RENEWAL_INTERVAL_S, lambda: self._parts.hubs.renew(self.ring, self.me.id))
-                await self._lost
+            # Before this node owns any channel, so that none is polled against an admin's bounds and blocks.
+            await self._load_objective()
+            await self._send_heartbeat()
+            self._tasks.start(self._end_on_error(self._read_inbox))
+            self._tasks.start(self._end_on_error(self.polling.run))
+            with PeriodicTasks() as periodic:
+                # The nodes of one process start together: the same task of all at once would delay polls.
+                fraction = from_hex(self.info.id) / (1 << BITS)
+                periodic.every(settings.lease_ttl_s / _HEARTBEATS_PER_LEASE, self._send_heartbeat, fraction)
+                periodic.every(interval_s / _TICKS_PER_MAINTENANCE, self._tick, fraction)
+                periodic.every(interval_s, lambda: self._balancer.balance(self.polling.fleet_s()), fraction)
+                periodic.every(interval_s, self._maintain_directory, fraction)
+                periodic.every(interval_s, self.directories.maintain, fraction)
+                periodic.every(interval_s, self._record_poll_rates, fraction)
+                periodic.every(RENEWAL_INTERVAL_S, lambda: self._context.hubs.renew(self.ring, self.info.id))
+                await self._ended
         finally:
             await self._tasks.cancel()
 
-    def why(self, cid: ChannelId) -> PollExplanation | None:
-        """Return why a channel of ours is polled as it is; None if it is not ours, or not settled yet."""
-        return self._protocol.explain(cid, self.polling.fleet_s())
+    def explain_polling(self, channel_id: ChannelId) -> PollExplanation | None:
+        """Return why a channel is polled as it is; None if this node does not own it, or has not planned it yet."""
+        return self._protocol.explain(channel_id, self.polling.fleet_s())
 
-    def hubs_named(self, cid: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Follow, in the background, what a channel's document names."""
-        self._tasks.start(self._parts.hubs.on_hubs_found(cid, hubs, topic))
+    def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
+        """Subscribe, in the background, at the hubs that a channel's document names."""
+        self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
 
-    async def _vital(self, work: Callable[[], Awaitable[None]]) -> None:
-        """End this life with the bug that ends this work: a node that is deaf or idle must not keep its channels."""
+    async def _end_on_error(self, function: Callable[[], Awaitable[None]]) -> None:
+        """End the node if ``function`` fails: a node without its inbox or its polls must not keep its channels."""
         try:
-            await work()
-        except Exception as bug:  # noqa: BLE001 - raised again by live()
-            self._end(bug)
+            await function()
+        except Exception as error:  # noqa: BLE001 - raised again by run()
+            self._end(error)
 
-    def _end(self, why: Exception) -> None:
-        if not self._lost.done():
-            self._lost.set_exception(why)
+    def _end(self, error: Exception) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
 
-    async def _beat(self) -> None:
-        """Renew the lease, and learn the fleet's time and the ring."""
-        async with self._beating:
-            asked_s = self._clock.monotonic_s()
+    async def _send_heartbeat(self) -> None:
+        """Renew the lease, and read the fleet's time and the ring."""
+        async with self._heartbeat_lock:
+            sent_s = self._clock.monotonic_s()
             try:
-                beat = await self._store.ring.heartbeat(self.me, self._parts.settings.lease_ttl_s, self.ring.version)
-                await self._store.node_inboxes.delete(beat.expired)
-            except StoreIdentityMismatch as error:  # what this node knows is not of the data that is there now
+                heartbeat = await self._store.ring.heartbeat(
+                    self.info, self._context.settings.lease_ttl_s, self.ring.version
+                )
+                await self._store.node_inboxes.delete(heartbeat.expired)
+            except StoreIdentityMismatch as error:  # this node's state belongs to other data than the store has now
                 self._end(LeaseLost(str(error)))
                 return
             except StoreUnavailable as error:
-                log.warning("heartbeat failed", node=self.me.id[:8], error=str(error))
+                log.warning("heartbeat failed", node=self.info.id[:8], error=str(error))
                 return
             except LeaseLost as error:
                 self._end(error)
                 return
-            at_s = (asked_s + self._clock.monotonic_s()) / 2
-            self.polling.set_fleet_time(beat.time_s, at_s)
-            self._parts.peers.set_fleet_time(beat.time_s, at_s)
-            if beat.ring is not None:
-                await self._ring_changed(beat.ring)
+            at_s = (sent_s + self._clock.monotonic_s()) / 2
+            self.polling.set_fleet_time(heartbeat.time_s, at_s)
+            self._context.peers.set_fleet_time(heartbeat.time_s, at_s)
+            if heartbeat.ring is not None:
+                await self._on_ring_changed(heartbeat.ring)
 
-    async def _ring_changed(self, ring: RingView) -> None:
+    async def _on_ring_changed(self, ring: RingView) -> None:
         self.ring = ring
-        log.info("ring changed", node=self.me.id[:8], version=ring.version, nodes=len(ring.nodes))
-        for part in (self.owning, self._keeper, self.directories, self._parts.peers):
-            part.ring_changed(ring)
-        await self._happened(RingChanged(ring))
+        log.info("ring changed", node=self.info.id[:8], version=ring.version, nodes=len(ring.nodes))
+        for part in (self.owner, self._balancer, self.directories, self._context.peers):
+            part.on_ring_changed(ring)
+        await self._on_events(RingChanged(ring))
 
     async def _tick(self) -> None:
-        await self._happened(Tick())
+        await self._on_events(Tick())
         await self.polling.health.record()
-        with contextlib.suppress(StoreUnavailable):  # once for many letters; their number is bounded meanwhile
-            await self._store.node_inboxes.trim(self.me.id, self._read_to)
-        self.owning.retry_fan_outs()
+        with contextlib.suppress(StoreUnavailable):  # not after each message; the inbox is bounded meanwhile
+            await self._store.node_inboxes.trim(self.info.id, self._inbox_cursor)
+        self.owner.retry_fan_outs()
 
-    async def _note_paces(self) -> None:
-        """Note how often channels are polled where that has changed; all at once would hold up the polls."""
+    async def _record_poll_rates(self) -> None:
+        """Record the changed poll rates of channels, a bounded number at a time: all at once would delay polls."""
         OWNED_CHANNELS.clear()
         for nodes, channels in self._protocol.plans.count_by_set_size().items():
             OWNED_CHANNELS.labels(str(nodes)).set(channels)
-        changed = self._protocol.plans.changed_gaps(_PACES_AT_ONCE)
+        changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
         try:
             await self._store.poll_rate_history.record(changed)
         except StoreUnavailable as error:
-            log.warning("paces were not noted", channels=len(changed), error=str(error))
+            log.warning("poll rates not recorded", channels=len(changed), error=str(error))
         else:
             self._protocol.plans.record_gaps(changed)
 
-    async def _keep_directory(self) -> None:
-        """Do what the matrices' cells that we asked wish for; what is lost here, they wish for again."""
+    async def _maintain_directory(self) -> None:
+        """Maintain the matrices as their cells have requested; lost requests are repeated by the cells."""
         for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
             try:
                 await directory.maintain()
-                grown = await directory.matrix_sizes()
-                MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in grown.values()))
+                sizes = await directory.matrix_sizes()
+                MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in sizes.values()))
             except (StoreUnavailable, CellsUnavailable) as error:
-                log.warning("upkeep of the directory was interrupted", error=str(error))
+                log.warning("directory maintenance interrupted", error=str(error))
 
     async def _read_inbox(self) -> None:
         while True:
             try:
-                letters, self._read_to = await self._store.node_inboxes.read(self.me.id, self._read_to)
+                messages, self._inbox_cursor = await self._store.node_inboxes.read(self.info.id, self._inbox_cursor)
             except StoreUnavailable as error:
-                log.warning("inbox unreadable", node=self.me.id[:8], error=str(error))
-                await asyncio.sleep(_UNREADABLE_S)
+                log.warning("inbox unreadable", node=self.info.id[:8], error=str(error))
+                await asyncio.sleep(_RETRY_S)
                 continue
-            received: list[Event] = []
-            for letter in letters:
-                if handler := self._at_letter.get(letter.kind):
-                    self._tasks.start(handler(letter))
-                elif (envelope := decode(letter.payload)) is not None:
-                    received.append(MessageReceived(envelope.sender, envelope.message))
-            if received:
-                await self._happened(*received)
+            events: list[Event] = []
+            for message in messages:
+                if handler := self._message_handlers.get(message.kind):
+                    self._tasks.start(handler(message))
+                elif (envelope := decode(message.payload)) is not None:
+                    events.append(MessageReceived(envelope.sender, envelope.message))
+            if events:
+                await self._on_events(*events)
 
-    async def _send_shares(self, letters: Sequence[tuple[NodeId, bytes]]) -> None:
+    async def _send_directory_messages(self, messages: Sequence[tuple[NodeId, bytes]]) -> None:
         await self._store.node_inboxes.send(
-            [(node, InboxMessage("share", self.me.id, payload)) for node, payload in letters]
+            [(node, InboxMessage("share", self.info.id, payload)) for node, payload in messages]
         )
 
-    async def _take_in(self, cid: ChannelId) -> None:
+    async def _process_pushes(self, channel_id: ChannelId) -> None:
         try:
-            await self.polling.process_pushes(cid)
+            await self.polling.process_pushes(channel_id)
         except (PublisherError, LimitReached, HostBlocked, StoreUnavailable) as error:
-            log.info("what was pushed is left to the next poll", channel=cid[:8], why=str(error))
+            log.info("push not processed, next poll follows", channel=channel_id[:8], reason=str(error))
 
-    async def _read_aims(self) -> None:
+    async def _load_objective(self) -> None:
+        """Load the objective, site rates, bounds and blocked hosts, and pass them to the protocol and the poller."""
         try:
-            aims, rates, self._bounds, blocked = await asyncio.gather(
+            objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
                 self._store.fleet_policy.get(),
                 self._store.request_budgets.site_rates(),
                 self._store.poll_bounds.load(self._bounds),
                 self._store.blocked_hosts.all(),
             )
         except StoreUnavailable as error:
-            log.warning("aims unreadable", error=str(error))
+            log.warning("objective unreadable", error=str(error))
             return
-        self._parts.poller.set_blocked_hosts(blocked)
-        aims = aims or self._parts.settings.policy().objective
-        POLL_BUDGET.set(aims.budget_polls_per_minute or 0)
-        await self._happened(ObjectiveLoaded(aims, rates, self._bounds.of))
+        self._context.poller.set_blocked_hosts(blocked_hosts)
+        objective = objective or self._context.settings.policy().objective
+        POLL_BUDGET.set(objective.budget_polls_per_minute or 0)
+        await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.of))
 
-    async def _happened(self, *events: Event) -> None:
-        """Tell the protocol, and carry out what it asks for."""
+    async def _on_events(self, *events: Event) -> None:
+        """Pass events to the protocol, and carry out its effects."""
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
         effects = self._protocol.handle(events, now_s, fleet_s)
         for effect in effects:
-            if handler := self._at_effect.get(type(effect)):
+            if handler := self._effect_handlers.get(type(effect)):
                 handler(effect)
-        if adopted := [effect.channel for effect in effects if isinstance(effect, TakeOwnership)]:
-            self._tasks.start(self.owning.adopt(adopted))
+        if taken := [effect.channel for effect in effects if isinstance(effect, TakeOwnership)]:
+            self._tasks.start(self.owner.take_ownership(taken))
         try:
-            # Our own part first: what cannot be sent now is repeated anyway.
+            # This node's own part first: messages that cannot be sent now are repeated anyway.
             await self.polling.update_bases([effect for effect in effects if isinstance(effect, UpdateBase)])
-            sends = [(send.node, encode(self.me.id, send.message)) for send in effects if isinstance(send, Send)]
+            sends = [(send.node, encode(self.info.id, send.message)) for send in effects if isinstance(send, Send)]
             await self._store.node_inboxes.send(
-                [(node, InboxMessage("peer", self.me.id, sent)) for node, sent in sends]
+                [(node, InboxMessage("peer", self.info.id, payload)) for node, payload in sends]
             )
         except StoreUnavailable as error:
-            log.warning("effects lost", node=self.me.id[:8], of=type(events[0]).__name__, error=str(error))
+            log.warning("effects lost", node=self.info.id[:8], of=type(events[0]).__name__, error=str(error))

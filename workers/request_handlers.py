@@ -1,4 +1,4 @@
-"""The requests of bots and the console to the fleet, each with its handler: look at this URL, poll this channel now."""
+"""Handlers of the requests that bots and the console send to workers: probe a URL, poll a channel now, and others."""
 
 import asyncio
 import contextlib
@@ -56,13 +56,13 @@ from workers.polling.politeness import public_address_group
 from workers.polling.poll_state import PollState
 from workers.polling.poll_trace import trace_listener
 from workers.polling.poller import Poller, document_of
-from workers.url_resolver import UrlResolver, no_looks
+from workers.url_resolver import UrlResolver, create_resolution_cache
 
-_WITHIN_S = 9.0
-_FETCHED_WITHIN_S = 7.0
-_SHOWN_WITHIN_S = 5.0
-_MOST_FEEDS = 1_000
-"""Of a list: an answer is to stay small."""
+_TIMEOUT_S = 9.0
+_OUTLINE_FETCH_TIMEOUT_S = 7.0
+_CONTENT_FETCH_TIMEOUT_S = 5.0
+_MAX_FEEDS = 1_000
+"""Feeds of one outline (OPML); it bounds the size of the reply."""
 _NO_CHANNEL = "There is no such channel."
 
 _T = TypeVar("_T")
@@ -71,15 +71,15 @@ log = structlog.get_logger(__name__)
 
 
 class WorkerRequestHandlers:
-    """WorkerRequestHandlers requests on behalf of the node that they reached."""
+    """Handles requests on behalf of the node that received them."""
 
     def __init__(self, store: Store, poller: Poller, lanes: ConcurrencyLanes) -> None:
-        """Look at what nobody polls yet in ``lanes`` for that alone."""
+        """``lanes`` are for URLs that are not polled yet."""
         self._store = store
         self._poller = poller
         self._lanes = lanes
-        self._lists = OpmlReader()
-        self._looks = no_looks()
+        self._opml_reader = OpmlReader()
+        self._resolutions = create_resolution_cache()
         self._handlers: dict[type, Callable[[Node, WorkerRequest, Any], Awaitable[WorkerReply]]] = {
             ProbeRequest: self._probe,
             MoveRequest: self._move,
@@ -87,110 +87,112 @@ class WorkerRequestHandlers:
             OutlineRequest: self._read_outline,
             LookupRequest: self._look_up,
             DirectoriesRequest: self._list_directories,
-            ShareRequest: self._name_share,
-            ContentRequest: self._show,
-            ExplanationRequest: self._why,
+            ShareRequest: self._list_share,
+            ContentRequest: self._show_content,
+            ExplanationRequest: self._explain,
         }
 
-    async def answer(self, node: Node, letter: InboxMessage) -> None:
-        """Answer one letter, unless nobody waits any more. What goes wrong is part of the answer."""
+    async def handle(self, node: Node, message: InboxMessage) -> None:
+        """Reply to a request, unless its sender no longer waits. Errors are part of the reply."""
         try:
-            ask = msgspec.msgpack.decode(letter.payload, type=WorkerRequest)
+            request = msgspec.msgpack.decode(message.payload, type=WorkerRequest)
         except msgspec.MsgspecError as error:
-            log.warning("a request of another version", error=str(error))
+            log.warning("request malformed, perhaps of another version", error=str(error))
             return
-        if ask.until_s < node.polling.fleet_s():
+        if request.until_s < node.polling.fleet_s():
             return
         try:
-            async with asyncio.timeout(_WITHIN_S):
-                answer = await self._handlers[type(ask.body)](node, ask, ask.body)
+            async with asyncio.timeout(_TIMEOUT_S):
+                reply = await self._handlers[type(request.body)](node, request, request.body)
         except TimeoutError:
-            answer = ErrorReply(to_fault(NoWorker(f"The worker was not done within {_WITHIN_S:g} s. Try again later.")))
+            reply = ErrorReply(to_fault(NoWorker(f"The worker was not done within {_TIMEOUT_S:g} s. Try again later.")))
         except CoronetError as error:
-            answer = ErrorReply(to_fault(error))
-        await self._store.worker_requests.reply(ask, answer)
+            reply = ErrorReply(to_fault(error))
+        await self._store.worker_requests.reply(request, reply)
 
     async def _probe(self, node: Node, _: WorkerRequest, probe: ProbeRequest) -> WorkerReply:
-        return await UrlResolver(self._store, self._poller, self._lanes, node, self._looks).probe(probe)
+        resolver = UrlResolver(self._store, self._poller, self._lanes, node, self._resolutions)
+        return await resolver.probe(probe)
 
     async def _move(self, node: Node, _: WorkerRequest, move: MoveRequest) -> WorkerReply:
-        if not await node.owning.move(move.channel, move.url):
+        if not await node.owner.move(move.channel, move.url):
             raise NotSubscribed("There is no such channel, or it has moved already.")
         return MoveReply()
 
-    async def _poll_now(self, node: Node, ask: WorkerRequest, wanted: PollRequest) -> WorkerReply:
-        polling = node.polling.poll_now(wanted.channel)
-        result = await (self._told(ask, polling) if wanted.report_progress else polling)
+    async def _poll_now(self, node: Node, request: WorkerRequest, poll: PollRequest) -> WorkerReply:
+        polling = node.polling.poll_now(poll.channel)
+        result = await (self._report_progress(request, polling) if poll.report_progress else polling)
         if result is None:
             raise NotSubscribed(_NO_CHANNEL)
         return PollReply(result)
 
-    async def _told(self, ask: WorkerRequest, polling: Awaitable[_T]) -> _T:
-        """Return what comes of it, and tell its steps meanwhile, in order."""
+    async def _report_progress(self, request: WorkerRequest, work: Awaitable[_T]) -> _T:
+        """Return the result of ``work``; send its traced steps meanwhile, in order."""
         began_s, steps = time.monotonic(), asyncio.Queue[ProgressReply | None]()
 
-        async def telling() -> None:
+        async def send_steps() -> None:
             while (step := await steps.get()) is not None:
-                await self._store.worker_requests.reply(ask, step)
+                await self._store.worker_requests.reply(request, step)
 
-        teller = asyncio.create_task(telling())
+        sender = asyncio.create_task(send_steps())
         try:
-            with trace_listener(lambda words: steps.put_nowait(ProgressReply(words, time.monotonic() - began_s))):
-                return await polling
+            with trace_listener(lambda text: steps.put_nowait(ProgressReply(text, time.monotonic() - began_s))):
+                return await work
         finally:
             steps.put_nowait(None)
-            await teller
+            await sender
 
-    async def _read_outline(self, _node: Node, _: WorkerRequest, wanted: OutlineRequest) -> WorkerReply:
-        """Fetch and read a list of feeds. Raises what its reader is to be told of."""
-        channel = Channel(channel_id(wanted.url), wanted.url)
+    async def _read_outline(self, _node: Node, _: WorkerRequest, outline_request: OutlineRequest) -> WorkerReply:
+        """Fetch and parse an outline (OPML) of feeds."""
+        channel = Channel(channel_id(outline_request.url), outline_request.url)
 
         async def load() -> bytes:
             async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
-                fetched = await self._poller.fetch_unknown(channel, _FETCHED_WITHIN_S)
+                fetched = await self._poller.fetch_unknown(channel, _OUTLINE_FETCH_TIMEOUT_S)
             return fetched.body or b""
 
-        outline = await self._lists.read(load)
-        if len(outline.feeds) > _MOST_FEEDS:
-            problem = f"Only the first {_MOST_FEEDS:,} feeds are read."
-            outline = OpmlDocument(outline.feeds[:_MOST_FEEDS], (problem, *outline.problems))
+        outline = await self._opml_reader.read(load)
+        if len(outline.feeds) > _MAX_FEEDS:
+            problem = f"Only the first {_MAX_FEEDS:,} feeds are read."
+            outline = OpmlDocument(outline.feeds[:_MAX_FEEDS], (problem, *outline.problems))
         return OutlineReply(outline)
 
-    async def _look_up(self, node: Node, _: WorkerRequest, wanted: LookupRequest) -> WorkerReply:
-        return LookupReply(tuple(node.directories.find(wanted.pairs, wanted.limit)))
+    async def _look_up(self, node: Node, _: WorkerRequest, lookup: LookupRequest) -> WorkerReply:
+        return LookupReply(tuple(node.directories.find(lookup.pairs, lookup.limit)))
 
-    async def _list_directories(self, node: Node, _: WorkerRequest, _wanted: DirectoriesRequest) -> WorkerReply:
-        return DirectoriesReply(node.directories.chosen)
+    async def _list_directories(self, node: Node, _: WorkerRequest, _request: DirectoriesRequest) -> WorkerReply:
+        return DirectoriesReply(node.directories.coordinated)
 
-    async def _name_share(self, node: Node, _: WorkerRequest, wanted: ShareRequest) -> WorkerReply:
-        return ShareReply(node.directories.share(wanted.pair))
+    async def _list_share(self, node: Node, _: WorkerRequest, share: ShareRequest) -> WorkerReply:
+        return ShareReply(node.directories.share(share.pair))
 
-    async def _show(self, node: Node, _: WorkerRequest, wanted: ContentRequest) -> WorkerReply:
-        """Show a channel's latest entries, and where its content came from."""
-        (state,) = await self._store.channels.states([wanted.channel])
+    async def _show_content(self, node: Node, _: WorkerRequest, content: ContentRequest) -> WorkerReply:
+        """Return a channel's latest entries, and where its content was found."""
+        (state,) = await self._store.channels.states([content.channel])
         if state is None:
             raise NotSubscribed(_NO_CHANNEL)
-        located = await node.contents.locate(wanted.channel, state.channel.version, state.digest)
+        located = await node.contents.locate(content.channel, state.channel.version, state.digest)
         latest = unpack_entries(located.content.latest)
         if located.source == "publisher":
-            latest = await self._fetched(state.channel)
+            latest = await self._fetch_entries(state.channel)
         elif not latest:
-            latest = await self._store.channels.content_entries(wanted.channel)
+            latest = await self._store.channels.content_entries(content.channel)
         workers = ((peer_of(info), info.name) for info in node.ring.nodes)
         name = next((name for peer, name in workers if peer and peer.id == located.worker), "")
         return ContentReply(located.version, latest, located.source, located.hops, name)
 
-    async def _fetched(self, channel: Channel) -> tuple[Entry, ...]:
+    async def _fetch_entries(self, channel: Channel) -> tuple[Entry, ...]:
+        """Return the latest entries in the publisher's document; none if it cannot be fetched or parsed."""
         with contextlib.suppress(PublisherError, UserError):
             async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
-                fetched = await self._poller.fetch_unknown(channel, _SHOWN_WITHIN_S)
+                fetched = await self._poller.fetch_unknown(channel, _CONTENT_FETCH_TIMEOUT_S)
                 job = DetectChanges((document_of(fetched),), b"", channel.url, channel.kind, time.time())
-                watch = PollState(channel, Validators(), 0, address_group=public_address_group(fetched.address))
-                return (await self._lanes.detect_changes(job, watch, _SHOWN_WITHIN_S)).latest
+                state = PollState(channel, Validators(), 0, address_group=public_address_group(fetched.address))
+                return (await self._lanes.detect_changes(job, state, _CONTENT_FETCH_TIMEOUT_S)).latest
         return ()
 
-    async def _why(self, node: Node, _: WorkerRequest, wanted: ExplanationRequest) -> WorkerReply:
-        reason = node.why(wanted.channel)
+    async def _explain(self, node: Node, _: WorkerRequest, explanation: ExplanationRequest) -> WorkerReply:
+        reason = node.explain_polling(explanation.channel)
         if reason is None:
             raise AssignmentPending("It is not settled yet how this is polled.")
         return ExplanationReply(reason)

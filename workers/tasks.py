@@ -1,4 +1,4 @@
-"""Background work of one life of a node: contained, and cancelled with it."""
+"""Background tasks of a worker: their exceptions are logged, and they are cancelled together."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,32 +10,32 @@ log = structlog.get_logger(__name__)
 
 
 class BackgroundTasks:
-    """BackgroundTasks that nobody waits for. A bug in one is logged and stays its own."""
+    """Tasks that no caller awaits. An exception in one is logged and does not affect the others."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
-        self._over = False
+        self._is_cancelled = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run this in the background, unless everything was cancelled."""
-        if self._over:
+        """Run a coroutine in the background; close it without running it after :meth:`cancel`."""
+        if self._is_cancelled:
             work.close()
             return
-        task = asyncio.create_task(_contained(work))
+        task = asyncio.create_task(_run_logged(work))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never began it
 
     async def cancel(self) -> None:
-        """Cancel everything, for good, and wait until it has ended."""
-        self._over = True
+        """Cancel all tasks, start no more, and wait until all have ended."""
+        self._is_cancelled = True
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-async def _contained(work: Coroutine[Any, Any, None]) -> None:
+async def _run_logged(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except Exception:
-        log.exception("a bug in background work")
+        log.exception("background task failed")

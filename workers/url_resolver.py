@@ -1,4 +1,4 @@
-"""Resolution of a URL that nobody polls yet: a feed, a page that names feeds, or a page that can be watched itself."""
+"""Resolution of a URL that is not polled yet: to a feed, to the feeds that its page names, or to the page itself."""
 
 import asyncio
 import contextlib
@@ -35,22 +35,22 @@ from workers.polling.politeness import public_address_group
 from workers.polling.poll_state import PollState, build_snapshot, build_update
 from workers.polling.poller import Poller, document_of, hubs_of
 
-_LATEST = 10
-_BETWEEN_LOOKS_S = 1.5
+_MAX_LATEST = 10
+_SECOND_FETCH_DELAY_S = 1.5
 
 _FETCHED_BY_S = 6.5
-_READ_BY_S = 8.5
-_LEAST_FETCH_S = 1.0
-_TWIN_S = 2.0
-"""Somebody waits: by when all is fetched and read, and what the last of several fetches gets at least."""
+_PARSED_BY_S = 8.5
+"""By when, from the start of a probe, all documents are fetched, and parsed: a user waits."""
+_MIN_FETCH_TIMEOUT_S = 1.0
+_TLS_TIMEOUT_S = 2.0
 
-_MOST_LOOKS: Final = 16
-"""What is remembered of a large page may be as large as that."""
-_LOOKS_GOOD_FOR_S: Final = 600.0
+_MAX_CACHED: Final = 16
+"""The baseline of a large page may be as large as the page."""
+_CACHE_TTL_S: Final = 600.0
 
 
 class ResolvedUrl(msgspec.Struct, frozen=True):
-    """A channel that is not there yet, what it was ``fetched`` from (without the body), and what that says."""
+    """A channel that was not created, what it was ``fetched`` from (without the body), and what the parser found."""
 
     channel: Channel
     fetched: FetchResult
@@ -59,12 +59,12 @@ class ResolvedUrl(msgspec.Struct, frozen=True):
 
 
 ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
-"""What probes found that were not to keep it, by URL and whether as a page."""
+"""Channels that probes found but did not create, by URL and whether it was resolved as a page."""
 
 
-def no_looks() -> ResolutionCache:
-    """Return an empty cache: whoever soon wants a look kept does not have the publisher asked again."""
-    return TTLCache(_MOST_LOOKS, _LOOKS_GOOD_FOR_S)
+def create_resolution_cache() -> ResolutionCache:
+    """Return an empty cache. It saves requests when a probe is soon repeated in order to create the channel."""
+    return TTLCache(_MAX_CACHED, _CACHE_TTL_S)
 
 
 class _Page(NamedTuple):
@@ -77,221 +77,230 @@ class _Page(NamedTuple):
 
 
 class UrlResolver:
-    """One probe, on behalf of the node that was asked."""
+    """One probe of a URL, on behalf of the node that received the request."""
 
     def __init__(
-        self, store: Store, poller: Poller, lanes: ConcurrencyLanes, node: Node, looks: ResolutionCache
+        self, store: Store, poller: Poller, lanes: ConcurrencyLanes, node: Node, cache: ResolutionCache
     ) -> None:
-        """Fetch as ``poller`` does, but read in lanes of probes, so that people wait for nobody's polls."""
+        """``lanes`` are those of probes, so that users do not wait for polls."""
         self._store = store
         self._poller = poller
         self._lanes = lanes
         self._node = node
         self._began_s = time.monotonic()
-        self._looks = looks
-        self._keeps = True
+        self._cache = cache
+        self._creates_channel = True
         self._address_group = ""
-        """Of who answered last."""
-        self._held = contextlib.AsyncExitStack()
-        self._has_room = False
-        self._seen: ResolvedUrl | None = None
-        """What was found, if it is not to be kept."""
+        """That of the last response."""
+        self._slot = contextlib.AsyncExitStack()
+        self._has_slot = False
+        self._resolved: ResolvedUrl | None = None
+        """The channel that was found, if none is to be created."""
 
-    async def probe(self, ask: ProbeRequest) -> ProbeReply:
-        """Return what is at a URL; if it is a feed, or asked for as a page, it is a channel from then on, and awake.
+    async def probe(self, request: ProbeRequest) -> ProbeReply:
+        """Return the channel at a URL: a feed, or the page itself if the request asks for it.
 
-        What is not to be kept, is not made a channel, nor woken up. Whoever asks again to have it kept, and soon, gets
-        what was seen.
+        With ``request.keep``, the channel exists and is polled from then on. Otherwise none is created or woken up, and
+        the result is cached for a repetition of the request that keeps it.
 
-        Raises what a subscriber is to be told of.
+        Raises the errors that the user is shown.
         """
-        self._keeps = ask.keep
-        asked = ask.url, ask.as_page
+        self._creates_channel = request.keep
+        key = request.url, request.as_page
         try:
-            look = self._looks.pop(asked, None) if ask.keep else None
-            if look is not None and await self._is_new(look.channel):
-                await self._keep(look.channel, look.fetched, look.findings, known=False)
-                return msgspec.structs.replace(await self._probed(look.channel), discovered=look.discovered)
-            async with self._held:
-                probed = await (self._probe_page(ask.url, afresh=ask.afresh) if ask.as_page else self._probe(ask.url))
+            cached = self._cache.pop(key, None) if request.keep else None
+            if cached is not None and await self._is_new(cached.channel):
+                await self._keep(cached.channel, cached.fetched, cached.findings, exists=False)
+                return msgspec.structs.replace(await self._reply(cached.channel), discovered=cached.discovered)
+            async with self._slot:
+                reply = await (
+                    self._resolve_page(request.url, afresh=request.afresh)
+                    if request.as_page
+                    else self._resolve(request.url)
+                )
         except LimitReached:
-            # What is known can be followed all the same: it wakes up with its next poll.
-            known = await self._store.channels.resolve(channel_id(ask.url))
-            if known is None or (ask.as_page and known.kind != "page"):
+            # A known channel can be subscribed to all the same: it wakes up with its next poll.
+            known = await self._store.channels.resolve(channel_id(request.url))
+            if known is None or (request.as_page and known.kind != "page"):
                 raise
-            return await self._probed(known)
-        if self._seen is not None and await self._is_new(self._seen.channel):
-            self._looks[asked] = msgspec.structs.replace(self._seen, discovered=probed.discovered)
-        return probed
+            return await self._reply(known)
+        if self._resolved is not None and await self._is_new(self._resolved.channel):
+            self._cache[key] = msgspec.structs.replace(self._resolved, discovered=reply.discovered)
+        return reply
 
     async def _is_new(self, channel: Channel) -> bool:
         return await self._store.channels.get(channel.id) is None
 
     def _left_s(self, by_s: float) -> float:
+        """Return the seconds left until ``by_s`` seconds after the start of the probe."""
         return self._began_s + by_s - time.monotonic()
 
-    async def _probe(self, url: str) -> ProbeReply:
-        """Return the feed at a URL, or else the one that its page names, or else one where such pages have theirs.
+    async def _resolve(self, url: str) -> ProbeReply:
+        """Return the feed at a URL, or else the one that its page names, or else one at a common URL of the site.
 
-        Several that a page names are for the user to choose from; where none is found, the page itself is offered.
+        If the page names several feeds, the user chooses; if no feed is found, the page itself is offered.
         """
-        page = await self._feed_at(url)
+        page = await self._resolve_feed(url)
         if isinstance(page, ProbeReply):
             return page
         if len(page.links) > 1:
             return ProbeReply(choices=page.links)
         if page.links:
-            return await self._discovered(canonical_url(page.links[0].url))
+            return await self._resolve_discovered(canonical_url(page.links[0].url))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._left_s(_FETCHED_BY_S)):
                 for likely in likely_feeds(url):
-                    # What goes wrong there tells nobody anything.
+                    # Errors at a guessed URL are of no interest to the user.
                     with contextlib.suppress(PublisherError, UserError):
-                        return await self._discovered(likely)
-        # Raises what would come of watching it, if that is nothing.
-        await self._examine((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
+                        return await self._resolve_discovered(likely)
+        # Raises the error that watching the page would end with, if it cannot be watched.
+        await self._detect_changes((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
         return ProbeReply(page=True)
 
-    async def _discovered(self, url: str) -> ProbeReply:
-        """Return the feed at a URL that the user has not named. Raises :class:`NotAFeed` if there is none."""
-        feed = await self._feed_at(url)
+    async def _resolve_discovered(self, url: str) -> ProbeReply:
+        """Return the feed at a URL that the user has not entered. Raises :class:`NotAFeed` if there is none."""
+        feed = await self._resolve_feed(url)
         if isinstance(feed, _Page):
             raise feed.error or NotAFeed(f"{url} is a page that is no feed.")
         return msgspec.structs.replace(feed, discovered=True)
 
-    async def _feed_at(self, url: str) -> ProbeReply | _Page:
-        """Return the feed at this very URL, as a channel that is known and awake from now on, or else the page."""
-        state, memory = await self._known(url)
+    async def _resolve_feed(self, url: str) -> ProbeReply | _Page:
+        """Return the reply for a feed at exactly this URL, or the page that is there instead."""
+        state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant:
-            return await self._probed(state.channel)
+            return await self._reply(state.channel)
         channel = state.channel if state else Channel(channel_id(url), url)
         fetched = await self._fetch(channel)
         arrived = document_of(fetched)
         try:
-            channel, findings = await self._read(arrived, channel, memory)
+            channel, findings = await self._parse(arrived, channel, baseline)
         except NotAFeed as error:
             if not arrived.is_page:
                 raise
             return _Page(arrived, channel, error=error)
         if findings.links:
             return _Page(arrived, channel, findings.links)
-        if state is None and (twin := await self._secured(channel, findings)):
-            return await self._probed(twin)
-        await self._keep(channel, fetched, findings, known=state is not None)
-        return await self._probed(channel)
+        if state is None and (variant := await self._find_tls_variant(channel, findings)):
+            return await self._reply(variant)
+        await self._keep(channel, fetched, findings, exists=state is not None)
+        return await self._reply(channel)
 
-    async def _secured(self, plain: Channel, findings: DetectionResult) -> Channel | None:
-        """Return the channel of the same feed behind TLS, made if need be; None if that is not seen to be the same."""
+    async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> Channel | None:
+        """Return the channel of the same feed at the https URL, created if missing; None unless the feeds are equal."""
         url = https_variant(plain.url)
         if not url:
             return None
         with contextlib.suppress(PublisherError, UserError, TimeoutError):
-            async with asyncio.timeout(min(_TWIN_S, self._left_s(_FETCHED_BY_S))):
-                state, memory = await self._known(url)
-                twin = state.channel if state else Channel(channel_id(url), url)
-                again = await self._fetch(twin)
-            same = await self._examine((document_of(again),), msgspec.structs.replace(plain, url=url), b"")
+            async with asyncio.timeout(min(_TLS_TIMEOUT_S, self._left_s(_FETCHED_BY_S))):
+                state, baseline = await self._load(url)
+                variant = state.channel if state else Channel(channel_id(url), url)
+                again = await self._fetch(variant)
+            same = await self._detect_changes((document_of(again),), msgspec.structs.replace(plain, url=url), b"")
             if same.latest and _keys(same) == _keys(findings):
-                if state is not None and twin.dormant:
-                    twin, same = await self._read(document_of(again), twin, memory)
-                if state is None or twin.dormant:
-                    await self._keep(twin, again, same, known=state is not None)
-                return twin
+                if state is not None and variant.dormant:
+                    variant, same = await self._parse(document_of(again), variant, baseline)
+                if state is None or variant.dormant:
+                    await self._keep(variant, again, same, exists=state is not None)
+                return variant
         return None
 
-    async def _probe_page(self, url: str, *, afresh: bool) -> ProbeReply:
-        """Watch a page: at first twice in quick succession, to learn what changes by itself."""
-        state, memory = await self._known(url)
+    async def _resolve_page(self, url: str, *, afresh: bool) -> ProbeReply:
+        """Resolve a URL as a page; fetch a new page twice, to learn which lines change all the time (clocks, ads)."""
+        state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
-            return await self._probed(state.channel)
+            return await self._reply(state.channel)
         if afresh:
-            state, memory = None, b""
+            state, baseline = None, b""
         channel = state.channel if state else Channel(channel_id(url), url, kind="page")
         if channel.kind == "feed" and not await self._store.subscriptions.count(channel.id):
-            channel, memory = msgspec.structs.replace(channel, kind="page"), b""
+            channel, baseline = msgspec.structs.replace(channel, kind="page"), b""
         fetched = await self._fetch(channel)
         first = document_of(fetched)
-        documents = (first,) if memory else (first, await self._second_look(channel) or first)
+        documents = (first,) if baseline else (first, await self._fetch_again(channel) or first)
         try:
-            findings = await self._examine(documents, channel, memory)
+            findings = await self._detect_changes(documents, channel, baseline)
         except EmptyBody as error:
             if not selector_of(channel.url):
                 raise
             raise BadUrl(error.sentence, **error.values) from error
-        await self._keep(channel, fetched, findings, known=state is not None)
-        return await self._probed(channel)
+        await self._keep(channel, fetched, findings, exists=state is not None)
+        return await self._reply(channel)
 
-    async def _read(self, arrived: Document, channel: Channel, memory: bytes) -> tuple[Channel, DetectionResult]:
-        """Return what a document says, and its channel: a page that nobody follows is a feed, if it has become one."""
+    async def _parse(self, arrived: Document, channel: Channel, baseline: bytes) -> tuple[Channel, DetectionResult]:
+        """Return a document's channel and findings; a page without subscribers becomes a feed if it is one now."""
         if channel.kind == "page" and not arrived.is_page and not await self._store.subscriptions.count(channel.id):
             feed = msgspec.structs.replace(channel, kind="feed")
             with contextlib.suppress(FeedError):
-                return feed, await self._examine((arrived,), feed, b"")
-        return channel, await self._examine((arrived,), channel, memory)
+                return feed, await self._detect_changes((arrived,), feed, b"")
+        return channel, await self._detect_changes((arrived,), channel, baseline)
 
-    async def _second_look(self, channel: Channel) -> Document | None:
-        await asyncio.sleep(_BETWEEN_LOOKS_S)
+    async def _fetch_again(self, channel: Channel) -> Document | None:
+        await asyncio.sleep(_SECOND_FETCH_DELAY_S)
         with contextlib.suppress(PublisherError, UserError):
             return document_of(await self._fetch(channel))
         return None
 
     async def _fetch(self, channel: Channel) -> FetchResult:
-        if not self._has_room:  # what needs not be asked for, needs no room either
+        if not self._has_slot:  # a probe without a request needs no slot
             address_group = await self._poller.address_group(channel)
-            await self._held.enter_async_context(self._lanes.hold_slot(channel, address_group))
-            self._has_room = True
-        fetched = await self._poller.fetch_unknown(channel, max(self._left_s(_FETCHED_BY_S), _LEAST_FETCH_S))
+            await self._slot.enter_async_context(self._lanes.hold_slot(channel, address_group))
+            self._has_slot = True
+        fetched = await self._poller.fetch_unknown(channel, max(self._left_s(_FETCHED_BY_S), _MIN_FETCH_TIMEOUT_S))
         self._address_group = public_address_group(fetched.address)
         return fetched
 
-    async def _known(self, url: str) -> tuple[ChannelState | None, bytes]:
-        """Return what is known of a URL's channel, or of the one that took over from it."""
+    async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
+        """Return the state and baseline of a URL's channel, or of the one that it has moved to."""
         channel = await self._store.channels.resolve(channel_id(url))
         if channel is None:
             return None, b""
         (state,) = await self._store.channels.states([channel.id])
         return state, (await self._store.channels.memory(channel.id))[1]
 
-    async def _examine(self, documents: tuple[Document, ...], channel: Channel, memory: bytes) -> DetectionResult:
-        job = DetectChanges(documents, memory, channel.url, channel.kind, time.time())
-        watch = PollState(channel, Validators(), 0, address_group=self._address_group)
-        return await self._lanes.detect_changes(job, watch, self._left_s(_READ_BY_S))
+    async def _detect_changes(
+        self, documents: tuple[Document, ...], channel: Channel, baseline: bytes
+    ) -> DetectionResult:
+        job = DetectChanges(documents, baseline, channel.url, channel.kind, time.time())
+        state = PollState(channel, Validators(), 0, address_group=self._address_group)
+        return await self._lanes.detect_changes(job, state, self._left_s(_PARSED_BY_S))
 
-    async def _probed(self, channel: Channel) -> ProbeReply:
-        if self._seen is not None:
-            return ProbeReply(self._seen.channel, self._seen.findings.latest[:_LATEST])
-        if not self._keeps:
-            return ProbeReply(channel, await self._store.channels.latest(channel.id, _LATEST))
-        # Owned from now on, so that polls have begun by the time somebody subscribes.
-        await self._node.owning.expect_subscribers(channel.id)
-        latest = await self._store.channels.latest(channel.id, _LATEST)
+    async def _reply(self, channel: Channel) -> ProbeReply:
+        if self._resolved is not None:
+            return ProbeReply(self._resolved.channel, self._resolved.findings.latest[:_MAX_LATEST])
+        if not self._creates_channel:
+            return ProbeReply(channel, await self._store.channels.latest(channel.id, _MAX_LATEST))
+        # Owned from now on, so that polls have begun by the time the user subscribes.
+        await self._node.owner.expect_subscribers(channel.id)
+        latest = await self._store.channels.latest(channel.id, _MAX_LATEST)
         return ProbeReply(await self._store.channels.get(channel.id), latest)
 
-    async def _keep(self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, known: bool) -> None:
-        """Make the channel, or wake it up; what hubs it names is known before its polls find nothing new."""
-        if not self._keeps:
-            named = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
-            self._seen = ResolvedUrl(named, msgspec.structs.replace(fetched, body=None), findings, discovered=False)
+    async def _keep(self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, exists: bool) -> None:
+        """Create the channel or wake it up, and subscribe at its hubs before its polls detect nothing new."""
+        if not self._creates_channel:
+            titled = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
+            self._resolved = ResolvedUrl(
+                titled, msgspec.structs.replace(fetched, body=None), findings, discovered=False
+            )
             return
-        if known:
+        if exists:
             await self._wake(channel, fetched, findings)
         elif await self._is_new(channel):
             await self._create(channel, fetched, findings)
         else:
-            await self._begin_again(channel, fetched, findings)
-        self._node.hubs_named(channel.id, *hubs_of(fetched, findings))
+            await self._restart(channel, fetched, findings)
+        self._node.on_hubs_found(channel.id, *hubs_of(fetched, findings))
 
     async def _create(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
         now_s = time.time()
         channel = msgspec.structs.replace(channel, created_s=now_s, private=fetched.private)
-        first = _first(fetched, findings, now_s)
+        first = _first_snapshot(fetched, findings, now_s)
         await self._store.channels.create(channel, first, tuple(reversed(findings.latest)), now_s)
         self._node.contents.put(channel.id, digest_of(first.content), first.content)
 
-    async def _begin_again(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Have a channel that nobody polls, or that has moved, go on from what is there now."""
+    async def _restart(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
+        """Continue a channel that is dormant, or has moved away, from the present document."""
         now_s, channels = time.time(), self._store.channels
-        first, latest = _first(fetched, findings, now_s), tuple(reversed(findings.latest))
+        first, latest = _first_snapshot(fetched, findings, now_s), tuple(reversed(findings.latest))
         done = None
         while done is None and (present := await channels.get(channel.id)) is not None:
             awake = msgspec.structs.replace(present, kind=channel.kind, dormant=False)
@@ -299,21 +308,21 @@ class UrlResolver:
         await channels.finish_joining(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Have the channel polled again: what it listed while it was dormant is nobody's news."""
-        (state,) = await self._store.channels.adopt([channel.id], self._node.me.id)
+        """Wake up a dormant channel; entries listed meanwhile are not sent to anybody."""
+        (state,) = await self._store.channels.adopt([channel.id], self._node.info.id)
         if state is None or not state.channel.dormant:
             return
         listed = tuple(Change("addition", entry) for entry in reversed(findings.latest))
         findings = msgspec.structs.replace(findings, changes=findings.changes + listed)
-        find = build_update(state.channel, (), fetched.validators, findings, time.time())
-        if find is not None:
-            after = build_snapshot(find.candidate, await self._store.channels.content_entries(channel.id))
+        update = build_update(state.channel, (), fetched.validators, findings, time.time())
+        if update is not None:
+            after = build_snapshot(update.candidate, await self._store.channels.content_entries(channel.id))
             after = msgspec.structs.replace(after, kind=channel.kind)
-            with contextlib.suppress(LeaseLost, StaleVersion):  # another worker woke it up
-                await self._store.channels.publish(find.candidate.delta, after, state.epoch, silent=True)
+            with contextlib.suppress(LeaseLost, StaleVersion):  # another worker has woken it up
+                await self._store.channels.publish(update.candidate.delta, after, state.epoch, silent=True)
 
 
-def _first(fetched: FetchResult, findings: DetectionResult, now_s: float) -> Snapshot:
+def _first_snapshot(fetched: FetchResult, findings: DetectionResult, now_s: float) -> Snapshot:
     dates_s = [entry.published for entry in findings.latest if entry.published is not None]
     return Snapshot(
         fetched.validators,

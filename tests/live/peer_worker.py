@@ -26,7 +26,7 @@ from service.settings import Settings, load
 from service.store.channels.channels import Channels
 from workers.main import configure_memory, run_worker
 from workers.peers.content_cache import ContentLocator, LocatedContent
-from workers.peers.content_finder import HERE, ContentFinder
+from workers.peers.content_finder import FOUND, ContentFinder
 from workers.peers.exchange import ContentExchange
 
 LOOKUPS = 60
@@ -76,24 +76,24 @@ class Journal:
 
 def through_proxies(told: Told) -> None:
     """Reach other workers where this group's links to them are."""
-    ask = PeerClient.ask
+    request = PeerClient.request
 
     async def delayed(self: PeerClient, peer: Peer, verb: str, body: bytes, **bounds: Any) -> bytes:
         port = told.proxies[int(peer.url.rpartition(":")[2])]
-        return await ask(self, Peer(peer.id, f"http://127.0.0.1:{port}"), verb, body, **bounds)
+        return await request(self, Peer(peer.id, f"http://127.0.0.1:{port}"), verb, body, **bounds)
 
-    PeerClient.ask = delayed  # type: ignore[method-assign]  # wrapped
+    PeerClient.request = delayed  # type: ignore[method-assign]  # wrapped
 
 
 def note_contents(journal: Journal) -> None:
     """Write down who this is, and what is here, from when until when."""
-    put, drop, begun = ContentCache.put, ContentCache.remove, ContentExchange._begin
+    put, drop, begun = ContentCache.put, ContentCache.remove, ContentExchange._configure
 
-    def noted_begin(self: ContentExchange, me: Peer, sealer: RequestSigner) -> None:
-        begun(self, me, sealer)
-        journal.write(Event("is", time.monotonic(), worker=me.id))
+    def noted_begin(self: ContentExchange, worker: Peer, signer: RequestSigner) -> None:
+        begun(self, worker, signer)
+        journal.write(Event("is", time.monotonic(), worker=worker.id))
 
-    ContentExchange._begin = noted_begin  # type: ignore[method-assign]  # wrapped
+    ContentExchange._configure = noted_begin  # type: ignore[method-assign]  # wrapped
 
     def noted_put(self: ContentCache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)
@@ -111,9 +111,9 @@ def note_lookups(journal: Journal) -> None:
     """Write down what is looked for elsewhere, when, and where it was found."""
     locate = ContentLocator.locate
 
-    async def noted(self: ContentLocator, cid: ChannelId, version: int, digest: Digest) -> LocatedContent:
+    async def noted(self: ContentLocator, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
         began_s = time.monotonic()
-        found = await locate(self, cid, version, digest)
+        found = await locate(self, channel_id, version, digest)
         if found.source != "cache":
             took_s, size_bytes = time.monotonic() - began_s, found.content.size_bytes
             journal.write(
@@ -135,18 +135,18 @@ def note_lookups(journal: Journal) -> None:
 
 def fetch_what_is_nowhere() -> None:
     """Ask the publisher for each base that is not found elsewhere."""
-    located = ContentLocator._located
+    located = ContentLocator._locate
 
-    async def fetched(self: ContentLocator, cid: ChannelId, version: int, digest: Digest) -> LocatedContent:
-        found = await located(self, cid, version, digest)
+    async def fetched(self: ContentLocator, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
+        found = await located(self, channel_id, version, digest)
         if found.source == "publisher":
-            (state,) = await self._channels.states([cid])
+            (state,) = await self._channels.states([channel_id])
             if state is not None:
                 async with aiohttp.ClientSession() as session, session.get(state.channel.url, headers={WHY: "base"}):
                     pass
         return found
 
-    ContentLocator._located = fetched  # type: ignore[method-assign]  # wrapped
+    ContentLocator._locate = fetched  # type: ignore[method-assign]  # wrapped
 
 
 def have_no_store() -> None:
@@ -166,7 +166,7 @@ class Lookups:
         self._journal = journal
         self._finder: ContentFinder | None = None
         self._owner_s = 0.0
-        made, ask = ContentFinder.__init__, ContentFinder._ask
+        made, ask = ContentFinder.__init__, ContentFinder._request
 
         def remembered(finder: ContentFinder, *arguments: Any, **more: Any) -> None:
             made(finder, *arguments, **more)
@@ -179,7 +179,7 @@ class Lookups:
             finally:
                 self._owner_s = time.monotonic() - began_s  # the last one asked is the owner
 
-        ContentFinder.__init__, ContentFinder._ask = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
+        ContentFinder.__init__, ContentFinder._request = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
 
     async def fail(self) -> None:
         """Look for contents that do not exist, one after the other."""
@@ -187,7 +187,7 @@ class Lookups:
         assert finder is not None
         for _ in range(LOOKUPS):
             cid = secrets.token_hex(20)
-            if finder._owner(cid) is None:
+            if finder._get_owner(cid) is None:
                 continue
             began_s = time.monotonic()
             await finder.find(cid, 1, secrets.token_bytes(DIGEST_BYTES))
@@ -201,14 +201,14 @@ class Lies:
 
     def __init__(self) -> None:
         self.begun = False
-        lies, found = self, ContentExchange._found
+        lies, found = self, ContentExchange._on_find
 
         def answered(self: ContentExchange, sender: NodeId, body: bytes) -> bytes:
             answer = found(self, sender, body)
-            spoilt = lies.begun and answer.startswith(HERE)
+            spoilt = lies.begun and answer.startswith(FOUND)
             return answer[:-1] + bytes((answer[-1] ^ 1,)) if spoilt else answer
 
-        ContentExchange._found = answered  # type: ignore[method-assign]  # wrapped
+        ContentExchange._on_find = answered  # type: ignore[method-assign]  # wrapped
 
     def begin(self) -> None:
         self.begun = True

@@ -93,10 +93,10 @@ async def keep(redis_url: str, capacity: float, dies: str) -> None:
                 beat = await store.ring.heartbeat(me, LEASE_S, version)
                 if beat.ring is not None:
                     version = beat.ring.version
-                    keeper.ring_changed(beat.ring)
+                    keeper.on_ring_changed(beat.ring)
                 if time.monotonic() - looked_s >= INTERVAL_S:
                     looked_s = time.monotonic()
-                    await keeper.keep(beat.time_s)
+                    await keeper.balance(beat.time_s)
                 await asyncio.sleep(LEASE_S / 4)
         except (StoreUnavailable, LeaseLost):
             await asyncio.sleep(0.1)

@@ -33,7 +33,7 @@ class Worker:
     def __init__(self, node: NodeId, health: HttpServer, peers: ContentExchange) -> None:
         self.info = NodeInfo(node, 1, node[:4], 0.0, f"{health.url}/metrics")
         self.peers = peers
-        peers.begin(self.info)
+        peers.configure(self.info)
 
     @property
     def me(self) -> Peer:
@@ -87,7 +87,7 @@ def introduce(workers: Sequence[Worker], version: int = 1) -> RingView:
     """Have all know that these, and no others, are the ring."""
     ring = RingView(version, tuple(sorted((each.info for each in workers), key=lambda info: info.id)))
     for each in workers:
-        each.peers.ring_changed(ring)
+        each.peers.on_ring_changed(ring)
     return ring
 
 
@@ -124,7 +124,7 @@ async def known(asker: Worker, document: bytes) -> None:
     """Wait until an asker's filters have a document."""
     overlay = asker.peers._overlay
     assert overlay is not None
-    await until_so(lambda: overlay.first(document.hex()), "the filters know it")
+    await until_so(lambda: overlay.first_hop(document.hex()), "the filters know it")
 
 
 async def posted(to: Worker, verb: str, body: bytes, seal: str, *, worker_id: str = "") -> int:

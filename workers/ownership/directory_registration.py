@@ -1,7 +1,7 @@
-"""The names of a node's own channels in the directory: registered, refreshed, changed, and withdrawn.
+"""The registration of a node's own channels in the directory: registers, refreshes, updates and withdraws their names.
 
-Soft state: a name is refreshed well before it expires, and again by whoever owns its channel next. What a channel was
-named by is kept with it, whoever did so: pairs that it has no more are withdrawn.
+Registrations are soft state: a name is refreshed well before it expires, and again by the channel's next owner. The
+AV-pairs with which a channel was registered are stored with the channel, so that any owner withdraws obsolete pairs.
 """
 
 import asyncio
@@ -20,107 +20,114 @@ from service.store import Store
 from service.store.channels.channels import ChannelState
 from service.store.directory.matrices import ContentName
 
-KEPT_S = 6 * 3600.0
-REFRESHED_S = KEPT_S / 3
-LOOKED_AGAIN_S = 300.0
-"""After so long it is found out that a channel's URL carries no secret any more."""
-WALKS = 6
-"""In each of so many walks a part of the channels that few follow is looked at: an admin may have listed them. Nothing
-is remembered of those that are nobody else's business, which most are."""
-_AT_ONCE = 100
-_NEW_AT_ONCE = 20
-"""Of some hundred channels that another node may have named: who takes over from a dead one has more urgent things to
-do, and their names last."""
+NAME_TTL_S = 6 * 3600.0
+REFRESH_INTERVAL_S = NAME_TTL_S / 3
+SECRECY_RECHECK_S = 300.0
+"""How often a channel with a secret in its URL is examined again, in case its URL has changed."""
+LISTINGS_PER_SCAN = 6
+"""Channels with few subscribers are examined in one of so many listings each, because an admin may have listed them.
+Nothing is remembered of those that are private, as most are."""
+_BATCH_SIZE = 100
+_MAX_NEW = 20
+"""Channels without a known registration that are registered per batch of a listing. Another node may have registered
+them: a node that takes over from a dead one has more urgent work, and their names last."""
 
 log = structlog.get_logger(__name__)
 
 
 class DirectoryRegistrar:
-    """When which channel is to be named. Belongs to one node.
+    """Decides when which channels of one node are registered.
 
-    What was named is with the channel; here is only when to look again, and that only of what is anybody's business.
+    The registered names are stored with the channels. Here is only when public channels are due to be examined again.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
-        """``least_subscribers`` make a channel public."""
+        """A channel with ``least_subscribers`` is public."""
         self._store = store
         self._clock = clock
         self._least_subscribers = least_subscribers
         self._due_s: dict[ChannelId, float] = {}
-        """When channels are due that enough people follow, or that an admin has listed."""
+        """When channels are due that have enough subscribers, or that an admin has listed."""
         self._listed: set[ChannelId] = set()
-        """Those that few follow."""
-        self._walks = 0
+        """Channels with few subscribers that an admin has listed."""
+        self._listings = 0
 
-    def news_of(self, cid: ChannelId) -> None:
-        """Name a channel anew at the next opportunity: it has changed."""
-        if cid in self._due_s:
-            self._due_s[cid] = 0.0
+    def on_changed(self, channel_id: ChannelId) -> None:
+        """Register a channel again at the next opportunity, because it has changed."""
+        if channel_id in self._due_s:
+            self._due_s[channel_id] = 0.0
 
-    def forget(self, cid: ChannelId) -> None:
-        """A channel is somebody else's now; its name lasts until they name it."""
-        self._due_s.pop(cid, None)
-        self._listed.discard(cid)
+    def remove(self, channel_id: ChannelId) -> None:
+        """Remove a channel that another node owns now; its name lasts until that node registers it."""
+        self._due_s.pop(channel_id, None)
+        self._listed.discard(channel_id)
 
-    def walked(self) -> None:
-        """All our channels have been counted once more."""
-        self._walks += 1
+    def on_listed(self) -> None:
+        """Count a listing of all channels of this node."""
+        self._listings += 1
 
-    async def keep(self, counted: Sequence[tuple[ChannelId, int]]) -> None:
-        """Name those of our channels, each with how many subscribe, that are new, changed or to be refreshed.
+    async def register(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
+        """Register those of this node's channels that are new, changed or due to be refreshed.
 
-        Raises :class:`service.errors.StoreUnavailable`.
+        ``counts`` has channels with their numbers of subscribers. Raises :class:`service.errors.StoreUnavailable`.
         """
         now_s = self._clock.monotonic_s()
-        due = {cid: count for cid, count in counted if self._is_due(cid, count, now_s)}
-        new = [(cid, count) for cid, count in counted if cid not in self._due_s and not self._is_for_few(count)]
-        due.update(new[:_NEW_AT_ONCE])
-        for first in range(0, len(due), _AT_ONCE):
-            some = dict(list(due.items())[first : first + _AT_ONCE])
+        due = {channel_id: count for channel_id, count in counts if self._is_due(channel_id, count, now_s)}
+        new = [
+            (channel_id, count)
+            for channel_id, count in counts
+            if channel_id not in self._due_s and not self._has_few(count)
+        ]
+        due.update(new[:_MAX_NEW])
+        for first in range(0, len(due), _BATCH_SIZE):
+            batch = dict(list(due.items())[first : first + _BATCH_SIZE])
             try:
-                await self._keep(some, now_s)
+                await self._register_batch(batch, now_s)
             except CellsUnavailable as error:
-                log.warning("channels are not in the directory", channels=len(some), why=str(error))
+                log.warning("channel registration failed", channels=len(batch), reason=str(error))
 
-    def _is_for_few(self, count: int) -> bool:
+    def _has_few(self, count: int) -> bool:
         return count < self._least_subscribers
 
-    def _is_due(self, cid: ChannelId, count: int, now_s: float) -> bool:
-        due_s = self._due_s.get(cid)
+    def _is_due(self, channel_id: ChannelId, count: int, now_s: float) -> bool:
+        due_s = self._due_s.get(channel_id)
         if due_s is None:
-            return self._is_for_few(count) and int(cid[:4], 16) % WALKS == self._walks % WALKS
-        # It may have become public by its subscribers, or not be any more.
-        return now_s >= due_s or self._is_for_few(count) is not (cid in self._listed)
+            listing = self._listings % LISTINGS_PER_SCAN
+            return self._has_few(count) and int(channel_id[:4], 16) % LISTINGS_PER_SCAN == listing
+        # The number of subscribers may have made it public, or private.
+        return now_s >= due_s or self._has_few(count) is not (channel_id in self._listed)
 
-    async def _keep(self, counts: dict[ChannelId, int], now_s: float) -> None:
+    async def _register_batch(self, counts: dict[ChannelId, int], now_s: float) -> None:
         states = [state for state in await self._store.channels.states(list(counts)) if state is not None]
-        cids = [state.channel.id for state in states]
-        named = await asyncio.gather(*(self._pairs(state, counts[state.channel.id]) for state in states))
+        channel_ids = [state.channel.id for state in states]
+        present = await asyncio.gather(*(self._read_pairs(state, counts[state.channel.id]) for state in states))
+        previous = await self._store.channels.content_names(channel_ids)
         changed: list[ContentName] = []
-        alike: list[ContentName] = []
-        for state, pairs, before in zip(states, named, await self._store.channels.content_names(cids), strict=True):
-            cid, version = state.channel.id, int(time.time() * 1000)
+        unchanged: list[ContentName] = []
+        for state, pairs, before in zip(states, present, previous, strict=True):
+            channel_id, version = state.channel.id, int(time.time() * 1000)
             if pairs != before:
-                # First of all: whoever finds it by what it has no more looks here what it has.
-                await self._store.channels.set_content_name(cid, state.channel.version, pairs)
+                # First of all: a search that finds the channel by an obsolete pair checks the pairs stored here.
+                await self._store.channels.set_content_name(channel_id, state.channel.version, pairs)
             if before - pairs:
-                await self._store.channel_directory.withdraw(cid, version, before - pairs, KEPT_S)
+                await self._store.channel_directory.withdraw(channel_id, version, before - pairs, NAME_TTL_S)
             if pairs:
-                (changed if before and before != pairs else alike).append(ContentName(cid, version, pairs))
-        await self._store.channel_directory.register(alike, KEPT_S, changed=False)
-        await self._store.channel_directory.register(changed, KEPT_S, changed=True)
-        self._plan(counts, {name.id for name in (*alike, *changed)}, now_s)
+                (changed if before and before != pairs else unchanged).append(ContentName(channel_id, version, pairs))
+        await self._store.channel_directory.register(unchanged, NAME_TTL_S, changed=False)
+        await self._store.channel_directory.register(changed, NAME_TTL_S, changed=True)
+        self._schedule(counts, {name.id for name in (*unchanged, *changed)}, now_s)
 
-    def _plan(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
-        for cid, count in counts.items():
-            self.forget(cid)
-            if cid in public or not self._is_for_few(count):
-                self._due_s[cid] = now_s + (REFRESHED_S if cid in public else LOOKED_AGAIN_S)
-                if self._is_for_few(count):
-                    self._listed.add(cid)
+    def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
+        """Set when these channels are due again; ``public`` are those that have been registered."""
+        for channel_id, count in counts.items():
+            self.remove(channel_id)
+            if channel_id in public or not self._has_few(count):
+                self._due_s[channel_id] = now_s + (REFRESH_INTERVAL_S if channel_id in public else SECRECY_RECHECK_S)
+                if self._has_few(count):
+                    self._listed.add(channel_id)
 
-    async def _pairs(self, state: ChannelState, count: int) -> frozenset[str]:
-        """Return a channel's name; nothing if it is its subscribers' own business."""
+    async def _read_pairs(self, state: ChannelState, count: int) -> frozenset[str]:
+        """Return a channel's AV-pairs; none if the channel is private."""
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
             return frozenset()

@@ -1,8 +1,9 @@
-"""Fan-out: from a versioned delta to the outbox of everybody who gets it, resumable at any point.
+"""Fan-out of versions: queues each version for every user who receives it, and can be resumed at any point.
 
-First come the channel's subscribers, page by page. The cursor is stored with the channel, fenced by the owner's epoch.
-A repeated page queues nothing twice, so a crash costs at most one page. Then entries of public channels are registered
-in the directory, and matched with standing queries (``watch``). Last, the publisher of public channels is notified.
+First the version is queued for the channel's subscribers, page by page. The cursor is stored with the channel, fenced
+by the owner's epoch. A repeated page queues nothing twice, so a crash costs at most one page. Then new entries of
+public channels are registered in the directory and matched with saved searches (``watch``). Last, the PubSub publisher
+of public channels is notified.
 """
 
 import time
@@ -28,64 +29,67 @@ from service.store.delivery.outbox import MatchedSearch, SavedSearchHit
 from service.store.directory.matrices import ContentName
 from service.store.directory.saved_searches import SavedSearchMatcher
 
-PAGE: Final = 500
-ENTRIES_KEPT_S: Final = 3 * 86_400.0
-MOST_ENTRIES: Final = 100
-"""Entries of one version that are registered and matched; more at once are not."""
-_WORDS_CHARS: Final = 120
+PAGE_SIZE: Final = 500
+ENTRY_TTL_S: Final = 3 * 86_400.0
+MAX_ENTRIES: Final = 100
+"""New entries of one version that are registered and matched with saved searches; further ones are not."""
+_QUERY_CHARS: Final = 120
 
 _log = structlog.get_logger(__name__)
 
 
 class FanOut:
-    """A worker's fan-out. Every method may raise :class:`service.errors.StoreUnavailable`; call it again then."""
+    """The fan-outs of one node. Raises :class:`service.errors.StoreUnavailable`; then call the method again."""
 
     def __init__(self, store: Store, least_subscribers: int) -> None:
-        """``least_subscribers`` make a channel public."""
+        """A channel with ``least_subscribers`` is public."""
         self._store = store
         self._search = Searcher(store, least_subscribers)
         self._matcher = SavedSearchMatcher(store.saved_searches)
 
-    async def run(self, cid: ChannelId, epoch: int) -> bool:
-        """Queue every version that is not fully fanned out, in order; False if another node owns the channel now."""
-        (state,) = await self._store.channels.states([cid])
+    async def run(self, channel_id: ChannelId, epoch: int) -> bool:
+        """Fan out, in order, versions that are not fanned out; return False if another node owns the channel now."""
+        (state,) = await self._store.channels.states([channel_id])
         if state is None or state.epoch != epoch:
             return False
         cursor = state.cursor
         for version in range(state.fanned + 1, state.channel.version + 1):
-            if not await self._version(cid, epoch, version, cursor):
+            if not await self._fan_out_version(channel_id, epoch, version, cursor):
                 return False
             cursor = ""
         return True
 
-    async def _version(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
-        store, people, began_s = self._store, 0, time.time()
-        delta = await store.channels.delta(cid, version)
+    async def _fan_out_version(self, channel_id: ChannelId, epoch: int, version: int, cursor: str) -> bool:
+        store, user_count, began_s = self._store, 0, time.time()
+        delta = await store.channels.delta(channel_id, version)
         if delta is None or delta.initial:
-            return await store.channels.record_fanout(cid, epoch, version, "")
-        given = split_version(delta)
+            return await store.channels.record_fanout(channel_id, epoch, version, "")
+        parts = split_version(delta)
         while True:
-            entries, cursor = await store.channel_index.page(cid, cursor, PAGE)
-            gone = set(await store.outbox.enqueue([uid for uid, _ in entries], cid, version, time.time(), given))
-            people += len(entries) - len(gone)
-            if gone:
-                await store.channel_index.remove(cid, [entry for entry in entries if entry[0] in gone])
+            entries, cursor = await store.channel_index.page(channel_id, cursor, PAGE_SIZE)
+            user_ids = [user_id for user_id, _ in entries]
+            unsubscribed = set(await store.outbox.enqueue(user_ids, channel_id, version, time.time(), parts))
+            user_count += len(entries) - len(unsubscribed)
+            if unsubscribed:
+                await store.channel_index.remove(channel_id, [entry for entry in entries if entry[0] in unsubscribed])
             if not cursor:
-                await self._publish(delta)
-                await store.pubsub_nodes.notify_changed(cid)
-            if not await store.channels.record_fanout(cid, epoch, version, cursor):
+                await self._publish_entries(delta)
+                await store.pubsub_nodes.notify_changed(channel_id)
+            if not await store.channels.record_fanout(channel_id, epoch, version, cursor):
                 return False
             if not cursor:
-                TRACING.record_step(delta.trace_id, "fanned out", began_s, channel=cid, version=version, people=people)
+                TRACING.record_step(
+                    delta.trace_id, "fanned out", began_s, channel=channel_id, version=version, people=user_count
+                )
                 return True
 
-    async def _publish(self, delta: Delta) -> None:
-        """Register new entries of a public channel, and queue them for those who watch for them; may be repeated."""
+    async def _publish_entries(self, delta: Delta) -> None:
+        """Register the new entries of a public channel, and queue those that match saved searches. Can be repeated."""
         new = [
             (position, change.entry)
             for position, change in enumerate(delta.changes)
             if change.kind == "addition" and not change.line
-        ][:MOST_ENTRIES]
+        ][:MAX_ENTRIES]
         if not new or delta.notice is not None:
             return
         channel = (await self._search.filter_public([delta.channel])).get(delta.channel)
@@ -98,25 +102,29 @@ class FanOut:
             for (position, _), own in zip(new, pairs, strict=True)
         ]
         try:
-            await self._store.entry_directory.register(names, ENTRIES_KEPT_S, changed=False)
+            await self._store.entry_directory.register(names, ENTRY_TTL_S, changed=False)
         except CellsUnavailable as error:
-            _log.warning("entries are not in the directory", channel=delta.channel[:8], why=str(error))
-        subjects = [SearchableEntry(entry, own) for (_, entry), own in zip(new, pairs, strict=True)]
-        await self._match(delta, [position for position, _ in new], subjects)
+            _log.warning("entry registration failed", channel=delta.channel[:8], reason=str(error))
+        searchable = [SearchableEntry(entry, own) for (_, entry), own in zip(new, pairs, strict=True)]
+        await self._match(delta, [position for position, _ in new], searchable)
 
-    async def _match(self, delta: Delta, positions: Sequence[int], subjects: Sequence[SearchableEntry]) -> None:
-        met: dict[SavedSearchId, list[int]] = {}
-        for position, watches in zip(positions, await self._matcher.match(subjects), strict=True):
-            for watch in watches:
-                met.setdefault(watch, []).append(position)
+    async def _match(self, delta: Delta, positions: Sequence[int], entries: Sequence[SearchableEntry]) -> None:
+        """Queue the entries at these positions of a delta for the owners of saved searches that they match."""
+        matched_positions: dict[SavedSearchId, list[int]] = {}
+        for position, search_ids in zip(positions, await self._matcher.match(entries), strict=True):
+            for search_id in search_ids:
+                matched_positions.setdefault(search_id, []).append(position)
         hits = []
-        for uid, own in (await self._store.saved_searches.by_owner(sorted(met))).items():
-            words = ((watch, one_line(format_condition(watch.condition), _WORDS_CHARS)) for watch in own)
-            hits.append(
-                SavedSearchHit(
-                    uid, tuple(MatchedSearch(watch.number, said, tuple(met[watch.id])) for watch, said in words)
+        for user_id, searches in (await self._store.saved_searches.by_owner(sorted(matched_positions))).items():
+            matches = tuple(
+                MatchedSearch(
+                    search.number,
+                    one_line(format_condition(search.condition), _QUERY_CHARS),
+                    tuple(matched_positions[search.id]),
                 )
+                for search in searches
             )
+            hits.append(SavedSearchHit(user_id, matches))
         if hits:
             news, changes = split_version(delta).news or (), len(delta.changes)
             await self._store.outbox.enqueue_hits(

@@ -1,7 +1,7 @@
-"""What a node does as the owner of channels: adopt them, version deltas, and have them fanned out.
+"""The channels that a node owns: takes ownership, stores versions, starts fan-outs, and lists them for the protocol.
 
-What the store does not take now is tried again: a repeated adoption only raises the epoch once
-more, a repeated publication is refused by its base version, a repeated fan-out queues nothing twice.
+Writes that the store does not accept now are repeated. Each is idempotent: a repeated take-over only increments the
+epoch once more, a repeated publication is refused by its base version, and a repeated fan-out queues nothing twice.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from service.corona.events import (
 )
 from service.corona.messages import ChannelRemoved
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
-from service.feeds.urls import channel_id
+from service.feeds import urls
 from service.location.content_cache import digest_of
 from service.model import ChannelId, Delta, NodeId, Notice
 from service.observability.tracing import TRACING
@@ -38,88 +38,88 @@ from workers.polling.politeness import charged_site
 from workers.polling.poll_state import build_snapshot
 from workers.tasks import BackgroundTasks
 
-_BUCKETS_AT_ONCE = 8
-_CHANNELS_AT_ONCE = 500
+_BUCKETS_PER_READ = 8
+_BATCH_SIZE = 500
 _RETRY_S = 1.0
-_WANTED_AFTER_PROBE_S = 60.0
+_EXPECTED_FOR_S = 60.0
 
 log = structlog.get_logger(__name__)
 
 
 class ChannelOwner:
-    """A node's own channels. ``happened`` tells the protocol how things went."""
+    """The owner role of one node. ``on_events`` passes results to the protocol."""
 
     def __init__(
         self,
-        me: NodeId,
+        node_id: NodeId,
         store: Store,
         *,
         clock: Clock,
-        happened: Callable[..., Awaitable[None]],
+        on_events: Callable[..., Awaitable[None]],
         tasks: BackgroundTasks,
         contents: ContentLocator,
         fan_out: FanOut,
-        naming: DirectoryRegistrar,
+        registrar: DirectoryRegistrar,
     ) -> None:
-        self._me = me
+        self._node_id = node_id
         self._store = store
         self._clock = clock
-        self._happened = happened
+        self._on_events = on_events
         self._tasks = tasks
         self._contents = contents
-        self._fanout = fan_out
-        self._naming = naming
-        self._view = RingView(0, ())
+        self._fan_out = fan_out
+        self._registrar = registrar
+        self._ring = RingView(0, ())
         self._prefixes: tuple[str, ...] = ()
-        self._adopting: set[ChannelId] = set()
-        self._asked: ListOwnedChannels | None = None
-        self._walking = False
-        self._unfinished: dict[ChannelId, int] = {}
-        """The epochs under which fan-outs are to go on."""
-        self._fanning_out: set[ChannelId] = set()
+        self._being_taken: set[ChannelId] = set()
+        self._list_request: ListOwnedChannels | None = None
+        self._is_listing = False
+        self._pending_fan_outs: dict[ChannelId, int] = {}
+        """The epoch of each channel whose fan-out has to be continued."""
+        self._running_fan_outs: set[ChannelId] = set()
         self._expected_s: dict[ChannelId, float] = {}
 
-    def ring_changed(self, view: RingView) -> None:
-        """Look for our channels where they may be now."""
-        self._view = view
-        self._prefixes = owned_prefixes(view, self._me)
+    def on_ring_changed(self, ring: RingView) -> None:
+        """Use the parts of the registry that this node owns in the new ring."""
+        self._ring = ring
+        self._prefixes = owned_prefixes(ring, self._node_id)
 
-    async def expect_subscribers(self, cid: ChannelId) -> None:
-        """Own this channel for a while even without subscribers: somebody is about to subscribe."""
+    async def expect_subscribers(self, channel_id: ChannelId) -> None:
+        """Own a channel for a minute even without subscribers, because a user is about to subscribe."""
         now_s = self._clock.monotonic_s()
-        self._expected_s[cid] = now_s
-        # As an answer to no question (asked at minus infinity) it makes the protocol drop nothing.
-        await self._happened(ChannelsListed(float("-inf"), (ListedChannel(cid, 0, listed=True),)))
+        self._expected_s[channel_id] = now_s
+        # With a request time of minus infinity, it answers no request: the protocol drops no other channel.
+        await self._on_events(ChannelsListed(float("-inf"), (ListedChannel(channel_id, 0, listed=True),)))
 
-    async def adopt(self, cids: Sequence[ChannelId]) -> None:
-        """Raise the channels' epochs, tell the protocol, and resume fan-outs and moves that the former owner left."""
-        cids = [cid for cid in cids if cid not in self._adopting]
-        self._adopting.update(cids)
+    async def take_ownership(self, channel_ids: Sequence[ChannelId]) -> None:
+        """Increment the channels' epochs, inform the protocol, and continue the former owner's fan-outs and moves."""
+        channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
+        self._being_taken.update(channel_ids)
         try:
-            for some in _stretches(cids):
-                await self._adopt(some)
+            for batch in _batches(channel_ids):
+                await self._take_batch(batch)
         except BaseException:
-            self._adopting.difference_update(cids)
+            self._being_taken.difference_update(channel_ids)
             raise
 
-    async def _adopt(self, cids: Sequence[ChannelId]) -> None:
-        states = await self._surely_adopted(cids)
-        self._adopting.difference_update(cids)
+    async def _take_batch(self, channel_ids: Sequence[ChannelId]) -> None:
+        states = await self._adopt_with_retries(channel_ids)
+        self._being_taken.difference_update(channel_ids)
         events: list[Event] = []
-        for cid, state in zip(cids, states, strict=True):
+        for channel_id, state in zip(channel_ids, states, strict=True):
             if state is None:
-                events.append(MessageReceived("", ChannelRemoved(cid)))
+                events.append(MessageReceived("", ChannelRemoved(channel_id)))
                 continue
             if state.channel.moved_to:
-                self._adopting.add(cid)  # until everybody has moved
-                self._tasks.start(self._give_up(state))
+                self._being_taken.add(channel_id)  # until all subscribers have moved
+                self._tasks.start(self._complete_move(state))
                 continue
             if state.fanned < state.channel.version:
-                self._fan_out_soon(cid, state.epoch)
+                self._start_fan_out(channel_id, state.epoch)
             channel = state.channel
             events.append(
                 OwnershipTaken(
-                    cid,
+                    channel_id,
                     state.epoch,
                     channel.version,
                     private=channel.private,
@@ -128,48 +128,50 @@ class ChannelOwner:
                 )
             )
         if events:
-            await self._happened(*events)
+            await self._on_events(*events)
 
-    async def _give_up(self, moved: ChannelState) -> None:
-        """Tell a channel's subscribers that it has moved, have them follow, and own it no more."""
-        cid = moved.channel.id
+    async def _complete_move(self, moved: ChannelState) -> None:
+        """Fan out the notice that a channel has moved, move its subscribers, and release the channel."""
+        channel_id = moved.channel.id
         try:
-            if await self._fanout.run(cid, moved.epoch):
+            if await self._fan_out.run(channel_id, moved.epoch):
                 await self._store.channel_moves.carry_out(moved, self._clock.wall_s())
-                log.info("channel moved", channel=cid[:8], to=moved.channel.moved_to[:8])
+                log.info("channel moved", channel=channel_id[:8], to=moved.channel.moved_to[:8])
         except StoreUnavailable as error:
-            log.warning("move interrupted", channel=cid[:8], error=str(error))
+            log.warning("move interrupted", channel=channel_id[:8], error=str(error))
         finally:
-            self._adopting.discard(cid)
-        # If it is not through, the next walk of the registry finds it.
-        await self._happened(MessageReceived("", ChannelRemoved(cid)))
+            self._being_taken.discard(channel_id)
+        # An incomplete move is found by the next listing of the registry.
+        await self._on_events(MessageReceived("", ChannelRemoved(channel_id)))
 
-    async def _surely_adopted(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
+    async def _adopt_with_retries(self, channel_ids: Sequence[ChannelId]) -> list[ChannelState | None]:
         while True:
             try:
-                return await self._store.channels.adopt(cids, self._me)
+                return await self._store.channels.adopt(channel_ids, self._node_id)
             except StoreUnavailable as error:
-                log.warning("adopting failed", channels=len(cids), error=str(error))
+                log.warning("taking ownership failed, will retry", channels=len(channel_ids), error=str(error))
                 await asyncio.sleep(_RETRY_S)
 
-    def disown(self, cid: ChannelId) -> None:
-        """Forget a channel that another node owns now, or nobody wants."""
-        self._unfinished.pop(cid, None)
-        self._naming.forget(cid)
+    def release(self, channel_id: ChannelId) -> None:
+        """Remove the state of a channel that another node owns now, or that nobody needs."""
+        self._pending_fan_outs.pop(channel_id, None)
+        self._registrar.remove(channel_id)
 
     async def publish(self, effect: Publish) -> None:
-        """Version a candidate, tell the protocol, and fan out."""
-        offered = effect.candidate
-        notice = offered.delta.notice
+        """Store a candidate as a version, inform the protocol, and start the fan-out."""
+        candidate = effect.candidate
+        notice = candidate.delta.notice
         began_s = self._clock.wall_s()
         try:
-            before = () if notice else await self._store.channels.content_entries(offered.channel)
-            after = None if notice else build_snapshot(offered, before, effect.updates)
-            delta = await self._store.channels.publish(offered.delta, after, effect.epoch, silent=offered.delta.initial)
+            before = () if notice else await self._store.channels.content_entries(candidate.channel)
+            after = None if notice else build_snapshot(candidate, before, effect.updates)
+            delta = await self._store.channels.publish(
+                candidate.delta, after, effect.epoch, silent=candidate.delta.initial
+            )
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
-            # When the store failed, it may have been written: adopting again tells.
-            log.info("delta refused", channel=offered.channel[:8], why=str(error))
-            await self._happened(PublishRefused(offered.channel))
+            # If the store failed, the version may have been written: taking ownership again shows it.
+            log.info("version refused", channel=candidate.channel[:8], reason=str(error))
+            await self._on_events(PublishRefused(candidate.channel))
             return
         TRACING.record_step(
             delta.trace_id,
@@ -180,120 +182,130 @@ class ChannelOwner:
             changes=len(delta.changes),
         )
         if notice and notice.kind == "moved":
-            # Whoever adopts it now carries out the move: if we do not live to, another node does.
-            await self._happened(PublishRefused(offered.channel))
+            # The node that takes ownership next completes the move, also if this one dies.
+            await self._on_events(PublishRefused(candidate.channel))
             return
-        self._naming.news_of(offered.channel)
-        self._fan_out_soon(offered.channel, effect.epoch)
+        self._registrar.on_changed(candidate.channel)
+        self._start_fan_out(candidate.channel, effect.epoch)
         digest = b""
         if after:
             digest = digest_of(after.content)
-            self._contents.put(offered.channel, digest, after.content)
-        await self._happened(VersionPublished(offered.channel, delta.version, digest))
+            self._contents.put(candidate.channel, digest, after.content)
+        await self._on_events(VersionPublished(candidate.channel, delta.version, digest))
 
-    async def move(self, cid: ChannelId, url: str) -> bool:
-        """Have a channel's subscribers told that it is watched at ``url`` from now on, and move there.
+    async def move(self, channel_id: ChannelId, url: str) -> bool:
+        """Move a channel to another URL, and notify its subscribers. Can be repeated.
 
-        Can be repeated. Returns False if there is no such channel, or it moves elsewhere.
+        Returns False if there is no such channel, or it has moved to a different URL.
         """
         while True:
-            (state,) = await self._store.channels.adopt([cid], self._me)
-            if state is None or state.channel.moved_to not in {"", channel_id(url)}:
+            (state,) = await self._store.channels.adopt([channel_id], self._node_id)
+            if state is None or state.channel.moved_to not in {"", urls.channel_id(url)}:
                 return False
             if state.channel.moved_to:
                 break
             now_s = self._clock.wall_s()
-            told = Delta(cid, state.channel.version, 0, now_s, (), notice=Notice("moved", url))
-            with contextlib.suppress(LeaseLost, StaleVersion):  # somebody else adopted it, or knew the old epoch
-                await self._store.channels.publish(told, None, state.epoch, silent=False)
-        # Our own protocol does not know of that epoch. Whoever adopts it now carries out the move.
-        await self._happened(PublishRefused(cid))
-        await self.expect_subscribers(cid)
+            delta = Delta(channel_id, state.channel.version, 0, now_s, (), notice=Notice("moved", url))
+            with contextlib.suppress(LeaseLost, StaleVersion):  # another node took ownership, or published
+                await self._store.channels.publish(delta, None, state.epoch, silent=False)
+        # This node's protocol does not know the new epoch. The node that takes ownership next completes the move.
+        await self._on_events(PublishRefused(channel_id))
+        await self.expect_subscribers(channel_id)
         return True
 
-    async def list_owned(self, asked: ListOwnedChannels) -> None:
-        """Walk our part of the registry; channels that nobody wants doze from now on.
+    async def list_owned(self, request: ListOwnedChannels) -> None:
+        """List this node's part of the registry for the protocol, and mark channels that nobody needs as dormant.
 
-        While a walk is under way, only the latest of those asked for comes after it.
+        Of the requests that arrive while a listing is under way, only the latest is answered after it.
         """
-        self._asked = asked
-        if self._walking:
+        self._list_request = request
+        if self._is_listing:
             return
-        self._walking = True
+        self._is_listing = True
         try:
-            while self._asked is not None:
-                asked, self._asked = self._asked, None
-                await self._walk(asked)
+            while self._list_request is not None:
+                request, self._list_request = self._list_request, None
+                await self._list_registry(request)
         except StoreUnavailable as error:
             log.warning("registry unreadable", error=str(error))
         finally:
-            self._walking = False
+            self._is_listing = False
 
-    async def _walk(self, asked: ListOwnedChannels) -> None:
+    async def _list_registry(self, request: ListOwnedChannels) -> None:
         prefixes = self._prefixes
-        for start in range(0, len(prefixes), _BUCKETS_AT_ONCE):
-            registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_AT_ONCE])
-            mine = [cid for cid in registered if self._view.is_among_nearest(cid, self._me, 1)]
-            for some in _stretches(mine):
-                listed = await self._listed(some)
-                await self._happened(ChannelsListed(asked.requested_s, tuple(listed), complete=False))
-        self._naming.walked()
-        await self._happened(ChannelsListed(asked.requested_s, ()))
+        for start in range(0, len(prefixes), _BUCKETS_PER_READ):
+            registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_PER_READ])
+            owned = [
+                channel_id for channel_id in registered if self._ring.is_among_nearest(channel_id, self._node_id, 1)
+            ]
+            for batch in _batches(owned):
+                listed = await self._list_batch(batch)
+                await self._on_events(ChannelsListed(request.requested_s, tuple(listed), complete=False))
+        self._registrar.on_listed()
+        await self._on_events(ChannelsListed(request.requested_s, ()))
 
-    async def _listed(self, cids: Sequence[ChannelId]) -> list[ListedChannel]:
-        counts = await self._store.subscriptions.counts(list(cids))
-        self._tasks.start(self._name(list(zip(cids, counts, strict=True))))
-        wanted = await self._wanted_or_dozing([cid for cid, count in zip(cids, counts, strict=True) if not count])
-        return [ListedChannel(cid, count, cid in wanted) for cid, count in zip(cids, counts, strict=True)]
+    async def _list_batch(self, channel_ids: Sequence[ChannelId]) -> list[ListedChannel]:
+        counts = await self._store.subscriptions.counts(list(channel_ids))
+        counted = list(zip(channel_ids, counts, strict=True))
+        self._tasks.start(self._register(counted))
+        needed = await self._needed_without_subscribers([channel_id for channel_id, count in counted if not count])
+        return [ListedChannel(channel_id, count, channel_id in needed) for channel_id, count in counted]
 
-    async def _name(self, counted: Sequence[tuple[ChannelId, int]]) -> None:
+    async def _register(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
         try:
-            await self._naming.keep(counted)
+            await self._registrar.register(counts)
         except StoreUnavailable as error:
-            log.warning("naming was interrupted", channels=len(counted), error=str(error))
+            log.warning("directory registration interrupted", channels=len(counts), error=str(error))
 
-    async def _wanted_or_dozing(self, lonely: Sequence[ChannelId]) -> set[ChannelId]:
+    async def _needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
+        """Return the channels that are needed without subscribers; mark the others as dormant.
+
+        A channel is needed if it expects subscribers, an admin has listed it, or its move is not complete.
+        """
         now_s = self._clock.monotonic_s()
-        self._expected_s = {cid: at_s for cid, at_s in self._expected_s.items() if now_s - at_s < _WANTED_AFTER_PROBE_S}
-        wanted = set(self._expected_s)
-        for channel in await self._store.channels.get_many(lonely):
-            if channel is None or channel.id in wanted:
+        self._expected_s = {
+            channel_id: at_s for channel_id, at_s in self._expected_s.items() if now_s - at_s < _EXPECTED_FOR_S
+        }
+        needed = set(self._expected_s)
+        for channel in await self._store.channels.get_many(channel_ids):
+            if channel is None or channel.id in needed:
                 continue
             if channel.listed or (channel.moved_to and not channel.dormant):
-                wanted.add(channel.id)
+                needed.add(channel.id)
             elif not channel.dormant:
                 await self._store.channels.mark_dormant(channel.id)
                 await self._store.poll_rate_history.record([(channel.id, 0.0)])
-        return wanted
+        return needed
 
     def retry_fan_outs(self) -> None:
-        """Go on with what the store interrupted."""
-        for cid in self._unfinished.keys() - self._fanning_out:
-            self._tasks.start(self._fan_out(cid))
+        """Continue the fan-outs that an unavailable store interrupted."""
+        for channel_id in self._pending_fan_outs.keys() - self._running_fan_outs:
+            self._tasks.start(self._run_fan_out(channel_id))
 
-    def _fan_out_soon(self, cid: ChannelId, epoch: int) -> None:
-        self._unfinished[cid] = epoch
-        self._tasks.start(self._fan_out(cid))
+    def _start_fan_out(self, channel_id: ChannelId, epoch: int) -> None:
+        self._pending_fan_outs[channel_id] = epoch
+        self._tasks.start(self._run_fan_out(channel_id))
 
-    async def _fan_out(self, cid: ChannelId) -> None:
-        if cid in self._fanning_out:
-            return  # the one under way looks again before it ends
-        self._fanning_out.add(cid)
+    async def _run_fan_out(self, channel_id: ChannelId) -> None:
+        if channel_id in self._running_fan_outs:
+            return  # the one under way checks for pending ones before it ends
+        self._running_fan_outs.add(channel_id)
         try:
-            while (epoch := self._unfinished.pop(cid, None)) is not None:
+            while (epoch := self._pending_fan_outs.pop(channel_id, None)) is not None:
                 try:
-                    done = await self._fanout.run(cid, epoch)
+                    is_owner = await self._fan_out.run(channel_id, epoch)
                 except StoreUnavailable as error:
-                    log.warning("fan-out interrupted", channel=cid[:8], error=str(error))
-                    self._unfinished.setdefault(cid, epoch)
+                    log.warning("fan-out interrupted", channel=channel_id[:8], error=str(error))
+                    self._pending_fan_outs.setdefault(channel_id, epoch)
                     return
-                if not done:
-                    # Another owner, who may be wrong or dead by now: if it is still ours, it has to be adopted again.
-                    await self._happened(PublishRefused(cid))
+                if not is_owner:
+                    # Another node took ownership, perhaps wrongly: if the channel is still this node's, it takes it
+                    # again.
+                    await self._on_events(PublishRefused(channel_id))
         finally:
-            self._fanning_out.discard(cid)
+            self._running_fan_outs.discard(channel_id)
 
 
-def _stretches(cids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
-    """Cut up a list of channels, in order: what is known of all of them must never be in memory at once."""
-    return (cids[start : start + _CHANNELS_AT_ONCE] for start in range(0, len(cids), _CHANNELS_AT_ONCE))
+def _batches(channel_ids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
+    """Split a list of channels, whose states would take too much memory all at once."""
+    return (channel_ids[start : start + _BATCH_SIZE] for start in range(0, len(channel_ids), _BATCH_SIZE))

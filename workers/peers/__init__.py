@@ -1,15 +1,15 @@
-"""Contents of channels travel from worker to worker; the nearest copy is found by attenuated Bloom filters.
+"""Exchange of channels' contents between workers; the nearest copy is found by attenuated Bloom filters.
 
-What a poll compares with, and what people are shown, is a *content* (``service.location.content_cache``), named by its
-digest, which the channel's owner and the store tell. It is looked for here, near by, at the owner, in the store, and
-at last at the publisher. Workers are hints to each other: whatever they say is checked by the digest or harms only
-speed, and every way of failing ends at the store.
+A *content* (:mod:`service.location.content_cache`) is the baseline that polls compare with, and the latest entries. It
+is named by its digest, which the channel's owner and the store provide. A worker looks for a content in its own cache,
+near by, at the channel's owner, in the store, and at last at the publisher. Workers do not trust each other: a wrong
+response fails the check of the digest or costs only time, and after every failure the store is read.
 
-- ``contents``   what this worker has, and the order in which it looks elsewhere
-- ``finding``    the walk along filters, and the owner
-- ``overlay``    whose neighbour we are, and what neighbours tell each other, in order
-- ``main``       all of it, wired, and what others ask of us, checked: sealed with the cluster's secret, once, in time,
-                 and not too large
+- ``content_cache``: the contents that this worker has, and the order of the search for others
+- ``content_finder``: the walk along filters, and the request to the owner
+- ``neighbour_overlay``: the selection of neighbours, and ordered messages between them
+- ``exchange``: all of these, and the endpoint for other workers, whose requests are signed with the cluster's secret,
+  accepted once and for a limited time, and bounded in size
 
-``service.location`` decides; here is what waits. A fleet of one worker opens no connection and sends nothing.
+:mod:`service.location` decides; this package does the I/O. A fleet of one worker opens no connection.
 """

@@ -1,6 +1,6 @@
-"""Whose neighbours we are, by measured round-trip times, and the filters that neighbours keep of each other.
+"""The overlay of neighbours among workers: selection by round-trip time, and exchange of attenuated filters.
 
-What neighbours are told arrives in order and without gaps, or else both begin anew.
+Messages between neighbours arrive in order and without gaps; after a gap, both ends start again from an empty state.
 """
 
 import asyncio
@@ -24,250 +24,259 @@ from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
 from workers.tasks import BackgroundTasks
 
-PING, TELL = "ping", "tell"
+PING, MESSAGES = "ping", "tell"
 DEPTH = 3
 FALSE_POSITIVES = 0.02
-"""Wanted of the fullest row; those of all links come together in a lookup that finds nothing."""
+"""Target for the fullest row. The rates of all links add up in a lookup that finds nothing."""
 _FIRST_WIDTH = 32 * MIN_WIDTH
-_MEASURED_AT_ONCE = 24
-_AGAIN = 4
-"""So many of the others that are known are measured again each time, besides all neighbours."""
+_NEW_MEASURED = 24
+_MEASURED_AGAIN = 4
+"""Known workers, besides all neighbours, that are measured again in each round."""
 _PINGS = 4
 _SAMPLES = 12
-_PING_WITHIN_S = 2.0
-_GATHERED_S = 0.1
-"""Changes of the cache that come within it are told together."""
-_SETTLED_WITHIN_S = 3.0
-_TOLD_WITHIN_S = 0.3
-"""A worker that has met others waits so long before its first lookups: in all, and from a neighbour's first word on."""
-_FORGOTTEN_EVERY = 3
+_PING_TIMEOUT_S = 2.0
+_CHANGE_DELAY_S = 0.1
+"""Changes of the cache within this time are sent together."""
+_READY_TIMEOUT_S = 3.0
+_READY_AFTER_MESSAGE_S = 0.3
+"""A worker that has joined others delays its first lookups: at most ``_READY_TIMEOUT_S`` in all, and
+``_READY_AFTER_MESSAGE_S`` from a neighbour's first message on."""
+_ROUNDS_PER_FORGET = 3
 _OFFER, _MESSAGE = b"\x00", b"\x01"
 
 _STREAM_BYTES = 8
-_MOST_BATCH_BYTES = MAX_REQUEST_BYTES - 1024
-_MOST_WAITING_BYTES = 8 * 1024 * 1024
-"""A neighbour that is told more than it takes is forgotten, and told all anew once it is back."""
-_TRIES = 4
-_AGAIN_S = 0.7
-"""Who has just joined is a stranger until the others' next heartbeats."""
-_WITHIN_S = 5.0
+_MAX_BATCH_BYTES = MAX_REQUEST_BYTES - 1024
+_MAX_QUEUED_BYTES = 8 * 1024 * 1024
+"""A neighbour that receives more slowly than messages are queued is dropped; it starts again once it is back."""
+_MAX_ATTEMPTS = 4
+_RETRY_S = 0.7
+"""Other workers accept messages of one that has just joined only after their next heartbeats."""
+_SEND_TIMEOUT_S = 5.0
 
 log = structlog.get_logger(__name__)
 
 
 class PeerStream:
-    """Our end of what we and one other worker say to each other. ``over`` is called when both have to forget it."""
+    """This worker's end of a message stream with another one; ``on_reset`` is called when both have to start again."""
 
-    def __init__(self, peer: Peer, client: PeerClient, tasks: BackgroundTasks, over: Callable[[NodeId], None]) -> None:
-        """Say nothing yet."""
+    def __init__(
+        self, peer: Peer, client: PeerClient, tasks: BackgroundTasks, on_reset: Callable[[NodeId], None]
+    ) -> None:
+        """Send nothing yet."""
         self.peer = peer
         self._client = client
         self._tasks = tasks
-        self._over = over
+        self._on_reset = on_reset
         self._stream = Stream(secrets.token_bytes(_STREAM_BYTES))
-        self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0
-        self._sending = False
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._is_sending = False
 
-    def say(self, *frames: bytes) -> None:
-        """Tell the other one this, soon; nothing: see whether it still knows us."""
-        self._waiting.extend(frames)
-        self._waiting_bytes += sum(map(len, frames))
-        if self._waiting_bytes > _MOST_WAITING_BYTES:
-            self._give_up("it takes less than it is told")
-        elif not self._sending:
-            self._sending = True
-            self._tasks.start(self._send())
+    def send(self, *frames: bytes) -> None:
+        """Queue frames for sending; without any, send an empty batch to check that the peer still knows this worker."""
+        self._queue.extend(frames)
+        self._queued_bytes += sum(map(len, frames))
+        if self._queued_bytes > _MAX_QUEUED_BYTES:
+            self._reset("it receives too slowly")
+        elif not self._is_sending:
+            self._is_sending = True
+            self._tasks.start(self._send_queued())
 
-    def hear(self, batch: Batch) -> tuple[bytes, ...]:
-        """Return what is new in what the other one says. Raises :class:`PeerProtocolError` if it has to begin anew."""
+    def receive(self, batch: Batch) -> tuple[bytes, ...]:
+        """Return the new frames of a batch. Raises :class:`PeerProtocolError` if the peer has to start again."""
         if self._stream.is_restart(batch):
-            self._give_up("it began anew")
+            self._reset("it started again")
         return self._stream.receive(batch)
 
-    async def _send(self) -> None:
+    async def _send_queued(self) -> None:
         try:
-            more = True
-            while more:
-                batch = self._stream.next_batch(self._taken())
+            has_more = True
+            while has_more:
+                batch = self._stream.next_batch(self._dequeue())
                 try:
                     await self._send_batch(batch)
                 except (PeerUnreachable, PeerProtocolError) as error:
                     if isinstance(error, PeerProtocolError):
                         PEER_REFUSALS.labels(error.reason).inc()
                     if self._stream.is_current(batch):
-                        self._give_up(str(error))
-                more = bool(self._waiting)
+                        self._reset(str(error))
+                has_more = bool(self._queue)
         finally:
-            self._sending = False
+            self._is_sending = False
 
-    def _taken(self) -> tuple[bytes, ...]:
+    def _dequeue(self) -> tuple[bytes, ...]:
+        """Remove and return the next frames, as many as fit into one batch."""
         frames: list[bytes] = []
         size = 0
-        while self._waiting and len(frames) < MAX_FRAMES and size + len(self._waiting[0]) <= _MOST_BATCH_BYTES:
-            frames.append(self._waiting.popleft())
+        while self._queue and len(frames) < MAX_FRAMES and size + len(self._queue[0]) <= _MAX_BATCH_BYTES:
+            frames.append(self._queue.popleft())
             size += len(frames[-1]) + 5
-        self._waiting_bytes -= sum(map(len, frames))
+        self._queued_bytes -= sum(map(len, frames))
         return tuple(frames)
 
     async def _send_batch(self, batch: Batch) -> None:
         body = msgspec.msgpack.encode(batch)
-        for left in reversed(range(_TRIES)):
+        for attempts_left in reversed(range(_MAX_ATTEMPTS)):
             try:
-                await self._client.request(self.peer, TELL, body, timeout_s=_WITHIN_S, max_bytes=0)
+                await self._client.request(self.peer, MESSAGES, body, timeout_s=_SEND_TIMEOUT_S, max_bytes=0)
             except (PeerUnreachable, PeerProtocolError) as error:
-                if not left or not self._stream.is_current(batch) or getattr(error, "reason", "") == "stream":
+                is_restart = getattr(error, "reason", "") == "stream"
+                if not attempts_left or not self._stream.is_current(batch) or is_restart:
                     raise
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
             else:
                 self._stream.on_delivered(batch)
                 return
 
-    def _give_up(self, why: str) -> None:
-        log.info("a neighbour is forgotten", worker=self.peer.id[:8], why=why)
-        self._waiting.clear()
-        self._waiting_bytes = 0
+    def _reset(self, reason: str) -> None:
+        log.info("neighbour dropped", worker=self.peer.id[:8], reason=reason)
+        self._queue.clear()
+        self._queued_bytes = 0
         self._stream.restart(secrets.token_bytes(_STREAM_BYTES))
-        self._over(self.peer.id)
+        self._on_reset(self.peer.id)
 
 
 class NeighbourOverlay:
-    """One worker's neighbours. ``have`` names what is in its cache, as digests in hex."""
+    """The neighbours of one worker. ``cached_digests`` returns the digests (hex) of the contents in its cache."""
 
     def __init__(
         self,
-        me: NodeId,
+        worker_id: NodeId,
         limits: NeighbourLimits,
         client: PeerClient,
         *,
         clock: Clock,
         tasks: BackgroundTasks,
-        have: Callable[[], Collection[str]],
+        cached_digests: Callable[[], Collection[str]],
     ) -> None:
-        """Know nobody yet."""
-        self._me = me
+        """Start without other workers."""
+        self._worker_id = worker_id
         self._near_s = limits.near_s
         self._client = client
         self._clock = clock
         self._tasks = tasks
-        self._have = have
+        self._cached_digests = cached_digests
         self._peers: dict[NodeId, Peer] = {}
-        self._posts: dict[NodeId, PeerStream] = {}
+        self._streams: dict[NodeId, PeerStream] = {}
         self._rtts_s: dict[NodeId, deque[float]] = {}
-        self._neighbourhood = Neighbourhood(me, limits)
+        self._neighbourhood = Neighbourhood(worker_id, limits)
         self._node = LocationNode(
-            me, FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
+            worker_id, FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
         )
-        self._telling: asyncio.TimerHandle | None = None
+        self._change_timer: asyncio.TimerHandle | None = None
         self._rounds = 0
-        self._settled = asyncio.Event()
+        self._ready = asyncio.Event()
 
-    def meet(self, peers: Iterable[Peer]) -> None:
-        """Know that these are the other workers now."""
-        present = {peer.id: peer for peer in peers if peer.id != self._me}
+    def set_peers(self, peers: Iterable[Peer]) -> None:
+        """Set the other workers of the ring."""
+        present = {peer.id: peer for peer in peers if peer.id != self._worker_id}
         for gone in self._peers.keys() - present.keys():
             del self._peers[gone]
             self._forget(gone)
-            self._posts.pop(gone, None)
+            self._streams.pop(gone, None)
         if present and not self._peers:
-            self.changed()
-            asyncio.get_running_loop().call_later(_SETTLED_WITHIN_S, self._settled.set)
+            self.on_cache_changed()
+            asyncio.get_running_loop().call_later(_READY_TIMEOUT_S, self._ready.set)
         self._peers = present
 
-    async def settled(self) -> None:
-        """Wait, if we are new among others, until neighbours have told what they have: it is worth a moment."""
+    async def wait_until_ready(self) -> None:
+        """Wait until neighbours have sent their filters, if this worker has just joined others: it saves requests."""
         if self._peers:
-            await self._settled.wait()
+            await self._ready.wait()
 
-    def peer(self, node: NodeId) -> Peer | None:
-        """Return a worker of the ring."""
-        return self._peers.get(node)
+    def peer(self, worker_id: NodeId) -> Peer | None:
+        """Return another worker of the ring; None if it is not known."""
+        return self._peers.get(worker_id)
 
-    def first(self, document: str) -> tuple[NodeId, LocationQuery] | None:
-        """Begin a query here: return whom to ask; None if no filter matches."""
+    def first_hop(self, document: str) -> tuple[NodeId, LocationQuery] | None:
+        """Return the first worker to request a document from, and the query for it; None if no filter matches."""
         return self._node.next_hop(self._node.start_query(document))
 
-    def next(self, query: LocationQuery) -> tuple[NodeId, int] | None:
-        """Return to whom another one's query goes on from here, and the row that says so."""
+    def next_hop(self, query: LocationQuery) -> tuple[NodeId, int] | None:
+        """Return the next worker for another worker's query, and the row of the filter that matches; None if none."""
         step = self._node.next_hop(query)
         return None if step is None else (step[0], step[1].max_row + 1)
 
-    def changed(self) -> None:
-        """Tell neighbours soon that something else is in the cache."""
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(_GATHERED_S, self._tell_changes)
+    def on_cache_changed(self) -> None:
+        """Send the changes of the cache to neighbours, shortly after the first of them."""
+        if self._change_timer is None:
+            self._change_timer = asyncio.get_running_loop().call_later(_CHANGE_DELAY_S, self._send_changes)
 
-    async def keep_up(self) -> None:
-        """Measure round-trip times, look for better neighbours, and keep filters as wide as what they hold asks for.
+    async def maintain(self) -> None:
+        """Measure round-trip times, select neighbours, and adapt the width of the filters to their contents.
 
-        To be called each maintenance interval.
+        Called once per maintenance interval.
         """
         if not self._peers:
             return
         await self._measure()
         self._rounds += 1
-        if self._rounds % _FORGOTTEN_EVERY == 0:
+        if self._rounds % _ROUNDS_PER_FORGET == 0:
             self._carry_out(self._neighbourhood.reset_declined())
         for neighbour in tuple(self._node.links):
-            self._say(neighbour)
+            self._send_frames(neighbour)
         self._send(self._node.refresh())
-        # A row may be full, which tells nothing of how many documents it has; wider ones will tell.
+        # The number of documents in a full row is unknown: the width is at most doubled, and examined again.
         fullest = min(self._node.fullest_row(), 2.0 * self._node.shape.width)
         self._send(self._node.reshape(next_shape(self._node.shape, fullest, FALSE_POSITIVES)))
-        self._measure_up()
+        self._update_metrics()
 
-    def heard(self, sender: NodeId, batch: Batch) -> None:
-        """Apply another worker's batch. Raises :class:`PeerProtocolError` if it must restart or is unknown."""
+    def on_batch(self, sender: NodeId, batch: Batch) -> None:
+        """Apply the messages of another worker.
+
+        Raises :class:`PeerProtocolError` if the sender is unknown or has to start again.
+        """
         if sender not in self._peers:
             raise PeerProtocolError(f"{sender[:8]} is not in the ring, as far as is known here.", reason="stranger")
-        for frame in self._post(sender).hear(batch):
+        for frame in self._stream(sender).receive(batch):
             try:
-                self._hear(sender, frame)
+                self._on_frame(sender, frame)
             except PeerProtocolError as error:
                 PEER_REFUSALS.labels(error.reason).inc()
 
     def close(self) -> None:
-        """Tell nobody anything any more."""
-        if self._telling is not None:
-            self._telling.cancel()
+        """Send no more changes."""
+        if self._change_timer is not None:
+            self._change_timer.cancel()
 
-    def _hear(self, sender: NodeId, frame: bytes) -> None:
+    def _on_frame(self, sender: NodeId, frame: bytes) -> None:
         kind, rest = frame[:1], frame[1:]
         if kind == _MESSAGE:
             self._send(self._node.on_message(sender, wire.decode(rest)))
-            if not self._settled.is_set():
-                asyncio.get_running_loop().call_later(_TOLD_WITHIN_S, self._settled.set)
+            if not self._ready.is_set():
+                asyncio.get_running_loop().call_later(_READY_AFTER_MESSAGE_S, self._ready.set)
             return
         try:
             (number,) = rest
             offer = Offer(number if kind == _OFFER else 0)
         except ValueError as error:
-            raise PeerProtocolError(f"{sender[:8]} says what nobody says here.", reason="malformed") from error
+            raise PeerProtocolError(f"{sender[:8]} sent an unknown message.", reason="malformed") from error
         if offer not in {Offer.ACCEPT, Offer.DECLINE} and sender not in self._rtts_s:
-            self._tasks.start(self._measured_first(sender, offer))
+            self._tasks.start(self._measure_and_respond(sender, offer))
         else:
             self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
-    async def _measured_first(self, sender: NodeId, offer: Offer) -> None:
-        """Measure a worker that asks before we have, and answer then."""
+    async def _measure_and_respond(self, sender: NodeId, offer: Offer) -> None:
+        """Measure a worker whose offer arrived before its first measurement, then respond to the offer."""
         if sender in self._peers:
             await self._ping(self._peers[sender])
         if sender in self._rtts_s:
             self._carry_out(self._neighbourhood.on_measurements([(sender, min(self._rtts_s[sender]))]))
         self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
-    def _tell_changes(self) -> None:
-        self._telling = None
+    def _send_changes(self) -> None:
+        self._change_timer = None
         if not self._peers:
             return
-        have, told = set(self._have()), self._node.own.documents
-        self._send(self._node.change(have - told, told - have))
+        cached, announced = set(self._cached_digests()), self._node.own.documents
+        self._send(self._node.change(cached - announced, announced - cached))
 
     async def _measure(self) -> None:
+        """Measure new workers, some known ones, and all neighbours."""
         known = self._rtts_s.keys()
         new = [node for node in self._peers if node not in known]
         again = [node for node in known if node not in self._node.links]
-        chosen = sample(new, min(len(new), _MEASURED_AT_ONCE)) + sample(again, min(len(again), _AGAIN))
+        chosen = sample(new, min(len(new), _NEW_MEASURED)) + sample(again, min(len(again), _MEASURED_AGAIN))
         await asyncio.gather(*(self._ping(self._peers[node]) for node in (*chosen, *self._node.links)))
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
         self._carry_out(self._neighbourhood.on_measurements(measured.items()))
@@ -275,13 +284,16 @@ class NeighbourOverlay:
             self._send(self._node.add_link(node, measured[node]))
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure one round-trip time. What opens the connection, and what waits for a busy machine, is left out."""
+        """Measure round-trip times to a worker.
+
+        The minimum of several leaves out the time to open a connection, and delays on a busy machine.
+        """
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()
             try:
-                await self._client.request(peer, PING, b"", timeout_s=_PING_WITHIN_S, max_bytes=0)
+                await self._client.request(peer, PING, b"", timeout_s=_PING_TIMEOUT_S, max_bytes=0)
             except (PeerUnreachable, PeerProtocolError) as error:
-                log.info("a worker cannot be measured", worker=peer.id[:8], why=str(error))
+                log.info("ping failed", worker=peer.id[:8], reason=str(error))
                 self._forget(peer.id)
                 return
             if peer.id not in self._peers:
@@ -297,7 +309,7 @@ class NeighbourOverlay:
         for effect in effects:
             match effect:
                 case SendOffer(to, offer):
-                    self._say(to, _OFFER + bytes((offer.value,)))
+                    self._send_frames(to, _OFFER + bytes((offer.value,)))
                 case LinkAdded(neighbour, rtt_s):
                     self._send(self._node.add_link(neighbour, rtt_s))
                 case LinkRemoved(neighbour):
@@ -305,19 +317,19 @@ class NeighbourOverlay:
 
     def _send(self, sends: Iterable[SendToNeighbour]) -> None:
         for send in sends:
-            self._say(send.to, _MESSAGE + wire.encode(send.message))
+            self._send_frames(send.to, _MESSAGE + wire.encode(send.message))
 
-    def _say(self, to: NodeId, *frames: bytes) -> None:
+    def _send_frames(self, to: NodeId, *frames: bytes) -> None:
         if to in self._peers:
-            self._post(to).say(*frames)
+            self._stream(to).send(*frames)
 
-    def _post(self, node: NodeId) -> PeerStream:
-        post = self._posts.get(node)
-        if post is None:
-            post = self._posts[node] = PeerStream(self._peers[node], self._client, self._tasks, self._forget)
-        return post
+    def _stream(self, node: NodeId) -> PeerStream:
+        stream = self._streams.get(node)
+        if stream is None:
+            stream = self._streams[node] = PeerStream(self._peers[node], self._client, self._tasks, self._forget)
+        return stream
 
-    def _measure_up(self) -> None:
+    def _update_metrics(self) -> None:
         FILTER_BITS.set(self._node.shape.width)
         near = sum(link.rtt_s <= self._near_s for link in self._node.links.values())
         NEIGHBOURS.labels("near").set(near)

@@ -29,7 +29,7 @@ from service.store.coordination.requests import (
 )
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, worker
-from workers.ownership.directory_registration import WALKS, DirectoryRegistrar
+from workers.ownership.directory_registration import LISTINGS_PER_SCAN, DirectoryRegistrar
 
 
 @pytest_asyncio.fixture
@@ -242,9 +242,9 @@ async def test_what_is_not_there_is_a_problem_too(api: aiohttp.ClientSession) ->
 async def test_a_search_says_what_it_found_and_how(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store, listed=True)
     naming = DirectoryRegistrar(store, SystemClock(), 3)
-    for _ in range(WALKS):
-        await naming.keep([(channel.id, 0)])
-        naming.walked()
+    for _ in range(LISTINGS_PER_SCAN):
+        await naming.register([(channel.id, 0)])
+        naming.on_listed()
     status, told = await _ask(api, "GET", "search?q=host=example.org%20type=feed%20limit=5")
     assert status == 200
     assert [item["channel"] for item in told["items"]] == [channel.id]

@@ -14,7 +14,7 @@ from service.search import Searcher
 from service.store import Store
 from service.store.directory.matrices import ContentName
 from tests.support.channels import SNAPSHOT, change, make_channel
-from workers.ownership.directory_registration import WALKS, DirectoryRegistrar
+from workers.ownership.directory_registration import LISTINGS_PER_SCAN, DirectoryRegistrar
 
 SECRET = "https://example.org/feed?token=abc"
 TAGGED = Entry("b", "On snakes", tags=("Python",), authors=("Jane Doe",))
@@ -35,7 +35,7 @@ async def channel_with(store: Store, subscribers: int, url: str = "https://examp
 
 async def name(store: Store, naming: DirectoryRegistrar, *channels: Channel) -> None:
     counts = await store.subscriptions.counts([channel.id for channel in channels])
-    await naming.keep([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
+    await naming.register([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
 
 
 async def found(store: Store, text: str) -> list[str]:
@@ -80,17 +80,17 @@ async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Stor
     plain, secret = await channel_with(store, 0), await channel_with(store, 0, SECRET)
     for channel in (plain, secret):
         await store.channels.set_listed(channel.id, listed=True)
-    for _ in range(WALKS):
+    for _ in range(LISTINGS_PER_SCAN):
         await name(store, naming, plain, secret)
-        naming.walked()
+        naming.on_listed()
     assert await found(store, "host=example.org") == [plain.id]
 
 
 async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 2)
-    for _ in range(WALKS):
+    for _ in range(LISTINGS_PER_SCAN):
         await name(store, naming, channel)
-        naming.walked()
+        naming.on_listed()
     assert (naming._due_s, naming._listed) == ({}, set())
 
 
@@ -108,7 +108,7 @@ async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     await change(store, channel, Change("addition", Entry("c", "On crabs", tags=("Rust",))), base=2)
-    naming.news_of(channel.id)
+    naming.on_changed(channel.id)
     await name(store, naming, channel)
     assert await found(store, "tag=rust") == [channel.id]
 
@@ -126,9 +126,9 @@ async def test_a_channel_is_found_by_its_own_categories_and_the_software_that_ma
     url = "https://example.org/feed"
     own = structs.replace(SNAPSHOT, imprint=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
     await store.channels.create(Channel(channel_id(url), url, listed=True), own, [TAGGED], 1_000.0)
-    for _ in range(WALKS):
-        await naming.keep([(channel_id(url), 0)])
-        naming.walked()
+    for _ in range(LISTINGS_PER_SCAN):
+        await naming.register([(channel_id(url), 0)])
+        naming.on_listed()
     for text in ("tag=reptiles tag=python", "generator=wordpress version=6.4"):
         assert await found(store, text) == [channel_id(url)], text
 
@@ -139,7 +139,7 @@ async def test_what_a_share_in_memory_says_of_a_channel_that_has_changed_since_i
     snakes, crabs = await channel_with(store, 3), await channel_with(store, 3, "https://example.org/crabs")
     await name(store, naming, snakes, crabs)
     await change(store, crabs, *([Change("addition", Entry(f"c{n}", tags=("Rust",))) for n in range(30)]), base=2)
-    naming.news_of(crabs.id)
+    naming.on_changed(crabs.id)
     await name(store, naming, snakes, crabs)
 
     async def stale(_pairs: Collection[str], _limit: int, _within_s: float = 1.0) -> tuple[ChannelId, ...]:

@@ -37,7 +37,7 @@ class Died(Exception):
 
 
 class Dying(KeyspaceStore):
-    """Keyspaces to a keeper that dies before its last step, or after that but before it knows."""
+    """Keyspaces of a balancer that dies before its last step, or after it but before the reply."""
 
     def __init__(self, store: Store, survives: int, *, done: bool) -> None:
         super().__init__(BatchingClient(store.redis), store.keyspaces.map, store.keyspaces.bits)
@@ -52,18 +52,18 @@ class Dying(KeyspaceStore):
         return await super().carry_out(step)
 
 
-class Kept:
-    """A keeper that is alone on its ring."""
+class BalancedNode:
+    """The balancer of the only node of a ring."""
 
     def __init__(self, store: Store, limits: LoadLimits, node: str = ONE) -> None:
         self.tasks = BackgroundTasks()
-        self._keeper = KeyGroupBalancer(node, store, limits, interval_s=10.0, tasks=self.tasks)
-        self._keeper.ring_changed(RingView(1, (NodeInfo(node, 1, node[:4], 0.0, ""),)))
+        self._balancer = KeyGroupBalancer(node, store, limits, interval_s=10.0, tasks=self.tasks)
+        self._balancer.on_ring_changed(RingView(1, (NodeInfo(node, 1, node[:4], 0.0, ""),)))
 
-    async def keep(self, fleet_s: float) -> None:
-        """Go through one interval, with all moves that it takes."""
-        await self._keeper.keep(fleet_s)
-        await until_so(lambda: not self._keeper._busy, "no move is under way")
+    async def balance(self, fleet_s: float) -> None:
+        """Balance once, and wait until all moves have ended."""
+        await self._balancer.balance(fleet_s)
+        await until_so(lambda: not self._balancer._moving, "no move is under way")
 
 
 @pytest_asyncio.fixture
@@ -98,10 +98,10 @@ async def test_a_hot_channel_comes_to_lie_in_several_keyspaces_and_together_agai
 ) -> None:
     """300 people told in 10 s are more than the 18 a second of one keyspace; all the time everybody is there once."""
     everybody = [(uid, n + 1) for n, uid in enumerate(UIDS)]
-    kept = Kept(store, LIMITS)
+    node_ = BalancedNode(store, LIMITS)
     for look in range(6):
         assert await told(store, channel) == sorted(everybody)
-        await kept.keep(1_000.0 + 10 * look)
+        await node_.balance(1_000.0 + 10 * look)
     hot = await leaves(store)
     assert len(set(hot.values())) > 1
     assert await told(store, channel) == sorted(everybody)
@@ -111,9 +111,9 @@ async def test_a_hot_channel_comes_to_lie_in_several_keyspaces_and_together_agai
     assert all(sum(own.values()) <= 18.0 for own in weighed.loads.values())
     intervals = iter(range(60))
     while len(await leaves(store)) > 1:
-        await kept.keep(1_600.0 + 10 * next(intervals))
+        await node_.balance(1_600.0 + 10 * next(intervals))
     assert await told(store, channel) == sorted(everybody)
-    await kept.tasks.cancel()
+    await node_.tasks.cancel()
 
 
 async def split(store: Store, group: KeyGroup) -> None:
@@ -132,21 +132,21 @@ async def test_a_cold_right_half_comes_back_and_leaves_when_its_keyspace_gets_ho
     store: Store, channel: ChannelId
 ) -> None:
     """412 a second do not fit into the 280 of a merge; what delivers nothing needs no keyspace beside them."""
-    whole, kept = KeyGroup(0, 0, store.keyspaces.bits), Kept(store, LoadLimits(400.0))
+    whole, node_ = KeyGroup(0, 0, store.keyspaces.bits), BalancedNode(store, LoadLimits(400.0))
     await split(store, whole)
     away = (await leaves(store))[whole.right]
     await hot_left_half(store, whole)
-    await kept.keep(1_000.0)
+    await node_.balance(1_000.0)
     found = await leaves(store)
     assert found[whole.right] == found[whole.left.left] != away
     (table,) = await store.keyspaces.tables([found[whole.right]])
     assert table.state(whole.right) is GroupState.RECALLED
     assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
     await store.keyspaces.record_deliveries(found[whole.right], whole.right, 15_000)
-    await kept.keep(1_010.0)
+    await node_.balance(1_010.0)
     assert (await leaves(store))[whole.right] == away
     assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
-    await kept.tasks.cancel()
+    await node_.tasks.cancel()
 
 
 async def moves(store: Store) -> list[Move]:
@@ -158,7 +158,7 @@ async def moves(store: Store) -> list[Move]:
     "done", [pytest.param(False, id="before", marks=pytest.mark.storms), pytest.param(True, id="after")]
 )
 @pytest.mark.parametrize("kind", ["split", "merge", "recall"])
-async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_nobody_is_lost_or_doubled(
+async def test_whatever_step_a_balancer_dies_at_its_successor_ends_the_move_and_nobody_is_lost_or_doubled(
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, *, done: bool
 ) -> None:
     """People come and go, and are told, between the death and the succession."""
@@ -181,19 +181,19 @@ async def test_whatever_step_a_keeper_dies_at_its_successor_ends_the_move_and_no
         if kind == "recall":
             await hot_left_half(store, whole)
         doomed.keyspaces = Dying(store, survives, done=done)
-        mortal = Kept(doomed, cold if kind == "merge" else LoadLimits(400.0))
-        await mortal.keep(1_000.0 * (survives + 1))
+        mortal = BalancedNode(doomed, cold if kind == "merge" else LoadLimits(400.0))
+        await mortal.balance(1_000.0 * (survives + 1))
         died = doomed.keyspaces.left == 0
         gone, come = next(iter(expected)), next(newcomers)
         await store.channel_index.remove(cid, [(gone, expected.pop(gone) + 1)])
         expected[come] = 7
         assert await store.channel_index.add(cid, come, 7)
         assert await told(store, cid) == sorted(expected.items())
-        successor = Kept(store, cold, OTHER)
-        await successor.keep(1_000.0 * (survives + 1) + 500)
+        successor = BalancedNode(store, cold, OTHER)
+        await successor.balance(1_000.0 * (survives + 1) + 500)
         assert await moves(store) == []
         assert await told(store, cid) == sorted(expected.items())
-        await successor.keep(1_000.0 * (survives + 1) + 900)
+        await successor.balance(1_000.0 * (survives + 1) + 900)
         assert len(await leaves(store)) == 1
         assert await told(store, cid) == sorted(expected.items())
         assert await store.channel_index.count([cid]) == [len(expected)]

@@ -50,11 +50,11 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
         US,
         store,
         clock=SystemClock(),
-        happened=note,
+        on_events=note,
         tasks=tasks,
         contents=stored(store),
         fan_out=FanOut(store, 3),
-        naming=DirectoryRegistrar(store, SystemClock(), 3),
+        registrar=DirectoryRegistrar(store, SystemClock(), 3),
     )
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
@@ -64,7 +64,7 @@ async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
     await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=False)
     if adopted_meanwhile:
         await store.channels.adopt([channel.id], OTHER)
-    owning._fan_out_soon(channel.id, state.epoch)
+    owning._start_fan_out(channel.id, state.epoch)
     await until_so(lambda: not tasks._running, "the fan-out has ended")
     assert happened == ([PublishRefused(channel.id)] if adopted_meanwhile else [])
     assert await store.outbox.waiting_users() == ([] if adopted_meanwhile else [keys.user_id(ALICE)])
@@ -83,13 +83,13 @@ class Owner:
             US,
             store,
             clock=SystemClock(),
-            happened=self._note,
+            on_events=self._note,
             tasks=self.tasks,
             contents=stored(store),
             fan_out=FanOut(store, 3),
-            naming=DirectoryRegistrar(store, SystemClock(), 3),
+            registrar=DirectoryRegistrar(store, SystemClock(), 3),
         )
-        self.owning.ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
+        self.owning.on_ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
 
     async def _note(self, *events: Event) -> None:
         self.happened += events
@@ -103,7 +103,7 @@ class Owner:
 
 async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
     """Have the owner publish a notice as its protocol would."""
-    await owner.owning.adopt([channel.id])
+    await owner.owning.take_ownership([channel.id])
     (adopted,) = await owner.settle()
     assert isinstance(adopted, OwnershipTaken)
     told = Delta(channel.id, adopted.version, 0, 2_000.0, (), notice=notice)
@@ -126,7 +126,7 @@ async def test_the_owner_of_a_channel_that_moved_has_everybody_follow_and_gives_
     await store.subscriptions.subscribe(ALICE, channel.id)
     await tell(owner, channel, Notice("moved", NEW))
     assert await owner.settle() == [PublishRefused(channel.id)]
-    await owner.owning.adopt([channel.id])
+    await owner.owning.take_ownership([channel.id])
     assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
     assert [held.channel for held in await store.subscriptions.of_user(ALICE)] == [channel_id(NEW)]
 
@@ -167,14 +167,14 @@ async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
 
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "finish_joining", away)
-        await owner.owning.adopt([channel.id])
+        await owner.owning.take_ownership([channel.id])
         assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
     for wanted in (True, False):
         await owner.owning.list_owned(ListOwnedChannels(1.0))
         *parts, end = await owner.settle()
         assert ChannelsListed(1.0, (ListedChannel(channel.id, 0, listed=wanted),), complete=False) in parts
         assert end == ChannelsListed(1.0, ())
-        await owner.owning.adopt([channel.id])
+        await owner.owning.take_ownership([channel.id])
         await owner.settle()
     assert await store.redis.call("EXISTS", keys.incoming_moves(channel_id(NEW))) == 0
 

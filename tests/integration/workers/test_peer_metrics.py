@@ -48,7 +48,7 @@ async def in_a_row(store: Store, size: int, monkeypatch: pytest.MonkeyPatch) -> 
         place = {each.me.id: number for number, each in enumerate(row)}
 
         async def next_to_it(self: NeighbourOverlay, peer: Peer) -> None:
-            if abs(place[self._me] - place[peer.id]) == 1:
+            if abs(place[self._worker_id] - place[peer.id]) == 1:
                 await ping(self, peer)
 
         monkeypatch.setattr(NeighbourOverlay, "_ping", next_to_it)

@@ -28,7 +28,7 @@ from tests.support.peer_workers import (
     worker,
 )
 from tests.support.waiting import until
-from workers.peers.content_finder import question
+from workers.peers.content_finder import encode_query
 
 
 @pytest_asyncio.fixture
@@ -68,7 +68,7 @@ async def test_a_content_that_was_replaced_is_not_looked_for_there_any_more(stor
     await known(asker, new)
     overlay = asker.peers._overlay
     assert overlay is not None
-    assert overlay.first(old.hex()) is None
+    assert overlay.first_hop(old.hex()) is None
 
 
 @pytest.mark.usefixtures("no_store")
@@ -79,7 +79,7 @@ async def test_what_no_filter_names_the_owner_is_asked_for(store: Store) -> None
         digest = owner.has(channel, some_content("news"))
         overlay = asker.peers._overlay
         assert overlay is not None
-        overlay._settled.set()
+        overlay._ready.set()
         found = await asker.locate(channel, digest)
     assert (found.source, found.hops, found.worker) == ("owner", 1, owner.me.id)
 
@@ -112,7 +112,7 @@ async def test_a_wrong_copy_is_refused_and_the_next_source_is_used(
         channel = await owned_by(store, liar, ring)
         (state,) = await store.channels.states([channel.id])
         assert state is not None
-        monkeypatch.setitem(liar.peers._answerers, "find", lambda _sender, _body: broken)
+        monkeypatch.setitem(liar.peers._handlers, "find", lambda _sender, _body: broken)
         before = sum(refused(reason) for reason in ("digest", "malformed"))
         located = await asker.locate(channel, state.digest)
         assert digest_of(located.content) == state.digest
@@ -147,13 +147,13 @@ async def test_all_who_want_a_content_at_once_ask_for_it_once(store: Store, monk
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as owner:
         channel = await owned_by(store, owner, introduce([asker, owner]))
         digest = owner.has(channel, some_content("news"))
-        answer, asked = owner.peers._answerers["find"], list[bytes]()
+        answer, asked = owner.peers._handlers["find"], list[bytes]()
 
         def counting(sender: str, body: bytes) -> bytes:
             asked.append(body)
             return answer(sender, body)
 
-        monkeypatch.setitem(owner.peers._answerers, "find", counting)
+        monkeypatch.setitem(owner.peers._handlers, "find", counting)
         found = await asyncio.gather(*(asker.locate(channel, digest) for _ in range(5)))
     assert {each.content for each in found} == {some_content("news")}
     assert len(asked) == 1
@@ -185,7 +185,7 @@ async def test_a_worker_that_starts_again_is_another_one_and_learns_anew(store: 
             await linked([asker, second])
             overlay = asker.peers._overlay
             assert overlay is not None
-            assert overlay.first(digest.hex()) is None
+            assert overlay.first_hop(digest.hex()) is None
             second.has(channel, some_content("news"))
             await known(asker, digest)
 
@@ -198,7 +198,7 @@ async def test_who_has_forgotten_the_other_makes_both_begin_anew(store: Store) -
         await known(workers[0], digest)
         forgetful = workers[0].peers._overlay
         assert forgetful is not None
-        forgetful._posts.clear()
+        forgetful._streams.clear()
         forgetful._forget(workers[1].me.id)
         await linked(workers)
         await known(workers[0], digest)
@@ -210,14 +210,14 @@ async def test_alone_nothing_is_sent_and_without_a_secret_nobody_is_answered(
     async def never(*_: object, **__: object) -> bytes:
         raise AssertionError("a request was sent")
 
-    monkeypatch.setattr(PeerClient, "ask", never)
+    monkeypatch.setattr(PeerClient, "request", never)
     async with worker(store, "0" * 40) as alone:
         introduce([alone])
         channel = await make_channel(store)
         digest = alone.has(channel, some_content("news"))
         overlay = alone.peers._overlay
         assert overlay is not None
-        await overlay.keep_up()
+        await overlay.maintain()
         assert (await alone.locate(channel, digest)).source == "cache"
         assert (await alone.locate(channel, b"\5" * 16)).source == "publisher"
     async with worker(store, "0" * 40, SETTINGS.model_copy(update={"cluster_secret": SecretStr("")})) as closed:
@@ -233,11 +233,11 @@ async def test_a_query_is_sent_on_to_nobody_twice(store: Store, three: list[Work
     assert overlay is not None
 
     async def step() -> tuple[str, int] | None:
-        found = overlay.first(digest.hex())
+        found = overlay.first_hop(digest.hex())
         return None if found is None else (found[0], found[1].max_row)
 
     await until(step, "the filters know it")
     query = overlay._node.start_query(digest.hex())
     visited = msgspec.structs.replace(query, visited=(first.me.id, third.me.id, second.me.id))
-    answer = second.peers._answerers["find"](first.me.id, question(digest, visited))
+    answer = second.peers._handlers["find"](first.me.id, encode_query(digest, visited))
     assert answer == b"\0"

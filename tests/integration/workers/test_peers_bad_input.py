@@ -35,7 +35,7 @@ STRANGER = "f" * 40
 async def test_an_answer_that_is_too_large_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
         channel = await owned_by(store, liar, introduce([asker, liar]))
-        monkeypatch.setitem(liar.peers._answerers, "find", lambda _sender, _body: b"\x01" * (5 * 1024 * 1024))
+        monkeypatch.setitem(liar.peers._handlers, "find", lambda _sender, _body: b"\x01" * (5 * 1024 * 1024))
         before = refused("size")
         assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
         assert refused("size") == before + 1
@@ -53,7 +53,7 @@ async def test_an_answer_that_grows_without_end_is_refused(store: Store, monkeyp
 
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
         channel = await owned_by(store, liar, introduce([asker, liar]))
-        monkeypatch.setattr(liar.peers, "_answered", streamed)
+        monkeypatch.setattr(liar.peers, "_handle", streamed)
         before = refused("size")
         assert (await asker.locate(channel, b"\2" * 16)).source == "publisher"
         assert refused("size") > before
@@ -180,7 +180,7 @@ async def test_a_neighbours_nonsense_is_refused_counted_and_changes_nothing(
         overlay = there.peers._overlay
         assert overlay is not None
         before = refused(reason)
-        overlay._say(here.me.id, frame)
+        overlay._send_frames(here.me.id, frame)
         await until_so(lambda: refused(reason) == before + 1, "it is counted")
         digest = there.has(await make_channel(store), some_content("news"))
         await known(here, digest)

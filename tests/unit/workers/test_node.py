@@ -1,4 +1,4 @@
-"""A node that is cancelled before its work began has begun nothing."""
+"""The tasks of a node."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -8,8 +8,8 @@ from workers.node import Node
 from workers.tasks import BackgroundTasks
 
 
-async def test_vital_work_is_begun_by_its_own_task_alone() -> None:
-    """What was made for a task that never takes its first step would never be awaited."""
+async def test_a_cancelled_task_creates_no_coroutine() -> None:
+    """A coroutine created for a task that never takes its first step would never be awaited."""
     begun = 0
 
     def begin() -> Awaitable[None]:
@@ -18,11 +18,11 @@ async def test_vital_work_is_begun_by_its_own_task_alone() -> None:
         return asyncio.sleep(60)
 
     tasks = BackgroundTasks()
-    tasks.start(Node._vital(cast("Node", None), begin))
+    tasks.start(Node._end_on_error(cast("Node", None), begin))
     await tasks.cancel()
     assert begun == 0
     tasks = BackgroundTasks()
-    tasks.start(Node._vital(cast("Node", None), begin))
+    tasks.start(Node._end_on_error(cast("Node", None), begin))
     await asyncio.sleep(0)
     await tasks.cancel()
     assert begun == 1

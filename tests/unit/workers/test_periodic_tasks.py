@@ -1,4 +1,4 @@
-"""PeriodicTasks: each begins at its own share of its interval."""
+"""Periodic tasks: each first runs after its fraction of its interval."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from workers.node import PeriodicTasks
 LONG_S = 3600.0
 
 
-async def test_a_phase_runs_first_after_its_share_of_the_interval() -> None:
+async def test_a_task_first_runs_after_its_fraction_of_the_interval() -> None:
     ran, done = list[str](), asyncio.Event()
 
     async def late() -> None:
@@ -17,10 +17,10 @@ async def test_a_phase_runs_first_after_its_share_of_the_interval() -> None:
         ran.append("soon")
         done.set()
 
-    with PeriodicTasks() as phases:
-        phases.every(LONG_S, late)
-        phases.every(LONG_S, late, 0.5)
-        phases.every(LONG_S, soon, 0.0)
+    with PeriodicTasks() as periodic:
+        periodic.every(LONG_S, late)
+        periodic.every(LONG_S, late, 0.5)
+        periodic.every(LONG_S, soon, 0.0)
         async with asyncio.timeout(5):
             await done.wait()
     assert ran == ["soon"]
