@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from service.errors import OperationalError
 
 
-class XmppSessionLost(OperationalError, code="link-lost"):
+class XmppSessionLost(OperationalError, code="xmpp-session-lost"):
     """The session with the XMPP server ended before the server confirmed what was sent."""
 
 

@@ -1,4 +1,4 @@
-"""The bot at ejabberd, logged in each way: a person is served through their own absence and the bot's."""
+"""The bot with ejabberd, as component and as client: deliveries continue after downtime of the user and the bot."""
 
 import contextlib
 import secrets
@@ -40,7 +40,7 @@ async def settings(clean_redis: str, ejabberd: PrivateEjabberd, login: str) -> S
 
 @pytest_asyncio.fixture
 async def alice(settings: Settings, ejabberd: PrivateEjabberd) -> AsyncIterator[ChatClient]:
-    """Somebody online there."""
+    """A user who is online at the server."""
     jid = await ejabberd.register(f"alice-{secrets.token_hex(4)}", "pw")
     async with online_again(jid, settings, ejabberd) as client:
         yield client
@@ -56,7 +56,7 @@ async def online_again(jid: str, settings: Settings, ejabberd: PrivateEjabberd) 
 
 
 async def publish(store: Store, person: ChatClient, channel: Channel, *versions: int) -> None:
-    """Publish an entry in each of these versions, and wait until the server has them."""
+    """Publish an entry in each of these versions, and wait until the server has confirmed them."""
     for version in versions:
         await tell(store, [person], channel, f"k{version}", base=version)
 
@@ -65,15 +65,15 @@ async def publish(store: Store, person: ChatClient, channel: Channel, *versions:
         (oldest_s,) = await store.outbox.oldest_queued_s([uid])
         return oldest_s is None and all(batch.acked for batch in (await store.outbox.in_flight([uid]))[uid])
 
-    await until(is_sent, "the server has it")
+    await until(is_sent, "the server has confirmed it")
 
 
-async def nothing_waits(store: Store) -> bool:
+async def is_nothing_waiting(store: Store) -> bool:
     return not await store.outbox.count_waiting()
 
 
 def entries(*clients: ChatClient) -> list[str]:
-    """What was told, in order, repetitions included."""
+    """Return the entries that the clients received, in order, with duplicates."""
     return [
         line
         for client in clients
@@ -83,7 +83,7 @@ def entries(*clients: ChatClient) -> list[str]:
     ]
 
 
-async def test_a_person_is_told_what_is_new_while_there_and_after_an_absence(
+async def test_entries_are_delivered_while_the_user_is_online_and_after_downtime(
     settings: Settings, store: Store, ejabberd: PrivateEjabberd, alice: ChatClient, tmp_path: Path
 ) -> None:
     channel = await make_channel(store)
@@ -94,29 +94,27 @@ async def test_a_person_is_told_what_is_new_while_there_and_after_an_absence(
         assert "Subscribed" in await alice.say(f"subscribe {channel.url}")
         await publish(store, alice, channel, 1, 2)
         await alice.wait_for(lambda message: "Entry k2" in message.body)
-        await until(lambda: nothing_waits(store), "the receipts finish it")
+        await until(lambda: is_nothing_waiting(store), "the receipts complete the deliveries")
         assert (await store.users.get(alice.jid)).receipts
         await alice.stop()
         await publish(store, alice, channel, 3, 4)
         async with online_again(alice.jid, settings, ejabberd) as back:
             await back.wait_for(lambda message: "Entry k4" in message.body)
-            await until(lambda: nothing_waits(store), "the receipts finish it")
+            await until(lambda: is_nothing_waiting(store), "the receipts complete the deliveries")
             await running[0].kill()
             await tell(store, [alice], channel, "k5", base=5)
-            said = [secrets.token_hex(8) for _ in range(4)]
-            await talk(back, said)
+            threads = [secrets.token_hex(8) for _ in range(4)]
+            await talk(back, threads)
             async with bots(settings, tmp_path, 1):
                 await back.wait_for(lambda message: "Entry k5" in message.body)
-                if settings.xmpp_login == "client":  # nobody keeps what is said to a component that is not there
-                    await until_so(lambda: len(answered(back, said)) == len(said), "all is answered")
-                    assert answered(back, said) == said
+                if settings.xmpp_login == "client":  # servers do not store messages to a component that is offline
+                    await until_so(lambda: len(answered(back, threads)) == len(threads), "all commands are answered")
+                    assert answered(back, threads) == threads
                 assert "Unsubscribed" in await back.say("unsubscribe #1")
             assert entries(alice, back) == [f"Entry k{number}" for number in range(1, 6)]
 
 
-async def test_a_room_is_entered_asked_in_and_told_what_is_new(
-    settings: Settings, store: Store, alice: ChatClient
-) -> None:
+async def test_a_room_is_joined_answered_and_gets_entries(settings: Settings, store: Store, alice: ChatClient) -> None:
     channel = await make_channel(store)
     async with serving(settings, store):
         owner = await Guest(alice, f"room-{secrets.token_hex(4)}@rooms.localhost", "alice").open()

@@ -1,4 +1,4 @@
-"""Two components of one service: each person is told by the one they know, and answered by the one they ask."""
+"""Two component addresses: entries come from a user's home address, answers from the address that was asked."""
 
 import asyncio
 import secrets
@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-STARTED_WITHIN_S = 60.0
+START_TIMEOUT_S = 60.0
 
 
 @pytest_asyncio.fixture
@@ -34,7 +34,7 @@ async def sharded(tmp_path: Path) -> AsyncIterator[PrivateProsody]:
 
 @pytest.fixture
 def settings(clean_redis: str, sharded: PrivateProsody) -> Settings:
-    """What every bot is told."""
+    """Settings of all bot processes."""
     return Settings(
         redis_url=clean_redis,
         xmpp_jid=sharded.bot_jid,
@@ -47,14 +47,14 @@ def settings(clean_redis: str, sharded: PrivateProsody) -> Settings:
     )
 
 
-async def served_by(store: Store, settings: Settings, count: int) -> bool:
-    """Whether all addresses are served, by so many processes."""
+async def is_served_by(store: Store, settings: Settings, count: int) -> bool:
+    """Return whether ``count`` processes serve all addresses."""
     holders = await store.partition_leases.holders(process.lease_group(settings))
     return len(holders) == 2 and len(set(holders.values())) == count
 
 
-async def ask(person: ChatClient, address: str, text: str) -> str:
-    """Ask the bot at an address; return the answer, which has to come from there."""
+async def say_to(person: ChatClient, address: str, text: str) -> str:
+    """Send a command to an address; return the answer, which must come from that address."""
     thread = secrets.token_hex(8)
     before, person.bot_jid = person.bot_jid, address
     person.send(text, thread=thread)
@@ -65,7 +65,7 @@ async def ask(person: ChatClient, address: str, text: str) -> str:
 
 
 @pytest.mark.timeout(180)
-async def test_people_are_told_by_the_shard_they_know_answered_by_the_one_they_ask_and_kept_when_a_process_dies(
+async def test_addresses_deliver_to_their_users_and_survive_the_failure_of_a_process(
     settings: Settings, sharded: PrivateProsody, store: Store, tmp_path: Path
 ) -> None:
     one, two = settings.xmpp_jid, settings.xmpp_shards[0]
@@ -73,7 +73,7 @@ async def test_people_are_told_by_the_shard_they_know_answered_by_the_one_they_a
     port = sharded.c2s_port
     channel = await make_channel(store)
     async with bots(settings, tmp_path, 2) as running:
-        await until(lambda: served_by(store, settings, 2), "a process for each address", within_s=STARTED_WITHIN_S)
+        await until(lambda: is_served_by(store, settings, 2), "each address has a process", within_s=START_TIMEOUT_S)
         async with (
             online(jids[0], "pw", "127.0.0.1", port, one) as alice,
             online(jids[1], "pw", "127.0.0.1", port, two) as bob,
@@ -82,23 +82,25 @@ async def test_people_are_told_by_the_shard_they_know_answered_by_the_one_they_a
             for person in (alice, bob):
                 await store.subscriptions.subscribe(person.jid, channel.id)
 
-            async def told(number: int) -> None:
+            async def deliver(number: int) -> None:
                 await tell(store, [alice, bob], channel, f"k{number}", base=number)
                 for person in (alice, bob):
                     news = await person.wait_for(lambda message: f"Entry k{number}" in message.body, 40.0)
-                    assert news.sender == person.bot_jid, "told by the one they know"
+                    assert news.sender == person.bot_jid, "the entry comes from the home address"
 
-            await told(1)
-            assert "#1 A feed" in await ask(bob, one, "list"), "answered by the one they asked"
-            assert "#1 A feed" in await ask(alice, two, "list")
-            await told(2)
+            await deliver(1)
+            assert "#1 A feed" in await say_to(bob, one, "list"), "the answer comes from the address that was asked"
+            assert "#1 A feed" in await say_to(alice, two, "list")
+            await deliver(2)
             errand = Errand(alice, two, "list")
-            assert "#1 A feed" in errand.note(await errand.step())[1], "also their software's orders"
+            assert "#1 A feed" in errand.note(await errand.step())[1], "ad-hoc commands as well"
             await running[0].kill()
-            await until(lambda: served_by(store, settings, 1), "one process for both", within_s=STARTED_WITHIN_S)
+            await until(
+                lambda: is_served_by(store, settings, 1), "one process serves both addresses", within_s=START_TIMEOUT_S
+            )
             await asyncio.gather(reach(alice), reach(bob))
-            await told(3)
+            await deliver(3)
             for person in (alice, bob):
                 ids = [message.id for message in person.received]
-                assert len(ids) == len(set(ids)), "no message id came twice"
+                assert len(ids) == len(set(ids)), "no message id is received twice"
                 assert [sum(f"Entry k{n}" in m.body for m in person.received) for n in (1, 2, 3)] == [1, 1, 1]
