@@ -147,9 +147,9 @@ def location(
     documents: Annotated[int, typer.Option(min=1, help="Of each server, in the static runs.")] = 70,
 ) -> None:
     """Attenuated Bloom filters beside Tapestry. On a transit-stub graph; home nodes, too."""
-    from service.simulate.location.experiment import Setup  # noqa: PLC0415 - asking for help must not load it
+    from service.simulate.location.experiment import LocationSetup  # noqa: PLC0415 - asking for help must not load it
 
-    _perform("location", Setup(servers, documents), seed, as_json=as_json, plot=plot)
+    _perform("location", LocationSetup(servers, documents), seed, as_json=as_json, plot=plot)
 
 
 @app.command()

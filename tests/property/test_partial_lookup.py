@@ -35,7 +35,7 @@ from service.discovery.partial.strategies import (
     round_robin_tolerance,
 )
 from service.discovery.partial.strategy_choice import DirectoryMeasurements, StrategyChoice, choose
-from service.simulate.partial_lookup.static import Servers
+from service.simulate.partial_lookup.placement_experiment import SimulatedDirectory
 
 COUNTS = st.integers(1, 12)
 STRATEGIES: st.SearchStrategy[Strategy] = st.one_of(
@@ -56,9 +56,9 @@ def random_numbers(seed: int) -> Callable[[], float]:
 @st.composite
 def servers_after_updates(
     draw: st.DrawFn, most_servers: int = 6, strategies: st.SearchStrategy[Strategy] = STRATEGIES
-) -> tuple[Servers, set[str]]:
+) -> tuple[SimulatedDirectory, set[str]]:
     """Return servers after a placement and valid adds and deletes, and the entries of the directory."""
-    servers = Servers(draw(strategies), draw(st.integers(1, most_servers)), random_numbers(draw(SEEDS)))
+    servers = SimulatedDirectory(draw(strategies), draw(st.integers(1, most_servers)), random_numbers(draw(SEEDS)))
     placed = draw(st.lists(st.sampled_from(ENTRIES), unique=True))
     servers.request(Place(tuple(placed)))
     there = set(placed)
@@ -70,7 +70,7 @@ def servers_after_updates(
 
 @given(servers_after_updates(), st.integers(0, 35), st.sets(st.integers(0, 5)))
 def test_a_lookup_reaches_its_target_if_the_remaining_servers_cover_it(
-    after: tuple[Servers, set[str]], target: int, failed: set[int]
+    after: tuple[SimulatedDirectory, set[str]], target: int, failed: set[int]
 ) -> None:
     """It returns no more than the target, each entry once, and no deleted ones."""
     servers, there = after
@@ -81,14 +81,14 @@ def test_a_lookup_reaches_its_target_if_the_remaining_servers_cover_it(
 
 
 @given(servers_after_updates())
-def test_strategies_of_full_coverage_keep_it(after: tuple[Servers, set[str]]) -> None:
+def test_strategies_of_full_coverage_keep_it(after: tuple[SimulatedDirectory, set[str]]) -> None:
     servers, there = after
     if isinstance(servers.strategy, FullReplication | RoundRobin | Hash):
         assert set().union(*servers.shares) == there
 
 
 @given(servers_after_updates(strategies=st.builds(RoundRobin, COUNTS)))
-def test_round_robin_stays_even_and_each_entry_has_its_copies(after: tuple[Servers, set[str]]) -> None:
+def test_round_robin_stays_even_and_each_entry_has_its_copies(after: tuple[SimulatedDirectory, set[str]]) -> None:
     servers, there = after
     assert isinstance(servers.strategy, RoundRobin)
     sizes = [len(share) for share in servers.shares]
@@ -99,7 +99,7 @@ def test_round_robin_stays_even_and_each_entry_has_its_copies(after: tuple[Serve
 
 
 @given(servers_after_updates())
-def test_no_server_keeps_more_than_its_share(after: tuple[Servers, set[str]]) -> None:
+def test_no_server_keeps_more_than_its_share(after: tuple[SimulatedDirectory, set[str]]) -> None:
     servers, _ = after
     if isinstance(servers.strategy, Fixed | RandomServer):
         assert all(len(share) <= servers.strategy.x for share in servers.shares)
@@ -109,7 +109,7 @@ def test_no_server_keeps_more_than_its_share(after: tuple[Servers, set[str]]) ->
 
 @given(STRATEGIES, SEEDS, st.lists(st.tuples(st.booleans(), st.sampled_from(ENTRIES[:6])), max_size=40))
 def test_deleted_entries_are_never_returned(strategy: Strategy, seed: int, updates: list[tuple[bool, str]]) -> None:
-    servers = Servers(strategy, 4, random_numbers(seed))
+    servers = SimulatedDirectory(strategy, 4, random_numbers(seed))
     there: set[str] = set()
     for adds, entry in updates:
         request: Request = Add(entry) if adds else Delete(entry)
@@ -124,7 +124,7 @@ def test_deleted_entries_are_never_returned(strategy: Strategy, seed: int, updat
 @given(STRATEGIES, st.integers(1, 8), st.integers(0, 30), SEEDS)
 def test_storage_and_coverage_match_the_formulas(strategy: Strategy, count: int, entries: int, seed: int) -> None:
     """Exactly, for formulas that are not means; those are compared in the experiment."""
-    servers = Servers(strategy, count, random_numbers(seed))
+    servers = SimulatedDirectory(strategy, count, random_numbers(seed))
     servers.request(Place(tuple(ENTRIES[:entries])))
     placed = placement(servers.shares, ENTRIES[:entries])
     if not isinstance(strategy, Hash):
@@ -139,7 +139,7 @@ def test_the_lookup_order_contains_every_server_once(strategy: Strategy, count: 
 
 
 @given(servers_after_updates(most_servers=4), st.integers(1, 20))
-def test_metrics_match_an_enumeration_of_all_lookups(after: tuple[Servers, set[str]], target: int) -> None:
+def test_metrics_match_an_enumeration_of_all_lookups(after: tuple[SimulatedDirectory, set[str]], target: int) -> None:
     servers, there = after
     assume(there)
     entries, count = sorted(there), len(servers.servers)
@@ -165,7 +165,7 @@ def test_metrics_match_an_enumeration_of_all_lookups(after: tuple[Servers, set[s
 
 
 @given(servers_after_updates(most_servers=5))
-def test_fault_tolerance_is_exact(after: tuple[Servers, set[str]]) -> None:
+def test_fault_tolerance_is_exact(after: tuple[SimulatedDirectory, set[str]]) -> None:
     servers, there = after
     placed = placement(servers.shares, sorted(there))
     count, tolerances = len(servers.servers), fault_tolerances(placed)
@@ -185,7 +185,7 @@ def test_round_robin_tolerance_matches_the_formula(count: int, copies: int, roun
     """For numbers of entries divisible by the number of servers: the formula does not round shares."""
     assume(copies <= count)
     entries = [f"entry {number}" for number in range(count * rounds)]
-    servers = Servers(RoundRobin(copies), count, random_numbers(1))
+    servers = SimulatedDirectory(RoundRobin(copies), count, random_numbers(1))
     servers.request(Place(tuple(entries)))
     tolerances = fault_tolerances(placement(servers.shares, entries))
     for target in range(1, len(entries) + 1):
@@ -197,7 +197,7 @@ def test_round_robin_and_full_replication_are_fair(count: int, rounds: int, targ
     entries = ENTRIES[: count * rounds] if count * rounds <= len(ENTRIES) else ENTRIES[:count]
     assume(target <= len(entries))
     for strategy in (RoundRobin(2), FullReplication()):
-        servers = Servers(strategy, count, random_numbers(3))
+        servers = SimulatedDirectory(strategy, count, random_numbers(3))
         servers.request(Place(tuple(entries)))
         chances = retrieval_chances(placement(servers.shares, entries), target, lookup_steps(strategy, count))
         assert unfairness(chances, target) == pytest.approx(0, abs=1e-9)
@@ -213,7 +213,7 @@ def test_unfairness_matches_the_papers_examples() -> None:
 @given(SEEDS, st.integers(1, 10))
 def test_a_server_returns_all_entries_equally_often(seed: int, target: int) -> None:
     """Over all random numbers, each of its entries is returned equally often."""
-    servers = Servers(Fixed(10), 2, random_numbers(seed))
+    servers = SimulatedDirectory(Fixed(10), 2, random_numbers(seed))
     servers.request(Place(tuple(ENTRIES[:10])))
     answers = [servers.servers[0].lookup(target, (), (place + 0.5) / 10) for place in range(10)]
     assert {sum(entry in answer for answer in answers) for entry in ENTRIES[:10]} == {target}

@@ -1,1 +1,1 @@
-"""Experiment ``location`` (Rhea and Kubiatowicz §III-IV)."""
+"""The experiment ``location``: the simulations of attenuated Bloom filters (Rhea and Kubiatowicz §III and §IV)."""

@@ -1,7 +1,7 @@
-"""Experiment ``location`` (Rhea and Kubiatowicz §III-IV): attenuated Bloom filters on a transit-stub graph.
+"""One run of the experiment ``location`` (§III and §IV): attenuated Bloom filters on one transit-stub graph.
 
-Production's are the nodes with their filters, updates and queries, the messages' bytes, and the choice of hashes.
-One run is one graph: all static experiments on it, and the dynamic ones.
+Nodes with their filters, updates and queries, the encoding of messages, and the number of hashes are production code.
+A run executes all static and dynamic experiments on one graph.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,21 +9,28 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from service.simulate.location import dynamic as location_dynamic
-from service.simulate.location import static as location_static
-from service.simulate.location.dynamic import Dynamic, Filters, trace
-from service.simulate.location.graph import Overlay, ways
-from service.simulate.location.network import Updates
-from service.simulate.location.static import ALGORITHMS, DEPTHS, INDEX_SIZES, Static, index, linked, world
+from service.simulate.location import dynamic_experiment, static_experiment
+from service.simulate.location.dynamic_experiment import DynamicResult, FilterSetup, trace
+from service.simulate.location.graph import OverlayKind, distances
+from service.simulate.location.network import UpdateAlgorithm
+from service.simulate.location.static_experiment import (
+    ALGORITHMS,
+    DEPTHS,
+    INDEX_SIZES,
+    StaticResult,
+    index,
+    linked,
+    world,
+)
 
 DYNAMIC_SIZES = (INDEX_SIZES[0], INDEX_SIZES[-1])
 DYNAMIC = [(depth, size) for size in DYNAMIC_SIZES for depth in DEPTHS]
-"""Depths and index sizes of the dynamic runs ("a range of sizes and depths", §III.C), on the restricted overlay."""
+"""Depths and index sizes of the dynamic runs ("a range of sizes and depths", §III.C); the overlay is restricted."""
 STEPS = (2 * len(DEPTHS) - 1) * len(INDEX_SIZES) + len(ALGORITHMS) * (len(DEPTHS) - 1) + 1
 
 
-class Setup(msgspec.Struct, frozen=True):
-    """How large it is. ``documents`` and ``queries`` are per server, as are the dynamic runs' measured ``reads``."""
+class LocationSetup(msgspec.Struct, frozen=True):
+    """The parameters of one run; ``documents``, ``queries`` and the measured ``reads`` are per server."""
 
     servers: int = 1000
     documents: int = 70
@@ -32,48 +39,48 @@ class Setup(msgspec.Struct, frozen=True):
     reads: int = 6
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What ``coronet simulate location --json`` prints; by the paper's figures, see ``location_report``."""
+class LocationOutcome(msgspec.Struct, frozen=True):
+    """The results of one run; the output of ``coronet simulate location --json``."""
 
     experiment: str
     seed: int
-    setup: Setup
-    static: tuple[Static, ...]
-    dynamic: tuple[Dynamic, ...]
+    setup: LocationSetup
+    static: tuple[StaticResult, ...]
+    dynamic: tuple[DynamicResult, ...]
 
 
-def run(setup: Setup, seed: int, report: Callable[[str], None]) -> Outcome:
-    """Run everything on the graph of this seed; report after each run."""
+def run(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> LocationOutcome:
+    """Run all experiments on the graph of this seed, and return the results; call ``report`` after each run."""
     placed = static(setup, seed, report)
-    return Outcome("location", seed, setup, placed, dynamic(setup, seed, report))
+    return LocationOutcome("location", seed, setup, placed, dynamic(setup, seed, report))
 
 
-def static(setup: Setup, seed: int, report: Callable[[str], None]) -> tuple[Static, ...]:
-    """Run the static experiments."""
-    graph_rng, rng, _ = _luck(seed)
-    placed = world(ways(setup.servers, graph_rng), setup.documents, setup.queries, rng)
-    outcome: list[Static] = []
-    for found in location_static.runs(placed, rng):
+def static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[StaticResult, ...]:
+    """Run the static experiments and return their results."""
+    graph_rng, rng, _ = _spawn_generators(seed)
+    placed = world(distances(setup.servers, graph_rng), setup.documents, setup.queries, rng)
+    outcome: list[StaticResult] = []
+    for found in static_experiment.runs(placed, rng):
         outcome.append(found)
         report(f"{found.index.overlay}, depth {found.index.depth}")
     return tuple(outcome)
 
 
-def dynamic(setup: Setup, seed: int, report: Callable[[str], None]) -> tuple[Dynamic, ...]:
-    """Run the dynamic experiments."""
-    graph_rng, _, rng = _luck(seed)
-    graph = ways(setup.servers, graph_rng)
+def dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[DynamicResult, ...]:
+    """Run the dynamic experiments and return their results."""
+    graph_rng, _, rng = _spawn_generators(seed)
+    graph = distances(setup.servers, graph_rng)
     stream = trace(setup.servers, setup.files, rng)
-    links = {depth: linked(graph, Overlay.RESTRICTED, depth, setup.documents, rng) for depth in DEPTHS}
+    links = {depth: linked(graph, OverlayKind.RESTRICTED, depth, setup.documents, rng) for depth in DEPTHS}
     filters = [
-        Filters(links[depth].edges, index(graph, links[depth], index_bytes, Updates.PRODUCT_SOURCE))
+        FilterSetup(links[depth].edges, index(graph, links[depth], index_bytes, UpdateAlgorithm.PRODUCT_SOURCE))
         for depth, index_bytes in DYNAMIC
     ]
-    outcome = location_dynamic.run(graph, stream, setup.reads * setup.servers, rng, filters)
+    outcome = dynamic_experiment.run(graph, stream, setup.reads * setup.servers, rng, filters)
     report("caches")
     return tuple(outcome)
 
 
-def _luck(seed: int) -> Sequence[np.random.Generator]:
-    """Return what the graph, the static and the dynamic experiments are drawn with."""
+def _spawn_generators(seed: int) -> Sequence[np.random.Generator]:
+    """Return the random generators of the graph, the static and the dynamic experiments."""
     return np.random.default_rng(seed).spawn(3)

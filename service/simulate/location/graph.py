@@ -1,18 +1,18 @@
-"""Transit-stub graphs of GT-ITM's kind (§III.B), the ways between servers in them, and overlays.
+"""Transit-stub graphs like those of GT-ITM (§III.B), distances between servers in them, and overlays.
 
-Six transit domains of ten nodes, seven stub domains at each of these nodes, twelve nodes in a stub domain on average:
-5,100 nodes. Nodes of a transit domain are connected with probability 0.6, of a stub domain with 0.3, all transit
-domains with each other, and 20 pairs of stub domains directly (the paper has "several").
+A graph has six transit domains of ten nodes, seven stub domains at each of these nodes, and twelve nodes per stub
+domain on average: 5,100 nodes. Nodes of a transit domain are connected with probability 0.6, of a stub domain with 0.3;
+all transit domains are connected with each other, and 20 pairs of stub domains directly (in the paper "several").
 
-The paper leaves latencies to GT-ITM. Here, too, they are distances in a plane, as a signal needs for them: transit
-domains anywhere in a square of 60 ms, their nodes within 10 ms of the domain's centre, stub domains within 5 ms of
-their transit node, stub nodes within 1 ms of their domain's centre.
+The paper takes latencies from GT-ITM. Here they are distances in a plane: transit domains are anywhere in a square of
+60 ms, their nodes within 10 ms of the domain's centre, stub domains within 5 ms of their transit node, and stub nodes
+within 1 ms of their domain's centre.
 
-*Overlays* link each server greedily with the nearest, or with as few interdomain edges as possible. In both, so many
-links are made that a server reaches as many others within the filters' depth as the paper's (§III.C). Greedily, all
-servers have the same number of neighbours, but for those that come too late: an index has constant size per server, and
-is filter width times depth times neighbours (§I, §III.C). If each had its nearest ones, whether or not it is among
-theirs, servers in a sparse part would have dozens of links, and filters that are all ones.
+*Overlays* link each server to the nearest ones (greedy), or with as few interdomain edges as possible (restricted). The
+number of links is chosen so that a server reaches as many others within the filters' depth as in the paper (§III.C).
+All servers of a greedy overlay have the same number of neighbours, apart from a remainder: an index has constant size
+per server, namely filter width times depth times neighbours (§I, §III.C). If instead each server were linked to its
+nearest ones unilaterally, servers in sparse regions would have dozens of links, and saturated filters.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,15 +34,15 @@ SHORTCUTS = 20
 SQUARE_MS, TRANSIT_MS, STUB_MS, NODE_MS = 60.0, 10.0, 5.0, 1.0
 
 SECONDS_PER_BYTE = {"stub": 8 / 100e6, "access": 8 / 1.5e6, "transit": 8 / 45e6}
-"""By kind of edge; one between a stub and a transit domain is an *access* edge, the paper's interdomain edge."""
+"""Transmission time by kind of edge; an *access* edge connects a stub and a transit domain (interdomain edge)."""
 
 
 @dataclass(frozen=True)
-class Ways:
-    """Between all pairs of servers, by the ways of least latency: square arrays, from row to column.
+class ServerDistances:
+    """Properties of the paths of least latency between all pairs of servers: square arrays, from row to column.
 
-    A message of s bytes takes ``latency_s + s * seconds_per_byte``, the latter of the way's slowest edge;
-    ``crossings`` is how many interdomain edges it goes along. ``domain`` is each server's stub domain.
+    A message of s bytes takes ``latency_s + s * seconds_per_byte``, where the latter is that of the slowest edge;
+    ``crossings`` is the number of interdomain edges. ``domain`` is each server's stub domain.
     """
 
     latency_s: Floats
@@ -52,24 +52,24 @@ class Ways:
 
     @property
     def servers(self) -> int:
-        """How many there are."""
+        """The number of servers."""
         return len(self.latency_s)
 
     @cached_property
     def lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
-        """Latency, seconds per byte and crossings as lists, from which single values are read much faster."""
+        """Latency, seconds per byte and crossings as lists, whose single values are read much faster."""
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 
 class _Border(NamedTuple):
-    """Of all transit nodes and those stub nodes that have an edge out of their domain."""
+    """Distances between all transit nodes and the stub nodes with an edge out of their domain."""
 
     latency_s: Floats
     crossings: Ints
 
 
-def ways(servers: int, rng: np.random.Generator) -> Ways:
-    """Draw a graph, choose so many of its nodes as servers, and find the ways between them."""
+def distances(servers: int, rng: np.random.Generator) -> ServerDistances:
+    """Draw a graph, choose ``servers`` of its nodes, and return the distances between them."""
     transit_at = _transit_places(rng)
     transits = DOMAINS * TRANSIT
     sizes = rng.integers(STUB_SIZES[0], STUB_SIZES[1] + 1, transits * STUBS)
@@ -93,7 +93,7 @@ def _around(count: int, radius_ms: float, rng: np.random.Generator) -> Floats:
 
 
 def _connected(places: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Return the lengths of edges drawn until they connect all places; infinite where there is none."""
+    """Draw random edges until they connect all places; return their lengths, infinite without an edge."""
     length = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
     while True:
         drawn = np.triu(rng.random(length.shape) < share, 1)
@@ -105,7 +105,7 @@ def _connected(places: Floats, share: float, rng: np.random.Generator) -> Floats
 
 
 def _stub(size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return the places of a stub domain's nodes around its centre, and the distances between them."""
+    """Return the positions of a stub domain's nodes around its centre, and the distances between them."""
     places = _around(size, NODE_MS, rng)
     edges = _connected(places, STUB_EDGES, rng)
     return places, _shortest(edges, np.zeros(edges.shape, dtype=np.int64)).latency_s
@@ -114,7 +114,7 @@ def _stub(size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
 def _access(
     transit_at: Floats, places: list[Floats], rng: np.random.Generator
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, float, int]]]:
-    """Draw which stub nodes have edges out of their domain, and these edges, between border nodes."""
+    """Draw the border nodes of stub domains, and the edges between border nodes and transit nodes."""
     borders: dict[tuple[int, int], int] = {}
     edges: list[tuple[int, int, float, int]] = []
 
@@ -160,7 +160,7 @@ def _direct(
 
 
 def _shortest(latency: Floats, crossings: Ints) -> _Border:
-    """Return the shortest ways (Floyd and Warshall), and how many interdomain edges they have."""
+    """Return the lengths of shortest paths (Floyd-Warshall), and their numbers of interdomain edges."""
     latency, crossings = latency.copy(), crossings.copy()
     for middle in range(len(latency)):
         over = latency[:, middle, None] + latency[middle]
@@ -171,7 +171,7 @@ def _shortest(latency: Floats, crossings: Ints) -> _Border:
 
 
 def _chosen(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Choose nodes; as (stub domain, node in it), or (-1, transit node)."""
+    """Choose servers among all nodes, as (stub domain, node in it) or (-1, transit node)."""
     every = [(-1, node) for node in range(transits)]
     every += [(stub, node) for stub, size in enumerate(sizes) for node in range(size)]
     return [every[place] for place in sorted(rng.choice(len(every), servers, replace=False))]
@@ -179,7 +179,7 @@ def _chosen(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) 
 
 def _between(
     chosen: list[tuple[int, int]], borders: list[tuple[int, int]], border: _Border, stubs: list[tuple[Floats, Floats]]
-) -> Ways:
+) -> ServerDistances:
     transits = len(border.latency_s) - len(borders)
     of_stub: dict[int, list[tuple[int, int]]] = {}
     for number, (stub, node) in enumerate(borders, start=transits):
@@ -211,17 +211,17 @@ def _between(
     transit = (domain < 0)[:, None] & (domain < 0)[None]
     quick = np.where(transit, SECONDS_PER_BYTE["transit"], SECONDS_PER_BYTE["stub"])
     per_byte = np.where(crossings > 0, SECONDS_PER_BYTE["access"], quick)
-    return Ways(latency / 1000, per_byte, crossings, domain)
+    return ServerDistances(latency / 1000, per_byte, crossings, domain)
 
 
 REACHED = 20.0
 STEPS = 12
 CANDIDATES = 60
-"""So many of the nearest may become neighbours."""
+"""Number of nearest servers that can become neighbours."""
 
 
-class Overlay(StrEnum):
-    """How neighbours are chosen with global knowledge; the product's own way is in ``service.location.neighbours``."""
+class OverlayKind(StrEnum):
+    """How neighbours are chosen with global knowledge; the product uses ``service.location.neighbours``."""
 
     GREEDY = "greedy"
     RESTRICTED = "restricted"
@@ -230,25 +230,27 @@ class Overlay(StrEnum):
 Edges = list[tuple[int, int]]
 
 
-def overlay(kind: Overlay, ways: Ways, depth: int, rng: np.random.Generator) -> Edges:
-    """Return links with which servers reach 20 others on average within so many hops.
+def overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
+    """Return links with which servers reach 20 others on average within ``depth`` hops.
 
-    Within one hop there is nothing to restrict: 20 links per server are 20 links.
+    With depth 1, both kinds of overlay are the same: 20 links per server.
     """
-    luck = rng.random(ways.servers)
-    pairs = _by_latency(ways)
-    if kind is Overlay.GREEDY or depth == 1:
+    luck = rng.random(distances.servers)
+    pairs = _by_latency(distances)
+    if kind is OverlayKind.GREEDY or depth == 1:
         return _fitted(lambda degree: _greedy(pairs, np.floor(degree + luck).astype(int).tolist()), depth, len(luck))
-    return _fitted(lambda most: _restricted(pairs, ways, np.floor(most + luck).astype(int).tolist()), depth, len(luck))
+    return _fitted(
+        lambda most: _restricted(pairs, distances, np.floor(most + luck).astype(int).tolist()), depth, len(luck)
+    )
 
 
 def reached(edges: Edges, servers: int, depth: int) -> float:
-    """Return how many others a server reaches on average within so many hops."""
+    """Return the mean number of other servers that a server reaches within ``depth`` hops."""
     return sum(each.bit_count() for each in around(edges, servers, depth)[depth]) / servers - 1
 
 
 def around(edges: Edges, servers: int, depth: int) -> list[list[int]]:
-    """Return, by hops from 0 to the depth and by server, whom it reaches within so many: bit n is server n."""
+    """Return, by number of hops from 0 to ``depth`` and by server, the bit set of servers within reach."""
     neighbours: list[list[int]] = [[] for _ in range(servers)]
     for one, other in edges:
         neighbours[one].append(other)
@@ -275,17 +277,17 @@ def _fitted(links: Callable[[float], Edges], depth: int, servers: int) -> Edges:
     return best[1]
 
 
-def _by_latency(ways: Ways) -> Edges:
-    """Return all pairs of which one is among the other's nearest, the nearest first."""
-    nearest = np.argsort(ways.latency_s, axis=1, kind="stable")[:, 1 : CANDIDATES + 1]
-    each = np.repeat(np.arange(ways.servers), nearest.shape[1])
+def _by_latency(distances: ServerDistances) -> Edges:
+    """Return all pairs in which one server is among the other's nearest, ordered by latency."""
+    nearest = np.argsort(distances.latency_s, axis=1, kind="stable")[:, 1 : CANDIDATES + 1]
+    each = np.repeat(np.arange(distances.servers), nearest.shape[1])
     pairs = np.unique(np.sort(np.stack([each, nearest.ravel()], axis=1)), axis=0)
-    order = np.argsort(ways.latency_s[pairs[:, 0], pairs[:, 1]], kind="stable")
+    order = np.argsort(distances.latency_s[pairs[:, 0], pairs[:, 1]], kind="stable")
     return [(one, other) for one, other in pairs[order].tolist()]
 
 
 def _greedy(pairs: Edges, left: list[int]) -> Edges:
-    """Link who is nearest, while both have room."""
+    """Link the pairs in order while both servers have links left."""
     edges: Edges = []
     for one, other in pairs:
         if left[one] > 0 and left[other] > 0:
@@ -295,11 +297,11 @@ def _greedy(pairs: Edges, left: list[int]) -> Edges:
     return edges
 
 
-def _restricted(pairs: Edges, ways: Ways, left: Sequence[int]) -> Edges:
-    """Link all who need no interdomain edge, and let so many links go over each of these edges, the shortest first."""
-    room = dict(zip(ways.domain.tolist(), left, strict=True))
+def _restricted(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
+    """Link all pairs without interdomain edges, and limit the links of each domain over such edges, shortest first."""
+    room = dict(zip(distances.domain.tolist(), left, strict=True))
     room.update((domain, len(pairs)) for domain in room if domain < 0)
-    domain, crossings = ways.domain.tolist(), ways.lists[2]
+    domain, crossings = distances.domain.tolist(), distances.lists[2]
     edges: Edges = []
     linked: set[tuple[int, int]] = set()
     for one, other in pairs:

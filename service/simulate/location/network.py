@@ -1,11 +1,12 @@
-"""A network of production's nodes: messages take the time that latency and bandwidth ask for, and are counted.
+"""A simulated overlay of production's nodes, and Tapestry as the fallback: message delays and interdomain bytes.
 
-Updates (§II.D) are sent by the paper's three algorithms, or by those of the product, which lose nothing.
+Messages take the time that results from latency and bandwidth. Updates (§II.D) use the paper's three algorithms, or the
+product's, which lose no information.
 
-What the hybrid falls back on is Tapestry's mesh with home nodes (§III.A). Ids and GUIDs are hexadecimal, and resolved
-from the last digit on: each hop goes to the nearest server that agrees with the GUID in one digit more. Where no server
-has the digit, the next higher one that a server has is taken, the same for all who come that far: so each GUID has one
-root.
+The fallback of the hybrid algorithm is Tapestry's mesh with home nodes (§III.A). Ids and GUIDs are hexadecimal and are
+resolved from the last digit on: each hop goes to the nearest server that shares one more digit with the GUID. If no
+server has the digit, the next higher digit of an existing server is used, the same for all queries at this level, so
+that each GUID has one root.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,11 +23,11 @@ from service.location.bloom import FilterShape, LocationQuery, document_mask
 from service.location.protocol import Filtering, LocationNode
 from service.location.wire import Message, SendToNeighbour, encoded_size
 from service.model import NodeId
-from service.simulate.location.graph import Ways
+from service.simulate.location.graph import ServerDistances
 
 
-class Updates(StrEnum):
-    """The algorithms of Figure 8 as published, and the product's. Without filtering, both are the same."""
+class UpdateAlgorithm(StrEnum):
+    """The update algorithms of Figure 8 as published, and the product's; without filtering, both are equal."""
 
     NONE = "none"
     DESTINATION = "destination"
@@ -35,33 +36,33 @@ class Updates(StrEnum):
     PRODUCT_SOURCE = "our source"
 
     def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
-        """Return a node that sends such updates."""
+        """Return a node that uses this algorithm."""
         product = {
-            Updates.PRODUCT_DESTINATION: Filtering.DESTINATION,
-            Updates.PRODUCT_SOURCE: Filtering.SOURCE,
+            UpdateAlgorithm.PRODUCT_DESTINATION: Filtering.DESTINATION,
+            UpdateAlgorithm.PRODUCT_SOURCE: Filtering.SOURCE,
         }
-        return LocationNode(me, shape, product[self]) if self in product else Published(me, shape, Filtering(self))
+        return LocationNode(me, shape, product[self]) if self in product else PaperNode(me, shape, Filtering(self))
 
 
-class Published(LocationNode):
-    """A node that tells a neighbour only what it has not told it yet (the paper's Figure 16, line 18).
+class PaperNode(LocationNode):
+    """A node that sends a neighbour only bits that it has not sent before (the paper's Figure 16, line 18).
 
-    It believes that a neighbour still has what that one has dropped, and then documents that share these bits are lost.
+    It assumes that the neighbour still has bits that the neighbour dropped; documents that share these bits are lost.
     """
 
     def __init__(self, me: NodeId, shape: FilterShape, filtering: Filtering) -> None:
-        """Begin without documents and neighbours."""
+        """Create a node without documents and neighbours."""
         super().__init__(me, shape, filtering)
         self._changes_only = True
 
 
 HEADER_BYTES = 40
-"""Of TCP and IP, for each message."""
+"""TCP and IP headers of a message."""
 QUERY_BYTES = 100
 
 
-class Walk(NamedTuple):
-    """What became of a query: the last server it came to, whether the document is there, and what that took."""
+class QueryWalk(NamedTuple):
+    """The result of a query: its last server, whether that has the document, and the hops, time and bytes used."""
 
     at: int
     found: bool
@@ -71,19 +72,21 @@ class Walk(NamedTuple):
 
 
 def name(server: int) -> str:
-    """Return a server's id in the product."""
+    """Return a server's node id."""
     return f"{server:040x}"
 
 
-class Network:
-    """Servers with the product's nodes. ``crossed_bytes`` are counted once for each interdomain edge they go along."""
+class SimulatedOverlay:
+    """Servers with production's nodes. ``crossed_bytes`` counts the bytes of messages once per interdomain edge."""
 
-    def __init__(self, ways: Ways, edges: Iterable[tuple[int, int]], shape: FilterShape, updates: Updates) -> None:
-        """Link all, without documents."""
-        self.nodes = [updates.node(name(server), shape) for server in range(ways.servers)]
+    def __init__(
+        self, distances: ServerDistances, edges: Iterable[tuple[int, int]], shape: FilterShape, updates: UpdateAlgorithm
+    ) -> None:
+        """Create all links; servers have no documents."""
+        self.nodes = [updates.node(name(server), shape) for server in range(distances.servers)]
         self.crossed_bytes = 0
         self.messages = 0
-        self._latency_s, self._per_byte, self._crossings = ways.lists
+        self._latency_s, self._per_byte, self._crossings = distances.lists
         self._now_s = 0.0
         self._arrived_s: list[dict[int, float]] = [{} for _ in self.nodes]
         self._under_way: list[tuple[float, int, int, int, Message]] = []
@@ -94,14 +97,14 @@ class Network:
             rtt_s = 2 * self._latency_s[one][other]
             self._send(one, self.nodes[one].add_link(name(other), rtt_s))
             self._send(other, self.nodes[other].add_link(name(one), rtt_s))
-        self.quiet()
+        self.deliver_all()
 
     def change(self, server: int, added: Iterable[str], removed: Iterable[str] = ()) -> None:
-        """Have documents come to a server, or go."""
+        """Add documents to a server and remove others."""
         self._send(server, self.nodes[server].change(added, removed))
 
-    def quiet(self) -> None:
-        """Deliver all there is and will be."""
+    def deliver_all(self) -> None:
+        """Deliver all messages, including those that result from them."""
         under_way, nodes, names = self._under_way, self.nodes, self._names
         while under_way:
             self._now_s, _, sender, receiver, message = heappop(under_way)
@@ -109,25 +112,25 @@ class Network:
             if sends:
                 self._send(receiver, sends)
 
-    def walk(self, start: int, document: str, holders: Collection[int]) -> Walk:
-        """Send a query from a server, which does not have the document; these have it."""
+    def walk(self, start: int, document: str, holders: Collection[int]) -> QueryWalk:
+        """Send a query from ``start``, which does not have the document; ``holders`` have it."""
         query: LocationQuery = self.nodes[start].start_query(document)
         here, hops, time_s, crossed = start, 0, 0.0, 0
         while True:
             onward = self.nodes[here].next_hop(query)
             if onward is None:
-                return Walk(here, False, hops, time_s, crossed)
+                return QueryWalk(here, False, hops, time_s, crossed)
             there, query = self._server[onward[0]], onward[1]
             time_s += self._latency_s[here][there] + QUERY_BYTES * self._per_byte[here][there]
             crossed += QUERY_BYTES * self._crossings[here][there]
             here, hops = there, hops + 1
             if here in holders:
-                return Walk(here, True, hops, time_s, crossed)
+                return QueryWalk(here, True, hops, time_s, crossed)
 
     def missing(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
-        """Return of how many pairs of servers one has not the other's document in the row of its distance.
+        """Return the share of server pairs in which one lacks the other's document in the row of its distance.
 
-        ``around`` says, by hops and by server, whom it reaches (as bits); there is one document of each server.
+        ``around`` has, by hops and server, the bit set of servers within reach; ``documents`` has one per server.
         """
         masks = [document_mask(document, self.nodes[0].shape) for document in documents]
         pairs = missed = 0
@@ -137,8 +140,8 @@ class Network:
                 others = within & ~before
                 while others:
                     other = others & -others
-                    wanted = masks[other.bit_length() - 1]
-                    missed += all(bits & wanted != wanted for bits in heard)
+                    required = masks[other.bit_length() - 1]
+                    missed += all(bits & required != required for bits in heard)
                     pairs += 1
                     others ^= other
         return missed / pairs
@@ -161,12 +164,12 @@ class Network:
 
 
 DIGITS = 8
-"""So many resolve a thousand servers."""
+"""Number of digits, enough to distinguish a thousand servers."""
 POINTER_BYTES = 60
 
 
-class Found(NamedTuple):
-    """Where a query ended, how long that took, and what went along interdomain edges."""
+class TapestryResult(NamedTuple):
+    """The holder that a query found, the query's duration, and its bytes on interdomain edges."""
 
     holder: int
     time_s: float
@@ -179,15 +182,15 @@ def guid(document: str) -> int:
     return int.from_bytes(blake2b(document.encode(), digest_size=8, person=b"guid").digest(), "big")
 
 
-class Tapestry:
-    """The mesh, and the pointers to documents that servers along it keep."""
+class TapestryMesh:
+    """Tapestry's mesh of servers with pointers to documents."""
 
-    def __init__(self, ways: Ways, rng: np.random.Generator) -> None:
-        """Draw ids for all servers."""
-        self.servers = ways.servers
-        self._ways = ways
-        self._latency_s, self._per_byte, self._crossings = ways.lists
-        ids: list[int] = rng.integers(0, 16**DIGITS, ways.servers).tolist()
+    def __init__(self, distances: ServerDistances, rng: np.random.Generator) -> None:
+        """Draw the ids of all servers."""
+        self.servers = distances.servers
+        self._ways = distances
+        self._latency_s, self._per_byte, self._crossings = distances.lists
+        ids: list[int] = rng.integers(0, 16**DIGITS, distances.servers).tolist()
         self._members: dict[tuple[int, int], list[int]] = {}
         for level in range(DIGITS + 1):
             for server, number in enumerate(ids):
@@ -196,13 +199,13 @@ class Tapestry:
         self._pointers: dict[str, dict[int, set[int]]] = {}
 
     def path(self, start: int, document: str) -> list[int]:
-        """Return the servers on the way from one to the document's root, itself first."""
-        here, suffix, wanted = start, 0, guid(document)
+        """Return the servers on the path from ``start`` to the document's root, beginning with ``start``."""
+        here, suffix, target = start, 0, guid(document)
         found = [start]
         for level in range(DIGITS):
             if len(self._members[level, suffix]) == 1:
                 break
-            digit = wanted >> 4 * level & 15
+            digit = target >> 4 * level & 15
             while (level + 1, suffix + (digit << 4 * level)) not in self._members:
                 digit = (digit + 1) & 15
             suffix += digit << 4 * level
@@ -217,7 +220,7 @@ class Tapestry:
         return found
 
     def publish(self, holder: int, document: str) -> int:
-        """Leave a pointer at each hop to the root; return what went along interdomain edges."""
+        """Store a pointer at each hop to the root; return the bytes on interdomain edges."""
         path = self.path(holder, document)
         pointers = self._pointers.setdefault(document, {})
         for server in path:
@@ -225,14 +228,14 @@ class Tapestry:
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
     def withdraw(self, holder: int, document: str) -> int:
-        """Take these pointers away again."""
+        """Remove the pointers of :meth:`publish`; return the bytes on interdomain edges."""
         path = self.path(holder, document)
         for server in path:
             self._pointers[document][server].discard(holder)
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
-    def locate(self, start: int, document: str) -> Found:
-        """Go towards the root until there is a pointer, then to the nearest holder from there."""
+    def locate(self, start: int, document: str) -> TapestryResult:
+        """Go towards the root until a server has a pointer, then to the holder nearest to it."""
         pointers = self._pointers[document]
         path = self.path(start, document)
         time_s = 0.0
@@ -243,18 +246,18 @@ class Tapestry:
                 latency_s = self._latency_s[server]
                 holder = min(pointers[server], key=lambda each: (latency_s[each], each))
                 way = [*path[: place + 1], holder]
-                return Found(holder, time_s + self.hop_s(server, holder), self._crossed(way, QUERY_BYTES))
+                return TapestryResult(holder, time_s + self.hop_s(server, holder), self._crossed(way, QUERY_BYTES))
         raise AssertionError(f"The root of {document} has no pointer to it.")
 
     def hop_s(self, one: int, other: int) -> float:
-        """Return how long a query takes from one server to another."""
+        """Return the duration of a query's hop between two servers."""
         return self._latency_s[one][other] + (QUERY_BYTES * self._per_byte[one][other] if one != other else 0.0)
 
     def _crossed(self, way: list[int], size: int) -> int:
         return size * sum(self._crossings[one][other] for one, other in pairwise(way))
 
 
-def home_s(tapestry: Tapestry, start: int, document: str, holder: int) -> float:
-    """Return how long a query takes by the document's home node, which knows the holder nearest to the client."""
+def home_s(tapestry: TapestryMesh, start: int, document: str, holder: int) -> float:
+    """Return the duration of a query through the document's home node, which knows the holder nearest to the client."""
     home = guid(document) % tapestry.servers
     return tapestry.hop_s(start, home) + tapestry.hop_s(home, holder)

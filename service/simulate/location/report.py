@@ -1,4 +1,4 @@
-"""Table, plots and page of the experiment ``location``: the paper's figures 8 to 15."""
+"""The table, plots and report page of the experiment ``location``, with the paper's Figures 8 to 15."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,39 +10,39 @@ import numpy as np
 from rich.table import Table
 
 from service.location.bloom import best_hashes, false_positive_rate
-from service.simulate.location.dynamic import Dynamic
-from service.simulate.location.experiment import DYNAMIC_SIZES, Outcome, Setup, dynamic, static
-from service.simulate.location.graph import REACHED, Overlay
-from service.simulate.location.network import Updates
-from service.simulate.location.static import (
+from service.simulate.location.dynamic_experiment import DynamicResult
+from service.simulate.location.experiment import DYNAMIC_SIZES, LocationOutcome, LocationSetup, dynamic, static
+from service.simulate.location.graph import REACHED, OverlayKind
+from service.simulate.location.network import UpdateAlgorithm
+from service.simulate.location.static_experiment import (
     ALGORITHMS_INDEX_BYTES,
     DEPTHS,
     DISTANCES_MS,
     INDEX_BYTES,
     INDEX_SIZES,
     QUANTILES,
-    Static,
-    Way,
+    LocationMethod,
+    StaticResult,
 )
 from service.simulate.report import Job, draw, each, render, terminal_table
 
 SEEDS = (1, 2, 3, 4, 5, 6, 7)
-"""The paper's seven graphs."""
-JOBS = [Job(run.__name__, run, (Setup(), seed)) for run in (dynamic, static) for seed in SEEDS]
-"""The static and the dynamic experiments of a graph are jobs of their own: so both processors are in use to the end."""
-DRAWN = {1: ":", 3: "-"}
-"""Depths in Figure 11, and their lines."""
+"""Seven graphs, as in the paper."""
+JOBS = [Job(run.__name__, run, (LocationSetup(), seed)) for run in (dynamic, static) for seed in SEEDS]
+"""The static and dynamic experiments of a graph are separate jobs, to use both processors until the end."""
+FIGURE_11_LINES = {1: ":", 3: "-"}
+"""Line styles in Figure 11 by depth."""
 
-Found = dict[str, list[Any]]
+OutcomesByName = dict[str, list[Any]]
 
 
-def page(found: Found) -> str:
-    """Return the page."""
+def page(found: OutcomesByName) -> str:
+    """Return the report page as Markdown."""
     return page_of(_outcomes(found))
 
 
-def page_of(outcomes: Sequence[Outcome]) -> str:
-    """Return the page of these graphs."""
+def page_of(outcomes: Sequence[LocationOutcome]) -> str:
+    """Return the report page for these outcomes, one per graph."""
     documents = outcomes[0].setup.documents
     width = int(8 * INDEX_BYTES / REACHED)
     matched = false_positive_rate(width, best_hashes(width, [documents]), documents)
@@ -54,7 +54,7 @@ def page_of(outcomes: Sequence[Outcome]) -> str:
         dynamic_sizes=DYNAMIC_SIZES,
         paper_bytes=INDEX_BYTES,
         most_bytes=ALGORITHMS_INDEX_BYTES,
-        # At depth 1, by formula: there can be no fewer where each row has the documents of one server.
+        # Lower bound at depth 1, by formula: each row has the documents of one server.
         least_failed=1 - (1 - matched) ** REACHED,
         static_of=partial(_static, outcomes),
         document_bytes=partial(_document_bytes, outcomes),
@@ -62,45 +62,45 @@ def page_of(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _outcomes(found: Found) -> list[Outcome]:
+def _outcomes(found: OutcomesByName) -> list[LocationOutcome]:
     halves = zip(SEEDS, found["static"], found["dynamic"], strict=True)
-    return [Outcome("location", seed, Setup(), *half) for seed, *half in halves]
+    return [LocationOutcome("location", seed, LocationSetup(), *half) for seed, *half in halves]
 
 
 def _static(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[LocationOutcome],
     kind: str,
     depth: int,
     index_bytes: float = INDEX_BYTES,
-    updates: str = Updates.PRODUCT_SOURCE,
-) -> list[Static]:
-    """Return the run of these filters on each graph. Of depth 1 there is one overlay, and nothing to filter."""
+    updates: str = UpdateAlgorithm.PRODUCT_SOURCE,
+) -> list[StaticResult]:
+    """Return the runs with these filters, one per graph. At depth 1 all overlays and algorithms are equal."""
     if depth == 1:
-        kind, updates = Overlay.GREEDY, Updates.PRODUCT_SOURCE
+        kind, updates = OverlayKind.GREEDY, UpdateAlgorithm.PRODUCT_SOURCE
     wanted = (kind, depth, index_bytes, updates)
     runs = [run for outcome in outcomes for run in outcome.static]
     return [run for run in runs if (run.index.overlay, run.index.depth, run.index.bytes, run.index.updates) == wanted]
 
 
-def _document_bytes(outcomes: Sequence[Outcome], updates: str) -> list[float]:
-    """Return Figure 8 for one algorithm: by depth, the bytes of updates and of Tapestry's messages for a document."""
-    runs = (_static(outcomes, Overlay.RESTRICTED, depth, ALGORITHMS_INDEX_BYTES, updates) for depth in DEPTHS)
+def _document_bytes(outcomes: Sequence[LocationOutcome], updates: str) -> list[float]:
+    """Return the bars of Figure 8 for one algorithm: by depth, the bytes of updates and Tapestry for a document."""
+    runs = (_static(outcomes, OverlayKind.RESTRICTED, depth, ALGORITHMS_INDEX_BYTES, updates) for depth in DEPTHS)
     return [mean(each(found, "crossed_bytes")) + mean(each(found, "pointer_bytes")) for found in runs]
 
 
-def _dynamic(outcomes: Sequence[Outcome]) -> dict[str, Sequence[Dynamic]]:
-    """Return the dynamic runs of all graphs by their labels; Tapestry alone is the first."""
+def _dynamic(outcomes: Sequence[LocationOutcome]) -> dict[str, Sequence[DynamicResult]]:
+    """Return the dynamic runs of all graphs by label; Tapestry alone is first."""
     return {_label(runs[0]): runs for runs in zip(*each(outcomes, "dynamic"), strict=True)}
 
 
-def _label(run: Dynamic) -> str:
+def _label(run: DynamicResult) -> str:
     if run.index is None:
         return "Tapestry alone"
     return f"depth {run.index.depth}" + ("" if run.index.bytes == INDEX_BYTES else f", {run.index.bytes / 1000:.2f} kB")
 
 
-def table(outcome: Outcome) -> Table:
-    """Return a run as a table for a terminal."""
+def table(outcome: LocationOutcome) -> Table:
+    """Return the results of one run as a table for the terminal."""
     rows = [
         (
             run.index.overlay,
@@ -122,17 +122,17 @@ def table(outcome: Outcome) -> Table:
     return terminal_table(("overlay", "depth", "updates", "kB", "found", "failed", "≤ 1.2", "bytes"), rows, caption)
 
 
-def plot(found: Found, file: Path) -> None:
+def plot(found: OutcomesByName, file: Path) -> None:
     """Draw the means over all graphs."""
     _plot(_outcomes(found), file)
 
 
-def plot_run(outcome: Outcome, file: Path) -> None:
+def plot_run(outcome: LocationOutcome, file: Path) -> None:
     """Draw one graph."""
     _plot([outcome], file)
 
 
-def _plot(outcomes: Sequence[Outcome], file: Path) -> None:
+def _plot(outcomes: Sequence[LocationOutcome], file: Path) -> None:
     draw(
         file,
         [
@@ -145,15 +145,15 @@ def _plot(outcomes: Sequence[Outcome], file: Path) -> None:
     )
 
 
-def _algorithms(axis: Any, outcomes: Sequence[Outcome]) -> None:
-    for place, updates in enumerate(Updates):
+def _algorithms(axis: Any, outcomes: Sequence[LocationOutcome]) -> None:
+    for place, updates in enumerate(UpdateAlgorithm):
         heights = _document_bytes(outcomes, updates)
         axis.bar([depth + (place - 2) * 0.17 for depth in DEPTHS], heights, 0.15, label=f"{updates} filtering")
     axis.set(title="Update bandwidth by algorithm (Fig. 8)", xlabel="depth", ylabel="interdomain bytes per document")
 
 
-def _failures(axis: Any, outcomes: Sequence[Outcome]) -> None:
-    for kind, style in ((Overlay.GREEDY, "--"), (Overlay.RESTRICTED, "-")):
+def _failures(axis: Any, outcomes: Sequence[LocationOutcome]) -> None:
+    for kind, style in ((OverlayKind.GREEDY, "--"), (OverlayKind.RESTRICTED, "-")):
         for depth in DEPTHS:
             shares = [mean(each(_static(outcomes, kind, depth, size), "failed")) for size in INDEX_SIZES]
             axis.plot([size / 1000 for size in INDEX_SIZES], shares, style, color=f"C{depth}", label=f"{kind}, {depth}")
@@ -161,20 +161,20 @@ def _failures(axis: Any, outcomes: Sequence[Outcome]) -> None:
     axis.set(title="Failed queries by index size and depth (Fig. 9)", xlabel="kB per server", ylabel="share of queries")
 
 
-def _costs(axis: Any, outcomes: Sequence[Outcome]) -> None:
+def _costs(axis: Any, outcomes: Sequence[LocationOutcome]) -> None:
     for depth in DEPTHS:
-        costs = [found.cost for found in _static(outcomes, Overlay.RESTRICTED, depth)]
+        costs = [found.cost for found in _static(outcomes, OverlayKind.RESTRICTED, depth)]
         axis.plot(np.mean(costs, axis=0), QUANTILES, "o-", label=f"depth {depth}")
     axis.axvline(1.2, color="0.7", label="the paper: 86 % below, depth 3")
     axis.set(title="Cost of a failed query (Fig. 10)", xlabel="times Tapestry alone", ylabel="share of failed queries")
 
 
-def _stretch(axis: Any, outcomes: Sequence[Outcome]) -> None:
+def _stretch(axis: Any, outcomes: Sequence[LocationOutcome]) -> None:
     middles = [*(f"≤ {edge:g}" for edge in DISTANCES_MS), "more"]
-    for depth, style in DRAWN.items():
-        runs = _static(outcomes, Overlay.RESTRICTED, depth)
-        for place, way in enumerate(Way):
-            hybrid = way in {Way.HYBRID, Way.HYBRID_HOME}
+    for depth, style in FIGURE_11_LINES.items():
+        runs = _static(outcomes, OverlayKind.RESTRICTED, depth)
+        for place, way in enumerate(LocationMethod):
+            hybrid = way in {LocationMethod.HYBRID, LocationMethod.HYBRID_HOME}
             if style == "-" or hybrid:
                 bins = zip(*(run.located[place].by_distance for run in runs), strict=True)
                 means = [fmean([it for it in found if it] or [np.nan]) for found in bins]
@@ -183,15 +183,15 @@ def _stretch(axis: Any, outcomes: Sequence[Outcome]) -> None:
     axis.set(title="Routing stretch by distance (Fig. 11)", xlabel="ms to the document", ylabel="stretch", yscale="log")
 
 
-def _depths(axis: Any, outcomes: Sequence[Outcome]) -> None:
-    for kind in Overlay:
+def _depths(axis: Any, outcomes: Sequence[LocationOutcome]) -> None:
+    for kind in OverlayKind:
         heights = [mean(each(_static(outcomes, kind, depth), "crossed_bytes")) for depth in DEPTHS]
         axis.plot(DEPTHS, heights, "o-", label=kind)
     axis.set(title="Update bandwidth by overlay (Fig. 12)", xlabel="depth", ylabel="interdomain bytes per document")
     axis.set_ylim(0, None)
 
 
-def _stretches(axis: Any, data: tuple[Sequence[Outcome], str, float, str]) -> None:
+def _stretches(axis: Any, data: tuple[Sequence[LocationOutcome], str, float, str]) -> None:
     outcomes, field, gain, title = data
     runs = _dynamic(outcomes)
     heights = [mean(each(of, field)) for of in runs.values()]
@@ -201,7 +201,7 @@ def _stretches(axis: Any, data: tuple[Sequence[Outcome], str, float, str]) -> No
     axis.set(title=title)
 
 
-def _bytes(axis: Any, outcomes: Sequence[Outcome]) -> None:
+def _bytes(axis: Any, outcomes: Sequence[LocationOutcome]) -> None:
     ways = _dynamic(outcomes)
     bottom = np.zeros(len(ways))
     for name in ("file_bytes", "pointer_bytes", "query_bytes", "filter_bytes"):

@@ -1,1 +1,1 @@
-"""Experiment ``partial-lookup`` (Sun and Garcia-Molina §4, §6)."""
+"""The experiment ``partial-lookup``: the simulations of Sun and Garcia-Molina §4 and §6."""

@@ -1,8 +1,8 @@
-"""Experiment ``partial-lookup`` (Sun and Garcia-Molina, §4 and §6): 100 entries on 10 servers, five strategies.
+"""One run of the experiment ``partial-lookup``: 100 entries on 10 servers with five strategies (§4 and §6).
 
-Production's are the servers, their messages, the client's order of asking, the metrics, the formulas and the cushion.
+Servers, their messages, the client's order of servers, metrics, formulas and the cushion are production code.
 
-Table 2 has the paper's stars, and stars by one rule from what was measured.
+Table 2 has the paper's stars, and stars computed from the measurements by one rule.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,22 @@ from service.discovery.partial.strategies import (
     cushion_needed,
     expected_storage,
 )
-from service.simulate.partial_lookup import static, updates
-from service.simulate.partial_lookup.static import ENTRIES, SERVERS, STORAGE, Curve, Static, of_storage
-from service.simulate.partial_lookup.updates import Updates, overhead
+from service.simulate.partial_lookup import placement_experiment, update_experiment
+from service.simulate.partial_lookup.placement_experiment import (
+    ENTRIES,
+    SERVERS,
+    STORAGE,
+    PlacementResults,
+    StrategyCurve,
+    strategies_for_storage,
+)
+from service.simulate.partial_lookup.update_experiment import UpdateResults, overhead
 
 MANY_ENTRIES = 1000
 SMALL_TARGET, LARGE_TARGET = 5, 40
-"""Below and above h / n."""
-ALIKE = 1.06
-"""All strategies within this factor get all stars."""
+"""Targets below and above h / n."""
+EQUAL_WITHIN = 1.06
+"""If all strategies are within this factor, all get four stars."""
 
 PAPER: Mapping[str, tuple[int, int, int, int]] = {
     "storage, few entries": (4, 4, 4, 4),
@@ -43,37 +50,37 @@ PAPER: Mapping[str, tuple[int, int, int, int]] = {
     "update overhead, small target": (3, 2, 1, 3),
     "update overhead, large target": (2, 2, 1, 4),
 }
-"""Fixed-x, RandomServer-x, Round-Robin-y, Hash-y."""
+"""The paper's stars for Fixed-x, RandomServer-x, Round-Robin-y and Hash-y, by column of Table 2."""
 
 
-class Column(msgspec.Struct, frozen=True):
-    """A column of Table 2; strategies as in ``PAPER``."""
+class RatingColumn(msgspec.Struct, frozen=True):
+    """A column of Table 2; strategies are in the order of ``PAPER``."""
 
     name: str
     what: str
-    """What was measured: less is better."""
+    """The measured quantity; lower is better."""
     measured: tuple[float, ...]
     stars: tuple[int, ...]
     paper: tuple[int, ...]
 
     @property
     def contradicted(self) -> int:
-        """How many pairs of strategies have more stars the one way here, and the other in the paper."""
+        """The number of pairs of strategies whose order by stars is the opposite in the paper."""
         pairs = combinations(zip(self.stars, self.paper, strict=True), 2)
         return sum((our_a - our_b) * (paper_a - paper_b) < 0 for (our_a, paper_a), (our_b, paper_b) in pairs)
 
 
 def stars(costs: Sequence[float]) -> tuple[int, ...]:
-    """Return four stars for the least cost, one for the highest, and between them by the logarithm."""
+    """Return four stars for the lowest cost, one for the highest, and others by logarithmic interpolation."""
     least, most = min(costs), max(costs)
-    if most <= ALIKE * least:
+    if most <= EQUAL_WITHIN * least:
         return (4,) * len(costs)
     return tuple(4 - round(3 * log(cost / least) / log(most / least)) for cost in costs)
 
 
-def table_2(static: Static, updates: Updates, rng: np.random.Generator) -> tuple[Column, ...]:
-    """Return all columns from one seed's figures."""
-    grown = [expected_storage(strategy, MANY_ENTRIES, SERVERS) for strategy in of_storage(STORAGE)]
+def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Generator) -> tuple[RatingColumn, ...]:
+    """Return all columns of Table 2 for one seed."""
+    grown = [expected_storage(strategy, MANY_ENTRIES, SERVERS) for strategy in strategies_for_storage(STORAGE)]
     measured: dict[str, tuple[str, Sequence[float]]] = {
         "storage, few entries": ("entries kept, h = 100", [stored.storage for stored in static.table_1[:4]]),
         "storage, many entries": ("entries kept, h = 1,000", grown),
@@ -86,19 +93,19 @@ def table_2(static: Static, updates: Updates, rng: np.random.Generator) -> tuple
         "update overhead, large target": ("messages per update, t = 40", _overheads(LARGE_TARGET, rng)),
     }
     return tuple(
-        Column(name, what, tuple(map(float, costs)), stars(costs), PAPER[name])
+        RatingColumn(name, what, tuple(map(float, costs)), stars(costs), PAPER[name])
         for name, (what, costs) in measured.items()
     )
 
 
-def over_seeds(columns: Sequence[Column]) -> Column:
-    """Return what one column comes to over all seeds."""
+def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
+    """Return one column with the mean over all seeds."""
     costs = tuple(mean(costs) for costs in zip(*(column.measured for column in columns), strict=True))
-    return Column(columns[0].name, columns[0].what, costs, stars(costs), columns[0].paper)
+    return RatingColumn(columns[0].name, columns[0].what, costs, stars(costs), columns[0].paper)
 
 
-def _beyond(curves: Sequence[Curve], *, failing: bool) -> list[float]:
-    """Return how many servers are needed, as a multiple of the least with shares as large; means over the targets."""
+def _beyond(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
+    """Return the servers needed, as a multiple of the minimum for equal shares; means over the targets."""
     return [
         mean(
             ((SERVERS - value) if failing else value) / ceil(target * SERVERS / STORAGE)
@@ -109,7 +116,7 @@ def _beyond(curves: Sequence[Curve], *, failing: bool) -> list[float]:
     ]
 
 
-def _fairness(updates: Updates, place: int) -> list[float]:
+def _fairness(updates: UpdateResults, place: int) -> list[float]:
     return [1 + (curve.values[place] or 0.0) for curve in updates.aged_unfairness]
 
 
@@ -121,23 +128,23 @@ def _overheads(target: int, rng: np.random.Generator) -> list[float]:
 STEPS = 3
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What ``coronet simulate partial-lookup --json`` prints."""
+class PartialLookupOutcome(msgspec.Struct, frozen=True):
+    """The results of one run; the output of ``coronet simulate partial-lookup --json``."""
 
     experiment: str
     seed: int
-    static: static.Static
-    updates: updates.Updates
-    table_2: tuple[Column, ...]
+    static: PlacementResults
+    updates: UpdateResults
+    table_2: tuple[RatingColumn, ...]
 
 
-def run(seed: int, report: Callable[[str], None]) -> Outcome:
-    """Run all figures with one seed; report after each part."""
-    placing, updating, rating = np.random.default_rng(seed).spawn(3)
-    placed = static.run(placing)
+def run(seed: int, report: Callable[[str], None]) -> PartialLookupOutcome:
+    """Run all measurements with one seed and return the results; call ``report`` after each part."""
+    placement_rng, update_rng, rating_rng = np.random.default_rng(seed).spawn(3)
+    placed = placement_experiment.run(placement_rng)
     report("placements")
-    updated = updates.run(updating)
+    updated = update_experiment.run(update_rng)
     report("updates")
-    rated = table_2(placed, updated, rating)
+    rated = table_2(placed, updated, rating_rng)
     report("Table 2")
-    return Outcome("partial-lookup", seed, placed, updated, rated)
+    return PartialLookupOutcome("partial-lookup", seed, placed, updated, rated)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from service.simulate.location.dynamic import CACHE_BYTES, Caches, trace
-from service.simulate.location.experiment import STEPS, Outcome, Setup, run
-from service.simulate.location.graph import REACHED, Overlay, Ways, overlay, reached, ways
-from service.simulate.location.network import Tapestry, Updates
+from service.simulate.location.dynamic_experiment import CACHE_BYTES, ServerCaches, trace
+from service.simulate.location.experiment import STEPS, LocationOutcome, LocationSetup, run
+from service.simulate.location.graph import REACHED, OverlayKind, ServerDistances, distances, overlay, reached
+from service.simulate.location.network import TapestryMesh, UpdateAlgorithm
 from service.simulate.location.report import JOBS, page, plot, plot_run, table
-from service.simulate.location.static import ALGORITHMS_INDEX_BYTES
+from service.simulate.location.static_experiment import ALGORITHMS_INDEX_BYTES
 
-SMALL = Setup(servers=60, documents=10, queries=4, files=600, reads=3)
+SMALL = LocationSetup(servers=60, documents=10, queries=4, files=600, reads=3)
 
 
 @pytest.fixture(scope="module")
@@ -25,53 +25,54 @@ def reports() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def outcome(reports: list[str]) -> Outcome:
+def outcome(reports: list[str]) -> LocationOutcome:
     return run(SMALL, 3, reports.append)
 
 
 @pytest.fixture(scope="module")
-def graph() -> Ways:
-    return ways(300, np.random.default_rng(1))
+def graph() -> ServerDistances:
+    return distances(300, np.random.default_rng(1))
 
 
-def found(outcome: Outcome) -> dict[str, list[Any]]:
+def found(outcome: LocationOutcome) -> dict[str, list[Any]]:
     """Return what the page's jobs would have come to."""
     return {"static": [outcome.static] * 7, "dynamic": [outcome.dynamic] * 7}
 
 
-def test_every_run_is_reported(outcome: Outcome, reports: list[str]) -> None:
+def test_every_run_is_reported(outcome: LocationOutcome, reports: list[str]) -> None:
     assert len(reports) == STEPS == len(outcome.static) + 1
 
 
-def test_json_has_all_runs(outcome: Outcome) -> None:
+def test_json_has_all_runs(outcome: LocationOutcome) -> None:
     found = msgspec.json.decode(msgspec.json.encode(outcome))
     assert {run["index"]["depth"] for run in found["static"]} == {1, 2, 3, 4}
-    assert {run["index"]["updates"] for run in found["static"]} == set(Updates)
+    assert {run["index"]["updates"] for run in found["static"]} == set(UpdateAlgorithm)
     for static in found["static"]:
         assert 0 <= static["found"] + static["failed"] <= 1
         assert static["crossed_bytes"] > 0
     assert found["dynamic"][0]["filter_bytes"] == 0 < found["dynamic"][1]["filter_bytes"]
 
 
-def test_what_the_product_sends_loses_nothing_and_the_papers_rules_cost_less_and_less(outcome: Outcome) -> None:
+def test_what_the_product_sends_loses_nothing_and_the_papers_rules_cost_less_and_less(outcome: LocationOutcome) -> None:
     for depth in (2, 3, 4):
         runs = {
             run.index.updates: run
             for run in outcome.static
             if run.index.depth == depth
-            and run.index.overlay is Overlay.RESTRICTED
+            and run.index.overlay is OverlayKind.RESTRICTED
             and run.index.bytes == ALGORITHMS_INDEX_BYTES
         }
-        for whole in (Updates.NONE, Updates.PRODUCT_DESTINATION, Updates.PRODUCT_SOURCE):
+        for whole in (UpdateAlgorithm.NONE, UpdateAlgorithm.PRODUCT_DESTINATION, UpdateAlgorithm.PRODUCT_SOURCE):
             assert runs[whole].missing == 0
         source, destination, none = (
-            runs[each].crossed_bytes for each in (Updates.SOURCE, Updates.DESTINATION, Updates.NONE)
+            runs[each].crossed_bytes
+            for each in (UpdateAlgorithm.SOURCE, UpdateAlgorithm.DESTINATION, UpdateAlgorithm.NONE)
         )
         assert source <= destination <= none
         assert depth > 2 or destination == none
 
 
-def test_filters_find_nearer_copies_sooner(outcome: Outcome) -> None:
+def test_filters_find_nearer_copies_sooner(outcome: LocationOutcome) -> None:
     alone, *hybrids = outcome.dynamic
     for hybrid in hybrids:
         assert hybrid.reads == alone.reads
@@ -79,7 +80,7 @@ def test_filters_find_nearer_copies_sooner(outcome: Outcome) -> None:
         assert 1 <= hybrid.distance_stretch < alone.distance_stretch
 
 
-def test_the_table_and_the_page_say_what_was_found(outcome: Outcome) -> None:
+def test_the_table_and_the_page_say_what_was_found(outcome: LocationOutcome) -> None:
     console = Console(file=StringIO(), width=80)
     console.print(table(outcome))
     assert isinstance(console.file, StringIO)
@@ -90,7 +91,7 @@ def test_the_table_and_the_page_say_what_was_found(outcome: Outcome) -> None:
     assert len(JOBS) == 14
 
 
-def test_plots_are_drawn(outcome: Outcome, tmp_path: Path) -> None:
+def test_plots_are_drawn(outcome: LocationOutcome, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot(found(outcome), tmp_path / "page.png")
     plot_run(outcome, tmp_path / "run.png")
@@ -98,7 +99,7 @@ def test_plots_are_drawn(outcome: Outcome, tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_ways_are_shortest_and_the_same_in_both_directions(graph: Ways) -> None:
+def test_ways_are_shortest_and_the_same_in_both_directions(graph: ServerDistances) -> None:
     latency_s = graph.latency_s
     assert np.allclose(latency_s, latency_s.T)
     assert (np.diag(latency_s) == 0).all()
@@ -110,30 +111,30 @@ def test_ways_are_shortest_and_the_same_in_both_directions(graph: Ways) -> None:
     assert latency_s[same].max() < np.median(latency_s[~same])
 
 
-def test_a_graph_is_its_seeds(graph: Ways) -> None:
-    again = ways(300, np.random.default_rng(1))
+def test_a_graph_is_its_seeds(graph: ServerDistances) -> None:
+    again = distances(300, np.random.default_rng(1))
     assert (again.latency_s == graph.latency_s).all()
-    assert (ways(300, np.random.default_rng(2)).latency_s != graph.latency_s).any()
+    assert (distances(300, np.random.default_rng(2)).latency_s != graph.latency_s).any()
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-def test_overlays_reach_twenty_and_the_restricted_one_crosses_less(graph: Ways, depth: int) -> None:
+def test_overlays_reach_twenty_and_the_restricted_one_crosses_less(graph: ServerDistances, depth: int) -> None:
     crossing = {}
-    for kind in Overlay:
+    for kind in OverlayKind:
         edges = overlay(kind, graph, depth, np.random.default_rng(1))
         assert reached(edges, graph.servers, depth) == pytest.approx(REACHED, abs=0.5)
         crossing[kind] = sum(bool(graph.crossings[one, other]) for one, other in edges)
-    assert crossing[Overlay.RESTRICTED] <= crossing[Overlay.GREEDY]
+    assert crossing[OverlayKind.RESTRICTED] <= crossing[OverlayKind.GREEDY]
 
 
-def test_in_tapestry_all_ways_to_a_document_end_at_one_root(graph: Ways) -> None:
-    tapestry = Tapestry(graph, np.random.default_rng(1))
+def test_in_tapestry_all_ways_to_a_document_end_at_one_root(graph: ServerDistances) -> None:
+    tapestry = TapestryMesh(graph, np.random.default_rng(1))
     for document in ("one", "two", "three"):
         assert len({tapestry.path(start, document)[-1] for start in range(graph.servers)}) == 1
 
 
-def test_what_is_published_is_located_until_it_is_withdrawn(graph: Ways) -> None:
-    tapestry = Tapestry(graph, np.random.default_rng(1))
+def test_what_is_published_is_located_until_it_is_withdrawn(graph: ServerDistances) -> None:
+    tapestry = TapestryMesh(graph, np.random.default_rng(1))
     tapestry.publish(7, "document")
     tapestry.publish(9, "document")
     assert {tapestry.locate(start, "document").holder for start in range(graph.servers)} <= {7, 9}
@@ -145,7 +146,7 @@ def test_what_is_published_is_located_until_it_is_withdrawn(graph: Ways) -> None
 def test_files_are_as_large_as_the_papers_and_caches_keep_within_their_size() -> None:
     stream = trace(20, 50_000, np.random.default_rng(1))
     assert np.mean(stream.sizes) == pytest.approx(21_000, rel=0.1)
-    caches = Caches(20, stream.sizes, stream.disks)
+    caches = ServerCaches(20, stream.sizes, stream.disks)
     cached: list[set[int]] = [set() for _ in range(20)]
     for server, file in stream.requests:
         had = server in caches.holders[file]

@@ -10,29 +10,29 @@ import pytest
 
 from service.discovery.partial.servers import Add
 from service.simulate.cli import run
-from service.simulate.partial_lookup import static, updates
-from service.simulate.partial_lookup.experiment import PAPER, Column, Outcome, stars
+from service.simulate.partial_lookup import placement_experiment, update_experiment
+from service.simulate.partial_lookup.experiment import PAPER, PartialLookupOutcome, RatingColumn, stars
 from service.simulate.partial_lookup.experiment import run as run_seed
 from service.simulate.partial_lookup.report import page
-from service.simulate.partial_lookup.updates import Lifetimes, events
+from service.simulate.partial_lookup.update_experiment import Lifetimes, events
 
 
 @pytest.fixture(scope="module")
-def outcome() -> Iterator[Outcome]:
+def outcome() -> Iterator[PartialLookupOutcome]:
     """Return a small run; what is run meanwhile is as small."""
     with pytest.MonkeyPatch.context() as patched:
         for module, name, value in (
-            (static, "INSTANCES", 3),
-            (static, "INSTANCES_PER_POINT", 1),
-            (updates, "CUSHIONED_TIME", 3000.0),
-            (updates, "AGED_INSTANCES", 1),
-            (updates, "UPDATES", 100),
+            (placement_experiment, "INSTANCES", 3),
+            (placement_experiment, "INSTANCES_PER_POINT", 1),
+            (update_experiment, "CUSHIONED_TIME", 3000.0),
+            (update_experiment, "AGED_INSTANCES", 1),
+            (update_experiment, "UPDATES", 100),
         ):
             patched.setattr(module, name, value)
         yield run_seed(1, lambda _what: None)
 
 
-def test_what_is_exact_is_reached_by_any_run(outcome: Outcome) -> None:
+def test_what_is_exact_is_reached_by_any_run(outcome: PartialLookupOutcome) -> None:
     said = page({"partial lookup": [outcome]})
     assert "- Reached: Figure 3: Round-Robin-2 asks ceil(t/20) servers" in said
     assert "- Reached: Figure 6: Round-Robin-2 tolerates" in said
@@ -40,7 +40,7 @@ def test_what_is_exact_is_reached_by_any_run(outcome: Outcome) -> None:
     assert "- Reached: Figure 11: Hash-y has a copy less from 134, 200, 400 entries on" in said
 
 
-def test_the_page_names_every_figure_and_all_columns_of_table_2(outcome: Outcome) -> None:
+def test_the_page_names_every_figure_and_all_columns_of_table_2(outcome: PartialLookupOutcome) -> None:
     told = page({"partial lookup": [outcome, outcome]})
     assert all(f"Figure {number}" in told for number in (3, 5, 6, 8, 9, 10, 11))
     assert all(name in told for name in PAPER)
@@ -48,7 +48,7 @@ def test_the_page_names_every_figure_and_all_columns_of_table_2(outcome: Outcome
 
 
 def test_the_command_prints_json_that_the_seed_decides_and_draws(
-    outcome: Outcome, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    outcome: PartialLookupOutcome, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
     run(["partial-lookup", "--json", "--seed", "1", "--plot", str(tmp_path / "drawn.png")])
@@ -74,4 +74,4 @@ def test_stars_go_by_the_logarithm_from_the_best_to_the_worst() -> None:
 
 
 def test_pairs_whose_order_is_the_opposite_are_counted_and_ties_are_not() -> None:
-    assert Column("", "", (), (4, 3, 2, 2), (3, 4, 1, 2)).contradicted == 1
+    assert RatingColumn("", "", (), (4, 3, 2, 2), (3, 4, 1, 2)).contradicted == 1

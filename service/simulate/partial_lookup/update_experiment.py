@@ -1,7 +1,7 @@
-"""Adds and deletes in a steady state (§6): Figures 9, 10 and 11, of the product's servers.
+"""Adds and deletes in a steady state (§6): Figures 9, 10 and 11, with production's servers.
 
-Adds are Poisson, one in 10 time units; each entry's lifetime is drawn when it comes, with a mean of 10·h, so that h
-entries are there on average. The entries that are there at first have what is left of such lifetimes.
+Adds are a Poisson process with one add per 10 time units; the lifetime of an entry is drawn when it is added, with a
+mean of 10·h, so that there are h entries on average. The initial entries have residual lifetimes.
 """
 
 from collections.abc import Iterator
@@ -22,15 +22,22 @@ from service.discovery.partial.strategies import (
     failing_share,
     strategy_name,
 )
-from service.simulate.partial_lookup.static import ENTRIES, SERVERS, STORAGE, Curve, Servers, of_storage
+from service.simulate.partial_lookup.placement_experiment import (
+    ENTRIES,
+    SERVERS,
+    STORAGE,
+    SimulatedDirectory,
+    StrategyCurve,
+    strategies_for_storage,
+)
 
 BETWEEN_ADDS = 10.0
-"""Time units, on average."""
+"""Mean time units between two adds."""
 
 CUSHIONED_TARGET = 15
 CUSHIONS = tuple(range(8))
 CUSHIONED_TIME = 300_000.0
-"""How long each run of Figure 9 is, in time units."""
+"""Duration of each run of Figure 9, in time units."""
 
 AGED_TARGET = 15
 AGED_UPDATES = tuple(range(0, 2001, 100))
@@ -40,43 +47,43 @@ UPDATED_TARGET = 40
 UPDATED_X = 50
 UPDATES = 3000
 BREAKS = (134, 200, 400)
-"""From here on the paper's y is one less (Figure 11): at 400/3, 200 and 400 entries."""
+"""Numbers of entries from which on the paper's y is lower by one (Figure 11): 400/3, 200 and 400."""
 UPDATED_ENTRIES = tuple(sorted({*range(100, 601, 20), *BREAKS, *(entries - 1 for entries in BREAKS)}))
 
 
 class Lifetimes(StrEnum):
-    """How lifetimes are spread."""
+    """The distribution of lifetimes."""
 
     EXPONENTIAL = "exponential"
     ZIPF = "Zipf-like"
-    """As likely as one through themselves, from 1 up to what gives their mean; the paper does not give its own."""
+    """Density proportional to 1/lifetime, from 1 to a maximum that gives the mean; the paper states no density."""
 
 
-class Updates(msgspec.Struct, frozen=True):
-    """Of one seed."""
+class UpdateResults(msgspec.Struct, frozen=True):
+    """The results for one seed."""
 
-    failing: tuple[Curve, ...]
-    """Figure 9: share of the time in which Fixed-(15 + cushion) has less than 15 entries, by cushion; by lifetimes."""
+    failing: tuple[StrategyCurve, ...]
+    """Figure 9: share of time in which Fixed-(15 + cushion) has fewer than 15 entries; by lifetimes and cushion."""
     failing_expected: tuple[float, ...]
-    """The same by our formula, which does not know lifetimes."""
+    """The same by Coronet's formula, which is independent of lifetimes."""
     failing_twice_expected: float
-    """With lifetimes of 2,000 and a cushion of 2."""
-    aged_unfairness: tuple[Curve, ...]
-    """Figure 10, by updates."""
-    overheads: tuple[Curve, ...]
+    """The same for lifetimes of 2,000 and a cushion of 2."""
+    aged_unfairness: tuple[StrategyCurve, ...]
+    """Figure 10: unfairness by number of updates."""
+    overheads: tuple[StrategyCurve, ...]
     """Figure 11: messages per update, by h."""
-    overheads_expected: tuple[Curve, ...]
+    overheads_expected: tuple[StrategyCurve, ...]
 
 
 def events(
     entries: int, time: float, lifetimes: Lifetimes, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[tuple[float, Add | Delete]]]:
-    """Return the entries that are there at first, and all updates of so much time, in order."""
+    """Return the initial entries, and an iterator over (time, update) in order until ``time``."""
     mean = BETWEEN_ADDS * entries
     adds = np.cumsum(rng.exponential(BETWEEN_ADDS, round(1.1 * time / BETWEEN_ADDS) + 100))
     adds = adds[adds < time]
-    first = rng.permutation(_left(lifetimes, mean, entries, rng))
-    ends = np.concatenate((first, adds + _drawn(lifetimes, mean, len(adds), rng)))
+    first = rng.permutation(_residual_lifetimes(lifetimes, mean, entries, rng))
+    ends = np.concatenate((first, adds + _draw_lifetimes(lifetimes, mean, len(adds), rng)))
     when = np.concatenate((adds, ends))
     order = np.argsort(when, kind="stable")
 
@@ -90,49 +97,51 @@ def events(
 
 
 def longest(mean: float) -> float:
-    """Return m, for which (m - 1) / ln m is the mean of lifetimes between 1 and m."""
+    """Return m such that (m - 1) / ln m, the mean of Zipf-like lifetimes from 1 to m, equals ``mean``."""
     found = mean
     for _ in range(60):
         found = 1 + mean * log(found)
     return found
 
 
-def _drawn(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
+def _draw_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
     return longest(mean) ** rng.random(count)
 
 
-def _left(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
-    """Return what is left of lifetimes under way: of longer ones there are more, which evens the Zipf-like out."""
+def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
+    """Draw residual lifetimes. Long lifetimes are overrepresented, which makes the Zipf-like ones uniform."""
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
     return rng.random(count) * (1 + rng.random(count) * (longest(mean) - 1))
 
 
-def run(rng: np.random.Generator) -> Updates:
-    """Return one seed's figures."""
-    return Updates(
+def run(rng: np.random.Generator) -> UpdateResults:
+    """Return the results for one seed."""
+    return UpdateResults(
         failing=tuple(
-            Curve(kind.value, tuple(_failing(cushion, ENTRIES, kind, rng) for cushion in CUSHIONS))
+            StrategyCurve(kind.value, tuple(_failing(cushion, ENTRIES, kind, rng) for cushion in CUSHIONS))
             for kind in Lifetimes
         ),
         failing_expected=tuple(failing_share(CUSHIONED_TARGET, cushion, ENTRIES) for cushion in CUSHIONS),
         failing_twice_expected=failing_share(CUSHIONED_TARGET, 2, 2 * ENTRIES),
         aged_unfairness=tuple(
-            Curve(strategy_name(strategy), tuple(_aged(strategy, rng).mean(axis=0).tolist()))
-            for strategy in of_storage(STORAGE)
+            StrategyCurve(strategy_name(strategy), tuple(_aged(strategy, rng).mean(axis=0).tolist()))
+            for strategy in strategies_for_storage(STORAGE)
         ),
         overheads=(
-            Curve(strategy_name(Fixed(UPDATED_X)), tuple(overhead(Fixed(UPDATED_X), h, rng) for h in UPDATED_ENTRIES)),
-            Curve("Hash", tuple(overhead(_hash(h), h, rng) for h in UPDATED_ENTRIES)),
+            StrategyCurve(
+                strategy_name(Fixed(UPDATED_X)), tuple(overhead(Fixed(UPDATED_X), h, rng) for h in UPDATED_ENTRIES)
+            ),
+            StrategyCurve("Hash", tuple(overhead(_hash(h), h, rng) for h in UPDATED_ENTRIES)),
         ),
         overheads_expected=(
-            Curve(
+            StrategyCurve(
                 strategy_name(Fixed(UPDATED_X)),
                 tuple(expected_overhead(Fixed(UPDATED_X), h, 10) for h in UPDATED_ENTRIES),
             ),
-            Curve("Hash", tuple(expected_overhead(_hash(h), h, SERVERS) for h in UPDATED_ENTRIES)),
+            StrategyCurve("Hash", tuple(expected_overhead(_hash(h), h, SERVERS) for h in UPDATED_ENTRIES)),
         ),
     )
 
@@ -142,8 +151,8 @@ def _hash(entries: int) -> Hash:
 
 
 def _failing(cushion: int, entries: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
-    """Return the share of the time in which Fixed-(t + cushion) has too few entries; all servers have the same."""
-    servers = Servers(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
+    """Return the share of time in which Fixed-(t + cushion) has fewer than t entries; all servers are equal."""
+    servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
     first, updates = events(entries, CUSHIONED_TIME, lifetimes, rng)
     servers.request(Place(tuple(first)))
     failing, before = 0.0, 0.0
@@ -156,35 +165,35 @@ def _failing(cushion: int, entries: int, lifetimes: Lifetimes, rng: np.random.Ge
 
 
 def _aged(strategy: Strategy, rng: np.random.Generator) -> Floats:
-    """Return the unfairness after so many updates, instances by ``AGED_UPDATES``, of what is there then."""
-    found = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
+    """Return the unfairness of present entries after updates, shape (instances, ``AGED_UPDATES``)."""
+    results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):
-        servers = Servers(strategy, SERVERS, rng.random)
+        servers = SimulatedDirectory(strategy, SERVERS, rng.random)
         first, updates = events(ENTRIES, BETWEEN_ADDS * AGED_UPDATES[-1], Lifetimes.EXPONENTIAL, rng)
-        there = dict.fromkeys(first)
+        present = dict.fromkeys(first)
         servers.request(Place(tuple(first)))
         number = 0
         for column, until in enumerate(AGED_UPDATES):
             for _ in range(until - number):
                 _, update = next(updates)
                 servers.request(update)
-                there = there | {update.entry: None} if isinstance(update, Add) else there
+                present = present | {update.entry: None} if isinstance(update, Add) else present
                 if isinstance(update, Delete):
-                    del there[update.entry]
+                    del present[update.entry]
             number = until
-            placed = placement(servers.shares, list(there))
-            found[instance, column] = unfairness(
+            placed = placement(servers.shares, list(present))
+            results[instance, column] = unfairness(
                 retrieval_chances(placed, AGED_TARGET, lookup_steps(strategy, SERVERS)), AGED_TARGET
             )
-    return found
+    return results
 
 
 def overhead(strategy: Strategy, entries: int, rng: np.random.Generator) -> float:
-    """Return how many messages servers process per update (Figure 11)."""
-    servers = Servers(strategy, SERVERS, rng.random)
+    """Return the number of messages that servers process per update (Figure 11)."""
+    servers = SimulatedDirectory(strategy, SERVERS, rng.random)
     first, updates = events(entries, BETWEEN_ADDS * UPDATES, Lifetimes.EXPONENTIAL, rng)
     servers.request(Place(tuple(first)))
-    placing = servers.processed
+    initial_messages = servers.processed
     for _ in range(UPDATES):
         servers.request(next(updates)[1])
-    return (servers.processed - placing) / UPDATES
+    return (servers.processed - initial_messages) / UPDATES

@@ -1,21 +1,21 @@
-"""The dynamic experiments (§III.C): caches fill with what is read, and so documents come near.
+"""The dynamic experiments (§III.C): caches fill with documents that are read, which brings documents closer.
 
-What caches hold depends on the references alone, so all runs on a graph see the same. The whole stream goes through
-them. Reads are measured where it is a sixth, a half and five sixths over: each is located, its file fetched and cached,
-and the update delivered before the next read; in between, only caches live, and filters and pointers catch up then.
-A server's own files, cached or on its disk, need no location, and disks add the same to every way: neither is counted.
+The content of caches depends only on the reference stream, so that all runs on a graph have the same caches. Reads are
+measured in three windows, when a sixth, a half and five sixths of the stream are over: each document is located and
+cached, and the update is delivered before the next read. Between windows only caches change; filters and pointers are
+brought up to date before a window. Reads of files in a server's own cache or disk need no location and are not counted.
 
-The reference stream is of SURGE's kind.
+The reference stream is generated like SURGE's. 50,000 files with Zipf popularity, the least popular of which is
+requested once: 570,000 requests. Sizes are lognormal (SURGE: mu 9.357, sigma 1.318) with a Pareto tail above 133 kB
+(alpha 1.1), from 75 bytes to 8.69 MB. Each file is permanently on the disk of one server. A cache has 420 kB with LRU
+replacement; larger files are not cached.
 
-50,000 unique files with Zipf's popularity, the least of which is asked for once: 570,000 requests. Sizes are lognormal
-(SURGE: mu 9.357, sigma 1.318) with a Pareto tail above 133 kB (alpha 1.1), from 75 bytes to 8.69 MB. Each is on the
-disk of one server for ever. A cache has 420 kB, in LRU order; a larger file is not kept.
+Deviation: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB; with 7 % the
+mean would be 69 kB, and a cache would hold 6 files instead of 20.
 
-We deviate: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB; with 7 % it
-would be 69 kB, and a cache would have 6 files instead of 20.
-How soon a file is asked for again is SURGE's, too: its place in a stack of all files, the last one asked for on top,
-is lognormal (mu 1.5, sigma 0.80); of the five files around there one is taken, by how often each is still to come. The
-stream is dealt out to the servers at random.
+Temporal locality is SURGE's, too: a file's position in a stack of all files, most recent first, is lognormal (mu 1.5,
+sigma 0.80); among the five files around that position one is chosen by its remaining requests. Requests are assigned to
+servers at random.
 """
 
 from bisect import bisect_right
@@ -28,9 +28,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.simulate.location.graph import Edges, Ways
-from service.simulate.location.network import Found, Network, Tapestry, Updates
-from service.simulate.location.static import Index, shape
+from service.simulate.location.graph import Edges, ServerDistances
+from service.simulate.location.network import SimulatedOverlay, TapestryMesh, TapestryResult, UpdateAlgorithm
+from service.simulate.location.static_experiment import FilterIndex, shape
 
 LEAST_BYTES, MOST_BYTES = 75, 8_690_000
 TAIL_SHARE, TAIL_BYTES, TAIL_ALPHA = 0.002, 133_000, 1.1
@@ -39,30 +39,32 @@ CACHE_BYTES = 420_000
 STACK_MU, STACK_SIGMA, AROUND = 1.5, 0.80, 2
 
 
-class Trace(NamedTuple):
-    """``requests`` are (server, file) in order; ``disks`` says on which server's disk a file is."""
+class ReferenceStream(NamedTuple):
+    """A reference stream: ``requests`` are (server, file) in order; ``disks`` has the server of each file."""
 
     sizes: list[int]
     disks: list[int]
     requests: list[tuple[int, int]]
 
 
-def trace(servers: int, files: int, rng: np.random.Generator) -> Trace:
-    """Draw files, and requests for all of them."""
+def trace(servers: int, files: int, rng: np.random.Generator) -> ReferenceStream:
+    """Draw files and the requests for them."""
     body = np.exp(rng.normal(MU, SIGMA, 2 * files))
     body = body[body < TAIL_BYTES][:files]
     tail = TAIL_BYTES * (1 - rng.random(files)) ** (-1 / TAIL_ALPHA)
     sizes = np.clip(np.where(rng.random(files) < TAIL_SHARE, tail, body), LEAST_BYTES, MOST_BYTES).astype(int)
-    asked = _stream(files, rng)
+    file_requests = _stream(files, rng)
     disks = rng.permutation(np.arange(files) % servers)
-    return Trace(
-        sizes.tolist(), disks.tolist(), list(zip(rng.integers(0, servers, len(asked)).tolist(), asked, strict=True))
+    return ReferenceStream(
+        sizes.tolist(),
+        disks.tolist(),
+        list(zip(rng.integers(0, servers, len(file_requests)).tolist(), file_requests, strict=True)),
     )
 
 
 def _stream(files: int, rng: np.random.Generator) -> list[int]:
-    wanted = files / np.arange(1, files + 1)
-    left: list[int] = (np.floor(wanted) + (rng.random(files) < wanted % 1)).astype(int).tolist()
+    expected = files / np.arange(1, files + 1)
+    left: list[int] = (np.floor(expected) + (rng.random(files) < expected % 1)).astype(int).tolist()
     stack: list[int] = rng.permutation(files).tolist()
     stream: list[int] = []
     for draw, luck in zip(
@@ -80,18 +82,18 @@ def _stream(files: int, rng: np.random.Generator) -> list[int]:
     return stream
 
 
-class Caches:
-    """What all servers have: their caches, and their disks."""
+class ServerCaches:
+    """The caches and disks of all servers."""
 
     def __init__(self, servers: int, sizes: Sequence[int], disks: Sequence[int]) -> None:
-        """Begin with empty caches."""
+        """Create empty caches."""
         self.holders = [{disk} for disk in disks]
         self._sizes = sizes
         self._cached: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(servers)]
         self._free = [CACHE_BYTES] * servers
 
     def read(self, server: int, file: int) -> tuple[list[int], list[int]] | None:
-        """Return which files come to the server's cache and which go; None if the server has the file."""
+        """Read a file; return the files added to and evicted from the cache, or None if the server has the file."""
         cached, size = self._cached[server], self._sizes[file]
         if server in self.holders[file]:
             if file in cached:
@@ -99,29 +101,29 @@ class Caches:
             return None
         if size > CACHE_BYTES:
             return [], []
-        gone: list[int] = []
+        evicted: list[int] = []
         while self._free[server] < size:
             old, _ = cached.popitem(last=False)
             self._free[server] += self._sizes[old]
             self.holders[old].discard(server)
-            gone.append(old)
+            evicted.append(old)
         cached[file] = None
         self._free[server] -= size
         self.holders[file].add(server)
-        return [file], gone
+        return [file], evicted
 
 
 WINDOWS = 3
-"""So many times reads are measured."""
+"""Number of windows in which reads are measured."""
 
 
-class Dynamic(msgspec.Struct, frozen=True):
-    """One run; without an index it is Tapestry alone. Stretches are means over the reads that needed a location.
+class DynamicResult(msgspec.Struct, frozen=True):
+    """The results of one run; without an index, of Tapestry alone. Stretches are means over the located reads.
 
-    Bytes are what went along interdomain edges, in all.
+    Bytes are totals on interdomain edges.
     """
 
-    index: Index | None
+    index: FilterIndex | None
     reads: int
     routing_stretch: float
     distance_stretch: float
@@ -133,43 +135,47 @@ class Dynamic(msgspec.Struct, frozen=True):
     pointer_bytes: int
 
 
-class Filters(NamedTuple):
-    """Where they lie, and what they are like."""
+class FilterSetup(NamedTuple):
+    """The links and the parameters of the filters of a run."""
 
     edges: Edges
-    used: Index
+    used: FilterIndex
 
 
-class _Measured:
-    """What one way of locating came to so far."""
+class _MethodMeasurements:
+    """The measurements of one location method."""
 
-    def __init__(self, ways: Ways, filters: Filters | None) -> None:
+    def __init__(self, distances: ServerDistances, filters: FilterSetup | None) -> None:
         self.used = filters.used if filters else None
-        self.network = Network(ways, filters.edges, shape(filters.used), Updates.PRODUCT_SOURCE) if filters else None
+        self.network = (
+            SimulatedOverlay(distances, filters.edges, shape(filters.used), UpdateAlgorithm.PRODUCT_SOURCE)
+            if filters
+            else None
+        )
         self.routing: list[float] = []
         self.distance: list[float] = []
         self.found = self.failed = self.file_bytes = self.query_bytes = self.filter_bytes = 0
 
-    def locate(self, server: int, document: str, holders: set[int], tapestry: Tapestry) -> Found:
+    def locate(self, server: int, document: str, holders: set[int], tapestry: TapestryMesh) -> TapestryResult:
         if self.network is None:
             return tapestry.locate(server, document)
         walk = self.network.walk(server, document, holders)
         self.found += walk.found
         self.failed += walk.hops > 0 and not walk.found
         if walk.found:
-            return Found(walk.at, walk.time_s, walk.crossed_bytes)
+            return TapestryResult(walk.at, walk.time_s, walk.crossed_bytes)
         located = tapestry.locate(walk.at, document)
-        return Found(located.holder, walk.time_s + located.time_s, walk.crossed_bytes + located.crossed_bytes)
+        return TapestryResult(located.holder, walk.time_s + located.time_s, walk.crossed_bytes + located.crossed_bytes)
 
     def update(self, server: int, come: list[str], gone: list[str]) -> None:
         if self.network:
             before = self.network.crossed_bytes
             self.network.change(server, come, gone)
-            self.network.quiet()
+            self.network.deliver_all()
             self.filter_bytes += self.network.crossed_bytes - before
 
-    def outcome(self, pointer_bytes: int) -> Dynamic:
-        return Dynamic(
+    def outcome(self, pointer_bytes: int) -> DynamicResult:
+        return DynamicResult(
             index=self.used,
             reads=len(self.routing),
             routing_stretch=float(np.mean(self.routing)),
@@ -183,20 +189,26 @@ class _Measured:
         )
 
 
-def run(ways: Ways, trace: Trace, reads: int, rng: np.random.Generator, filters: Sequence[Filters]) -> list[Dynamic]:
-    """Measure so many requests of the stream by Tapestry alone, and with each of the filters."""
-    latency_s, _, crossings = ways.lists
+def run(
+    distances: ServerDistances,
+    trace: ReferenceStream,
+    reads: int,
+    rng: np.random.Generator,
+    filters: Sequence[FilterSetup],
+) -> list[DynamicResult]:
+    """Measure ``reads`` requests of the stream with Tapestry alone and with each of the filters."""
+    latency_s, _, crossings = distances.lists
     names = [f"file {number}" for number in range(len(trace.sizes))]
-    caches = Caches(ways.servers, trace.sizes, trace.disks)
-    tapestry = Tapestry(ways, rng)
-    measured = [_Measured(ways, None), *(_Measured(ways, each) for each in filters)]
-    known: list[set[int]] = [set() for _ in range(ways.servers)]
+    caches = ServerCaches(distances.servers, trace.sizes, trace.disks)
+    tapestry = TapestryMesh(distances, rng)
+    measured = [_MethodMeasurements(distances, None), *(_MethodMeasurements(distances, each) for each in filters)]
+    known: list[set[int]] = [set() for _ in range(distances.servers)]
     pointers, after = 0, 0
     for window in range(WINDOWS):
         begin = (2 * window + 1) * len(trace.requests) // (2 * WINDOWS)
         for server, file in trace.requests[after:begin]:
             caches.read(server, file)
-        _caught_up(known, caches, names, tapestry, measured)
+        _update_filters(known, caches, names, tapestry, measured)
         after = begin + reads // WINDOWS
         for server, file in trace.requests[begin:after]:
             holders = caches.holders[file]
@@ -217,10 +229,14 @@ def run(ways: Ways, trace: Trace, reads: int, rng: np.random.Generator, filters:
     return [way.outcome(pointers) for way in measured]
 
 
-def _caught_up(
-    known: list[set[int]], caches: Caches, names: list[str], tapestry: Tapestry, measured: list[_Measured]
+def _update_filters(
+    known: list[set[int]],
+    caches: ServerCaches,
+    names: list[str],
+    tapestry: TapestryMesh,
+    measured: list[_MethodMeasurements],
 ) -> None:
-    """Tell everybody what has come and gone since it was known."""
+    """Publish all changes of caches since the last update to Tapestry and the filters."""
     here: list[set[int]] = [set() for _ in known]
     for file, holders in enumerate(caches.holders):
         for holder in holders:
@@ -235,5 +251,5 @@ def _caught_up(
         for network in networks:
             network.change(server, come, gone)
     for network in networks:
-        network.quiet()
+        network.deliver_all()
     known[:] = here

@@ -1,0 +1,242 @@
+"""The static experiments (§III.C): documents on one server each, located with and without filters."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from service.location.bloom import FilterShape, best_hashes, estimate_documents, false_positive_rate
+from service.simulate.location.graph import Edges, OverlayKind, ServerDistances, around, overlay, reached
+from service.simulate.location.network import QueryWalk, SimulatedOverlay, TapestryMesh, UpdateAlgorithm, home_s
+
+DEPTHS = (1, 2, 3, 4)
+INDEX_BYTES = 1830.0
+"""The paper's index size: mean bytes per server for all links and rows."""
+INDEX_SIZES = (INDEX_BYTES, 2 * INDEX_BYTES, 4 * INDEX_BYTES)
+ALGORITHMS_INDEX_BYTES = 4 * INDEX_BYTES
+"""Index size for Figure 8: in nearly saturated filters, updates would change nothing with any algorithm."""
+ALGORITHMS = (
+    UpdateAlgorithm.NONE,
+    UpdateAlgorithm.DESTINATION,
+    UpdateAlgorithm.SOURCE,
+    UpdateAlgorithm.PRODUCT_DESTINATION,
+)
+"""Algorithms compared with the product's source filtering, which all other runs use."""
+DISTANCES_MS = (2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0)
+"""Boundaries of the distance bins in Figure 11."""
+ALMOST = 1.2
+QUANTILES = (0.5, 0.86, 0.95, 0.99)
+ANNOUNCE_BATCH = 40
+"""Number of servers that announce their documents at the same time; it does not affect the results."""
+
+
+class LocationMethod(StrEnum):
+    """The method by which a document is located."""
+
+    TAPESTRY = "tapestry"
+    HYBRID = "hybrid"
+    HOME = "home node"
+    HYBRID_HOME = "hybrid, home node"
+
+
+class FilterIndex(msgspec.Struct, frozen=True):
+    """The parameters of the filters of one run; ``links`` is per server, ``crossing_links`` the total.
+
+    ``even_failed`` is the predicted share of failed queries if all rows of a server had equally many documents.
+    """
+
+    overlay: OverlayKind
+    depth: int
+    updates: UpdateAlgorithm
+    bytes: float
+    width: int
+    hashes: int
+    links: float
+    crossing_links: int
+    reached: float
+    even_failed: float
+
+
+class StretchResult(msgspec.Struct, frozen=True):
+    """Routing stretch of one method, by distance to the document."""
+
+    way: LocationMethod
+    mean: float
+    by_distance: tuple[float | None, ...]
+    p99_by_distance: tuple[float | None, ...]
+
+
+class StaticResult(msgspec.Struct, frozen=True):
+    """The results of one run. ``failed`` is the share of queries that visited neighbours and fell back on Tapestry.
+
+    ``failed_almost`` is the share of these that took at most 20 % longer than with Tapestry alone; ``cost`` has
+    quantiles of this ratio. ``crossed_bytes`` are the update bytes for a new document, ``pointer_bytes`` those of
+    Tapestry's messages for it. ``missing`` is the share of nearby servers that lack it in the right row of filters.
+    """
+
+    index: FilterIndex
+    found: float
+    failed: float
+    failed_almost: float
+    cost: tuple[float, ...]
+    crossed_bytes: float
+    pointer_bytes: float
+    messages: float
+    missing: float
+    located: tuple[StretchResult, ...]
+
+
+@dataclass(frozen=True)
+class StaticSetup:
+    """The common data of all static runs on a graph. A query is (client, document, holder)."""
+
+    distances: ServerDistances
+    tapestry: TapestryMesh
+    documents: list[list[str]]
+    queries: list[tuple[int, str, int]]
+    by_tapestry_s: list[float]
+    """The duration of each query with Tapestry alone."""
+    new: list[str]
+    """One new document per server, added after all queries."""
+    pointer_bytes: float
+    """Mean bytes on interdomain edges for publishing one of these in Tapestry."""
+
+
+class OverlayLinks(NamedTuple):
+    """An overlay, and the expected number of documents in each server's filter rows."""
+
+    kind: OverlayKind
+    depth: int
+    edges: Edges
+    loads: list[list[float]]
+
+
+def world(distances: ServerDistances, documents: int, queries: int, rng: np.random.Generator) -> StaticSetup:
+    """Place and publish documents on each server, and draw queries of each server for others' documents."""
+    tapestry = TapestryMesh(distances, rng)
+    placed = [[f"{server}/{number}" for number in range(documents)] for server in range(distances.servers)]
+    for server, here in enumerate(placed):
+        for document in here:
+            tapestry.publish(server, document)
+    drawn_queries: list[tuple[int, str, int]] = []
+    for server in range(distances.servers):
+        for place in rng.choice((distances.servers - 1) * documents, queries, replace=False).tolist():
+            holder = (server + 1 + place // documents) % distances.servers
+            drawn_queries.append((server, placed[holder][place % documents], holder))
+    by_tapestry_s = [tapestry.locate(server, document).time_s for server, document, _ in drawn_queries]
+    new = [f"{server}/new" for server in range(distances.servers)]
+    pointer_bytes = float(np.mean([tapestry.publish(server, document) for server, document in enumerate(new)]))
+    return StaticSetup(distances, tapestry, placed, drawn_queries, by_tapestry_s, new, pointer_bytes)
+
+
+def runs(of: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
+    """Yield the results of all runs: index sizes on both overlays, and update algorithms on the restricted one."""
+    for kind in OverlayKind:
+        for depth in DEPTHS if kind is OverlayKind.GREEDY else DEPTHS[1:]:
+            links = linked(of.distances, kind, depth, len(of.documents[0]), rng)
+            for index_bytes in INDEX_SIZES:
+                yield run(of, links, index(of.distances, links, index_bytes, UpdateAlgorithm.PRODUCT_SOURCE))
+            if kind is OverlayKind.RESTRICTED:
+                for updates in ALGORITHMS:
+                    yield run(of, links, index(of.distances, links, ALGORITHMS_INDEX_BYTES, updates))
+
+
+def linked(
+    distances: ServerDistances, kind: OverlayKind, depth: int, documents: int, rng: np.random.Generator
+) -> OverlayLinks:
+    """Return an overlay. The loads of its filters are measured with one document per server in wide filters."""
+    edges = overlay(kind, distances, depth, rng)
+    probe = FilterShape(1, 1 << 13, 1, depth)
+    network = SimulatedOverlay(distances, edges, probe, UpdateAlgorithm.PRODUCT_SOURCE)
+    for server in range(distances.servers):
+        network.change(server, [str(server)])
+    network.deliver_all()
+    rows = ([bits for link in node.links.values() for bits in link.received[1:]] for node in network.nodes)
+    loads = [[documents * estimate_documents(probe, bits.bit_count()) for bits in of_node] for of_node in rows]
+    return OverlayLinks(kind, depth, edges, loads)
+
+
+def index(distances: ServerDistances, links: OverlayLinks, index_bytes: float, updates: UpdateAlgorithm) -> FilterIndex:
+    """Return the filters of ``index_bytes`` per server, with the best number of hashes for the expected loads."""
+    each = 2 * len(links.edges) / distances.servers
+    width = int(8 * index_bytes / (each * links.depth))
+    hashes = best_hashes(width, [row for rows in links.loads for row in rows])
+    crossing = sum(bool(distances.crossings[one, other]) for one, other in links.edges)
+    there = reached(links.edges, distances.servers, links.depth)
+    even = _even_failed(width, links.loads)
+    return FilterIndex(links.kind, links.depth, updates, index_bytes, width, hashes, each, crossing, there, even)
+
+
+def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
+    rows = [(fmean(of_node), len(of_node)) for of_node in loads if of_node]
+    hashes = best_hashes(width, [load for load, _ in rows])
+    return fmean(1 - (1 - false_positive_rate(width, hashes, load)) ** count for load, count in rows)
+
+
+def shape(of: FilterIndex) -> FilterShape:
+    """Return the filter dimensions in the product's type."""
+    return FilterShape(1, of.width, of.hashes, of.depth)
+
+
+def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult:
+    """Fill the filters, execute all queries, then add a document to each server; return the measurements."""
+    network = SimulatedOverlay(of.distances, links.edges, shape(used), used.updates)
+    for server, documents in enumerate(of.documents):
+        network.change(server, documents)
+        if server % ANNOUNCE_BATCH == 0:
+            network.deliver_all()
+    network.deliver_all()
+    walks = [network.walk(server, document, (holder,)) for server, document, holder in of.queries]
+    failed = [place for place, walk in enumerate(walks) if walk.hops and not walk.found]
+    cost = [_fallback_s(of, walks[place], place) / of.by_tapestry_s[place] for place in failed]
+    network.crossed_bytes = network.messages = 0
+    for server, document in enumerate(of.new):
+        network.change(server, [document])
+        network.deliver_all()
+    return StaticResult(
+        index=used,
+        found=sum(walk.found for walk in walks) / len(walks),
+        failed=len(failed) / len(walks),
+        failed_almost=float(np.mean([each <= ALMOST for each in cost])) if cost else 1.0,
+        cost=tuple(np.quantile(cost or [1.0], QUANTILES).tolist()),
+        crossed_bytes=network.crossed_bytes / of.distances.servers,
+        pointer_bytes=of.pointer_bytes,
+        messages=network.messages / of.distances.servers,
+        missing=network.missing(around(links.edges, of.distances.servers, links.depth), of.new),
+        located=tuple(_located(of, walks)) if used.bytes == INDEX_BYTES else (),
+    )
+
+
+def _fallback_s(of: StaticSetup, walk: QueryWalk, place: int) -> float:
+    """Return the duration of a failed walk plus Tapestry from the walk's last server."""
+    return walk.time_s + of.tapestry.locate(walk.at, of.queries[place][1]).time_s
+
+
+def _located(of: StaticSetup, walks: list[QueryWalk]) -> Iterable[StretchResult]:
+    ideal_s = np.array([of.distances.latency_s[server, holder] for server, _, holder in of.queries])
+    home = [home_s(of.tapestry, server, document, holder) for server, document, holder in of.queries]
+    taken: dict[LocationMethod, list[float]] = {
+        LocationMethod.TAPESTRY: of.by_tapestry_s,
+        LocationMethod.HYBRID: [
+            walk.time_s if walk.found else _fallback_s(of, walk, place) for place, walk in enumerate(walks)
+        ],
+        LocationMethod.HOME: home,
+        LocationMethod.HYBRID_HOME: [
+            walk.time_s if walk.found else walk.time_s + home_s(of.tapestry, walk.at, document, holder)
+            for walk, (_, document, holder) in zip(walks, of.queries, strict=True)
+        ],
+    }
+    bins = np.digitize(ideal_s * 1000, DISTANCES_MS)
+    for way, times in taken.items():
+        stretch = np.array(times) / ideal_s
+        groups = [stretch[bins == place] for place in range(len(DISTANCES_MS) + 1)]
+        yield StretchResult(
+            way,
+            float(stretch.mean()),
+            tuple(float(group.mean()) if group.size else None for group in groups),
+            tuple(float(np.quantile(group, 0.99)) if group.size else None for group in groups),
+        )
