@@ -1,29 +1,27 @@
-"""Simulated time around production rooms: what the papers claim, what other readers do, and what ours does.
+"""Experiments in simulated time with production code: the papers' simulations, and other feed readers' schedulers.
 
-A pure room: no clock, network or environment, and all randomness comes from one numpy generator, made from the seed.
-The same seed gives the same JSON. Only its edge touches the world: ``cli`` and ``report``.
+A pure package: it uses no clock, network or environment, and all randomness comes from a numpy generator created from
+the seed, so that the same seed gives the same JSON. Only ``cli`` and ``report`` do I/O.
 
-- An experiment drives the production rooms, never a re-implementation of them. What it compares them with (a paper's
-  own way, another project's formula) lives here, with its source beside it.
-- Nothing that decides in an experiment sees the future, or what a real node could not know.
-- An experiment is a module named like its command in ``cli``: a function from a scale and a seed to a msgspec value,
-  which is its JSON. ``…_report`` turns that value into a table, a plot and a page of ``docs/experiments``, by what
-  ``report`` has for all of them; words, tables and verdicts of a page are in ``templates``.
-- A figure that falls short of its target is written down as it is, with the reason.
+- An experiment runs production packages, not a re-implementation. Algorithms for comparison (a paper's own, or another
+  project's formula) are in this package, with their source.
+- No decision in an experiment uses the future or anything that a real node cannot know.
+- Every experiment is a package named like its command in ``cli``. Its module ``experiment`` has ``run``, which returns
+  a msgspec value, its JSON. Its module ``report`` converts that value to a table, plots and a page of
+  ``docs/experiments``, with the common functions in ``report``; the pages' texts, tables and verdicts are in
+  ``templates``.
+- A result that misses its target is reported as it is, with the reason.
 
-``schedulers``: ``trace`` is publishers, ``polling`` polls and how long people waited; ``peers`` are other projects'
-schedulers, ``ours`` is Corona's.
+Packages:
 
-``corona``: ``workload`` is Corona §5's world; ``fleet`` runs its nodes, whose owners write into ``timetable``;
-``paper_levels`` is the paper's own way to sum up, and ``fleet_polls`` are the polls that come of it.
-
-``clash``: ``clash_servers`` is CLASH §VI's world, with servers on production's tables and policy.
-
-``discovery``: ``discovery_matrices`` is content discovery §V's world, with matrices that grow by production's rules;
-``discovery_queries`` are registrations and queries that are sent.
-
-``partial_lookup``: ``partial_lookup_static`` are placements, ``partial_lookup_updates`` adds and deletes.
-
-``location``: ``location_graph`` is §III's network and who is linked in it; ``location_net`` runs production's nodes
-there, and has what they fall back on; ``location_static`` and ``location_dynamic`` measure.
+- ``schedulers``: Corona's scheduler and those of other feed readers. ``publication_trace`` draws publications,
+  ``polls`` simulates polls, ``reader_schedulers`` and ``corona_scheduler`` are the schedulers.
+- ``corona``: Corona §5. ``workload`` draws nodes and channels, ``fleet`` simulates nodes, whose schedules form a
+  ``timetable``; ``paper_levels`` has the paper's own clusters and levels, ``fleet_polls`` the resulting polls.
+- ``clash``: CLASH §VI. ``servers`` simulates traffic, and servers with production's tables and policy.
+- ``discovery``: content discovery §V. ``matrices`` has the workload and matrices that grow by production's rules,
+  ``queries`` the registrations and queries.
+- ``partial_lookup``: ``placement_experiment`` measures placements, ``update_experiment`` adds and deletes.
+- ``location``: attenuated Bloom filters §III. ``graph`` draws networks and overlays, ``network`` simulates production's
+  nodes and Tapestry; ``static_experiment`` and ``dynamic_experiment`` measure.
 """

@@ -1,7 +1,7 @@
-"""``coronet simulate EXPERIMENT``: the room's edge, and the list of experiments.
+"""The commands ``coronet simulate EXPERIMENT``.
 
-A new experiment joins with a command here, a module with ``run(…, seed, report)`` and ``STEPS``, how often that
-reports, and a module for ``report``. One that runs real processes joins from ``service.cli``.
+A new experiment needs a command here, a module ``experiment`` with ``run(…, seed, report)`` and ``STEPS`` (the number
+of progress reports), and a module ``report``. ``service.cli`` adds experiments that run real processes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,24 +18,26 @@ from service.simulate.clash.servers import MapKind
 from service.simulate.corona.workload import BinLayout, IdAssignment, PollPhases
 from service.simulate.schedulers.publication_trace import Publishers
 
-REPORTED = ("clash", "corona", "discovery", "location", "partial-lookup", "schedulers")
-"""Experiments with a page; see ``report``."""
+EXPERIMENTS_WITH_PAGE = ("clash", "corona", "discovery", "location", "partial-lookup", "schedulers")
+"""Experiments with a report page."""
 
 BASES = (None, 2, 4, 16, 32, 256)
-"""Of whole digits in 160 bits."""
+"""Bases whose digits divide 160 bits; None for any size."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same figures.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it, too; needs the extra `experiments`.")]
+Plot = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Also draw a plot to FILE; needs the extra `experiments`.")
+]
 
 Report = Callable[[str], None]
 
 
 @app.callback(invoke_without_command=True)
 def simulate(context: typer.Context) -> None:
-    """Simulate what the papers claim, what other readers do, and what Coronet does."""
+    """Run an experiment in simulated time."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -46,24 +48,26 @@ def corona(
     seed: Seed = 1,
     as_json: Json = False,
     plot: Plot = None,
-    goal: Annotated[Goal, typer.Option(help="What is optimised.")] = Goal.LITE,
-    base: Annotated[int | None, typer.Option(help="The paper's sizes N/bˡ and wedges (16); else any size.")] = None,
-    phases: Annotated[PollPhases, typer.Option(help="When the nodes of a set poll.")] = PollPhases.EVEN,
-    ids: Annotated[IdAssignment, typer.Option(help="Which ids nodes take.")] = IdAssignment.BALANCED,
-    bins: Annotated[BinLayout, typer.Option(help="How channels are summed up.")] = BinLayout.QUANTILE,
-    nodes: Annotated[int, typer.Option(min=1)] = 1024,
-    channels: Annotated[int, typer.Option(min=10)] = 100_000,
-    subscriptions: Annotated[int, typer.Option(min=10)] = 5_000_000,
-    maintenance: Annotated[float, typer.Option(metavar="SECONDS", min=1800)] = 3600.0,
-    target: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="The delay that fast is to keep.")] = 30.0,
-    longest_wait: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="For any channel, on average.")] = inf,
-    churn: Annotated[
-        float, typer.Option(min=0, max=0.5, help="Share of the nodes that die, and join, per hour.")
-    ] = 0.0,
-    loss: Annotated[float | None, typer.Option(min=0, max=0.5, help="Of messages; 0.02 where there is churn.")] = None,
+    goal: Annotated[Goal, typer.Option(help="The goal of the optimisation.")] = Goal.LITE,
+    base: Annotated[int | None, typer.Option(help="Base b of the paper's sizes N/bˡ (16). Default: any size.")] = None,
+    phases: Annotated[PollPhases, typer.Option(help="Phases of the nodes of a polling set.")] = PollPhases.EVEN,
+    ids: Annotated[IdAssignment, typer.Option(help="How nodes choose their ids.")] = IdAssignment.BALANCED,
+    bins: Annotated[BinLayout, typer.Option(help="Bins of the tradeoff clusters.")] = BinLayout.QUANTILE,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 1024,
+    channels: Annotated[int, typer.Option(min=10, help="Number of channels.")] = 100_000,
+    subscriptions: Annotated[int, typer.Option(min=10, help="Number of subscriptions.")] = 5_000_000,
+    maintenance: Annotated[float, typer.Option(metavar="SECONDS", min=1800, help="Maintenance interval.")] = 3600.0,
+    target: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Target delay of the goal fast.")] = 30.0,
+    longest_wait: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Maximum mean delay of a channel.")
+    ] = inf,
+    churn: Annotated[float, typer.Option(min=0, max=0.5, help="Share of nodes that die per hour; as many join.")] = 0.0,
+    loss: Annotated[
+        float | None, typer.Option(min=0, max=0.5, help="Share of lost messages; 0.02 by default with churn.")
+    ] = None,
 ) -> None:
-    """Corona's simulations: its own way, and ours."""
-    from service.simulate.corona.workload import CoronaSetup  # noqa: PLC0415 - asking for help must not load it
+    """Run Corona's simulations. With the paper's algorithms or Coronet's."""
+    from service.simulate.corona.workload import CoronaSetup  # noqa: PLC0415 - help must not load it
 
     if base not in BASES:
         raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
@@ -83,7 +87,7 @@ def corona(
         churn=churn,
         loss=(0.02 if churn else 0.0) if loss is None else loss,
     )
-    _perform("corona", setup, seed, as_json=as_json, plot=plot)
+    _run_experiment("corona", setup, seed, as_json=as_json, plot=plot)
 
 
 @app.command()
@@ -92,15 +96,15 @@ def schedulers(
     seed: Seed = 1,
     as_json: Json = False,
     plot: Plot = None,
-    channels: Annotated[int, typer.Option(min=10)] = 2000,
-    weeks: Annotated[int, typer.Option(min=1, help="Measured, after as many to learn in.")] = 2,
-    publishers: Annotated[Publishers, typer.Option(help="What publishers are like.")] = Publishers.POISSON,
-    goal: Annotated[Goal, typer.Option(help="What ours optimises.")] = Goal.FAIR,
+    channels: Annotated[int, typer.Option(min=10, help="Number of channels.")] = 2000,
+    weeks: Annotated[int, typer.Option(min=1, help="Weeks of measurement, after as many of warm-up.")] = 2,
+    publishers: Annotated[Publishers, typer.Option(help="Publication pattern.")] = Publishers.POISSON,
+    goal: Annotated[Goal, typer.Option(help="Corona's goal.")] = Goal.FAIR,
 ) -> None:
-    """Ours and other readers' at equal requests."""
-    from service.simulate.schedulers.experiment import SchedulersSetup  # noqa: PLC0415 - asking for help must not load it
+    """Compare polling schedulers. Corona's and other readers', at equal numbers of requests."""
+    from service.simulate.schedulers.experiment import SchedulersSetup  # noqa: PLC0415 - help must not load it
 
-    _perform("schedulers", SchedulersSetup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
+    _run_experiment("schedulers", SchedulersSetup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
 
 
 @app.command()
@@ -109,32 +113,34 @@ def clash(
     seed: Seed = 1,
     as_json: Json = False,
     plot: Plot = None,
-    stream_packets: Annotated[int, typer.Option(min=1, help="For how many a source keeps its key, L_d.")] = 1000,
-    queries: Annotated[int, typer.Option(min=0, help="Clients with a stored query.")] = 0,
-    servers: Annotated[int, typer.Option(min=10, max=65_536)] = 1000,
-    sources: Annotated[int, typer.Option(min=100)] = 100_000,
-    overload: Annotated[float, typer.Option(min=0.5, max=1, help="The load above which a server splits.")] = 0.90,
-    hashes: Annotated[MapKind, typer.Option("--map", help="How servers share the hash space.")] = MapKind.EVEN,
+    stream_packets: Annotated[
+        int, typer.Option(min=1, help="Mean packets before a source changes its key (L_d).")
+    ] = 1000,
+    queries: Annotated[int, typer.Option(min=0, help="Number of clients with a stored query.")] = 0,
+    servers: Annotated[int, typer.Option(min=10, max=65_536, help="Number of servers.")] = 1000,
+    sources: Annotated[int, typer.Option(min=100, help="Number of traffic sources.")] = 100_000,
+    overload: Annotated[float, typer.Option(min=0.5, max=1, help="Load above which a server splits a group.")] = 0.90,
+    hashes: Annotated[MapKind, typer.Option("--map", help="Map from hashes to servers.")] = MapKind.EVEN,
 ) -> None:
-    """CLASH's simulations beside plain DHTs. Six hours of three workloads."""
-    from service.simulate.clash.servers import ClashSetup  # noqa: PLC0415 - asking for help must not load it
+    """Run CLASH's simulations. Six hours of three workloads, compared with plain DHTs."""
+    from service.simulate.clash.servers import ClashSetup  # noqa: PLC0415 - help must not load it
 
     setup = ClashSetup(stream_packets, queries, hashes, overload, servers=servers, sources=sources)
     if 4 * sources > servers * setup.capacity_packets_s:
         raise typer.BadParameter(f"{sources:,} sources need more than {servers:,} servers: half of them would be full.")
-    _perform("clash", setup, seed, as_json=as_json, plot=plot)
+    _run_experiment("clash", setup, seed, as_json=as_json, plot=plot)
 
 
 @app.command()
 def partial_lookup(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
-    """Partial lookup's five strategies by six metrics. Placed, and updated."""
-    _perform("partial_lookup", seed, as_json=as_json, plot=plot)
+    """Run partial lookup's simulations. Five strategies by six metrics."""
+    _run_experiment("partial_lookup", seed, as_json=as_json, plot=plot)
 
 
 @app.command()
 def discovery(*, seed: Seed = 1, as_json: Json = False, plot: Plot = None) -> None:
-    """Load-balancing matrices under load. The paper's way and ours; skewed names and queries."""
-    _perform("discovery", seed, as_json=as_json, plot=plot)
+    """Run content discovery's simulations. Load-balancing matrices with skewed names and queries."""
+    _run_experiment("discovery", seed, as_json=as_json, plot=plot)
 
 
 @app.command()
@@ -143,43 +149,43 @@ def location(
     seed: Seed = 1,
     as_json: Json = False,
     plot: Plot = None,
-    servers: Annotated[int, typer.Option(min=50, max=4000)] = 1000,
-    documents: Annotated[int, typer.Option(min=1, help="Of each server, in the static runs.")] = 70,
+    servers: Annotated[int, typer.Option(min=50, max=4000, help="Number of servers.")] = 1000,
+    documents: Annotated[int, typer.Option(min=1, help="Documents per server in the static runs.")] = 70,
 ) -> None:
-    """Attenuated Bloom filters beside Tapestry. On a transit-stub graph; home nodes, too."""
-    from service.simulate.location.experiment import LocationSetup  # noqa: PLC0415 - asking for help must not load it
+    """Run content location's simulations. Attenuated Bloom filters compared with Tapestry and home nodes."""
+    from service.simulate.location.experiment import LocationSetup  # noqa: PLC0415 - help must not load it
 
-    _perform("location", LocationSetup(servers, documents), seed, as_json=as_json, plot=plot)
+    _run_experiment("location", LocationSetup(servers, documents), seed, as_json=as_json, plot=plot)
 
 
 @app.command()
 def report(
-    directory: Annotated[Path, typer.Option(help="Where the pages are written.")] = Path("docs/experiments"),
-    only: Annotated[list[str] | None, typer.Option(metavar="EXPERIMENT", help="Not all of them.")] = None,
+    directory: Annotated[Path, typer.Option(help="Directory for the pages.")] = Path("docs/experiments"),
+    only: Annotated[list[str] | None, typer.Option(metavar="EXPERIMENT", help="Only these experiments.")] = None,
 ) -> None:
-    """Write the pages of all experiments."""
-    from service.simulate.report import run_all  # noqa: PLC0415 - asking for help must not load it
+    """Write the report pages. Runs all experiments."""
+    from service.simulate.report import run_all  # noqa: PLC0415 - help must not load it
 
     directory.mkdir(parents=True, exist_ok=True)
-    for name in REPORTED if only is None else only:
-        if name not in REPORTED:
-            raise typer.BadParameter(f"{name} has no page; {', '.join(REPORTED)} have.")
-        shown = import_module(f"service.simulate.{name.replace('-', '_')}.report")
-        with progress(len(shown.JOBS), hidden=False) as done:
-            found = run_all(shown.JOBS, done)
-        shown.plot(found, directory / f"{name}.png")
-        (directory / f"{name}.md").write_text(shown.page(found), encoding="utf-8")
+    for name in EXPERIMENTS_WITH_PAGE if only is None else only:
+        if name not in EXPERIMENTS_WITH_PAGE:
+            raise typer.BadParameter(f"{name} has no page; {', '.join(EXPERIMENTS_WITH_PAGE)} have.")
+        module = import_module(f"service.simulate.{name.replace('-', '_')}.report")
+        with progress(len(module.JOBS), hidden=False) as done:
+            outcomes = run_all(module.JOBS, done)
+        module.plot(outcomes, directory / f"{name}.png")
+        (directory / f"{name}.md").write_text(module.page(outcomes), encoding="utf-8")
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run what the arguments after ``coronet simulate`` name; wrong ones raise typer's own exceptions."""
+    """Run the command line after ``coronet simulate``; usage errors raise typer's exceptions."""
     app(list(arguments), prog_name="coronet simulate", standalone_mode=False)
 
 
 @contextmanager
 def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
-    """Show a bar of so many steps; yield what advances it."""
-    from rich.console import Console  # noqa: PLC0415 - asking for help must not load what only a run needs
+    """Show a progress bar with ``steps`` steps; yield a function that advances it by one with a description."""
+    from rich.console import Console  # noqa: PLC0415 - help must not load it
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - same
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
@@ -188,21 +194,21 @@ def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
         yield lambda what: bar.update(task, advance=1, description=what)
 
 
-def _perform(name: str, *arguments: object, as_json: bool, plot: Path | None) -> None:
-    """Run an experiment, print its outcome, and draw it if asked to."""
-    from service.simulate.report import no_collection  # noqa: PLC0415 - asking for help must not load it
+def _run_experiment(name: str, *arguments: object, as_json: bool, plot: Path | None) -> None:
+    """Run an experiment, print its results, and draw a plot if ``plot`` is given."""
+    from service.simulate.report import without_garbage_collection  # noqa: PLC0415 - help must not load it
 
-    experiment, shown = (import_module(f"service.simulate.{name}.{part}") for part in ("experiment", "report"))
-    with progress(experiment.STEPS, hidden=as_json) as report, no_collection():
+    experiment, report_module = (import_module(f"service.simulate.{name}.{part}") for part in ("experiment", "report"))
+    with progress(experiment.STEPS, hidden=as_json) as report, without_garbage_collection():
         outcome = experiment.run(*arguments, report)
-    told(outcome, lambda: shown.table(outcome), as_json=as_json)
+    print_outcome(outcome, lambda: report_module.table(outcome), as_json=as_json)
     if plot is not None:
-        shown.plot_run(outcome, plot)
+        report_module.plot_run(outcome, plot)
 
 
-def told(outcome: object, table: Callable[[], object], *, as_json: bool) -> None:
-    """Print an outcome: as one JSON object, or as a table for people."""
-    import msgspec  # noqa: PLC0415 - asking for help must not load what only a run needs
+def print_outcome(outcome: object, table: Callable[[], object], *, as_json: bool) -> None:
+    """Print results as one JSON object or as a table."""
+    import msgspec  # noqa: PLC0415 - help must not load it
     from rich.console import Console  # noqa: PLC0415 - same
 
     if as_json:

@@ -1,9 +1,9 @@
-"""What reports of all experiments share: jobs run in two processes, terminal tables, plots, and Markdown templates.
+"""Common functions of all reports: jobs in two processes, terminal tables, plots, and Markdown templates.
 
-An experiment ``x`` has a module ``x_report`` with ``JOBS``, ``table(outcome)`` and ``plot_run(outcome, file)`` for one
-run, and ``page(found)`` and ``plot(found, file)`` for ``docs/experiments``, where ``found`` has the outcomes of
-``JOBS`` by name. A page is rendered from ``templates/x.md.j2``: the template has its words, tables and verdicts, and
-reads all figures from the outcomes.
+The package of an experiment ``x`` has a module ``report`` with ``JOBS``, ``table(outcome)`` and
+``plot_run(outcome, file)`` for one run, and ``page(outcomes)`` and ``plot(outcomes, file)`` for ``docs/experiments``,
+where ``outcomes`` has the results of ``JOBS`` by name. The template ``templates/x.md.j2`` has the texts, tables and
+verdicts of the page, and takes all numbers from the outcomes.
 """
 
 import gc
@@ -24,7 +24,7 @@ DPI = 100
 
 
 class Job(NamedTuple):
-    """One run of a page: ``run(*arguments, report)``, of which the last argument is the seed."""
+    """One run for a page: ``run(*arguments, report)``; the last argument is the seed."""
 
     name: str
     run: Callable[..., Any]
@@ -32,8 +32,8 @@ class Job(NamedTuple):
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
-    """Switch the garbage collector off: runs make few cycles, and searching all their objects takes a fifth of them."""
+def without_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection: runs create few cycles, and collections would take a fifth of their time."""
     gc.disable()
     try:
         yield
@@ -43,40 +43,40 @@ def no_collection() -> Iterator[None]:
 
 
 def run_job(job: Job) -> Any:
-    """Return what a job came to."""
-    with no_collection():
+    """Run a job and return its results."""
+    with without_garbage_collection():
         return job.run(*job.arguments, lambda _what: None)
 
 
 def run_all(jobs: Sequence[Job], report: Callable[[str], None]) -> dict[str, list[Any]]:
-    """Run all jobs, two at a time; return their outcomes by name. Other processes must be able to import ``run``."""
-    found: dict[str, list[Any]] = {}
-    # Forked: a new interpreter would import modules of the current directory.
+    """Run all jobs in two processes; return lists of results by job name. ``report`` is called after each job."""
+    outcomes: dict[str, list[Any]] = {}
+    # Fork, because a new interpreter would have the current directory on its import path.
     with ProcessPoolExecutor(2, get_context("fork")) as pool:
         for job, outcome in zip(jobs, pool.map(run_job, jobs), strict=True):
-            found.setdefault(job.name, []).append(outcome)
+            outcomes.setdefault(job.name, []).append(outcome)
             report(f"{job.name}, seed {job.arguments[-1]}")
-    return found
+    return outcomes
 
 
-def command(experiment: str, setup: object, usual: object, fields: Mapping[str, str]) -> str:
-    """Return the command that runs a setup. ``fields`` has the field of each option; usual values are left out."""
-    given = [
+def command(experiment: str, setup: object, default: object, fields: Mapping[str, str]) -> str:
+    """Return the command line for a setup. ``fields`` maps options to fields; defaults are omitted."""
+    options = [
         f" --{option} {getattr(setup, field)}"
         for option, field in fields.items()
-        if getattr(setup, field) != getattr(usual, field)
+        if getattr(setup, field) != getattr(default, field)
     ]
-    return f"coronet simulate {experiment}{''.join(given)}"
+    return f"coronet simulate {experiment}{''.join(options)}"
 
 
 def terminal_table(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", **options: Any) -> Table:
-    """Return a table whose columns but the first are numbers; ``options`` are rich's."""
-    shown = Table(box=SIMPLE_HEAD, caption=caption or None, show_header=any(headings), **options)
+    """Return a table with right-aligned columns except for the first; ``options`` are passed to rich."""
+    table = Table(box=SIMPLE_HEAD, caption=caption or None, show_header=any(headings), **options)
     for place, heading in enumerate(headings):
-        shown.add_column(heading, justify="right" if place else "left", no_wrap=bool(place))
+        table.add_column(heading, justify="right" if place else "left", no_wrap=bool(place))
     for row in rows:
-        shown.add_row(*row)
-    return shown
+        table.add_row(*row)
+    return table
 
 
 def draw(
@@ -87,7 +87,7 @@ def draw(
     height: float = 4.0,
     sharey: bool = False,
 ) -> None:
-    """Draw panels, each a function of an axis and its data, row by row."""
+    """Draw panels, pairs of a function and its data, row by row to ``file``; calls ``function(axis, data)``."""
     import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to load
 
     mpl.use("agg")
@@ -107,10 +107,10 @@ def draw(
 
 
 def render(template: str, **values: object) -> str:
-    """Return a page.
+    """Render the template of a report page.
 
-    Filters of templates: ``form`` is Python's ``format``; ``mean``, ``most`` and ``least`` are those of a field of all
-    items (see :func:`each`), or of the items themselves; ``transposed`` turns a list per seed into a tuple per place.
+    Filters for templates: ``form`` is Python's ``format``; ``mean``, ``most`` and ``least`` aggregate a field of all
+    items (see :func:`each`), or the items themselves; ``transposed`` converts lists per seed to tuples per position.
     """
     environment = Environment(  # noqa: S701 - Markdown, not HTML
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -134,15 +134,15 @@ def render(template: str, **values: object) -> str:
 
 
 def each(items: Iterable[Any], field: str = "") -> list[Any]:
-    """Return a field of all items; dots lead to fields of fields, and numbers to places in sequences."""
-    found = list(items)
+    """Return a field of every item; the path ``field`` can contain dots for nested fields, and indexes."""
+    values = list(items)
     for name in field.split(".") if field else ():
-        found = [item[int(name)] if name.isdigit() else getattr(item, name) for item in found]
-    return found
+        values = [item[int(name)] if name.isdigit() else getattr(item, name) for item in values]
+    return values
 
 
 def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float = 1.0) -> str:
-    """Return the mean, and in brackets the least and the greatest if they look different."""
+    """Return the formatted mean, followed by minimum and maximum in brackets if these differ when formatted."""
     values = [value * scale for value in each(items, field)]
     shown, least, greatest = (format(value, form) for value in (mean(values), min(values), max(values)))
     return shown if least == greatest else f"{shown} ({least} to {greatest})"

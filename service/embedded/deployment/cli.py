@@ -10,7 +10,7 @@ from rich.table import Table
 
 from service.embedded.deployment import experiment
 from service.embedded.deployment.publication_plan import DeploymentResult
-from service.simulate.cli import Json, Seed, progress, told
+from service.simulate.cli import Json, Seed, print_outcome, progress
 
 
 def deploy(
@@ -24,11 +24,11 @@ def deploy(
     settle: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Duration before the measurement.")] = 120.0,
     measure: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Duration of the measurement.")] = 150.0,
 ) -> None:
-    """Corona's deployment on this machine: real worker processes, publisher and Redis; compressed time."""
+    """Run Corona's deployment on this machine. Real worker processes, publisher and Redis; compressed time."""
     setup = experiment.DeploymentSetup(channels, nodes, workers, settle, measure, kill, seed)
     with progress(experiment.STEPS, hidden=as_json) as done:
         deployment = asyncio.run(experiment.deploy(setup, done))
-    told(deployment, lambda: _table(deployment), as_json=as_json)
+    print_outcome(deployment, lambda: _table(deployment), as_json=as_json)
 
 
 def _table(deployment: DeploymentResult) -> Table:
