@@ -75,30 +75,30 @@ class Bot:
             per_minute=limits.commands_per_minute,
         )
         self._importing = OpmlImporter(store, self.connection, assigned_users, limits)
-        house = BotServices(
+        services = BotServices(
             store=store,
             delivery=self._delivery,
             clock=clock,
             limits=limits,
-            door=access,
-            importing=self._importing,
+            access=access,
+            opml_importer=self._importing,
             uploads=FileUploader(self.connection, _create_upload_client(settings)),
-            lists=OpmlReader(),
+            opml_reader=OpmlReader(),
             pubsub_service=settings.pubsub_service,
         )
         self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
         self._desk = ChatSessions(
             self.connection,
-            house,
+            services,
             access=access,
             replies=self._replies,
             assigned_users=assigned_users,
             clock=clock,
             invited=self._on_invitation,
         )
-        self._rehearsing = DryRunService(house)
+        self._rehearsing = DryRunService(services)
         self._counter = AdhocSessions(
-            store, self.connection, house, access=access, assigned_users=assigned_users, clock=clock
+            store, self.connection, services, access=access, assigned_users=assigned_users, clock=clock
         )
         self._intake = Intake(
             store.inbound_log,
@@ -117,7 +117,7 @@ class Bot:
             self._desk,
             assigned_users=assigned_users,
             delivery=self._delivery,
-            house=house,
+            services=services,
             access=access,
             clock=clock,
         )

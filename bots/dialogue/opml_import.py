@@ -116,7 +116,7 @@ class OpmlImporter:
             while feeds := await self._store.import_queue.peek(uid, AT_ONCE):
                 known = await self._store.users.get(jid)
                 if not known.suspended:  # else the rest of the list is dropped
-                    came = came.and_also(await self._some(jid, feeds, self._limits.of(known.most_subscriptions)))
+                    came = came.merge(await self._some(jid, feeds, self._limits.of(known.most_subscriptions)))
                 await self._store.import_queue.remove(uid, len(feeds))
             await self._store.import_queue.remove_user(uid, self._link.address)
             if (await self._store.users.get(jid)).suspended:
@@ -134,9 +134,11 @@ class OpmlImporter:
         new = [feed for feed in feeds if channel_id(feed.url) not in mine]
         ended = await asyncio.gather(*(self._target(jid, feed) for feed in new[: max(room, 0)]))
         full = LimitReached("You've reached the maximum of {count} subscriptions.", count=limits.subscriptions)
-        came = ImportResult(known=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :]))
+        came = ImportResult(
+            existing=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :])
+        )
         for one in ended:
-            came = came.and_also(one)
+            came = came.merge(one)
         return came
 
     async def _target(self, jid: str, feed: OpmlSubscription) -> ImportResult:
@@ -152,7 +154,7 @@ class OpmlImporter:
             if channel is not None and channel.title != feed.title:
                 own = Preferences(title=feed.title)
                 await self._store.preferences.put(jid, subscription.number, own)
-        return ImportResult(new=int(new), known=int(not new))
+        return ImportResult(new=int(new), existing=int(not new))
 
     async def _channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
         """Return the feed's channel, which may have to be made. Raises what keeps it from that."""

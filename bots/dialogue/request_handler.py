@@ -47,29 +47,33 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class BotServices:
-    """What the requests of all people share; ``pubsub_service`` is where public channels are published, or ""."""
+    """The services that all requests share; ``pubsub_service`` is the JID of the pubsub service, or ""."""
 
     store: Store
     delivery: OutboxConsumer
     clock: Clock
     limits: Limits
-    door: Access
-    importing: OpmlImporter
+    access: Access
+    opml_importer: OpmlImporter
     uploads: FileUploader
-    lists: OpmlReader
+    opml_reader: OpmlReader
     pubsub_service: str
 
     async def greet(self, known: UserState, tag: str) -> UserState:
-        """Return what was known of a person, who is welcomed by now; their client speaks the language of this tag."""
+        """Record that a user has written, in a client with the language ``tag``, and return the state from before.
+
+        A new user is marked as welcomed, and the deliveries of an unreachable one are resumed; the returned state still
+        tells that they were new or unreachable. Nothing is stored of people without access.
+        """
         jid = known.jid
-        if not await self.door.has_access(jid):
-            return msgspec.structs.replace(known, welcomed=True)  # nothing is kept of strangers
+        if not await self.access.has_access(jid):
+            return msgspec.structs.replace(known, welcomed=True)  # nothing is stored of people without access
         if not known.welcomed:
             await self.store.users.update(jid, welcomed=True)
             await self.store.inbound_log.keep_home_address(jid)
         if known.unreachable:
-            mine = await self.store.subscriptions.of_user(jid)
-            await self.store.pauses.resume_reachable(jid, [held.channel for held in mine])
+            subscriptions = await self.store.subscriptions.of_user(jid)
+            await self.store.pauses.resume_reachable(jid, [each.channel for each in subscriptions])
         client_language = supported_language(tag)
         if client_language in ("", known.user_settings.client_language):
             return known
@@ -80,58 +84,64 @@ class BotServices:
 
 
 class ReadRequests:
-    """Requests of the person with this bare JID that change nothing; each may raise a CoronetError."""
+    """The requests of one user that only read. Each may raise a CoronetError."""
 
     def __init__(
         self,
-        house: BotServices,
+        services: BotServices,
         jid: str,
-        most_subscriptions: int | None = None,
-        at_work: Callable[[], None] | None = None,
+        max_subscriptions: int | None = None,
+        on_slow_request: Callable[[], None] | None = None,
     ) -> None:
-        """Serve a person with a limit of their own, or None; ``at_work`` is called before what takes long."""
-        self.limits = house.limits.of(most_subscriptions)
-        self._house = house
-        self._store = house.store
+        """Serve the user ``jid``.
+
+        ``max_subscriptions`` is a limit that an admin has set, or None; ``on_slow_request`` is called before requests
+        that can take seconds.
+        """
+        self.limits = services.limits.of(max_subscriptions)
+        self._services = services
+        self._store = services.store
         self._jid = jid
         self._uid = user_id(jid)
-        self._at_work = at_work or (lambda: None)
+        self._on_slow_request = on_slow_request or (lambda: None)
 
     def now_s(self) -> float:
-        """Return the time (Unix s)."""
-        return self._house.clock.wall_s()
+        """Return the Unix time."""
+        return self._services.clock.wall_s()
 
     async def is_admitted(self) -> bool:
-        """Return whether the person may use the bot."""
-        return await self._house.door.has_access(self._jid)
+        """Return whether the user may use the bot."""
+        return await self._services.access.has_access(self._jid)
 
     async def channel(self, cid: ChannelId) -> Channel | None:
-        """Return the channel if there is one, or the one that took over from it."""
+        """Return the channel, or the one that replaced it; None if there is neither."""
         return await self._store.channels.resolve(cid)
 
     async def subscriptions(self) -> tuple[SubscribedChannel, ...]:
-        """Return the person's subscriptions, by number."""
+        """Return the user's subscriptions in the order of their numbers."""
         subscriptions, preferences = await asyncio.gather(
             self._store.subscriptions.of_user(self._jid), self.preferences()
         )
         channels = await self._store.channels.get_many([subscription.channel for subscription in subscriptions])
         pairs = zip(subscriptions, channels, strict=True)
-        return tuple(followed(subscription, channel, preferences) for subscription, channel in pairs if channel)
+        return tuple(
+            subscribed_channel(subscription, channel, preferences) for subscription, channel in pairs if channel
+        )
 
-    async def why(self, cid: ChannelId) -> PollExplanation:
-        """Return why a channel is polled as it is."""
+    async def explain_polling(self, cid: ChannelId) -> PollExplanation:
+        """Return how often a channel is polled and why. Raises HostBlocked, NotSettled or NoWorker."""
         channel = await self._store.channels.get(cid)
         await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
         return await self._store.worker_requests.explain(cid)
 
     async def pubsub_uri(self, cid: ChannelId) -> str:
-        """Return the xmpp: URI of the pubsub node on which a channel is published; "" if there is none."""
-        service = self._house.pubsub_service
+        """Return the ``xmpp:`` URI of the pubsub node of a channel, or "" if it has none."""
+        service = self._services.pubsub_service
         position = (await self._store.pubsub_nodes.positions(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
 
     async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
-        """Return how many workers there are, and which of these channels fail: outcome, since when (Unix s)."""
+        """Return the number of workers, and by failing channel the last outcome and the Unix time of the begin."""
         workers, states = await asyncio.gather(self._store.ring.nodes(), self._store.channels.states(cids))
         failing = {}
         for state in states:
@@ -141,41 +151,41 @@ class ReadRequests:
         return len(workers), failing
 
     async def user_settings(self) -> UserSettings:
-        """Return when the person wants to hear from us."""
+        """Return the user's settings: language, time zone, quiet hours and digests."""
         return (await self._store.users.user_settings([self._uid]))[0]
 
     async def preferences(self) -> PreferencesByNumber:
-        """Return what the person wants of their subscriptions."""
+        """Return the user's preferences by the number of the subscription."""
         return (await self._store.preferences.of_users([self._uid]))[0]
 
     async def search(self, query: Query) -> tuple[SearchHit, ...]:
-        """Return what is found: of the person's own, and of what is public."""
+        """Return the hits of a search: the user's own channels first, then public ones."""
         search = Searcher(self._store, self.limits.public_from_subscribers)
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query))
         return (*own, *public)[: query.limit]
 
     async def watches(self) -> tuple[SavedSearch, ...]:
-        """Return what the person watches for, by number."""
+        """Return the user's saved searches in the order of their numbers."""
         return tuple(await self._store.saved_searches.of_user(self._jid))
 
     async def read_list(self, url: str) -> OpmlDocument:
-        """Return what the list of feeds at a canonical URL says; a worker fetches it, unless our server has it."""
-        self._at_work()
-        if self._house.uploads.files.is_own(url):
-            return await self._house.lists.read(lambda: self._house.uploads.files.read(url))
+        """Return the OPML list at a canonical URL; a worker fetches it, unless it is a file of the XMPP server."""
+        self._on_slow_request()
+        if self._services.uploads.files.is_own(url):
+            return await self._services.opml_reader.read(lambda: self._services.uploads.files.read(url))
         return await self._store.worker_requests.outline(url)
 
     async def read_list_text(self, text: str) -> OpmlDocument:
-        """Return what this text, a list of feeds, says."""
-        self._at_work()
-        return await self._house.lists.read(lambda: _encoded(text))
+        """Return the OPML list in a text."""
+        self._on_slow_request()
+        return await self._services.opml_reader.read(lambda: _encoded(text))
 
     async def message_references(self, message_id: MessageId) -> MessageReferences | None:
-        """Return what a message of ours told the person; None if it told nothing, or we forgot."""
-        (told,), flying = await asyncio.gather(
+        """Return the references of a notification that the bot has sent; None if it is unknown, or had none."""
+        (sent,), in_flight = await asyncio.gather(
             self._store.outbox.sent_messages([self._uid]), self._store.outbox.in_flight([self._uid])
         )
-        messages: list[SentMessage | Batch] = [*told, *flying[self._uid]]
+        messages: list[SentMessage | Batch] = [*sent, *in_flight[self._uid]]
         items = [item for one in messages if one.message_id == message_id for item in one.items]
         if not items:
             return None
@@ -184,103 +194,103 @@ class ReadRequests:
 
 
 class RequestHandler(ReadRequests):
-    """Requests of one person, executed: what a method changes is durable, and counts, when it returns."""
+    """The requests of one user, executed. A change is durable and in effect when the method returns (I3, I5)."""
 
     async def use_new_url_allowance(self) -> bool:
-        """Return whether the person may have one more new URL looked at this hour."""
+        """Count a new URL, and return whether the user's hourly limit allows it."""
         return await self._store.users.count_use(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Have a worker look at this canonical URL and make the channel; ``as_page``: of the page itself."""
-        self._at_work()
+        """Let a worker probe a canonical URL and create its channel; ``as_page``: a channel of the page itself."""
+        self._on_slow_request()
         return await self._store.worker_requests.probe(url, as_page=as_page)
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return a channel's latest entries from the nearest copy, newest first; many only the log has."""
+        """Return the latest entries of a channel, newest first: of a worker's cache, or of the log if they are many."""
         if count <= MAX_LATEST_ENTRIES:
             with contextlib.suppress(NoWorker, NotSubscribed):
                 return (await self._store.worker_requests.content(cid)).latest[:count]
         return await self._store.channels.latest(cid, count)
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
-        """Return the subscription's number, and whether it is new."""
+        """Subscribe, and return the number of the subscription and whether it is new."""
         await self._store.inbound_log.keep_home_address(self._jid)
-        subscription, new = await follow(self._store, self._jid, cid, self._house.limits.subscriptions)
+        subscription, new = await follow(self._store, self._jid, cid, self._services.limits.subscriptions)
         return subscription.number, new
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
-        """Return whether there was such a subscription; nothing of the channel is sent any more."""
-        async with self._house.delivery.pause_user(self._jid):
+        """Unsubscribe, and return whether there was a subscription. No notification of it is sent after that."""
+        async with self._services.delivery.pause_user(self._jid):
             return await self._store.subscriptions.unsubscribe(self._jid, cid)
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Return which of these channels were not paused yet; ``watches``: pause what is watched for, too."""
-        async with self._house.delivery.pause_user(self._jid):
+        """Pause channels, with ``watches`` saved searches as well, and return those that were not paused before."""
+        async with self._services.delivery.pause_user(self._jid):
             return await self._store.pauses.pause(self._jid, cids, saved_searches=watches)
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Return which of these channels were paused, and what came meanwhile."""
+        """Resume channels, with ``watches`` saved searches as well, and return what was withheld during the pause."""
         return await self._store.pauses.resume(self._jid, cids, saved_searches=watches)
 
     async def set_user_settings(self, user_settings: UserSettings) -> None:
-        """Change when the person wants to hear from us."""
+        """Store the user's settings: language, time zone, quiet hours and digests."""
         await self._store.users.set_user_settings(self._jid, user_settings)
-        self._house.delivery.on_settings_changed(self._jid)
+        self._services.delivery.on_settings_changed(self._jid)
         if user_settings.heeds_presence:
-            self._house.delivery.request_presence(self._jid)
+            self._services.delivery.request_presence(self._jid)
 
     async def set_preferences(self, number: int, preferences: Preferences) -> None:
-        """Change what the person wants of the subscription of this number, or of all (``FOR_ALL``)."""
-        async with self._house.delivery.pause_user(self._jid):
+        """Store preferences for the subscription ``number``, or for all subscriptions (``FOR_ALL``)."""
+        async with self._services.delivery.pause_user(self._jid):
             await self._store.preferences.put(self._jid, number, preferences)
-            self._house.delivery.on_settings_changed(self._jid)
+            self._services.delivery.on_settings_changed(self._jid)
 
     async def watch(self, standing: SearchCondition) -> SavedSearch:
-        """Watch for what this describes."""
+        """Save a search."""
         return await self._store.saved_searches.add(self._jid, standing, self.limits.watches)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
-        """Return what was watched for under this number, which has ended; None if nothing was."""
+        """Delete the saved search with a number, and return it; None if there was none."""
         return await self._store.saved_searches.remove(self._jid, number)
 
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
-        """Return the URL of the file, which lies on the XMPP server then; None if that takes none. UploadRefused."""
-        self._at_work()
-        return await self._house.uploads.share(name, body, media_type)
+        """Upload a file to the XMPP server, and return its URL; None without upload service. Raises UploadRefused."""
+        self._on_slow_request()
+        return await self._services.uploads.share(name, body, media_type)
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Begin to subscribe the person to these, one after the other; they are told of the end."""
-        await self._house.importing.add(self._jid, feeds)
+        """Queue an import of feeds; the user gets a message when it has finished."""
+        await self._services.opml_importer.add(self._jid, feeds)
 
     async def accept_invitation(self, code: str) -> bool:
-        """Return whether the person may use the bot with this code."""
-        return await self._house.door.redeem_code(self._jid, code)
+        """Redeem an invitation code, and return whether it was valid."""
+        return await self._services.access.redeem_code(self._jid, code)
 
     async def forget_everything(self) -> int:
-        """Delete all about the person; return for how many days what admins restrict is kept, 0 if nothing is."""
-        await self._house.importing.stop(self._jid)
-        async with self._house.delivery.pause_user(self._jid):
-            await self._house.delivery.remove_contact(self._jid)
+        """Delete all data of the user. Returns the days for which restrictions by admins are kept, or 0."""
+        await self._services.opml_importer.stop(self._jid)
+        async with self._services.delivery.pause_user(self._jid):
+            await self._services.delivery.remove_contact(self._jid)
             is_restricted = await self._store.erasure.erase(self._jid)
-            self._house.delivery.forget_user(self._jid)
+            self._services.delivery.forget_user(self._jid)
         return RESTRICTIONS_KEPT_DAYS if is_restricted else 0
 
 
 class DryRun(ReadRequests):
-    """Requests of one person, answered without an effect; ``effects`` is what would be done, a sentence each."""
+    """The requests of one user in a dry run: without effects; ``effects`` lists those they would have, in sentences."""
 
-    def __init__(self, house: BotServices, jid: str, most_subscriptions: int | None) -> None:
-        """Answer for a person with a limit of their own, or None."""
-        super().__init__(house, jid, most_subscriptions)
+    def __init__(self, services: BotServices, jid: str, max_subscriptions: int | None) -> None:
+        """Answer requests for ``jid``; ``max_subscriptions`` is a limit set by an admin, or None."""
+        super().__init__(services, jid, max_subscriptions)
         self.effects: list[str] = []
         self._probed: dict[ChannelId, Channel] = {}
 
     async def use_new_url_allowance(self) -> bool:
-        """Return True: nothing is counted."""
+        """Return True; a dry run does not count."""
         return True
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Have a worker look at this canonical URL, and nothing else."""
+        """Let a worker probe a canonical URL without creating a channel."""
         probed = await self._store.worker_requests.probe(url, as_page=as_page, keep=False)
         if probed.channel is not None:
             self._probed[probed.channel.id] = probed.channel
@@ -289,57 +299,57 @@ class DryRun(ReadRequests):
         return probed
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return a channel's latest entries from the log, newest first."""
+        """Return the latest entries of a channel from the log, newest first."""
         return await self._store.channels.latest(cid, count)
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
-        """Return the number that the subscription has or would have, and whether it would be new."""
-        channel = await self._known(cid)
+        """Return the number that the subscription has or would get, and whether it would be new."""
+        channel = await self._find_channel(cid)
         await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
-        for held in await self._store.subscriptions.of_user(self._jid):
-            if held.channel == cid:
-                return held.number, False
+        for each in await self._store.subscriptions.of_user(self._jid):
+            if each.channel == cid:
+                return each.number, False
         self.effects.append(f"Subscribe them to {_name(channel)}.")
         return await self._store.users.next_number(self._jid, "numbers"), True
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
-        """Return whether there is such a subscription."""
-        held = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
-        if held:
-            self.effects.append(f"End the subscription to {_name(await self._known(cid))}.")
-        return held
+        """Return whether there is a subscription to end."""
+        each = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
+        if each:
+            self.effects.append(f"End the subscription to {_name(await self._find_channel(cid))}.")
+        return each
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Return which of these channels are not paused."""
-        mine = await self._store.subscriptions.of_user(self._jid)
-        awake = [each.channel for each in mine if each.channel in cids and each.paused_version is None]
+        """Return the channels that are not paused."""
+        subscriptions = await self._store.subscriptions.of_user(self._jid)
+        awake = [each.channel for each in subscriptions if each.channel in cids and each.paused_version is None]
         self.effects.append(f"Pause {len(awake):,} subscriptions{_AND_WATCHES if watches else ''}.")
         return awake
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Return which of these channels are paused, and how many versions came meanwhile."""
-        mine = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
-        paused = {each.channel: each.paused_version for each in mine if each.paused_version is not None}
+        """Return the paused channels, each with the number of versions since."""
+        subscriptions = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
+        paused = {each.channel: each.paused_version for each in subscriptions if each.paused_version is not None}
         channels = await self._store.channels.get_many(list(paused))
         withheld = {each.id: max(0, each.version - paused[each.id]) for each in channels if each is not None}
         self.effects.append(f"Resume {len(paused):,} subscriptions{_AND_WATCHES if watches else ''}.")
         return ResumeResult(withheld)
 
     async def set_user_settings(self, _user_settings: UserSettings) -> None:
-        """Note the change."""
+        """Record the change."""
         self.effects.append("Keep when they want to hear from us.")
 
     async def set_preferences(self, number: int, _preferences: Preferences) -> None:
-        """Note the change."""
+        """Record the change."""
         self.effects.append(f"Keep what they prefer of {f'#{number}' if number else 'everything'}.")
 
     async def watch(self, standing: SearchCondition) -> SavedSearch:
-        """Return the watch that there is or would be."""
-        mine = await self.watches()
-        for held in mine:
-            if held.condition == standing:
-                return held
-        if len(mine) >= self.limits.watches:
+        """Return the saved search that exists or would be created."""
+        subscriptions = await self.watches()
+        for each in subscriptions:
+            if each.condition == standing:
+                return each
+        if len(subscriptions) >= self.limits.watches:
             raise LimitReached(
                 "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
                 most=self.limits.watches,
@@ -348,22 +358,22 @@ class DryRun(ReadRequests):
         return SavedSearch("", standing, await self._store.users.next_number(self._jid, "watches"))
 
     async def unwatch(self, number: int) -> SavedSearch | None:
-        """Return the watch of this number."""
+        """Return the saved search with a number."""
         watch = next((each for each in await self.watches() if each.number == number), None)
         if watch is not None:
             self.effects.append(f"End what is watched for as #{number}.")
         return watch
 
     async def share(self, _name: str, _body: bytes, _media_type: str) -> None:
-        """Return None, as where the server takes no file."""
+        """Return None, as if the server had no uploads."""
         self.effects.append("Send the list as a file if their server takes one, and as messages otherwise.")
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Note the import."""
+        """Record the import."""
         self.effects.append(f"Subscribe them to {len(feeds):,} feeds of a list, one after the other.")
 
     async def accept_invitation(self, code: str) -> bool:
-        """Return whether the person may use the bot, or could with this code."""
+        """Return whether the user has access, or would get it by the code."""
         self.effects.append("Use the invitation up, if it is good.")
         return await self.is_admitted() or await self._store.invitations.is_valid(code)
 
@@ -372,12 +382,12 @@ class DryRun(ReadRequests):
         self.effects.append("Forget everything about them but what admins have set.")
         return 0
 
-    async def _known(self, cid: ChannelId) -> Channel | None:
+    async def _find_channel(self, cid: ChannelId) -> Channel | None:
         return self._probed.get(cid) or await self._store.channels.get(cid)
 
 
 Requests = RequestHandler | DryRun
-"""What dialogues may ask: mypy checks that both have every method."""
+"""The requests that dialogues make; mypy checks that both handlers have every method."""
 
 _AND_WATCHES = ", and what they watch for"
 
@@ -390,8 +400,10 @@ def _name(channel: Channel | None) -> str:
     return (channel.title or channel.url) if channel else "a channel that is gone"
 
 
-def followed(subscription: Subscription, channel: Channel, preferences: PreferencesByNumber) -> SubscribedChannel:
-    """Return a subscription as its person sees it."""
+def subscribed_channel(
+    subscription: Subscription, channel: Channel, preferences: PreferencesByNumber
+) -> SubscribedChannel:
+    """Return a subscription with the title, pause and mute that the user has set."""
     own = preferences.get(subscription.number, NO_PREFERENCES)
     channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     muted = own.muted or preferences.get(FOR_ALL, NO_PREFERENCES).muted

@@ -1,4 +1,4 @@
-"""Values that requests of dialogues return, and what one person may have."""
+"""Limits of a user, and values that requests return."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from service.model import ChannelId
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one user may have, and how many subscribers make a channel anybody's business."""
+    """Limits of one user, and the number of subscribers from which on a channel is public."""
 
     subscriptions: int
     new_urls_per_hour: int
@@ -14,15 +14,15 @@ class Limits(msgspec.Struct, frozen=True):
     watches: int
     public_from_subscribers: int
 
-    def of(self, most_subscriptions: int | None) -> "Limits":
-        """Return them for a person for whom an admin has set another number of subscriptions, or None."""
-        if most_subscriptions is None:
+    def of(self, max_subscriptions: int | None) -> "Limits":
+        """Return the limits of a user for whom an admin has set ``max_subscriptions``, or None."""
+        if max_subscriptions is None:
             return self
-        return msgspec.structs.replace(self, subscriptions=most_subscriptions)
+        return msgspec.structs.replace(self, subscriptions=max_subscriptions)
 
 
 class MessageReferences(msgspec.Struct, frozen=True):
-    """The channels that a message told of, and the numbers of what is watched for that it told for."""
+    """The channels that a message was about, and the numbers of the saved searches because of which it was sent."""
 
     channels: tuple[ChannelId, ...]
     watches: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Dialogues about a person's settings: pauses, preferences and filters of subscriptions, times, language."""
+"""Dialogues about settings: pauses, preferences and filters of subscriptions, delivery times, language."""
 
 from collections.abc import Callable
 
@@ -29,98 +29,100 @@ _AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "auto
 
 
 async def pause(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Tell nothing of some subscriptions for a while, or of any and of what is watched for."""
-    found = await find_targets(requests, target)
-    if not found and not target.everything:
+    """Pause the delivery of the targeted subscriptions; the target "all" includes the saved searches."""
+    targets = await find_targets(requests, target)
+    if not targets and not target.everything:
         return NoSuchSubscription()
-    fresh = await requests.pause(tuple(followed.channel.id for followed in found), watches=target.everything)
-    return PauseReply(tuple(each for each in found if each.channel.id in fresh), found, everything=target.everything)
+    paused_ids = await requests.pause(tuple(each.channel.id for each in targets), watches=target.everything)
+    newly_paused = tuple(each for each in targets if each.channel.id in paused_ids)
+    return PauseReply(newly_paused, targets, everything=target.everything)
 
 
 async def resume(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Tell of some subscriptions again."""
-    found = await find_targets(requests, target)
-    if not found and not target.everything:
+    """Resume the delivery of the targeted subscriptions; the target "all" includes the saved searches."""
+    targets = await find_targets(requests, target)
+    if not targets and not target.everything:
         return NoSuchSubscription()
-    cids = tuple(followed.channel.id for followed in found)
-    withheld = await requests.resume(cids, watches=target.everything)
-    again = tuple(each for each in found if each.channel.id in withheld.withheld)
-    return ResumeReply(again, sum(withheld.withheld.values()), withheld.missed_matches, everything=target.everything)
+    result = await requests.resume(tuple(each.channel.id for each in targets), watches=target.everything)
+    resumed = tuple(each for each in targets if each.channel.id in result.withheld)
+    return ResumeReply(resumed, sum(result.withheld.values()), result.missed_matches, everything=target.everything)
 
 
 async def change_preferences(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
-    """Change one setting of a subscription or of all, by its name and value, or tell how they are."""
+    """Change a setting of one or of all subscriptions, given its name and value, or show the settings."""
     key, value = (*words.split(maxsplit=1), "", "")[:2]
-    one = await _target(requests, target)
-    if isinstance(one, Reply):
-        return one
-    number, followed, before = one
+    found = await _find_preferences(requests, target)
+    if isinstance(found, Reply):
+        return found
+    number, subscription, before = found
     if not key:
-        return PreferencesReply(followed, before)
-    if settings_parser.KEYS.get(key.lower()) == "proof" and number != FOR_ALL:  # its beginning is past
+        return PreferencesReply(subscription, before)
+    if (
+        settings_parser.SETTING_OF_NAME.get(key.lower()) == "proof" and number != FOR_ALL
+    ):  # counts only when subscribing
         return InvalidSetting("proof", value)
     changed = settings_parser.change_setting(before, key, value, for_all=number == FOR_ALL)
     if not isinstance(changed, Preferences):
         return changed
     await requests.set_preferences(number, changed)
-    if followed is not None and changed.title:
-        channel = msgspec.structs.replace(followed.channel, title=changed.title)
-        followed = msgspec.structs.replace(followed, channel=channel)
-    is_interval_changed = followed is not None and changed.interval_s != before.interval_s
+    if subscription is not None and changed.title:
+        channel = msgspec.structs.replace(subscription.channel, title=changed.title)
+        subscription = msgspec.structs.replace(subscription, channel=channel)
+    is_interval_changed = subscription is not None and changed.interval_s != before.interval_s
     poll_interval_s = (
-        await _poll_interval_s(requests, followed) if followed is not None and is_interval_changed else None
+        await _poll_interval_s(requests, subscription) if subscription is not None and is_interval_changed else None
     )
-    return PreferencesReply(followed, changed, changed=True, poll_interval_s=poll_interval_s)
+    return PreferencesReply(subscription, changed, changed=True, poll_interval_s=poll_interval_s)
 
 
-async def _poll_interval_s(requests: Requests, followed: SubscribedChannel) -> float | None:
-    """Return how far apart looks at a channel are on average, None if that cannot be said now."""
+async def _poll_interval_s(requests: Requests, subscription: SubscribedChannel) -> float | None:
+    """Return the average interval between polls of a channel in seconds; None if it is not known at present."""
     try:
-        reason = await requests.why(followed.channel.id)
+        explanation = await requests.explain_polling(subscription.channel.id)
     except CoronetError:
         return None
-    return reason.interval_s / len(reason.turns)
+    return explanation.interval_s / len(explanation.turns)
 
 
 async def edit_filters(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
-    """Add or remove a filter of a subscription or of all, or name them."""
-    one = await _target(requests, target)
-    if isinstance(one, Reply):
-        return one
-    number, followed, before = one
+    """Add or remove a filter of one or of all subscriptions, or list the filters."""
+    found = await _find_preferences(requests, target)
+    if isinstance(found, Reply):
+        return found
+    number, subscription, before = found
     word, rest = (*words.split(maxsplit=1), "", "")[:2]
     if not word:
-        return FilterList(followed, before.rules)
+        return FilterList(subscription, before.rules)
     rules = settings_parser.change_filters(before.rules, word.lower(), rest.strip())
     if isinstance(rules, Reply):
         return rules
     await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
-    return FilterList(followed, rules, changed=True)
+    return FilterList(subscription, rules, changed=True)
 
 
-async def _target(
+async def _find_preferences(
     requests: Requests, target: SubscriptionTarget
 ) -> tuple[int, SubscribedChannel | None, Preferences] | Reply:
-    """Return the number of what is meant, the subscription unless it is all of them, and what is wanted of it."""
-    followed = None
+    """Return the number under which preferences are stored, the subscription (None for all), and its preferences."""
+    subscription = None
     if not target.everything:
-        found = await find_targets(requests, target)
-        if not found:
+        targets = await find_targets(requests, target)
+        if not targets:
             return NoSuchSubscription()
-        followed = found[0]
-    number = FOR_ALL if followed is None else followed.number
-    return number, followed, (await requests.preferences()).get(number, NO_PREFERENCES)
+        subscription = targets[0]
+    number = FOR_ALL if subscription is None else subscription.number
+    return number, subscription, (await requests.preferences()).get(number, NO_PREFERENCES)
 
 
 async def change_user_settings(
-    requests: Requests, words: str, read: Callable[[UserSettings, str], UserSettings | Reply]
+    requests: Requests, words: str, parse: Callable[[UserSettings, str], UserSettings | Reply]
 ) -> Reply:
-    """Change the person's settings as ``read`` reads these words, or tell how they are."""
+    """Change the user's settings as ``parse`` understands ``words``, or show them if there are no words."""
     user_settings = await requests.user_settings()
     words = words.strip()
     if not words:
         return UserSettingsReply(user_settings, requests.now_s())
-    changed = read(user_settings, words)
+    changed = parse(user_settings, words)
     if isinstance(changed, Reply):
         return changed
     await requests.set_user_settings(changed)
@@ -128,7 +130,7 @@ async def change_user_settings(
 
 
 async def change_language(requests: Requests, words: str) -> Reply:
-    """Change the language we speak with a person, or tell which it is."""
+    """Change the language of the bot's messages to the user, or show it if there are no words."""
     user_settings = await requests.user_settings()
     words = words.strip()
     if words:

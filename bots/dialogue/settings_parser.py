@@ -1,7 +1,7 @@
-"""What people write of settings, as values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`. Pure.
+"""Parser of setting values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`. Pure.
 
-What is not understood is None, or the reply that says so. Days are known by their first three letters or more, with or
-without accents: no two languages disagree on those. German ones by two letters as well.
+Input that is not understood gives None, or the reply that says so. Names of days may be shortened to their first three
+letters in any language of the bot, with or without accents, because no two languages conflict; German ones also to two.
 """
 
 import re
@@ -34,8 +34,8 @@ from service.users.preferences import (
 )
 from service.users.quiet_hours import DAYS, EVERY_DAY, DigestSchedule, QuietHours, UserSettings, find_time_zones
 
-ON: Final = frozenset(("on", "yes", "true", "an", "ein", "ja", "oui", "activer", "activé", "sí", "si", "activar"))
-OFF: Final = frozenset(
+ON_WORDS: Final = frozenset(("on", "yes", "true", "an", "ein", "ja", "oui", "activer", "activé", "sí", "si", "activar"))
+OFF_WORDS: Final = frozenset(
     ("off", "none", "no", "never", "stop", "aus", "nein", "nie", "non", "jamais", "arrêt", "nunca", "desactivar")
 )
 
@@ -51,16 +51,16 @@ _DAYS: Final = (
     ("saturday", "samstag", "samedi", "sabado"),
     ("sunday", "sonntag", "dimanche", "domingo"),
 )
-_SHORT: Final = ("mo", "di", "mi", "do", "fr", "sa", "so")
-_SHORTEST: Final = 3
+_TWO_LETTER_DAYS: Final = ("mo", "di", "mi", "do", "fr", "sa", "so")
+_MIN_DAY_CHARS: Final = 3
 
-NAMED_DAYS: Final = {
+DAY_GROUPS: Final = {
     **dict.fromkeys(("weekdays", "werktags", "wochentags", "laborables"), _WEEKDAYS),
     **dict.fromkeys(("weekend", "weekends", "wochenende", "wochenenden", "week-end", "week-ends", "finde"), _WEEKEND),
     **dict.fromkeys(("daily", "always", "taglich", "immer", "toujours", "diario", "siempre"), EVERY_DAY),
 }
 
-RHYTHMS: Final = {
+SCHEDULES: Final = {
     **dict.fromkeys(("hourly", "stundlich", "horaire", "toutes les heures", "cada hora"), "hour"),
     **dict.fromkeys(("daily", "taglich", "jeden tag", "quotidien", "tous les jours"), "day"),
     **dict.fromkeys(("chaque jour", "diario", "diariamente", "cada dia"), "day"),
@@ -68,8 +68,10 @@ RHYTHMS: Final = {
     **dict.fromkeys(("chaque semaine", "semanal", "semanalmente", "cada semana"), "week"),
 }
 
-AT_ONCE: Final = frozenset(("at once", "sofort", "tout de suite", "aussitot", "de inmediato", "enseguida"))
-EVERY: Final = re.compile(r"^(?:at most |every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+")
+AT_ONCE_WORDS: Final = frozenset(("at once", "sofort", "tout de suite", "aussitot", "de inmediato", "enseguida"))
+EVERY_WORDS: Final = re.compile(
+    r"^(?:at most |every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+"
+)
 UNITS_S: Final = {
     **dict.fromkeys(("s", "sec", "second", "seconds", "sek", "sekunde", "sekunden"), 1),
     **dict.fromkeys(("seconde", "secondes", "seg", "segundo", "segundos"), 1),
@@ -80,18 +82,18 @@ UNITS_S: Final = {
     **dict.fromkeys(("w", "week", "weeks", "woche", "wochen", "semaine", "semaines", "semana", "semanas"), 604_800),
 }
 
-FROM: Final = re.compile(r"^(?:from|von|de)\s+")
-TO: Final = re.compile(r"\s*(?:-|–|\b(?:to|bis|hasta|a)\b)\s*")  # noqa: RUF001 - people type it
-AT: Final = re.compile(r"\s(?:at|um|a las|a)\s")
+FROM_WORDS: Final = re.compile(r"^(?:from|von|de)\s+")
+TO_WORDS: Final = re.compile(r"\s*(?:-|–|\b(?:to|bis|hasta|a)\b)\s*")  # noqa: RUF001 - people type it
+AT_WORDS: Final = re.compile(r"\s(?:at|um|a las|a)\s")
 
 _TIME = re.compile(r"(\d{1,2})(?:h|[:.h](\d{2}))?")
-_SPAN = re.compile(r"\s*([0-9]{1,6})\s*([a-z]+)\.?(?![a-z])")
-_RHYTHMS_S: Final = {"hour": 3_600, "day": 86_400, "week": 604_800}
-_HOURS: Final = 24
-_MINUTES: Final = 60
-_MOST_TITLE_CHARS: Final = 120
-_USUAL: Final = frozenset(("default", "usual", "standard", "défaut", "predeterminado"))
-KEYS: Final = {
+_DURATION = re.compile(r"\s*([0-9]{1,6})\s*([a-z]+)\.?(?![a-z])")
+_SCHEDULE_INTERVALS_S: Final = {"hour": 3_600, "day": 86_400, "week": 604_800}
+_HOURS_PER_DAY: Final = 24
+_MINUTES_PER_HOUR: Final = 60
+_MAX_TITLE_CHARS: Final = 120
+_DEFAULT: Final = frozenset(("default", "usual", "standard", "défaut", "predeterminado"))
+SETTING_OF_NAME: Final = {
     **dict.fromkeys(("mute", "muted", "stumm", "muet", "silenciar"), "mute"),
     **dict.fromkeys(("title", "name", "titel", "titre", "título", "titulo", "nombre", "nom"), "title"),
     **dict.fromkeys(("edits", "edit", "corrections", "änderungen", "modifications", "ediciones"), "edits"),
@@ -99,7 +101,7 @@ KEYS: Final = {
     **dict.fromkeys(("proof", "latest", "beweis", "neueste", "preuve", "derniers", "prueba", "últimos"), "proof"),
     **dict.fromkeys(("interval", "every", "intervall", "intervalle", "intervalo"), "interval"),
 }
-_KINDS: Final = {
+_IS_ALLOW: Final = {
     **dict.fromkeys(("allow", "only", "nur", "erlauben", "seulement", "autoriser", "solo", "sólo", "permitir"), True),
     **dict.fromkeys(("deny", "not", "without", "block", "hide", "ohne", "sans", "refuser", "sin", "denegar"), False),
 }
@@ -107,102 +109,104 @@ _PRESENCE: Final = frozenset(("presence", "away", "präsenz", "anwesenheit", "pr
 _NUMBER = re.compile(r"#?([0-9]{1,3})")
 
 
-def _day(name: str) -> int | None:
-    """Return which day of the week is called so; 0 is Monday."""
-    if name in _SHORT:
-        return _SHORT.index(name)
-    if len(name) < _SHORTEST:
+def _parse_day(name: str) -> int | None:
+    """Return the number of a day of the week by its name or abbreviation, 0 for Monday; None if it is unknown."""
+    if name in _TWO_LETTER_DAYS:
+        return _TWO_LETTER_DAYS.index(name)
+    if len(name) < _MIN_DAY_CHARS:
         return None
     return next((number for number, names in enumerate(_DAYS) if any(full.startswith(name) for full in names)), None)
 
 
 def set_quiet_hours(user_settings: UserSettings, words: str) -> UserSettings | Reply:
-    """Return the settings with these quiet hours, ``off`` or ``presence``."""
-    if words.lower() in OFF:
+    """Return the settings after ``quiet`` with hours, ``is_off`` or ``presence``, or the reply about an error."""
+    if words.lower() in OFF_WORDS:
         return msgspec.structs.replace(user_settings, quiet=None, heeds_presence=False)
     if words.lower() in _PRESENCE:
         return msgspec.structs.replace(user_settings, heeds_presence=True)
-    hours = quiet(words)
+    hours = parse_quiet_hours(words)
     return msgspec.structs.replace(user_settings, quiet=hours) if hours else InvalidTime("quiet", words)
 
 
 def set_digest(user_settings: UserSettings, words: str) -> UserSettings | Reply:
-    """Return the settings with this digest, or ``off``."""
-    off = words.lower() in OFF
-    rhythm = None if off else digest(words)
-    return msgspec.structs.replace(user_settings, digest=rhythm) if rhythm or off else InvalidTime("digest", words)
+    """Return the settings after ``digest`` with a schedule or ``is_off``, or the reply about an error."""
+    is_off = words.lower() in OFF_WORDS
+    schedule = None if is_off else parse_digest(words)
+    return (
+        msgspec.structs.replace(user_settings, digest=schedule) if schedule or is_off else InvalidTime("digest", words)
+    )
 
 
 def set_time_zone(user_settings: UserSettings, words: str) -> UserSettings | Reply:
-    """Return the settings with the time zone of this name."""
+    """Return the settings after ``timezone`` with a name, or the reply about an error."""
     zones = find_time_zones(words)
     return msgspec.structs.replace(user_settings, zone=zones[0]) if len(zones) == 1 else UnknownTimeZone(words, zones)
 
 
-def quiet(words: str) -> QuietHours | None:
-    """Return hours to be quiet, from ``HH:MM-HH:MM`` and perhaps days: ``mon-fri``, ``sat,sun``, ``weekdays``."""
-    hours, _, days = TO.sub("-", FROM.sub("", normalize_words(words))).partition(" ")
+def parse_quiet_hours(words: str) -> QuietHours | None:
+    """Parse quiet hours: ``HH:MM-HH:MM``, optionally with days: ``mon-fri``, ``sat,sun``, ``weekdays``."""
+    hours, _, days = TO_WORDS.sub("-", FROM_WORDS.sub("", normalize_words(words))).partition(" ")
     begins, dash, ends = hours.partition("-")
-    first, last, chosen = _minute(begins), _minute(ends), _days(days) if days.strip() else EVERY_DAY
-    if not dash or first is None or last is None or chosen is None:
+    first, last, weekdays = _parse_minute(begins), _parse_minute(ends), _parse_days(days) if days.strip() else EVERY_DAY
+    if not dash or first is None or last is None or weekdays is None:
         return None
-    return QuietHours(first, last, chosen)
+    return QuietHours(first, last, weekdays)
 
 
-def digest(words: str) -> DigestSchedule | None:
-    """Return how to gather news, from ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; times may be left out."""
+def parse_digest(words: str) -> DigestSchedule | None:
+    """Parse a digest schedule: ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; day and time are optional."""
     plain = f"{normalize_words(words)} "
-    named = next((name for name in RHYTHMS if plain.startswith(f"{name} ")), None)
+    named = next((name for name in SCHEDULES if plain.startswith(f"{name} ")), None)
     if named is None:
         return None
-    rest = AT.sub(" ", f" {plain.removeprefix(named).strip()}").split()
-    at = _minute(rest[-1]) if rest else None
+    rest = AT_WORDS.sub(" ", f" {plain.removeprefix(named).strip()}").split()
+    at = _parse_minute(rest[-1]) if rest else None
     before = rest[:-1] if at is not None else rest
     found = DigestSchedule("day") if at is None else DigestSchedule("day", at)
-    match RHYTHMS[named], before:
+    match SCHEDULES[named], before:
         case "hour", [] if not rest:
             return DigestSchedule("hour")
         case "day", []:
             return found
         case "week", []:
             return DigestSchedule("week", found.at)
-        case "week", [name] if (day := _day(name)) is not None:
+        case "week", [name] if (day := _parse_day(name)) is not None:
             return DigestSchedule("week", found.at, day)
     return None
 
 
-def interval_s(words: str) -> int | None:
-    """Return how far apart to tell, in seconds, from ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``."""
+def parse_interval_s(words: str) -> int | None:
+    """Parse an interval: ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``. Returns seconds."""
     plain = normalize_words(words)
-    if plain in RHYTHMS:
-        return _RHYTHMS_S[RHYTHMS[plain]]
-    plain = EVERY.sub("", plain)
+    if plain in SCHEDULES:
+        return _SCHEDULE_INTERVALS_S[SCHEDULES[plain]]
+    plain = EVERY_WORDS.sub("", plain)
     if plain in UNITS_S:
         return UNITS_S[plain]
-    parts = [(int(each[1]), UNITS_S.get(each[2])) for each in _SPAN.finditer(plain)]
-    if not parts or _SPAN.sub("", plain).strip() or any(unit_s is None for _, unit_s in parts):
+    parts = [(int(each[1]), UNITS_S.get(each[2])) for each in _DURATION.finditer(plain)]
+    if not parts or _DURATION.sub("", plain).strip() or any(unit_s is None for _, unit_s in parts):
         return None
     return sum(count * (unit_s or 0) for count, unit_s in parts)
 
 
-def _minute(text: str) -> int | None:
-    """Return a time of day in minutes; 24:00 is midnight."""
+def _parse_minute(text: str) -> int | None:
+    """Parse a time of day. Returns minutes after midnight; 24:00 is 0."""
     read = _TIME.fullmatch(text.strip())
     if read is None:
         return None
     hour, minute = int(read[1]), int(read[2] or 0)
-    if (hour, minute) == (_HOURS, 0):
+    if (hour, minute) == (_HOURS_PER_DAY, 0):
         return 0
-    return hour * _MINUTES + minute if hour < _HOURS and minute < _MINUTES else None
+    return hour * _MINUTES_PER_HOUR + minute if hour < _HOURS_PER_DAY and minute < _MINUTES_PER_HOUR else None
 
 
-def _days(words: str) -> tuple[int, ...] | None:
-    if (named := NAMED_DAYS.get(words.strip())) is not None:
+def _parse_days(words: str) -> tuple[int, ...] | None:
+    if (named := DAY_GROUPS.get(words.strip())) is not None:
         return named
     found: set[int] = set()
     for part in re.split(r"[,\s]+", words.strip()):
         first, dash, last = part.partition("-")
-        begin, end = _day(first), _day(last) if dash else _day(first)
+        begin, end = _parse_day(first), _parse_day(last) if dash else _parse_day(first)
         if begin is None or end is None:
             return None
         found.update((begin + number) % len(DAYS) for number in range((end - begin) % len(DAYS) + 1))
@@ -210,7 +214,7 @@ def _days(words: str) -> tuple[int, ...] | None:
 
 
 def apply_settings(before: Preferences, settings: InitialSettings) -> Preferences | Reply:
-    """Return what is wanted of one subscription after these wishes; or what is wrong with one of them."""
+    """Return the preferences of a subscription after these settings, or the reply about an error in one of them."""
     for key, value in settings:
         changed = change_setting(before, key, value, for_all=False)
         if not isinstance(changed, Preferences):
@@ -219,56 +223,60 @@ def apply_settings(before: Preferences, settings: InitialSettings) -> Preference
     return before
 
 
-def change_setting(before: Preferences, named: str, value: str, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
-    """Return what is wanted after a setting is changed; or what is wrong with that."""
-    key, value = KEYS.get(named.lower(), ""), value.strip()
-    usual = value.lower() in _USUAL
-    off = value.lower() in OFF
-    switched = None if usual else value.lower() in ON
+def change_setting(before: Preferences, name: str, value: str, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
+    """Return the preferences after one setting is changed, or the reply about an error.
+
+    ``name`` and ``value`` are as the user typed them; ``for_all`` tells whether the preferences are for all
+    subscriptions.
+    """
+    key, value = SETTING_OF_NAME.get(name.lower(), ""), value.strip()
+    is_default = value.lower() in _DEFAULT
+    is_off = value.lower() in OFF_WORDS
+    is_on = None if is_default else value.lower() in ON_WORDS
     match key:
         case "":
-            return NoSuchSetting(named)
+            return NoSuchSetting(name)
         case "interval":
-            return _with_interval(before, value, off=off, usual=usual)
-        case "mute" | "edits" if not (off or switched or usual):
+            return _with_interval(before, value, is_off=is_off, is_default=is_default)
+        case "mute" | "edits" if not (is_off or is_on or is_default):
             return InvalidSetting(key, value)
         case "mute":
-            return msgspec.structs.replace(before, muted=bool(switched))
+            return msgspec.structs.replace(before, muted=bool(is_on))
         case "edits":
-            return msgspec.structs.replace(before, edits=switched)
+            return msgspec.structs.replace(before, edits=is_on)
         case "proof":
-            return _with_proof(before, value, off=off, usual=usual)
+            return _with_proof(before, value, is_off=is_off, is_default=is_default)
         case "title" if for_all or not value:
             return InvalidSetting(key, value)
         case "title":
-            title = "" if off or usual else one_line(value, _MOST_TITLE_CHARS)
+            title = "" if is_off or is_default else one_line(value, _MAX_TITLE_CHARS)
             return msgspec.structs.replace(before, title=title)
         case _:
-            return _with_template(before, value, off=off, usual=usual)
+            return _with_template(before, value, is_off=is_off, is_default=is_default)
 
 
-def _with_interval(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
-    seconds = interval_s(value)
-    if off or usual or normalize_words(value) in AT_ONCE:
-        return msgspec.structs.replace(before, interval_s=None if usual else 0)
+def _with_interval(before: Preferences, value: str, *, is_off: bool, is_default: bool) -> Preferences | Reply:
+    seconds = parse_interval_s(value)
+    if is_off or is_default or normalize_words(value) in AT_ONCE_WORDS:
+        return msgspec.structs.replace(before, interval_s=None if is_default else 0)
     if seconds is None or not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
         return InvalidSetting("interval", value)
     return msgspec.structs.replace(before, interval_s=seconds)
 
 
-def _with_proof(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
+def _with_proof(before: Preferences, value: str, *, is_off: bool, is_default: bool) -> Preferences | Reply:
     number = _NUMBER.fullmatch(value)
-    if off or usual or value.lower() in ON:
-        return msgspec.structs.replace(before, proof=0 if off else None)
+    if is_off or is_default or value.lower() in ON_WORDS:
+        return msgspec.structs.replace(before, proof=0 if is_off else None)
     if number is None or int(number[1]) > MAX_ENTRY_COUNT:
         return InvalidSetting("proof", value)
     return msgspec.structs.replace(before, proof=int(number[1]))
 
 
-def _with_template(before: Preferences, value: str, *, off: bool, usual: bool) -> Preferences | Reply:
+def _with_template(before: Preferences, value: str, *, is_off: bool, is_default: bool) -> Preferences | Reply:
     template = entry_templates.normalize(value)
-    if off or usual:
-        return msgspec.structs.replace(before, template="" if off else None)
+    if is_off or is_default:
+        return msgspec.structs.replace(before, template="" if is_off else None)
     if (
         "$" not in template
         or not entry_templates.is_short_enough(template)
@@ -279,18 +287,18 @@ def _with_template(before: Preferences, value: str, *, off: bool, usual: bool) -
 
 
 def change_filters(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple[FilterRule, ...] | Reply:
-    """Return filters after ``deny words``, ``allow words`` or ``off number``; or what is wrong with that."""
-    if word in OFF or word in ("remove", "delete"):
+    """Return the filter rules after ``deny words``, ``allow words`` or ``off number``, or the reply about an error."""
+    if word in OFF_WORDS or word in ("remove", "delete"):
         number = _NUMBER.fullmatch(rest)
         if not rest:
             return ()
         if number is None or not 1 <= int(number[1]) <= len(rules):
             return NoSuchFilter()
         return tuple(rule for place, rule in enumerate(rules, 1) if place != int(number[1]))
-    kind = _KINDS.get(word)
-    if kind is None or not rest:
+    is_allow = _IS_ALLOW.get(word)
+    if is_allow is None or not rest:
         return MissingArgument("filter")
-    rule = FilterRule(allow=kind, test=parse_condition(rest))
+    rule = FilterRule(allow=is_allow, test=parse_condition(rest))
     if rule in rules:
         return rules
     return (*rules, rule) if len(rules) < MAX_RULES else TooManyFilters(MAX_RULES)

@@ -1,6 +1,7 @@
-"""Dialogues about subscriptions: how they begin and end, what is in them, and lists of them in and out (OPML).
+"""Dialogues about subscriptions: subscribe, unsubscribe, list, show, status, and export and import as OPML.
 
-A list goes out as a file if it is too long for one message and the XMPP server takes files, else as messages.
+A list that is too long for one message is exported as a file if the XMPP server accepts uploads, else as several
+messages.
 """
 
 from collections.abc import Sequence
@@ -38,15 +39,16 @@ from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Pr
 
 
 async def subscribe(requests: Requests, url: str, settings: InitialSettings, *, as_page: bool = False) -> Reply:
-    """Subscribe to what is at a canonical URL; ``as_page``: to that page itself, or the part its selector names."""
-    wanted = apply_settings(NO_PREFERENCES, settings)
-    if not isinstance(wanted, Preferences):
-        return wanted
-    mine = await requests.subscriptions()
+    """Subscribe to the feed at a canonical URL; ``as_page``: to the page itself, or a part of it."""
+    preferences = apply_settings(NO_PREFERENCES, settings)
+    if not isinstance(preferences, Preferences):
+        return preferences
+    subscribed = await requests.subscriptions()
     channel = await requests.channel(channel_id(url))
     url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
     limits = requests.limits
-    if len(mine) >= limits.subscriptions and not any(followed.channel.id == channel_id(url) for followed in mine):
+    is_subscribed = any(each.channel.id == channel_id(url) for each in subscribed)
+    if len(subscribed) >= limits.subscriptions and not is_subscribed:
         return TooManySubscriptions(limits.subscriptions)
     if channel is not None and not channel.dormant:
         return await _begin(requests, channel, None, settings, moved=moved)
@@ -59,7 +61,7 @@ async def subscribe(requests: Requests, url: str, settings: InitialSettings, *, 
 async def probe(
     requests: Requests, url: str, settings: InitialSettings, *, as_page: bool, moved: bool = False
 ) -> Reply:
-    """Have a worker look, and subscribe to what it finds: to one feed, or all of a list."""
+    """Let a worker probe a URL, and subscribe to the feed found there, or import the list found there."""
     try:
         found = await requests.probe(url, as_page=as_page)
     except ListOfFeeds:
@@ -78,7 +80,7 @@ async def _begin(
     discovered: bool = False,
     moved: bool = False,
 ) -> Reply:
-    """Subscribe to a channel as it is wished; ``latest`` is None if nobody has looked at it just now."""
+    """Subscribe to a channel with settings; ``latest`` are its entries if it was just probed, else None."""
     preferences = await requests.preferences()
     proof = _apply_valid_settings(Preferences(proof=preferences.get(FOR_ALL, NO_PREFERENCES).proof), settings).proof
     proof = DEFAULT_PROOF if proof is None else proof
@@ -99,91 +101,102 @@ async def _begin(
 
 
 def _apply_valid_settings(before: Preferences, settings: InitialSettings) -> Preferences:
-    """Return what is wanted after wishes with which nothing is wrong."""
+    """Return the preferences after settings that have been validated."""
     after = apply_settings(before, settings)
     return after if isinstance(after, Preferences) else before
 
 
 async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
-    """Return the person's subscriptions that are meant; none if there is no such one.
-
-    A page's URL also means the feed that was found through it.
-    """
-    mine = await requests.subscriptions()
+    """Return the user's subscriptions that match the target; a page's URL also matches the feed found through it."""
+    subscribed = await requests.subscriptions()
     if target.everything:
-        return mine
+        return subscribed
     if target.number:
-        return tuple(followed for followed in mine if followed.number == target.number)
+        return tuple(subscription for subscription in subscribed if subscription.number == target.number)
     try:
         url = page_url(target.url, target.selector)
     except BadUrl:
         return ()
-    return tuple(followed for followed in mine if url in (followed.channel.url, followed.channel.link))[:1]
+    return tuple(
+        subscription for subscription in subscribed if url in (subscription.channel.url, subscription.channel.link)
+    )[:1]
 
 
-async def _target(requests: Requests, verb: str, target: SubscriptionTarget) -> SubscribedChannel | Reply:
-    """Return the subscription that is meant, or that none is."""
+async def _find_target(requests: Requests, verb: str, target: SubscriptionTarget) -> SubscribedChannel | Reply:
+    """Return the subscription that matches the target, or the reply if there is none."""
     if target == SubscriptionTarget():
         return MissingArgument(verb)
-    found = await find_targets(requests, target)
-    return found[0] if found else NoSuchSubscription()
+    targets = await find_targets(requests, target)
+    return targets[0] if targets else NoSuchSubscription()
 
 
 async def unsubscribe(requests: Requests, target: SubscriptionTarget) -> Reply:
     """End one subscription."""
-    one = await _target(requests, "unsubscribe", target)
-    if isinstance(one, Reply):
-        return one
-    return UnsubscribeReply((one,)) if await requests.unsubscribe(one.channel.id) else NoSuchSubscription()
+    subscription = await _find_target(requests, "unsubscribe", target)
+    if isinstance(subscription, Reply):
+        return subscription
+    return (
+        UnsubscribeReply((subscription,))
+        if await requests.unsubscribe(subscription.channel.id)
+        else NoSuchSubscription()
+    )
 
 
 async def unsubscribe_all(requests: Requests) -> Reply:
     """End every subscription."""
-    mine = await requests.subscriptions()
-    for followed in mine:
-        await requests.unsubscribe(followed.channel.id)
-    return UnsubscribeReply(mine)
+    subscribed = await requests.subscriptions()
+    for subscription in subscribed:
+        await requests.unsubscribe(subscription.channel.id)
+    return UnsubscribeReply(subscribed)
 
 
-async def list_all(requests: Requests, wanted: str) -> Reply:
-    """Name the subscriptions in whose title or URL this stands."""
-    mine = await requests.subscriptions()
-    needle = wanted.casefold()
-    found = tuple(f for f in mine if needle in f.channel.title.casefold() or needle in f.channel.url.casefold())
-    return SubscriptionList(found, len(mine), wanted)
+async def list_all(requests: Requests, text: str) -> Reply:
+    """List the subscriptions whose title or URL contains ``text``."""
+    subscribed = await requests.subscriptions()
+    needle = text.casefold()
+    matches = tuple(
+        each for each in subscribed if needle in each.channel.title.casefold() or needle in each.channel.url.casefold()
+    )
+    return SubscriptionList(matches, len(subscribed), text)
 
 
 async def show(requests: Requests, target: SubscriptionTarget, count: int) -> Reply:
     """Show the latest entries of one subscription."""
-    one = await _target(requests, "show", target)
-    return one if isinstance(one, Reply) else LatestEntries(one, await requests.latest(one.channel.id, count))
+    subscription = await _find_target(requests, "show", target)
+    return (
+        subscription
+        if isinstance(subscription, Reply)
+        else LatestEntries(subscription, await requests.latest(subscription.channel.id, count))
+    )
 
 
 async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Tell why one subscription is polled as often as it is."""
-    one = await _target(requests, "why", target)
-    if isinstance(one, Reply):
-        return one
-    reason = await requests.why(one.channel.id)
-    return PollExplanationReply(one, reason, requests.now_s(), await requests.pubsub_uri(one.channel.id))
+    """Explain how often the channel of a subscription is polled."""
+    subscription = await _find_target(requests, "why", target)
+    if isinstance(subscription, Reply):
+        return subscription
+    explanation = await requests.explain_polling(subscription.channel.id)
+    return PollExplanationReply(
+        subscription, explanation, requests.now_s(), await requests.pubsub_uri(subscription.channel.id)
+    )
 
 
 async def status(requests: Requests) -> Reply:
-    """Tell whether all subscriptions can be reached."""
-    mine = await requests.subscriptions()
-    workers, trouble = await requests.health(tuple(followed.channel.id for followed in mine))
-    failing = tuple((f, *trouble[f.channel.id]) for f in mine if f.channel.id in trouble)
-    return StatusReport(len(mine), workers, failing, requests.now_s())
+    """Report the subscriptions whose polls fail."""
+    subscribed = await requests.subscriptions()
+    workers, failures = await requests.health(tuple(subscription.channel.id for subscription in subscribed))
+    failing = tuple((each, *failures[each.channel.id]) for each in subscribed if each.channel.id in failures)
+    return StatusReport(len(subscribed), workers, failing, requests.now_s())
 
 
 async def export(requests: Requests) -> Reply:
-    """Write down what a person follows."""
-    mine = await requests.subscriptions()
+    """Export the user's subscriptions as OPML."""
+    subscribed = await requests.subscriptions()
     feeds = [
         opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
-        for each in mine
+        for each in subscribed
     ]
-    parts, refused = tuple(documents(feeds, MAX_MESSAGE_BYTES)), None
+    parts, refused = tuple(split_into_documents(feeds, MAX_MESSAGE_BYTES)), None
     if len(parts) > 1:
         try:
             url = await requests.share("subscriptions.opml", _document(feeds), "text/x-opml")
@@ -191,12 +204,12 @@ async def export(requests: Requests) -> Reply:
             refused = error
         else:
             if url is not None:
-                return ExportFileReply(url, len(mine))
-    return ExportReply(parts, len(mine), refused)
+                return ExportFileReply(url, len(subscribed))
+    return ExportReply(parts, len(subscribed), refused)
 
 
 async def import_list(requests: Requests, words: str) -> Reply:
-    """Have a list's feeds subscribed to, one after the other; its URL counts as a new one. Raises CoronetError."""
+    """Import the OPML list at a URL, or in ``words`` itself; the URL counts as a new one. Raises CoronetError."""
     words = words.strip()
     if not words:
         return MissingArgument("import")
@@ -214,19 +227,19 @@ async def _import(requests: Requests, outline: OpmlDocument) -> Reply:
     return ImportStarted(len(outline.feeds), outline.problems)
 
 
-def documents(feeds: Sequence[opml.OpmlSubscription], most_bytes: int) -> list[str]:
-    """Return the feeds as OPML documents of at most so many bytes each, in order, each of which can be imported alone.
+def split_into_documents(feeds: Sequence[opml.OpmlSubscription], max_bytes: int) -> list[str]:
+    """Return the feeds as complete OPML documents of at most ``max_bytes`` each, in order.
 
-    What does not fit even alone, for its address is too long, is left out.
+    A feed that does not fit into a document, because its URL is too long, is left out.
     """
     empty_bytes = len(_document([]).strip())
     parts: list[list[opml.OpmlSubscription]] = [[]]
     size_bytes = empty_bytes
     for feed in feeds:
         grows_bytes = len(_document([feed]).strip()) - empty_bytes
-        if empty_bytes + grows_bytes > most_bytes:
+        if empty_bytes + grows_bytes > max_bytes:
             continue
-        if size_bytes + grows_bytes > most_bytes:
+        if size_bytes + grows_bytes > max_bytes:
             parts.append([])
             size_bytes = empty_bytes
         parts[-1].append(feed)

@@ -1,4 +1,4 @@
-"""Replies about a person's settings: pauses, preferences and filters of subscriptions, times, language."""
+"""Replies about settings: pauses, preferences and filters of subscriptions, delivery times, language."""
 
 from collections.abc import Sequence
 
@@ -28,10 +28,14 @@ from service.users.quiet_hours import (
 
 
 class PauseReply(Reply, frozen=True):
-    """``meant`` are paused, of which ``fresh`` were not; ``everything``: and what is watched for."""
+    """Subscriptions were paused.
 
-    fresh: tuple[SubscribedChannel, ...]
-    meant: tuple[SubscribedChannel, ...]
+    ``targets`` are the subscriptions of the command, ``newly_paused`` those of them that were not paused before;
+    ``everything`` tells whether the saved searches are paused, too.
+    """
+
+    newly_paused: tuple[SubscribedChannel, ...]
+    targets: tuple[SubscribedChannel, ...]
     everything: bool
 
     def _text(self, translator: Translator) -> str:
@@ -40,9 +44,9 @@ class PauseReply(Reply, frozen=True):
                 "Everything is paused, including your saved searches. Send `resume` to continue; you'll get a short "
                 "recap of your subscriptions then."
             )
-        only = self.meant[0]
-        name, number = title(only.channel), str(only.number)
-        if not self.fresh:
+        (target,) = self.targets
+        name, number = title(target.channel), str(target.number)
+        if not self.newly_paused:
             return translator.gettext(
                 "*{title}* is already paused. `resume #{number}` continues it.", title=name, number=number
             )
@@ -54,11 +58,15 @@ class PauseReply(Reply, frozen=True):
 
 
 class ResumeReply(Reply, frozen=True):
-    """These are told again. ``versions`` came meanwhile and follow; ``unheard``, which watches met, do not."""
+    """Subscriptions were resumed.
+
+    ``missed_updates`` is the number of updates during the pause, which follow; ``missed_matches`` the number of entries
+    that matched saved searches, which do not follow.
+    """
 
     resumed: tuple[SubscribedChannel, ...]
-    versions: int
-    unheard: int
+    missed_updates: int
+    missed_matches: int
     everything: bool
 
     def _text(self, translator: Translator) -> str:
@@ -68,54 +76,55 @@ class ResumeReply(Reply, frozen=True):
             head = translator.gettext("Everything is active again.")
         else:
             head = translator.gettext("*{title}* is active again.", title=title(self.resumed[0].channel))
-        if self.versions:
-            told = translator.ngettext(
+        if self.missed_updates:
+            recap = translator.ngettext(
                 "You missed {count} update; here it comes.",
                 "You missed {count} updates; a short recap follows.",
-                self.versions,
+                self.missed_updates,
             )
         else:
-            told = translator.gettext("You haven't missed anything.")
-        if not self.unheard:
-            return f"{head} {told}"
-        unheard = translator.ngettext(
+            recap = translator.gettext("You haven't missed anything.")
+        if not self.missed_matches:
+            return f"{head} {recap}"
+        matches = translator.ngettext(
             "Your saved searches matched {count} entry in the meantime. I don't send it any more, but `find "
             "type=entry` with the same search finds it.",
             "Your saved searches matched {count} entries in the meantime. I don't send them any more, but `find "
             "type=entry` with the same search finds them.",
-            self.unheard,
+            self.missed_matches,
         )
-        return f"{head} {told}\n{unheard}"
+        return f"{head} {recap}\n{matches}"
 
 
 class PreferencesReply(Reply, frozen=True):
-    """What is wanted of one subscription, or of all (``followed`` is None); ``changed``: from now on.
+    """The settings of one subscription, or of all (``target`` is None).
 
-    ``poll_interval_s`` is how far apart looks at its channel are, if that was asked for and is known.
+    ``changed`` tells whether the command has changed them. ``poll_interval_s`` is the interval between polls of the
+    channel; None if the command did not change the delivery interval, or the poll interval is unknown.
     """
 
-    followed: SubscribedChannel | None
+    target: SubscribedChannel | None
     preferences: Preferences
     changed: bool = False
     poll_interval_s: float | None = None
 
     def _text(self, translator: Translator) -> str:
-        if self.followed is None:
+        if self.target is None:
             head = (
                 translator.gettext("Saved. Settings for all subscriptions:")
                 if self.changed
                 else translator.gettext("Settings for all subscriptions:")
             )
         else:
-            name, number = title(self.followed.channel), str(self.followed.number)
+            name, number = title(self.target.channel), str(self.target.number)
             if self.changed:
                 head = translator.gettext("Saved. Settings for *{title}* (#{number}):", title=name, number=number)
             else:
                 head = translator.gettext("Settings for *{title}* (#{number}):", title=name, number=number)
-        rows = _settings(self.preferences, translator, for_all=self.followed is None)
+        rows = _settings(self.preferences, translator, for_all=self.target is None)
         if self.poll_interval_s is not None:
             rows.append(self._interval_note(self.poll_interval_s, translator))
-        example = "all" if self.followed is None else f"#{self.followed.number}"
+        example = "all" if self.target is None else f"#{self.target.number}"
         tail = (
             ""
             if self.changed
@@ -124,68 +133,68 @@ class PreferencesReply(Reply, frozen=True):
         return fit_rows(head, rows, translator, tail)
 
     def _interval_note(self, poll_interval_s: float, translator: Translator) -> str:
-        """Return what an interval that was set comes to, beside how often the channel is looked at."""
-        wanted_s, looks = self.preferences.interval_s or 0, translator.format_duration(poll_interval_s)
-        if not wanted_s:
-            return translator.gettext("It is checked every {interval}.", interval=looks)
-        if wanted_s < poll_interval_s:
+        """Return the sentence that relates the delivery interval to the poll interval."""
+        delivery_interval_s, interval = self.preferences.interval_s or 0, translator.format_duration(poll_interval_s)
+        if not delivery_interval_s:
+            return translator.gettext("It is checked every {interval}.", interval=interval)
+        if delivery_interval_s < poll_interval_s:
             return translator.gettext(
                 "It is only checked every {interval}, and this setting doesn't change that, because all channels "
                 "share the available checks. `why #{number}` explains more.",
-                interval=looks,
-                number=str(self.followed.number) if self.followed else "",
+                interval=interval,
+                number=str(self.target.number) if self.target else "",
             )
         return translator.gettext(
-            "You'll get everything new in one message. It is still checked every {interval}.", interval=looks
+            "You'll get everything new in one message. It is still checked every {interval}.", interval=interval
         )
 
 
 def _settings(preferences: Preferences, translator: Translator, *, for_all: bool) -> list[str]:
-    """Return a line per setting, which begins with its name."""
-    on, off, as_for_all = translator.gettext("on"), translator.gettext("off"), translator.gettext("default")
-    usual_title, usual_format = translator.gettext("the publisher's title"), translator.gettext("built-in")
+    """Return one line per setting: its name and value."""
+    on, off, default = translator.gettext("on"), translator.gettext("off"), translator.gettext("default")
+    default_title, default_format = translator.gettext("the publisher's title"), translator.gettext("built-in")
     rows = [f"mute: {on if preferences.muted else off}"]
     if for_all:
         proof = DEFAULT_PROOF if preferences.proof is None else preferences.proof
         rows.append(f"latest: {proof or off}")
     else:
-        rows.append(f"title: {one_line(preferences.title, 120) or usual_title}")
+        rows.append(f"title: {one_line(preferences.title, 120) or default_title}")
     if preferences.edits is None:
-        rows.append(f"edits: {on if for_all else as_for_all}")
+        rows.append(f"edits: {on if for_all else default}")
     else:
         rows.append(f"edits: {on if preferences.edits else off}")
     if preferences.interval_s:
-        spaced = translator.gettext(
+        interval = translator.gettext(
             "at most every {interval}", interval=translator.format_exact_duration(preferences.interval_s)
         )
     else:
-        spaced = as_for_all if preferences.interval_s is None and not for_all else translator.gettext("at once")
-    rows.append(f"interval: {spaced}")
+        interval = default if preferences.interval_s is None and not for_all else translator.gettext("at once")
+    rows.append(f"interval: {interval}")
     if preferences.template:
         rows.append(f"format: {one_line(preferences.template, MAX_CHARS)}")
     else:
-        rows.append(f"format: {as_for_all if preferences.template is None and not for_all else usual_format}")
+        rows.append(f"format: {default if preferences.template is None and not for_all else default_format}")
     return rows + [f"filter: {_rule(rule)}" for rule in preferences.rules]
 
 
-def chosen(preferences: Preferences, translator: Translator) -> list[str]:
-    """Return a line per setting that is not as usual."""
-    usual = _settings(NO_PREFERENCES, translator, for_all=False)
-    return [row for row in _settings(preferences, translator, for_all=False) if row not in usual]
+def changed_settings(preferences: Preferences, translator: Translator) -> list[str]:
+    """Return one line per setting that differs from the default."""
+    default_rows = _settings(NO_PREFERENCES, translator, for_all=False)
+    return [row for row in _settings(preferences, translator, for_all=False) if row not in default_rows]
 
 
 class NoSuchSetting(FailureReply, frozen=True):
-    """There is no setting of this name."""
+    """No setting has the name ``key``."""
 
     key: str
 
     def _text(self, translator: Translator) -> str:
-        said = translator.gettext("There is no setting “{words}”.", words=one_line(self.key, 40))
-        return f"{said} {HELP['set'].full_text(translator)}"
+        sentence = translator.gettext("There is no setting “{words}”.", words=one_line(self.key, 40))
+        return f"{sentence} {HELP['set'].full_text(translator)}"
 
 
 class InvalidSetting(FailureReply, frozen=True):
-    """No value for this setting; ``unknown_variables`` are variables of a template that do not exist."""
+    """``value`` is not valid for the setting ``key``; ``unknown_variables`` are those of a template."""
 
     key: str
     value: str
@@ -235,9 +244,9 @@ class InvalidSetting(FailureReply, frozen=True):
 
 
 class FilterList(Reply, frozen=True):
-    """The filters of one subscription, or of all (``followed`` is None); ``changed``: from now on."""
+    """The filters of one subscription, or of all (``target`` is None); ``changed``: the command has changed them."""
 
-    followed: SubscribedChannel | None
+    target: SubscribedChannel | None
     rules: tuple[FilterRule, ...]
     changed: bool = False
 
@@ -246,10 +255,10 @@ class FilterList(Reply, frozen=True):
             if self.changed:
                 return translator.gettext("All filters are removed: you'll get every entry again.")
             return " ".join([translator.gettext("There are no filters."), HELP["filter"].full_text(translator)])
-        if self.followed is None:
+        if self.target is None:
             which, head = "all", translator.gettext("Filters for all subscriptions:")
         else:
-            name, number = title(self.followed.channel), str(self.followed.number)
+            name, number = title(self.target.channel), str(self.target.number)
             which, head = (
                 f"#{number}",
                 translator.gettext("Filters for *{title}* (#{number}):", title=name, number=number),
@@ -261,12 +270,12 @@ class FilterList(Reply, frozen=True):
 
 
 def _rule(rule: FilterRule) -> str:
-    """Return a rule as it is written."""
+    """Return a filter rule as a user would type it."""
     return f"{'allow' if rule.allow else 'deny'} {one_line(format_condition(rule.test), 200)}"
 
 
 class NoSuchFilter(FailureReply, frozen=True):
-    """There is no filter of this number."""
+    """No filter has the number."""
 
     sentence = gettext_noop(
         "There is no filter with that number. `filter #3` shows the filters of a subscription, `filter` those for all."
@@ -274,7 +283,7 @@ class NoSuchFilter(FailureReply, frozen=True):
 
 
 class TooManyFilters(FailureReply, frozen=True):
-    """No more than ``limit`` filters at one place."""
+    """The subscription, or the user, already has ``limit`` filters."""
 
     limit: int
 
@@ -287,7 +296,7 @@ class TooManyFilters(FailureReply, frozen=True):
 
 
 class UserSettingsReply(Reply, frozen=True):
-    """When the person is told, said at ``now_s`` (Unix time); ``changed``: from now on."""
+    """When new entries are delivered; ``now_s`` is the Unix time, ``changed``: the command has changed it."""
 
     user_settings: UserSettings
     now_s: float
@@ -304,11 +313,11 @@ class UserSettingsReply(Reply, frozen=True):
         )
         words = " ".join(sentences)
         if user_settings.heeds_presence:
-            held = translator.gettext(
+            presence_note = translator.gettext(
                 "While you are away, busy or offline, I hold everything back. For that I need to see your presence: "
                 "please accept my request."
             )
-            words = f"{words}\n{held}"
+            words = f"{words}\n{presence_note}"
         if user_settings.zone != "UTC" or not (
             user_settings.quiet or (user_settings.digest and user_settings.digest.every != "hour")
         ):
@@ -355,7 +364,7 @@ def _quiet(quiet: QuietHours, translator: Translator) -> str:
 
 
 def _days(days: tuple[int, ...], translator: Translator) -> str:
-    """Return days of the week in words; they are sorted."""
+    """Return sorted days of the week in words."""
     names = [translator.weekday_name(day) for day in days]
     if len(days) > 2 and days[-1] - days[0] == len(days) - 1:  # noqa: PLR2004 - two are named
         return translator.gettext("{first} to {last}", first=names[0], last=names[-1])
@@ -367,25 +376,25 @@ def _clock(minute: int) -> str:
 
 
 class InvalidTime(FailureReply, frozen=True):
-    """What stands after ``verb`` is no time, no days, or not what goes with it."""
+    """``words`` are not valid times or days for the command ``verb``."""
 
     verb: str
     words: str
 
     def _text(self, translator: Translator) -> str:
-        said = translator.gettext("I don't understand “{words}” here.", words=one_line(self.words, 60))
-        return f"{said}\n{HELP[self.verb].full_text(translator)}"
+        sentence = translator.gettext("I don't understand “{words}” here.", words=one_line(self.words, 60))
+        return f"{sentence}\n{HELP[self.verb].full_text(translator)}"
 
 
 class UnknownTimeZone(FailureReply, frozen=True):
-    """No time zone, or several (``meant``), of this name."""
+    """No time zone has the name ``words``, or several have it: ``candidates``."""
 
     words: str
-    meant: tuple[str, ...]
+    candidates: tuple[str, ...]
 
     def _text(self, translator: Translator) -> str:
-        if self.meant:
-            commands = translator.format_list([f"`timezone {name}`" for name in self.meant])
+        if self.candidates:
+            commands = translator.format_list([f"`timezone {name}`" for name in self.candidates])
             return translator.gettext("There are several. Which one do you mean? {commands}", commands=commands)
         return translator.gettext(
             "I don't know the time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, or use its full "
@@ -395,7 +404,7 @@ class UnknownTimeZone(FailureReply, frozen=True):
 
 
 class LanguageReply(Reply, frozen=True):
-    """Which language we speak with the person, said in that; ``changed``: from now on."""
+    """The language of the bot's messages, stated in that language; ``changed``: the command has changed it."""
 
     language: str
     changed: bool = False
@@ -410,13 +419,13 @@ class LanguageReply(Reply, frozen=True):
 
 
 class UnknownLanguage(FailureReply, frozen=True):
-    """We speak no language of this name."""
+    """The bot supports no language with the name ``words``."""
 
     words: str
 
     def _text(self, translator: Translator) -> str:
-        refused = translator.gettext("I don't speak “{words}”.", words=one_line(self.words, 60))
-        return f"{refused} {_languages(translator, LANGUAGES)}"
+        sentence = translator.gettext("I don't speak “{words}”.", words=one_line(self.words, 60))
+        return f"{sentence} {_languages(translator, LANGUAGES)}"
 
 
 def _languages(translator: Translator, codes: Sequence[str]) -> str:

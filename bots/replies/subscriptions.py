@@ -1,4 +1,4 @@
-"""Replies about subscriptions: how they begin and end, which there are, how they fare, lists of them in and out."""
+"""Replies about subscriptions: subscribing, unsubscribing, lists, status, OPML export and import."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from bots.replies.base import (
     title,
 )
 from bots.replies.errors import error_text, outcome_text
-from bots.replies.settings import chosen
+from bots.replies.settings import changed_settings
 from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError, UploadRefused
 from service.feeds.parsing.html_text import one_line
@@ -24,7 +24,7 @@ from service.model import Entry, FeedLink
 from service.users.preferences import NO_PREFERENCES, Preferences
 
 InitialSettings = tuple[tuple[str, str], ...]
-"""Settings that were asked for with a subscription, each with its value, as they were written."""
+"""Settings in a subscribe command: names and values as the user typed them."""
 
 _MAX_PROBLEMS = 10
 _NO_SUBSCRIPTIONS: Final = gettext_noop(
@@ -48,13 +48,13 @@ _REASON_OF_CONSTRAINT: Final = {
 
 
 class SubscribeReply(Reply, frozen=True):
-    """It is watched. ``latest`` is the proof, newest first; None if the person wants none.
+    """The user is subscribed. ``latest`` are the latest entries, newest first; None if the user wants none.
 
-    ``discovered`` says that the URL was a page which named this feed, ``moved`` that the channel went to another URL;
-    ``preferences`` are what was asked for with it.
+    ``discovered`` tells whether the feed was found through the page at the given URL, ``moved`` whether the channel has
+    moved to another URL. ``preferences`` are the settings in the command.
     """
 
-    followed: SubscribedChannel
+    subscription: SubscribedChannel
     new: bool
     latest: tuple[Entry, ...] | None
     discovered: bool = False
@@ -62,19 +62,19 @@ class SubscribeReply(Reply, frozen=True):
     preferences: Preferences = NO_PREFERENCES
 
     def _text(self, translator: Translator) -> str:
-        head = self._begun(translator)
-        if self.followed.channel.kind == "page":
+        head = self._head(translator)
+        if self.subscription.channel.kind == "page":
             head = translator.gettext("{subscribed} I'll let you know when it changes.", subscribed=head)
-        return "\n".join([head, *chosen(self.preferences, translator), *self._proof(translator)])
+        return "\n".join([head, *changed_settings(self.preferences, translator), *self._latest_lines(translator)])
 
-    def _begun(self, translator: Translator) -> str:
-        name, number = title(self.followed.channel), str(self.followed.number)
+    def _head(self, translator: Translator) -> str:
+        name, number = title(self.subscription.channel), str(self.subscription.number)
         if not self.new:
             return translator.gettext("You're already subscribed to *{title}* (#{number}).", title=name, number=number)
         if self.moved:
             return translator.gettext(
                 "It has moved to {url}. Subscribed to *{title}* (#{number}).",
-                url=one_line(self.followed.channel.url, 2000),
+                url=one_line(self.subscription.channel.url, 2000),
                 title=name,
                 number=number,
             )
@@ -86,11 +86,11 @@ class SubscribeReply(Reply, frozen=True):
             )
         return translator.gettext("Subscribed to *{title}* (#{number}).", title=name, number=number)
 
-    def _proof(self, translator: Translator) -> list[str]:
-        """Return what is there now, as far as it is wanted."""
+    def _latest_lines(self, translator: Translator) -> list[str]:
+        """Return the lines with the latest entries."""
         if self.latest is None:
             return []
-        if self.followed.channel.kind == "page":
+        if self.subscription.channel.kind == "page":
             seen = (join_lines(entry.summary, 200) for entry in self.latest[:1])
             return [translator.gettext("Right now it says: {text}", text=text) for text in seen]
         if not self.latest:
@@ -100,7 +100,7 @@ class SubscribeReply(Reply, frozen=True):
 
 
 class ChooseFeed(QuestionReply, frozen=True):
-    """Asks which of a page's feeds is meant; ``settings`` are what was asked for with it."""
+    """Asks to which of the feeds of a page to subscribe; ``settings`` are those in the command."""
 
     options: tuple[FeedLink, ...]
     settings: InitialSettings = ()
@@ -118,7 +118,7 @@ class ChooseFeed(QuestionReply, frozen=True):
 
 
 class OfferPageMonitoring(QuestionReply, frozen=True):
-    """Asks whether to watch the page itself at this canonical URL, which names no feed; ``settings`` as above."""
+    """Asks whether to monitor the page at a canonical URL without a feed; ``settings`` are those in the command."""
 
     url: str
     settings: InitialSettings = ()
@@ -132,7 +132,7 @@ class OfferPageMonitoring(QuestionReply, frozen=True):
 
 
 class ConfirmUnsubscribeAll(QuestionReply, frozen=True):
-    """Asks whether to end all ``count`` subscriptions."""
+    """Asks whether to end all ``count`` subscriptions of the user."""
 
     count: int
 
@@ -145,9 +145,9 @@ class ConfirmUnsubscribeAll(QuestionReply, frozen=True):
 
 
 class ChooseSubscription(QuestionReply, frozen=True):
-    """Asks which of the channels is meant that a message told of.
+    """Asks which of the channels in a message a command is for.
 
-    ``command`` has ``{}`` where the number is to stand.
+    ``command`` is the command with ``{}`` in place of the number of the subscription.
     """
 
     command: str
@@ -162,7 +162,7 @@ class ChooseSubscription(QuestionReply, frozen=True):
 
 
 class MessageForgotten(Reply, frozen=True):
-    """We do not know any more what the message told that was reacted to."""
+    """The user reacted to a message that the bot no longer remembers."""
 
     sentence = gettext_noop(
         "I no longer know what that message was about. `list` shows your subscriptions and their numbers."
@@ -170,7 +170,7 @@ class MessageForgotten(Reply, frozen=True):
 
 
 class UnsubscribeReply(Reply, frozen=True):
-    """These were ended."""
+    """Subscriptions were ended."""
 
     ended: tuple[SubscribedChannel, ...]
 
@@ -191,13 +191,13 @@ class UnsubscribeReply(Reply, frozen=True):
 
 
 class NoSuchSubscription(FailureReply, frozen=True):
-    """Not found, or not yours: one answer for both."""
+    """No subscription of the user matches the target."""
 
     sentence = gettext_noop("I can't find that subscription. `list` shows the ones you have.")
 
 
 class TooManySubscriptions(FailureReply, frozen=True):
-    """No more than ``limit`` subscriptions."""
+    """The user already has ``limit`` subscriptions."""
 
     limit: int
 
@@ -210,7 +210,7 @@ class TooManySubscriptions(FailureReply, frozen=True):
 
 
 class TooManyNewUrls(FailureReply, frozen=True):
-    """No more than ``limit`` new URLs an hour."""
+    """The user has subscribed to ``limit`` new URLs within an hour."""
 
     limit: int
 
@@ -223,43 +223,43 @@ class TooManyNewUrls(FailureReply, frozen=True):
 
 
 class SubscriptionList(Reply, frozen=True):
-    """``found`` of ``total`` subscriptions match ``wanted``; too many for their URLs are named by title alone."""
+    """The subscriptions whose title or URL contains ``needle``, of ``total``; without their URLs if they are many."""
 
-    found: tuple[SubscribedChannel, ...]
+    matches: tuple[SubscribedChannel, ...]
     total: int
-    wanted: str
+    needle: str
 
     def _text(self, translator: Translator) -> str:
         if not self.total:
             return translator.gettext(_NO_SUBSCRIPTIONS)
-        if not self.found:
+        if not self.matches:
             return translator.ngettext(
                 "Your {count} subscription doesn't contain “{wanted}”. `list` shows it.",
                 "None of your {count} subscriptions contains “{wanted}”. `list` shows them all.",
                 self.total,
-                wanted=one_line(self.wanted, 40),
+                wanted=one_line(self.needle, 40),
             )
         head = self._head(translator)
-        rows = [_row(followed, translator) for followed in self.found]
-        urls = [one_line(address(followed.channel), 200) for followed in self.found]
+        rows = [_row(subscription, translator) for subscription in self.matches]
+        urls = [one_line(address(subscription.channel), 200) for subscription in self.matches]
         full = "\n".join([head, *(f"{row}\n    {url}" for row, url in zip(rows, urls, strict=True))])
         if len(full.encode()) <= MAX_MESSAGE_BYTES:
             return full
         return fit_rows(head, rows, translator, translator.gettext("Narrow it down with `list word`."))
 
     def _head(self, translator: Translator) -> str:
-        if not self.wanted:
+        if not self.needle:
             return translator.ngettext("{count} subscription:", "{count} subscriptions:", self.total)
         return translator.ngettext(
-            "{found} of {count} subscription:", "{found} of {count} subscriptions:", self.total, found=len(self.found)
+            "{found} of {count} subscription:", "{found} of {count} subscriptions:", self.total, found=len(self.matches)
         )
 
 
-def _row(followed: SubscribedChannel, translator: Translator) -> str:
-    name, number = title(followed.channel), str(followed.number)
-    if followed.paused:
+def _row(subscription: SubscribedChannel, translator: Translator) -> str:
+    name, number = title(subscription.channel), str(subscription.number)
+    if subscription.paused:
         return translator.gettext("#{number} {title} (paused)", number=number, title=name)
-    if followed.muted:
+    if subscription.muted:
         return translator.gettext("#{number} {title} (muted)", number=number, title=name)
     return f"#{number} {name}"
 
@@ -267,28 +267,28 @@ def _row(followed: SubscribedChannel, translator: Translator) -> str:
 class LatestEntries(Reply, frozen=True):
     """A channel's latest entries, newest first."""
 
-    followed: SubscribedChannel
+    subscription: SubscribedChannel
     entries: tuple[Entry, ...]
 
     def _text(self, translator: Translator) -> str:
-        head = f"*{title(self.followed.channel)}* (#{self.followed.number})"
+        head = f"*{title(self.subscription.channel)}* (#{self.subscription.number})"
         if not self.entries:
             return "\n".join([head, translator.gettext("It's empty so far.")])
-        is_page = self.followed.channel.kind == "page"
+        is_page = self.subscription.channel.kind == "page"
         rows = [join_lines(entry.summary, 300) if is_page else entry_lines(entry, translator) for entry in self.entries]
         return fit_rows(head, rows, translator)
 
 
 class PollExplanationReply(Reply, frozen=True):
-    """Why a channel is polled as it is, said at ``now_s`` (Unix time).
+    """How often a channel is polled and why; ``now_s`` is the Unix time.
 
-    ``node`` is the URI of where it is published for everybody, or "".
+    ``node_uri`` is the URI of the channel's pubsub node, or "".
     """
 
-    followed: SubscribedChannel
+    subscription: SubscribedChannel
     reason: PollExplanation
     now_s: float
-    node: str = ""
+    node_uri: str = ""
 
     def _text(self, translator: Translator) -> str:
         reason, workers = self.reason, len(self.reason.turns)
@@ -297,8 +297,8 @@ class PollExplanationReply(Reply, frozen=True):
                 "*{title}* (#{number}) is checked every {interval} by one worker.",
                 "*{title}* (#{number}) is checked every {interval} by {count} workers taking turns.",
                 workers,
-                title=title(self.followed.channel),
-                number=str(self.followed.number),
+                title=title(self.subscription.channel),
+                number=str(self.subscription.number),
                 interval=translator.format_duration(reason.interval_s / workers),
             ),
             self._awaited(translator),
@@ -308,8 +308,8 @@ class PollExplanationReply(Reply, frozen=True):
                 interval=translator.format_duration(reason.update_interval_s),
             ),
         ]
-        if self.node:
-            lines.append(translator.gettext("Anyone can read it as a pubsub node: {uri}", uri=self.node))
+        if self.node_uri:
+            lines.append(translator.gettext("Anyone can read it as a pubsub node: {uri}", uri=self.node_uri))
         return "\n".join(lines)
 
     def _awaited(self, translator: Translator) -> str:
@@ -327,9 +327,10 @@ class PollExplanationReply(Reply, frozen=True):
 
 
 class StatusReport(Reply, frozen=True):
-    """How all is, said at ``now_s`` (Unix time).
+    """Whether the subscriptions can be polled; ``now_s`` is the Unix time.
 
-    ``failing``: subscription, outcome of its last poll, and since when (Unix s).
+    ``failing`` are the subscriptions whose polls fail, each with the outcome of the last poll and the begin of the
+    failures (Unix time).
     """
 
     count: int
@@ -354,21 +355,22 @@ class StatusReport(Reply, frozen=True):
         rows = [
             translator.gettext(
                 "#{number} {title}: {problem} (for {age})",
-                number=str(followed.number), title=title(followed.channel), problem=outcome_text(code, translator),
+                number=str(subscription.number), title=title(subscription.channel),
+                problem=outcome_text(code, translator),
                 age=translator.format_duration(self.now_s - since_s),
             )
-            for followed, code, since_s in self.failing
+            for subscription, code, since_s in self.failing
         ]  # fmt: skip
-        ill = translator.ngettext(
+        problem_count = translator.ngettext(
             "{count} have problems; I'll keep trying:", "{count} have problems; I'll keep trying:", len(rows)
         )
-        return fit_rows(f"{head} {ill}", rows, translator)
+        return fit_rows(f"{head} {problem_count}", rows, translator)
 
 
 class ExportReply(Reply, frozen=True):
-    """A person's subscriptions as OPML documents, each of which fits a message; ``refused``: no file, for that.
+    """The subscriptions as OPML documents that fit into one message each; ``refused`` is why the server took no file.
 
-    Nothing else stands in the message of a document, so that it can be taken as it is.
+    Each document is a message without other text, so that the user can save it unchanged.
     """
 
     documents: tuple[str, ...]
@@ -391,9 +393,9 @@ class ExportReply(Reply, frozen=True):
 
 
 class ExportFileReply(Reply, frozen=True):
-    """A person's subscriptions as one OPML document, which lies at this URL.
+    """The subscriptions as one OPML document, which was uploaded to ``url``.
 
-    The URL is a message of its own: only so do clients show it as a file.
+    The URL is sent as a message of its own, because only then do clients show it as a file.
     """
 
     url: str
@@ -413,7 +415,7 @@ class ExportFileReply(Reply, frozen=True):
 
 
 class ImportStarted(Reply, frozen=True):
-    """So many feeds of a list are being subscribed to; and what is wrong with it."""
+    """The import of a list with ``count`` feeds has begun; ``problems`` are the errors in the list."""
 
     count: int
     problems: tuple[str, ...]
@@ -431,15 +433,15 @@ class ImportStarted(Reply, frozen=True):
 
 
 class ImportResult(Reply, frozen=True):
-    """What came of a list: new subscriptions, those that were there, and what failed, each with its address."""
+    """The result of an import: numbers of new and of existing subscriptions, and the failed feeds with their errors."""
 
     new: int = 0
-    known: int = 0
+    existing: int = 0
     failed: tuple[tuple[str, CoronetError], ...] = ()
 
-    def and_also(self, other: "ImportResult") -> "ImportResult":
-        """Return both together."""
-        return ImportResult(self.new + other.new, self.known + other.known, self.failed + other.failed)
+    def merge(self, other: "ImportResult") -> "ImportResult":
+        """Return the sum of both results."""
+        return ImportResult(self.new + other.new, self.existing + other.existing, self.failed + other.failed)
 
     def _text(self, translator: Translator) -> str:
         head = translator.ngettext(
@@ -447,9 +449,9 @@ class ImportResult(Reply, frozen=True):
             "Your list is imported: {count} new subscriptions.",
             self.new,
         )
-        if self.known:
-            known = translator.ngettext("You already had {count}.", "You already had {count}.", self.known)
-            head = f"{head} {known}"
+        if self.existing:
+            existing = translator.ngettext("You already had {count}.", "You already had {count}.", self.existing)
+            head = f"{head} {existing}"
         if not self.failed:
             return head
         failed = translator.ngettext("{count} couldn't be added:", "{count} couldn't be added:", len(self.failed))

@@ -107,7 +107,7 @@ class RoomClient:
         *,
         assigned_users: AssignedUsers,
         delivery: OutboxConsumer,
-        house: BotServices,
+        services: BotServices,
         access: Access,
         clock: Clock,
     ) -> None:
@@ -120,7 +120,7 @@ class RoomClient:
         self._xmpp = xmpp
         self._chat_sessions = chat_sessions
         self._delivery = delivery
-        self._house = house
+        self._services = services
         self._access = access
         self._clock = clock
         self._bookmarks = PubsubClient(xmpp, xmpp.address)
@@ -467,7 +467,7 @@ class RoomClient:
     async def _delete(self, room: str) -> None:
         """Delete a room with its subscriptions and its bookmark."""
         _log.info("room left", room=room)
-        await RequestHandler(self._house, room).forget_everything()
+        await RequestHandler(self._services, room).forget_everything()
         await self._store.rooms.drop(self._xmpp.address, room)
         self._start_task(self._release_address(room))
         if self._xmpp.is_account:

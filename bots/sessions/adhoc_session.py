@@ -61,18 +61,18 @@ class AdhocSessions:
         self,
         store: Store,
         link: XmppSender,
-        house: BotServices,
+        services: BotServices,
         *,
         access: Access,
         assigned_users: AssignedUsers,
         clock: Clock,
     ) -> None:
-        """Answer through ``link`` what ``house`` has done, for those whom ``assigned_users`` has."""
+        """Answer through ``link`` what ``services`` has done, for those whom ``assigned_users`` has."""
         self._access = access
         self._assigned_users = assigned_users
         self._store = store
         self._link = link
-        self._house = house
+        self._services = services
         self._errands: TTLCache[tuple[str, str, str], _Errand]
         """By JID, command and session."""
         self._errands = TTLCache(MOST_ERRANDS, ERRAND_STANDS_S, clock.monotonic_s)
@@ -149,7 +149,7 @@ class AdhocSessions:
         if refused is not None:
             self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
             return
-        form = await forms.opening(ordered.node, speaker, RequestHandler(self._house, ordered.jid))
+        form = await forms.opening(ordered.node, speaker, RequestHandler(self._services, ordered.jid))
         errand = _Errand(form, None)
         if form.fields:
             self._keep(ordered, secrets.token_hex(8), errand)
@@ -193,7 +193,7 @@ class AdhocSessions:
             known = await self._access.count_command(jid, COMMAND_LIMITS)
             if isinstance(known, CommandRefused):
                 return [*replies, known.reply]
-            replies.append(await answer(RequestHandler(self._house, jid, known.most_subscriptions), line, asked))
+            replies.append(await answer(RequestHandler(self._services, jid, known.most_subscriptions), line, asked))
         return replies
 
     def _keep(self, ordered: AdhocCommandReceived, session: str, errand: _Errand, note: str = "") -> None:

@@ -88,7 +88,7 @@ class ChatSessions:
     def __init__(
         self,
         link: XmppSender,
-        house: BotServices,
+        services: BotServices,
         *,
         access: Access,
         replies: ReplySender,
@@ -96,7 +96,7 @@ class ChatSessions:
         clock: Clock,
         invited: Callable[[MessageReceived, EntryId], None],
     ) -> None:
-        """Have ``replies`` send what ``house`` has done, to ``assigned_users``; ``link`` says that we are at work.
+        """Have ``replies`` send what ``services`` has done, to ``assigned_users``; ``link`` says that we are at work.
 
         Of an invitation ``invited`` is told, and where it stands in the store, "" if it stands nowhere.
         """
@@ -104,7 +104,7 @@ class ChatSessions:
         self._access = access
         self._replies = replies
         self._assigned_users = assigned_users
-        self._house = house
+        self._services = services
         self._link = link
         self._serving: dict[str, _Person] = {}
         self._latest: LRUCache[str, tuple[int, int]] = LRUCache(_MOST_REMEMBERED)
@@ -196,7 +196,7 @@ class ChatSessions:
             for name in limits:
                 self._told_too_fast.pop((whose, name), None)
             # A room is spoken to as its owners and admins speak, not as whoever spoke last.
-            known = await self._house.greet(known, said.language if said.can_manage else "")
+            known = await self._services.greet(known, said.language if said.can_manage else "")
             person.language = known.user_settings.effective_language
             return await self._converse(whose, said, known)
         except StoreUnavailable as error:
@@ -219,7 +219,7 @@ class ChatSessions:
                 self._link.send_unconfirmed(stanzas.composing(self._link.address, said.sender))
 
         reply = await answer(
-            RequestHandler(self._house, said.jid, known.most_subscriptions, at_work),
+            RequestHandler(self._services, said.jid, known.most_subscriptions, at_work),
             said.text,
             self._asked.get(whose),
             reply_to_id=said.reply_to_id,

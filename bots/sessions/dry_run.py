@@ -31,11 +31,11 @@ _log = structlog.get_logger()
 
 
 class DryRunService:
-    """Waits for questions and answers as ``house`` would; :meth:`run` drives it."""
+    """Waits for questions and answers as ``services`` would; :meth:`run` drives it."""
 
-    def __init__(self, house: BotServices) -> None:
-        self._house = house
-        self._store = house.store
+    def __init__(self, services: BotServices) -> None:
+        self._services = services
+        self._store = services.store
 
     async def run(self) -> None:
         """Answer until cancelled, a few questions at a time."""
@@ -76,7 +76,7 @@ class DryRunService:
             if known.suspended:
                 lines.append(CommandPreview(text, (), ("Say nothing: they are suspended.",)))
                 continue
-            dry_run = DryRun(self._house, jid, known.most_subscriptions)
+            dry_run = DryRun(self._services, jid, known.most_subscriptions)
             reply = await answer(dry_run, text, asked)
             words = reply_text(known, reply)
             lines.append(
@@ -90,5 +90,5 @@ class DryRunService:
     def _drafted(self, channel: Channel, entry: Entry) -> str:
         """Return the message that would tell of a channel's entry."""
         change = Change("addition", entry, 1 if channel.kind == "page" else 0)
-        delta = Delta(channel.id, channel.version, channel.version + 1, self._house.clock.wall_s(), (change,))
+        delta = Delta(channel.id, channel.version, channel.version + 1, self._services.clock.wall_s(), (change,))
         return render_notification([channel], [delta], {}, {}, get_translator(SOURCE_LANGUAGE))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import Requests, followed
+from bots.dialogue.request_handler import Requests, subscribed_channel
 from bots.dialogue.request_types import Limits, MessageReferences
 from bots.replies.base import QuestionReply, Reply, SubscribedChannel
 from service.corona.poll_explanation import PollExplanation
@@ -131,7 +131,7 @@ class FakeRequests:
         return found
 
     async def subscriptions(self) -> tuple[SubscribedChannel, ...]:
-        return tuple(self._followed(number, channel) for number, channel in self.person.follows.items())
+        return tuple(self._subscribed_channel(number, channel) for number, channel in self.person.follows.items())
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         held = [number for number, channel in self.person.follows.items() if channel.id == cid]
@@ -150,7 +150,7 @@ class FakeRequests:
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         return self.person.entries.get(cid, ())[:count]
 
-    async def why(self, cid: ChannelId) -> PollExplanation:
+    async def explain_polling(self, cid: ChannelId) -> PollExplanation:
         if cid not in self.person.reasons:
             raise AssignmentPending("It is not settled yet.")
         return self.person.reasons[cid]
@@ -228,7 +228,7 @@ class FakeRequests:
     async def message_references(self, message_id: str) -> MessageReferences | None:
         return self.person.told.get(message_id)
 
-    def _followed(self, number: int, channel: Channel) -> SubscribedChannel:
+    def _subscribed_channel(self, number: int, channel: Channel) -> SubscribedChannel:
         paused = 1 if channel.id in self.person.paused else None
         subscription = Subscription(channel.id, number, 1, 1, NOW_S, paused)
-        return followed(subscription, channel, self.person.preferences)
+        return subscribed_channel(subscription, channel, self.person.preferences)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.dialogue.request_types import Limits
-from bots.dialogue.subscriptions import documents
+from bots.dialogue.subscriptions import split_into_documents
 from bots.replies.base import MAX_MESSAGE_BYTES
 from bots.replies.conversation import RequestFailed
 from bots.replies.subscriptions import ExportFileReply, ExportReply, ImportResult, ImportStarted, TooManyNewUrls
@@ -29,7 +29,7 @@ FEEDS = st.lists(
 
 @given(FEEDS)
 def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: list[OpmlSubscription]) -> None:
-    parts = documents(feeds, MAX_MESSAGE_BYTES)
+    parts = split_into_documents(feeds, MAX_MESSAGE_BYTES)
     assert all(len(part.encode()) <= MAX_MESSAGE_BYTES for part in parts)
     read = [each for part in parts for each in opml_parser.parse(part.encode()).feeds]
     assert [(each.url, each.page) for each in read] == [(each.url, each.page) for each in feeds]
@@ -38,7 +38,11 @@ def test_each_part_fits_a_message_and_together_they_name_every_feed_once(feeds: 
 def test_what_is_too_long_even_alone_holds_up_nothing_else() -> None:
     long = OpmlSubscription(f"https://example.org/{'x' * 5000}", "Long")
     feeds = [OpmlSubscription("https://example.org/1"), long, OpmlSubscription("https://example.org/2")]
-    read = [each.url for part in documents(feeds, MAX_MESSAGE_BYTES) for each in opml_parser.parse(part.encode()).feeds]
+    read = [
+        each.url
+        for part in split_into_documents(feeds, MAX_MESSAGE_BYTES)
+        for each in opml_parser.parse(part.encode()).feeds
+    ]
     assert read == ["https://example.org/1", "https://example.org/2"]
 
 
@@ -125,8 +129,8 @@ def test_what_is_no_list_is_refused_in_words() -> None:
 def test_the_end_of_an_import_names_what_failed_and_why() -> None:
     gone = BadStatus("example.org answered 404.", status=404)
     full = LimitReached("You've reached the maximum of {count} subscriptions.", count=200)
-    came = ImportResult(new=3).and_also(ImportResult(known=1, failed=(("https://example.org/a", gone),)))
-    said = came.and_also(ImportResult(failed=(("https://example.org/b", full),))).text("en")
+    came = ImportResult(new=3).merge(ImportResult(existing=1, failed=(("https://example.org/a", gone),)))
+    said = came.merge(ImportResult(failed=(("https://example.org/b", full),))).text("en")
     assert said.startswith("Your list is imported: 3 new subscriptions. You already had 1. 2 couldn't be added:")
     assert "“https://example.org/a”" in said
     assert "You've reached the maximum of 200 subscriptions." in said
@@ -135,5 +139,5 @@ def test_the_end_of_an_import_names_what_failed_and_why() -> None:
 @pytest.mark.timeout(20)
 def test_many_subscriptions_are_exported_in_linear_time() -> None:
     feeds = [OpmlSubscription(f"https://example.org/{number}/{'x' * 500}") for number in range(20_000)]
-    parts = documents(feeds, MAX_MESSAGE_BYTES)
+    parts = split_into_documents(feeds, MAX_MESSAGE_BYTES)
     assert sum(part.count("<outline") for part in parts) == len(feeds)

@@ -48,7 +48,7 @@ def test_subscribing_again_says_so_and_changes_nothing() -> None:
     person.hear(NEWS)
     again = person.hear(NEWS)
     assert isinstance(again, SubscribeReply)
-    assert (again.new, again.followed.number, len(person.follows)) == (False, 1, 1)
+    assert (again.new, again.subscription.number, len(person.follows)) == (False, 1, 1)
 
 
 def test_one_feed_found_through_a_page_is_taken() -> None:
@@ -64,7 +64,7 @@ def test_several_feeds_are_asked_about_until_one_is_picked() -> None:
     assert person.hear("7") == asked, "no such number: the question stands"
     picked = person.hear("2")
     assert isinstance(picked, SubscribeReply)
-    assert picked.followed.channel.url == BLOG
+    assert picked.subscription.channel.url == BLOG
 
 
 def test_a_page_without_a_feed_is_offered_to_be_watched_and_looked_at_only_once_more() -> None:
@@ -72,7 +72,7 @@ def test_a_page_without_a_feed_is_offered_to_be_watched_and_looked_at_only_once_
     assert person.hear("shop.example/prices") == OfferPageMonitoring("https://shop.example/prices")
     reply = person.hear("yes")
     assert isinstance(reply, SubscribeReply)
-    assert reply.followed.channel.kind == "page"
+    assert reply.subscription.channel.kind == "page"
     assert person.new_urls == 1, "the yes is no other new URL"
     assert person.hear("yes") == NoPendingQuestion()
 
@@ -124,7 +124,7 @@ def test_a_channel_that_moved_is_followed_to_where_it_is() -> None:
     person.polled = {feed("https://old.example/feed", "").id: feed(NEWS, "The News")}
     reply = person.hear("https://old.example/feed")
     assert isinstance(reply, SubscribeReply)
-    assert (reply.moved, reply.followed.channel.url) == (True, NEWS)
+    assert (reply.moved, reply.subscription.channel.url) == (True, NEWS)
     person.polled[feed(NEWS, "").id] = feed(NEWS, "The News")
     again = person.hear("https://old.example/feed")
     assert isinstance(again, SubscribeReply)
@@ -192,8 +192,8 @@ def test_list_filters_by_title_and_url() -> None:
     by_title, by_url = person.hear("list NEWS"), person.hear("list blog.example/atom")
     assert isinstance(by_title, SubscriptionList)
     assert isinstance(by_url, SubscriptionList)
-    assert [f.number for f in by_title.found] == [1]
-    assert [f.number for f in by_url.found] == [2]
+    assert [f.number for f in by_title.matches] == [1]
+    assert [f.number for f in by_url.matches] == [2]
 
 
 def test_what_cannot_be_watched_comes_back_as_its_error() -> None:

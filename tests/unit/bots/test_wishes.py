@@ -40,7 +40,7 @@ NIGHT = (22 * 60, 7 * 60)
     ],
 )
 def test_quiet_hours(words: str, meant: QuietHours | None) -> None:
-    assert settings_parser.quiet(words) == meant
+    assert settings_parser.parse_quiet_hours(words) == meant
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_quiet_hours(words: str, meant: QuietHours | None) -> None:
     ],
 )
 def test_digests(words: str, meant: DigestSchedule | None) -> None:
-    assert settings_parser.digest(words) == meant
+    assert settings_parser.parse_digest(words) == meant
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,15 @@ def test_digests(words: str, meant: DigestSchedule | None) -> None:
     ],
 )  # fmt: skip
 def test_intervals(words: str, meant_s: int | None) -> None:
-    assert settings_parser.interval_s(words) == meant_s
+    assert settings_parser.parse_interval_s(words) == meant_s
 
 
 @given(st.text(max_size=40))
 def test_whatever_is_written_is_understood_or_not(words: str) -> None:
     quiet, digest, interval_s = (
-        settings_parser.quiet(words),
-        settings_parser.digest(words),
-        settings_parser.interval_s(words),
+        settings_parser.parse_quiet_hours(words),
+        settings_parser.parse_digest(words),
+        settings_parser.parse_interval_s(words),
     )
     assert interval_s is None or interval_s >= 0
     assert quiet is None or set(quiet.days) <= set(EVERY_DAY)
@@ -104,7 +104,9 @@ def test_no_two_languages_mean_different_days_by_one_word() -> None:
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("read", [settings_parser.quiet, settings_parser.digest, settings_parser.interval_s])
+@pytest.mark.parametrize(
+    "read", [settings_parser.parse_quiet_hours, settings_parser.parse_digest, settings_parser.parse_interval_s]
+)
 @pytest.mark.parametrize("words", ["22:00{}7:00", "1h{}x", "daily at{}x", "every{}x"])
 @pytest.mark.parametrize("space", [" ", "\t", "\u00a0", "\u3000"])
 def test_long_runs_of_white_space_are_read_in_linear_time(
