@@ -1,7 +1,7 @@
 """Whatever a URL leads to: one true sentence within 10 s, little memory, nothing left over, and nobody else notices.
 
 Several people bring everything that is bad, while another one follows a healthy channel. What needs addresses of
-the whole world, DNS rebinding among them, is in ``tests/integration/net/test_guard_netns.py``.
+the whole world, DNS rebinding among them, is in ``tests/integration/net/test_address_guard_netns.py``.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ LIMITS = ["-timeout=10", "-rss_limit_mb=1024", f"-max_len={INPUT_BYTES}"]  # the
 
 
 def seeds(target: str) -> list[bytes]:
-    """Return documents to begin with."""
+    """Return the initial inputs."""
     documents = [dialect.text.encode() for dialect in DIALECTS.values()]
     documents += [sample.body for samples in (wild, defects) for sample in samples() if len(sample.body) < INPUT_BYTES]
     if target == "identity":
@@ -36,7 +36,7 @@ def seeds(target: str) -> list[bytes]:
 
 
 def keep(target: str, found: Path) -> None:
-    """Replace the kept corpus by the smallest inputs; libFuzzer leaves only what reaches something new."""
+    """Replace the stored corpus by the smallest inputs; libFuzzer keeps only those that add coverage."""
     folder = KEPT / target
     for old in folder.iterdir():
         old.unlink()
@@ -49,7 +49,7 @@ def keep(target: str, found: Path) -> None:
 
 
 def main() -> int:
-    """Fuzz in a child process, which libFuzzer ends, then perhaps keep what it found; return its exit status."""
+    """Fuzz in a child process, which libFuzzer ends, then optionally store new inputs; return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--seconds", type=int, default=600)

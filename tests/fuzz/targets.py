@@ -1,4 +1,4 @@
-"""What is fuzzed: functions that take bytes, and raise only if a promise is broken."""
+"""The fuzz targets: functions that take bytes, and raise only if a property is violated."""
 
 import hashlib
 import re
@@ -27,7 +27,7 @@ _MAX_STATE_BYTES = 66 * 1024
 
 
 def parse_target(data: bytes) -> None:
-    """Nothing but a FeedError; text that XML can carry; what feedparser says, if the fast path says anything."""
+    """Check that only FeedError is raised, texts are valid XML, and the fast parser's result equals feedparser's."""
     feed = _feed(data)
     assert len(feed.entries) <= MAX_ENTRIES
     for text in _texts(msgspec.to_builtins(feed)):
@@ -38,11 +38,11 @@ def parse_target(data: bytes) -> None:
 
 
 def identity_target(data: bytes) -> None:
-    """Nothing twice, at first, for an equal document, or for one that returns; a state that can be stored and is small.
+    """Check that nothing is new at first, in an equal document or in one that returns, and that the state is small.
 
-    Entries without ids of their own are known by what else they say. If one of them is edited, it is that no longer;
-    the first version, when it returns beside others that share the rest with it, may be one that was written since:
-    it is told, and again whenever such versions take turns. What was not edited is still remembered.
+    Entries without distinct ids are identified by their other fields. An edit of such an entry makes it a new one, and
+    if its first version returns next to others that share the remaining fields, it is reported again. Entries that
+    were not edited stay known.
     """
     body, _, later_body = data.partition(CUT)
     first = _feed(body)
@@ -67,7 +67,7 @@ def identity_target(data: bytes) -> None:
 
 
 def page_target(data: bytes) -> None:
-    """Nothing for an equal page, nothing at first, and a state that can be stored."""
+    """Check that the first and an equal page have no changes, and that the state can be stored."""
     first, _, second = data.partition(CUT)
     state: PageState | None = None
     for number, body in enumerate((first, first, second, first, second)):
@@ -87,7 +87,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 
 
 def run(target: str, data: bytes) -> None:
-    """Try one input; a FeedError is an answer like any other."""
+    """Run the target with one input; a FeedError is a valid result."""
     try:
         TARGETS[target](data)
     except FeedError as error:
@@ -95,7 +95,7 @@ def run(target: str, data: bytes) -> None:
 
 
 def name_of(data: bytes) -> str:
-    """Return the name under which an input is kept."""
+    """Return the file name of an input in the corpus."""
     return hashlib.sha1(data, usedforsecurity=False).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Laws of identity: nothing is sent twice, nothing new is kept back, memory is bounded."""
+"""Properties of entry identity: nothing is reported twice, nothing new is missed, the state is limited."""
 
 import msgspec
 from hypothesis import given
@@ -31,7 +31,7 @@ _BLURRED = st.lists(
 
 
 def shaped(name: str, shape: str) -> ParsedEntry:
-    """Return an entry as a publisher of this kind would list it."""
+    """Return an entry in the form of this kind of publisher."""
     changes: dict[str, dict[str, str]] = {
         "full": {},
         "no id": {"id": ""},
@@ -44,7 +44,7 @@ def shaped(name: str, shape: str) -> ParsedEntry:
 
 
 def polls(*documents: list[ParsedEntry]) -> list[list[str]]:
-    """Return the titles that each poll of these documents found new."""
+    """Return the titles of the new entries of each poll of these documents."""
     state, found = None, []
     for document in documents:
         decision = detect_entry_changes(state, ParsedFeed(entries=tuple(document)), url=URL, now_s=NOW_S)
@@ -54,8 +54,8 @@ def polls(*documents: list[ParsedEntry]) -> list[list[str]]:
 
 
 @given(_SHAPES, st.lists(_NAMES, min_size=1, max_size=8))
-def test_every_added_entry_is_new_exactly_once(shape: str, documents: list[list[str]]) -> None:
-    """Whatever comes, goes and returns in whatever order: once seen is never new again."""
+def test_each_added_entry_is_new_exactly_once(shape: str, documents: list[list[str]]) -> None:
+    """An entry is new once, however entries appear, disappear and return."""
     # One entry alone cannot show that its id or link means nothing: the first document holds two.
     documents = [["x", "y"], *documents]
     seen = set(documents[0])
@@ -78,7 +78,7 @@ def test_reordered_and_redated_entries_are_not_new(shape: str, names: list[str],
 
 
 @given(_NAMES, _NAMES)
-def test_ids_that_change_at_every_poll_send_nothing_again(names: list[str], more: list[str]) -> None:
+def test_entries_with_ids_that_change_at_each_poll_are_new_once(names: list[str], more: list[str]) -> None:
     first = [item(name, id=f"session-1-{name}") for name in names]
     second = [item(name, id=f"session-2-{name}") for name in names]
     third = [item(name, id=f"session-3-{name}") for name in [*names, *(n for n in more if n not in names)]]
@@ -96,14 +96,14 @@ def test_an_edited_entry_is_not_new(names: list[str], field: str) -> None:
 
 
 @given(_SHAPES, st.lists(st.sampled_from("abc"), max_size=9))
-def test_an_entry_listed_twice_is_sent_once(shape: str, names: list[str]) -> None:
+def test_an_entry_listed_twice_is_new_once(shape: str, names: list[str]) -> None:
     new = polls([item("x")], [shaped(name, shape) for name in names])[1]
     assert sorted(new) == sorted(f"Title {name}" for name in set(names))
 
 
 @given(_SHAPES, st.lists(st.dictionaries(st.sampled_from("abcdefghijklmnop"), st.sampled_from("tuvw")), max_size=8))
-def test_edits_are_few_of_known_entries_and_told_once(shape: str, documents: list[dict[str, str]]) -> None:
-    """Whatever is edited: no entry is new and edited, and a document that comes again says nothing."""
+def test_edits_are_limited_and_reported_once(shape: str, documents: list[dict[str, str]]) -> None:
+    """No entry is both new and edited, and a repeated document has no changes."""
     state = None
     for document in documents:
         entries = [
@@ -121,7 +121,7 @@ def test_edits_are_few_of_known_entries_and_told_once(shape: str, documents: lis
 
 
 @given(st.lists(_BLURRED, max_size=5))
-def test_a_document_that_comes_again_at_once_says_nothing(documents: list[list[ParsedEntry]]) -> None:
+def test_a_repeated_document_has_no_changes(documents: list[list[ParsedEntry]]) -> None:
     state = None
     for document in documents:
         feed = ParsedFeed(link="https://example.com/", entries=tuple(document))

@@ -1,4 +1,4 @@
-"""The fast path says what feedparser says, or nothing, about feeds that use everything in every order."""
+"""The fast parser returns feedparser's result or None, for feeds with all elements in any order."""
 
 from xml.sax.saxutils import escape, quoteattr
 
@@ -62,7 +62,7 @@ TYPES = ("text/html", "html", "text", "HTML", "plain", "application/rss+xml", "t
 
 
 def attributes(**values: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, str]]:
-    """Return strategies for some of these attributes; ``_`` in a name stands for ``:``."""
+    """Return a strategy for a subset of these attributes; ``_`` in a name means ``:``."""
     spelled = {name.replace("_", ":"): each for name, each in values.items()}
     return st.one_of(st.just({}), st.fixed_dictionaries({}, optional=spelled))
 
@@ -152,7 +152,7 @@ def by_feedparser(text: str, language: str) -> ParsedFeed | None:
 
 
 @for_any(text=DOCUMENTS, language=LANGUAGES)
-def test_the_fast_path_says_what_feedparser_says_or_nothing(text: str, language: str) -> None:
+def test_fast_parser_returns_the_result_of_feedparser_or_none(text: str, language: str) -> None:
     feed = fast_parser.parse(text, url=URL, language=language)
     if feed is not None:
         assert feed == by_feedparser(text, language)

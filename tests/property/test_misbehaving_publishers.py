@@ -1,4 +1,4 @@
-"""Whatever publishers do to their feeds: each new article and each edit is told once, and nothing else is."""
+"""Misbehaving publishers: each new article and each edit is reported once, and nothing else is."""
 
 import re
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ _NUMBER = re.compile(r"articles/(\d+)|article (\d+)", re.IGNORECASE)
 
 
 class Reader:
-    """A channel's identities over simulated time."""
+    """A channel's identity state over simulated time."""
 
     def __init__(self) -> None:
         self._memory = b""
 
     def poll(self, feed: ParsedFeed, now_s: float) -> tuple[list[int], list[int]]:
-        """Return the numbers of the articles that are new, and of those that are edited; each in order."""
+        """Return the numbers of the new and of the edited articles, in order."""
         state = msgspec.msgpack.decode(self._memory, type=IdentityState) if self._memory else None
         decision = detect_entry_changes(state, feed, url=URL, now_s=now_s)
         self._memory = msgspec.msgpack.encode(decision.state)
@@ -36,7 +36,7 @@ class Reader:
 
 
 def numbers(entries: Iterable[Entry]) -> list[int]:
-    """Return the numbers of the articles, by where they lead or what they are called."""
+    """Return the numbers of the articles by their links or titles."""
     found = [_NUMBER.search(f"{entry.link} {entry.title}") for entry in entries]
     return sorted(int(each[1] or each[2]) if each else -1 for each in found)
 
@@ -47,7 +47,7 @@ def numbers(entries: Iterable[Entry]) -> list[int]:
     st.lists(st.tuples(st.sampled_from(list(MISBEHAVIOUR)), st.integers(0, 2)), max_size=16),
     st.integers(0, 2**32),
 )
-def test_documents_tell_each_article_and_each_edit_once(habit: str, polls: list[tuple[str, int]], seed: int) -> None:
+def test_each_article_and_each_edit_is_reported_once(habit: str, polls: list[tuple[str, int]], seed: int) -> None:
     publisher, reader = Publisher(habit, seed), Reader()
     publisher.write(6)
     for hour, (misbehaviour, written) in enumerate([("nothing", 0), ("nothing", 0), *polls]):
@@ -59,7 +59,7 @@ def test_documents_tell_each_article_and_each_edit_once(habit: str, polls: list[
 
 
 @pytest.mark.parametrize("habit", HABITS)
-def test_a_year_of_hourly_polls_tells_each_article_and_each_edit_once(habit: str) -> None:
+def test_each_article_and_edit_is_reported_once_in_a_year_of_hourly_polls(habit: str) -> None:
     publisher, reader = Publisher(habit), Reader()
     chance = Random(2024)  # noqa: S311 - repeatable, not secret
     publisher.write(10)
@@ -78,8 +78,8 @@ def test_a_year_of_hourly_polls_tells_each_article_and_each_edit_once(habit: str
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_scripted_year_of_everything_tells_each_article_and_each_edit_once(seed: int) -> None:
-    """Every month the publisher makes its ids in another way, and overdoes one thing."""
+def test_each_article_and_edit_is_reported_once_in_a_year_of_all_misbehaviour(seed: int) -> None:
+    """Each month the publisher generates ids in another way, and misbehaves in another one."""
     chance = Random(seed)  # noqa: S311 - repeatable, not secret
     habits = chance.sample(HABITS * 2, 12)
     favourites = chance.sample(list(MISBEHAVIOUR), len(MISBEHAVIOUR))

@@ -1,4 +1,4 @@
-"""Laws of lists of subscriptions."""
+"""Properties of the OPML parser and writer."""
 
 from collections.abc import Iterable
 
@@ -28,14 +28,14 @@ def _in_any_order(listed: Iterable[OpmlSubscription]) -> dict[str, tuple[str, fr
 
 
 @given(texts, feeds)
-def test_what_was_written_is_read_again(title: str, subscribed: list[OpmlSubscription]) -> None:
+def test_written_opml_parses_to_the_same_subscriptions(title: str, subscribed: list[OpmlSubscription]) -> None:
     outline = parse(write(title, subscribed))
     assert outline.problems == ()
     assert _in_any_order(outline.feeds) == _in_any_order(subscribed)
 
 
 @given(st.binary(max_size=2_000) | st.text(alphabet="<>/\"'= &;ab!-[]\n", max_size=300).map(str.encode))
-def test_whatever_follows_what_was_read_stays_read(rest: bytes) -> None:
+def test_parsed_feeds_remain_whatever_text_follows(rest: bytes) -> None:
     body = b"<opml><outline xmlUrl='https://example.org/'/>" + rest
     assume(b"<!ENTITY" not in rest)
     assert parse(body).feeds[0].url == "https://example.org/"

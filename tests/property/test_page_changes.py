@@ -1,4 +1,4 @@
-"""Laws of pages: changes account for every difference, and nothing else is told."""
+"""Properties of page changes: they account for every difference, and nothing else is reported."""
 
 import contextlib
 import html
@@ -30,7 +30,7 @@ def _longest_common(old: list[str], new: list[str]) -> int:
 
 @given(_LINES, _LINES)
 @example([], [])
-def test_a_diff_keeps_as_many_lines_as_can_be_kept(old: list[str], new: list[str]) -> None:
+def test_diff_keeps_a_longest_common_subsequence(old: list[str], new: list[str]) -> None:
     hunks = diff_lines(old, new)
     assert hunks is not None
     assert len(old) - sum(hunk.old_end - hunk.old_start for hunk in hunks) == _longest_common(old, new)
@@ -38,7 +38,7 @@ def test_a_diff_keeps_as_many_lines_as_can_be_kept(old: list[str], new: list[str
 
 
 @given(_LINES, _LINES)
-def test_the_changes_are_a_patch_that_leads_from_the_old_lines_to_the_new(old: list[str], new: list[str]) -> None:
+def test_hunks_patch_the_old_lines_to_the_new_ones(old: list[str], new: list[str]) -> None:
     hunks = diff_lines(old, new)
     assert hunks is not None
     page = ParsedPage(lines=tuple(new))
@@ -48,14 +48,14 @@ def test_the_changes_are_a_patch_that_leads_from_the_old_lines_to_the_new(old: l
 
 
 @given(_BLOCKS, _BLOCKS)
-def test_what_is_told_of_a_page_is_the_same_patch(before: list[str], after: list[str]) -> None:
+def test_described_changes_are_the_same_patch(before: list[str], after: list[str]) -> None:
     first, last = (parsed("".join(f"<p>{html.escape(text)}</p>" for text in texts)) for texts in (before, after))
     reader = Reader("".join(f"<p>{html.escape(text)}</p>" for text in before))
     assert patched(first.lines, reader.look(last)) == list(last.lines)
 
 
 @given(_BLOCKS, st.data())
-def test_white_space_comments_and_attributes_mean_nothing(texts: list[str], data: st.DataObject) -> None:
+def test_white_space_comments_and_attributes_are_ignored(texts: list[str], data: st.DataObject) -> None:
     def written() -> str:
         blocks = []
         for text in texts:
@@ -69,7 +69,7 @@ def test_white_space_comments_and_attributes_mean_nothing(texts: list[str], data
 
 
 @given(st.lists(st.integers(0, 86_399), min_size=3, max_size=8, unique=True), _BLOCKS)
-def test_a_clock_is_silent_once_it_was_seen_to_run(times_s: list[int], texts: list[str]) -> None:
+def test_a_clock_is_not_reported_after_it_changed_once(times_s: list[int], texts: list[str]) -> None:
     def page(second: int) -> str:
         clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
         return f"<p>It is {clock} here and now</p>" + "".join(f"<p>{html.escape(text)}</p>" for text in texts)

@@ -1,4 +1,4 @@
-"""Entries that are passed over because they are as they were: whatever is said of the document is the same."""
+"""Skipping unchanged entries does not affect any result."""
 
 import re
 from typing import Any
@@ -28,7 +28,7 @@ BUILD = st.sampled_from((rss, atom, rdf))
 
 
 def document(data: st.DataObject, pool: list[str]) -> str:
-    """Return a document of entries of the pool, the first of which says something of the feed, too."""
+    """Return a document with entries of the pool; the first one also describes the feed."""
     about, *entries = data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4))
     late = data.draw(st.sampled_from(("", "", "<title>Late</title>", "<x:y><title>Later</title></x:y>")))
     text: str = data.draw(BUILD)([about, *entries], data.draw(GIVEN))
@@ -43,7 +43,7 @@ def read(text: str, previous: PreviousDocument | None = None) -> ParsedFeed | No
 
 
 @for_any(POOL, st.data())
-def test_what_is_passed_over_was_the_same(pool: list[str], data: st.DataObject) -> None:
+def test_skipped_entries_equal_those_of_a_full_parse(pool: list[str], data: st.DataObject) -> None:
     before, text = read(document(data, pool), PreviousDocument({}, b"")), document(data, pool)
     if before is None:
         return
@@ -54,7 +54,7 @@ def test_what_is_passed_over_was_the_same(pool: list[str], data: st.DataObject) 
 
 
 def completed(feed: ParsedFeed, known: dict[bytes, ParsedEntry]) -> ParsedFeed:
-    """Return the feed with the entries that were left out, and without marks."""
+    """Return the feed with the skipped entries, and without element hashes."""
     unread = iter(feed.entries)
     entries = (
         tuple(known.get(mark) or next(unread) for mark in feed.element_hashes) if feed.element_hashes else feed.entries
@@ -68,7 +68,7 @@ def completed(feed: ParsedFeed, known: dict[bytes, ParsedEntry]) -> ParsedFeed:
     st.lists(st.tuples(st.sampled_from(list(MISBEHAVIOUR)), st.integers(0, 2))),
     st.integers(0, 2**32),
 )
-def test_identity_decides_the_same(habit: str, polls: list[tuple[str, int]], seed: int) -> None:
+def test_skipping_does_not_affect_detected_changes(habit: str, polls: list[tuple[str, int]], seed: int) -> None:
     publisher = Publisher(habit, seed)
     publisher.write(6)
     state: IdentityState | None = None

@@ -1,4 +1,4 @@
-"""Laws of the canonical form, for any text."""
+"""Properties of canonical URLs, for any text."""
 
 import contextlib
 
@@ -29,7 +29,7 @@ _URLISH = st.one_of(st.text(max_size=60), st.lists(_PIECES, max_size=12).map("".
 @given(_URLISH)
 @example("feed:feed:example.com")
 @example("//example.com?&&")
-def test_the_canonical_form_is_its_own(text: str) -> None:
+def test_canonical_url_is_idempotent(text: str) -> None:
     with contextlib.suppress(BadUrl):
         canonical = canonical_url(text)
         assert canonical_url(canonical) == canonical
@@ -43,7 +43,7 @@ def test_the_canonical_form_is_its_own(text: str) -> None:
 @example("", "1.2.3.4a")
 @example("", f"{'a' * 64}.com")
 @example("", ".".join(["a"] * 128))
-def test_white_space_around_a_url_changes_nothing(path: str, host: str) -> None:
+def test_surrounding_white_space_is_ignored(path: str, host: str) -> None:
     for url in (f"https://{host}", f"https://{host}/{path}"):
         assert _canonical_or_none(url) == _canonical_or_none(f" {url} ")
 
@@ -56,7 +56,7 @@ def _canonical_or_none(text: str) -> str | None:
 
 
 @given(_URLISH, _URLISH)
-def test_nothing_but_a_bad_url_is_raised(text: str, other: str) -> None:
+def test_only_bad_url_is_raised(text: str, other: str) -> None:
     looks_like_url(text)
     assert web_link(text) == "" or web_link(text).startswith("http")
     with contextlib.suppress(BadUrl):
@@ -64,7 +64,7 @@ def test_nothing_but_a_bad_url_is_raised(text: str, other: str) -> None:
 
 
 @given(st.text(max_size=220))
-def test_a_selector_returns_from_its_url(selector: str) -> None:
+def test_a_selector_round_trips_through_its_url(selector: str) -> None:
     with contextlib.suppress(BadUrl):
         channel_url = page_url("https://example.com/a?b=1", selector)
         assert channel_url.isascii()

@@ -1,4 +1,4 @@
-"""Laws of a subscription at a hub, whatever feeds name and hubs answer."""
+"""Properties of a subscription at a hub, whatever feeds list and hubs respond."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -47,7 +47,7 @@ pauses_s = st.floats(0.0, 86_400.0)
 
 @example([(_named(hubs, TOPICS[0]), 0.0) for hubs in ([HUBS[0]], [HUBS[1]], [HUBS[0]], [], [HUBS[0]])])
 @given(st.lists(st.tuples(namings, pauses_s), max_size=60))
-def test_minutes_pass_between_the_questions_to_silent_hubs_whatever_the_feed_names(
+def test_requests_to_silent_hubs_are_minutes_apart_whatever_the_feed_lists(
     history: list[tuple[Happening, float]],
 ) -> None:
     state: HubState | None = None
@@ -65,9 +65,7 @@ def test_minutes_pass_between_the_questions_to_silent_hubs_whatever_the_feed_nam
 
 
 @given(st.lists(st.tuples(namings | answers, pauses_s), max_size=60), st.sampled_from(HUBS))
-def test_a_hub_that_keeps_confirming_ends_up_with_what_the_feed_names(
-    history: list[tuple[Happening, float]], hub: str
-) -> None:
+def test_a_confirming_hub_is_subscribed_to_as_the_feed_lists(history: list[tuple[Happening, float]], hub: str) -> None:
     state: HubState | None = None
     now_s = 1_000_000.0
     for happening, later_s in history:

@@ -1,4 +1,4 @@
-"""The parser process gets no files, no network and no other programs from the kernel, and reads every document."""
+"""A parser process has no access to files, network and other programs, and parses every document."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ from service.feeds.sandbox.protocol import (
     encode_frame,
 )
 from tests.fuzz.__main__ import KEPT
-from tests.integration.feeds.test_sandbox import children
+from tests.integration.feeds.test_parser_pool import children
 from tests.support.feed_corpus import Sample, damaged, encodings
 from tests.support.feed_documents import item, page, rss
 
@@ -84,7 +84,7 @@ REFUSED = REFUSED_BY_LIMITS | {
 
 
 @pytest.mark.parametrize(("confinement", "refused"), [("seccomp", REFUSED), ("rlimits", REFUSED_BY_LIMITS)])
-def test_a_confined_process_is_refused_everything(confinement: str, refused: set[str]) -> None:
+def test_a_confined_process_has_no_access_to_files_network_and_programs(confinement: str, refused: set[str]) -> None:
     program = subprocess.run(
         (sys.executable, "-P", "-c", ATTEMPTS, confinement), stdout=subprocess.PIPE, text=True, check=False
     )
@@ -93,7 +93,7 @@ def test_a_confined_process_is_refused_everything(confinement: str, refused: set
     assert refused <= set(found)
 
 
-async def test_the_kernel_confines_the_parser_before_its_first_answer() -> None:
+async def test_a_parser_process_is_confined_before_its_first_response() -> None:
     async with ParserPool(1) as pool:
         await pool.parse_document(Document(rss([item("a")]), URL, {}))
         (child,) = children()
@@ -106,7 +106,7 @@ async def test_the_kernel_confines_the_parser_before_its_first_answer() -> None:
 
 
 @pytest.mark.parametrize("confinement", ["seccomp", "rlimits"])
-def test_a_confined_parser_reads_every_kind_of_document(confinement: Literal["seccomp", "rlimits"]) -> None:
+def test_a_confined_process_parses_every_kind_of_document(confinement: Literal["seccomp", "rlimits"]) -> None:
     kept = (path.read_bytes() for path in sorted((KEPT / "parse").iterdir())[::4])
     samples = [
         *encodings(),
@@ -130,7 +130,7 @@ def _outcome(job: ParseDocument) -> ParsedDocument | str:
 
 
 def _answers(confinement: str, jobs: Iterable[ParseDocument]) -> list[ParserResponse[ParsedDocument]]:
-    """Return what a process answers to jobs that runs the child's own program, with that confinement."""
+    """Return the responses to these requests of a parser process with that confinement."""
     program = (
         "from service.feeds.sandbox import confinement, parser_process\n"
         f"if {confinement!r} == 'rlimits': confinement._filter_for = lambda machine: None\n"

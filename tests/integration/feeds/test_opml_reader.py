@@ -1,4 +1,4 @@
-"""Lists of feeds are read one at a time, in a process that ends with the list, and never by the program itself."""
+"""OPML files are parsed one at a time, each in a process of its own, never by the program itself."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from service.errors import ParserBusy, TooLarge, UserError
 from service.feeds.opml import MAX_OPML_BYTES, OpmlSubscription, write
 from service.feeds.sandbox import opml_reader
 from service.feeds.sandbox.opml_reader import OpmlReader
-from tests.integration.feeds.test_sandbox import children
+from tests.integration.feeds.test_parser_pool import children
 from tests.support.waiting import until_so
 
 FEEDS = (OpmlSubscription("https://example.org/a", "A"), OpmlSubscription("https://example.org/b", "B", ("News",)))
@@ -48,13 +48,13 @@ async def load_slow() -> bytes:
     return SLOW
 
 
-async def test_a_list_is_read_and_its_process_ends() -> None:
+async def test_a_file_is_parsed_and_its_process_exits() -> None:
     outline = await OpmlReader().read(load)
     assert outline.feeds == FEEDS
     assert children() == []
 
 
-async def test_lists_are_read_one_at_a_time() -> None:
+async def test_files_are_parsed_one_at_a_time() -> None:
     reader, most = OpmlReader(), 0
     reading = asyncio.gather(*(reader.read(load) for _ in range(4)))
     while not reading.done():
@@ -64,7 +64,7 @@ async def test_lists_are_read_one_at_a_time() -> None:
     assert most == 1
 
 
-async def test_more_lists_than_are_held_are_refused_before_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_beyond_the_limit_are_refused_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opml_reader, "_MAX_PENDING_FILES", 2)
     reader, loaded = OpmlReader(), asyncio.Event()
 
@@ -81,7 +81,7 @@ async def test_more_lists_than_are_held_are_refused_before_they_are_loaded(monke
     assert (await reader.read(load)).feeds == FEEDS
 
 
-async def test_a_list_that_waits_too_long_for_its_turn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opml_reader, "_MAX_WAIT_S", 0.01)
     reader = OpmlReader()
     slow = asyncio.create_task(reader.read(load_slow))
@@ -94,7 +94,7 @@ async def test_a_list_that_waits_too_long_for_its_turn_is_refused(monkeypatch: p
     assert (await reader.read(load)).feeds == FEEDS
 
 
-async def test_a_list_whose_process_dies_is_refused_and_the_next_is_read() -> None:
+async def test_a_file_that_kills_its_process_is_refused_and_the_next_is_parsed() -> None:
     reader = OpmlReader()
     slow = asyncio.create_task(reader.read(load_slow))
     await until_so(children, "it is read")
@@ -104,7 +104,7 @@ async def test_a_list_whose_process_dies_is_refused_and_the_next_is_read() -> No
     assert (await reader.read(load)).feeds == FEEDS
 
 
-async def test_what_keeps_a_list_from_being_loaded_or_read_is_told() -> None:
+async def test_errors_of_loading_and_parsing_are_raised() -> None:
     async def fail() -> bytes:
         raise TooLarge("The file is too large.")
 
@@ -118,14 +118,14 @@ async def test_what_keeps_a_list_from_being_loaded_or_read_is_told() -> None:
         await reader.read(load_page)
 
 
-def test_three_large_lists_at_once_cost_the_program_little() -> None:
+def test_three_large_files_at_once_need_little_memory() -> None:
     output = subprocess.run((sys.executable, "-c", THREE_LARGE_LISTS), stdout=subprocess.PIPE, check=True).stdout
     grown_mb, has_lxml = output.split()
     assert int(grown_mb) < 60
     assert has_lxml == b"False"
 
 
-def test_the_programs_load_no_parser_of_documents() -> None:
+def test_programs_do_not_load_parsers() -> None:
     program = (
         "import sys, workers.main, bots.main, service.console.main\n"
         "print(sorted({'lxml', 'feedparser'} & sys.modules.keys()))"

@@ -1,4 +1,4 @@
-"""A fetcher that may reach this machine's own publishers, and one that may not."""
+"""A fetcher that may connect to loopback, and one that may not."""
 
 from collections.abc import AsyncIterator
 

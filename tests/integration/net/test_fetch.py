@@ -1,4 +1,4 @@
-"""Fetching from publishers that behave."""
+"""Fetches from publishers that follow the specifications."""
 
 import asyncio
 import gzip
@@ -44,27 +44,27 @@ async def test_the_next_fetch_is_conditional_and_304_renews_the_validators(fetch
     assert "; 1 subscriber)" in publisher.requests[0]
 
 
-async def test_equal_bytes_are_not_a_body_even_if_the_etag_changed(fetcher: Fetcher) -> None:
+async def test_an_equal_body_is_recognized_although_the_etag_changed(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(ok(BODY, 'ETag: "new"'))) as publisher:
         fetched = await fetcher.fetch(publisher.url(), Validators('"old"', "", SHA256))
     assert (fetched.status, fetched.body, fetched.validators.etag) == (200, None, '"new"')
 
 
-async def test_a_hash_alone_asks_for_the_whole_body_and_still_knows_it_again(fetcher: Fetcher) -> None:
-    """The daily check of validators that may err is unconditional, and costs no parsing."""
+async def test_a_hash_alone_is_unconditional_but_recognizes_the_body(fetcher: Fetcher) -> None:
+    """The daily check against wrong validators is unconditional, and needs no parsing."""
     async with raw_publisher(answering(ok(BODY, 'ETag: "a"'))) as publisher:
         fetched = await fetcher.fetch(publisher.url(), Validators(body_sha256=SHA256))
     assert (fetched.body, fetched.validators) == (None, Validators('"a"', "", SHA256))
     assert not any(word in publisher.requests[0] for word in ("If-None-Match", "If-Modified-Since", "A-IM"))
 
 
-async def test_a_304_to_a_hash_alone_is_bad(fetcher: Fetcher) -> None:
+async def test_a_304_to_an_unconditional_request_is_an_error(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(NOT_MODIFIED)) as publisher:
         with pytest.raises(BadHttp, match="named nothing to compare with"):
             await fetcher.fetch(publisher.url(), Validators(body_sha256=SHA256))
 
 
-async def test_equal_bytes_are_known_again_however_they_are_packed_and_whoever_sent_them_first(
+async def test_an_equal_body_is_recognized_in_any_coding_and_from_any_host(
     fetcher: Fetcher,
 ) -> None:
     packed = ok(gzip.compress(BODY, mtime=0), "Content-Encoding: gzip")
@@ -83,7 +83,7 @@ async def test_the_same_bytes_in_another_coding_are_another_body(fetcher: Fetche
         assert (await fetcher.fetch(publisher.url())).body == BODY
 
 
-async def test_only_new_entries_are_asked_for_and_are_not_taken_for_the_whole(fetcher: Fetcher) -> None:
+async def test_a_delta_is_requested_and_marked_as_partial(fetcher: Fetcher) -> None:
     """RFC 3229 with the instance manipulation "feed"."""
     answer = b'HTTP/1.1 226 IM Used\r\nIM: feed\r\nETag: "b"\r\nContent-Length: 5\r\n\r\n<new>'
     async with raw_publisher(answering(answer)) as publisher:
@@ -93,57 +93,57 @@ async def test_only_new_entries_are_asked_for_and_are_not_taken_for_the_whole(fe
     assert "A-IM: feed\r\n" in publisher.requests[0]
 
 
-async def test_a_partial_body_is_one_even_if_it_equals_the_last_whole(fetcher: Fetcher) -> None:
+async def test_a_delta_is_partial_even_if_it_equals_the_last_body(fetcher: Fetcher) -> None:
     answer = ok(BODY, "IM: feed").replace(b"200 OK", b"226 IM Used")
     async with raw_publisher(answering(answer)) as publisher:
         fetched = await fetcher.fetch(publisher.url(), Validators('"a"', "", SHA256))
     assert (fetched.body, fetched.partial) == (BODY, True)
 
 
-async def test_a_whole_answer_to_a_request_for_new_entries_is_whole(fetcher: Fetcher) -> None:
+async def test_a_complete_response_to_a_delta_request_is_not_partial(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(ok(BODY))) as publisher:
         assert not (await fetcher.fetch(publisher.url(), Validators('"a"'))).partial
 
 
 @pytest.mark.parametrize("header", ["", "IM: diffe", "IM: feed, gzip"])
-async def test_a_change_of_a_kind_that_was_not_asked_for_is_bad(fetcher: Fetcher, header: str) -> None:
+async def test_an_unrequested_kind_of_delta_is_an_error(fetcher: Fetcher, header: str) -> None:
     async with raw_publisher(answering(ok(BODY, header or "X: y").replace(b"200 OK", b"226 IM Used"))) as publisher:
         with pytest.raises(BadHttp, match="226"):
             await fetcher.fetch(publisher.url(), Validators('"a"'))
 
 
-async def test_new_entries_that_nobody_asked_for_are_bad(fetcher: Fetcher) -> None:
+async def test_an_unrequested_delta_is_an_error(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(ok(BODY, "IM: feed").replace(b"200 OK", b"226 IM Used"))) as publisher:
         with pytest.raises(BadHttp, match="226"):
             await fetcher.fetch(publisher.url())
 
 
-async def test_the_hubs_of_an_answer_with_a_body_are_told(fetcher: Fetcher) -> None:
+async def test_hub_links_of_a_response_with_a_body_are_returned(fetcher: Fetcher) -> None:
     answer = ok(BODY, "Link: <https://hub.example/>; rel=hub", 'Link: </other>; rel="self"')
     async with raw_publisher(answering(answer)) as publisher:
         fetched = await fetcher.fetch(publisher.url())
     assert fetched.links == HubLinks(("https://hub.example/",), publisher.url("/other"))
 
 
-async def test_the_address_of_who_answered_is_told(fetcher: Fetcher) -> None:
+async def test_the_publishers_address_is_returned(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(NOT_MODIFIED)) as publisher:
         fetched = await fetcher.fetch(publisher.url(host="localhost"), Validators('"a"'))
     assert (fetched.address, fetched.private) == ("127.0.0.1", True)
 
 
-async def test_what_says_how_often_to_ask_is_told_with_a_304_too(fetcher: Fetcher) -> None:
+async def test_caching_headers_of_a_304_are_returned(fetcher: Fetcher) -> None:
     headers = "Cache-Control: max-age=60\r\nCache-Control: public\r\nAge: 5\r\nX-Odd: \xff\r\n"
     async with raw_publisher(answering(f"HTTP/1.1 304 Not Modified\r\n{headers}\r\n".encode())) as publisher:
         fetched = await fetcher.fetch(publisher.url(), Validators('"a"'))
     assert fetched.headers == {"cache-control": "max-age=60, public", "age": "5"}
 
 
-async def test_a_packed_body_is_unpacked(fetcher: Fetcher) -> None:
+async def test_a_compressed_body_is_decoded(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(ok(gzip.compress(BODY), "Content-Encoding: gzip"))) as publisher:
         assert (await fetcher.fetch(publisher.url())).body == BODY
 
 
-async def test_a_chunked_body_and_one_that_ends_with_the_connection_arrive_whole(fetcher: Fetcher) -> None:
+async def test_chunked_and_close_delimited_bodies_are_complete(fetcher: Fetcher) -> None:
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n<rs\r\n3\r\ns/>\r\n0\r\n\r\n"
     for answer in (chunked, b"HTTP/1.1 200 OK\r\n\r\n" + BODY):
         async with raw_publisher(answering(answer)) as publisher:
@@ -159,7 +159,7 @@ async def test_one_connection_serves_many_fetches_without_cookies(fetcher: Fetch
         assert not any("Cookie" in head for head in publisher.requests)
 
 
-async def test_a_kept_connection_that_was_closed_meanwhile_costs_no_fetch(fetcher: Fetcher) -> None:
+async def test_a_closed_persistent_connection_does_not_fail_the_fetch(fetcher: Fetcher) -> None:
     served: list[asyncio.StreamWriter] = []
 
     async def answer_once(_head: str, writer: asyncio.StreamWriter) -> None:
@@ -176,14 +176,14 @@ async def test_a_kept_connection_that_was_closed_meanwhile_costs_no_fetch(fetche
 
 
 @pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200"], ids=["at once", "in the status line"])
-async def test_a_publisher_that_hangs_up_is_asked_once(fetcher: Fetcher, start: bytes) -> None:
+async def test_a_request_is_not_repeated_on_a_new_connection(fetcher: Fetcher, start: bytes) -> None:
     async with raw_publisher(answering(start)) as publisher:
         with pytest.raises(FetchError):
             await fetcher.fetch(publisher.url())
         assert len(publisher.requests) == 1
 
 
-async def test_a_temporary_redirect_is_followed_and_changes_nothing(fetcher: Fetcher) -> None:
+async def test_a_temporary_redirect_has_no_permanent_url(fetcher: Fetcher) -> None:
     async with (
         raw_publisher(answering(ok(BODY))) as target,
         raw_publisher(answering(redirect(target.url("/there?utm_source=x#part"), 307))) as publisher,
@@ -193,7 +193,7 @@ async def test_a_temporary_redirect_is_followed_and_changes_nothing(fetcher: Fet
 
 
 @pytest.mark.parametrize(("second", "moved_to"), [(308, "/c"), (302, "/b")])
-async def test_a_channel_has_moved_as_far_as_the_permanent_redirects_lead(
+async def test_the_permanent_url_is_the_end_of_the_permanent_redirects(
     fetcher: Fetcher, second: int, moved_to: str
 ) -> None:
     async with raw_publisher(answering()) as publisher:
@@ -209,7 +209,7 @@ async def test_a_channel_has_moved_as_far_as_the_permanent_redirects_lead(
 
 
 @pytest.mark.parametrize("status", [204, 206, 400, 403, 404, 410, 429, 500, 503])
-async def test_a_status_without_content_is_an_error_that_names_it(fetcher: Fetcher, status: int) -> None:
+async def test_an_error_status_raises_bad_status(fetcher: Fetcher, status: int) -> None:
     async with raw_publisher(answering(f"HTTP/1.1 {status} Sorry\r\nRetry-After: 120\r\n\r\n".encode())) as publisher:
         with pytest.raises(BadStatus, match=rf"answered {status} \(Sorry\)") as caught:
             await fetcher.fetch(publisher.url())
@@ -221,14 +221,14 @@ async def test_a_status_without_content_is_an_error_that_names_it(fetcher: Fetch
     [("Mon, 01 Jan 2001 00:00:00 GMT", 0.0), ("9" * 30, 604800.0)],
     ids=["long ago", "absurd"],
 )
-async def test_a_retry_after_is_kept_within_limits(fetcher: Fetcher, value: str, retry_after_s: float) -> None:
+async def test_retry_after_is_limited(fetcher: Fetcher, value: str, retry_after_s: float) -> None:
     async with raw_publisher(answering(f"HTTP/1.1 503 Busy\r\nRetry-After: {value}\r\n\r\n".encode())) as publisher:
         with pytest.raises(BadStatus) as caught:
             await fetcher.fetch(publisher.url())
     assert caught.value.retry_after_s == retry_after_s
 
 
-async def test_a_retry_after_date_is_counted_from_now(fetcher: Fetcher) -> None:
+async def test_a_retry_after_date_is_relative_to_now(fetcher: Fetcher) -> None:
     asked_s = time()
     value = formatdate(asked_s + 3600, usegmt=True)
     async with raw_publisher(answering(f"HTTP/1.1 503 Busy\r\nRetry-After: {value}\r\n\r\n".encode())) as publisher:
@@ -240,7 +240,7 @@ async def test_a_retry_after_date_is_counted_from_now(fetcher: Fetcher) -> None:
 
 
 @pytest.mark.parametrize("value", ["soon", "-5", "", "\xb2"])
-async def test_a_retry_after_that_means_nothing_is_absent(fetcher: Fetcher, value: str) -> None:
+async def test_an_invalid_retry_after_is_ignored(fetcher: Fetcher, value: str) -> None:
     async with raw_publisher(answering(f"HTTP/1.1 503 Busy\r\nRetry-After: {value}\r\n\r\n".encode())) as publisher:
         with pytest.raises(BadStatus) as caught:
             await fetcher.fetch(publisher.url())

@@ -1,4 +1,4 @@
-"""Publishers that send anything: an error of our tree, in words, and the next fetch is fine."""
+"""Invalid and hostile responses: each raises one of Coronet's errors, and the next fetch succeeds."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ MOST_MEMORY = 100 * 1024 * 1024
 
 
 def memory_bytes(name: str, *, reset_peak: bool = False) -> int:
-    """Return one of this process's sizes as the kernel counts it (proc(5)); VmHWM is the peak of VmRSS."""
+    """Return one of this process's memory sizes (proc(5)); VmHWM is the peak of VmRSS."""
     if reset_peak:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
@@ -70,7 +70,7 @@ KINDS: dict[str, type[FetchError]] = {
 
 
 @pytest.mark.parametrize("what", BAD_ANSWERS)
-async def test_a_bad_answer_is_an_error_in_words_and_costs_little_memory(fetcher: Fetcher, what: str) -> None:
+async def test_an_invalid_response_raises_an_error_within_the_memory_limit(fetcher: Fetcher, what: str) -> None:
     async with raw_publisher(BAD_ANSWERS[what]()) as publisher, raw_publisher(answering(ok(b"fine"))) as healthy:
         before = memory_bytes("VmRSS", reset_peak=True)
         with pytest.raises(KINDS[what], match=r"\w{3}"):
@@ -80,7 +80,7 @@ async def test_a_bad_answer_is_an_error_in_words_and_costs_little_memory(fetcher
     await nothing_is_left(fetcher)
 
 
-async def test_what_comes_after_the_promised_length_is_not_the_next_answer(fetcher: Fetcher) -> None:
+async def test_excess_bytes_are_not_read_as_the_next_response(fetcher: Fetcher) -> None:
     smuggled = ok(b"fine") + ok(b"smuggled")
     async with raw_publisher(answering(smuggled, then_close=False)) as publisher:
         for _ in range(3):
@@ -89,7 +89,7 @@ async def test_what_comes_after_the_promised_length_is_not_the_next_answer(fetch
 
 
 @pytest.mark.parametrize("start", DRIPS.values(), ids=DRIPS)
-async def test_a_publisher_that_drips_is_given_up(hasty_fetcher: Fetcher, start: bytes) -> None:
+async def test_a_slow_response_times_out(hasty_fetcher: Fetcher, start: bytes) -> None:
     async with raw_publisher(answering(start, *[b"1"] * 1000, pause_s=0.04)) as publisher:
         with pytest.raises(Unreachable, match=r"longer than 0\.5 s"):
             await hasty_fetcher.fetch(publisher.url())
@@ -97,7 +97,7 @@ async def test_a_publisher_that_drips_is_given_up(hasty_fetcher: Fetcher, start:
 
 
 @pytest.mark.parametrize("what", ENDLESS)
-async def test_what_goes_on_for_ever_around_the_body_is_given_up(hasty_fetcher: Fetcher, what: str) -> None:
+async def test_endless_headers_and_trailers_are_aborted(hasty_fetcher: Fetcher, what: str) -> None:
     async with raw_publisher(endless(*ENDLESS[what])) as publisher:
         before = memory_bytes("VmRSS", reset_peak=True)
         with pytest.raises(FetchError, match=r"\w{3}"):
@@ -106,7 +106,7 @@ async def test_what_goes_on_for_ever_around_the_body_is_given_up(hasty_fetcher: 
     await nothing_is_left(hasty_fetcher)
 
 
-async def test_who_floods_is_hung_up_on_before_the_time_is_over(fetcher: Fetcher) -> None:
+async def test_a_flooding_publisher_is_disconnected_before_the_timeout(fetcher: Fetcher) -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: " + b"x" * 8_000 + b"\r\n\r\n"
     async with raw_publisher(endless(b"", hints * 10)) as publisher:
         with pytest.raises(TooLarge, match="more than one answer can hold"):
@@ -115,14 +115,14 @@ async def test_who_floods_is_hung_up_on_before_the_time_is_over(fetcher: Fetcher
     await nothing_is_left(fetcher)
 
 
-async def test_the_time_covers_all_redirects_together(hasty_fetcher: Fetcher) -> None:
+async def test_the_timeout_includes_all_redirects(hasty_fetcher: Fetcher) -> None:
     async with raw_publisher(answering(b"", redirect("/feed"), pause_s=0.2, then_close=False)) as publisher:
         with pytest.raises(Unreachable, match=r"longer than 0\.5 s"):
             await hasty_fetcher.fetch(publisher.url())
         assert len(publisher.requests) < 5
 
 
-async def test_nobody_listening_is_said_so(fetcher: Fetcher) -> None:
+async def test_a_refused_connection_is_reported(fetcher: Fetcher) -> None:
     async with raw_publisher(answering()) as publisher:
         url = publisher.url()
     with pytest.raises(Unreachable, match="cannot be reached: connection refused"):
@@ -133,7 +133,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_bad_answers_and_cancelled_fetches_leave_no_descriptor(fetcher: Fetcher) -> None:
+async def test_failed_and_cancelled_fetches_leave_no_descriptor(fetcher: Fetcher) -> None:
     before = descriptors()
     async with (
         raw_publisher(answering(OK + b"Content-Length: 100\r\n\r\nshort")) as liar,

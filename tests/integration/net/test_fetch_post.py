@@ -15,7 +15,7 @@ ENCODED = b"hub.mode=subscribe&hub.topic=https%3A%2F%2Fexample.org%2Ffeed%3Fa%3D
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 
 
-async def test_a_form_arrives_and_the_status_comes_back(fetcher: Fetcher) -> None:
+async def test_a_form_is_sent_and_the_status_returned(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(ACCEPTED)) as hub:
         assert await fetcher.post(hub.url(), FORM) == 202
     assert hub.requests[0].startswith("POST /feed HTTP/1.1\r\n")
@@ -25,7 +25,7 @@ async def test_a_form_arrives_and_the_status_comes_back(fetcher: Fetcher) -> Non
 
 @asynccontextmanager
 async def reading_hub(bodies: list[bytes]) -> AsyncIterator[str]:
-    """Run a hub that keeps the forms it is sent; yield its URL."""
+    """Run a hub that records the forms it receives; yield its URL."""
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -38,7 +38,7 @@ async def reading_hub(bodies: list[bytes]) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("status", [307, 308])
-async def test_a_redirect_that_keeps_the_form_is_followed_with_it(fetcher: Fetcher, status: int) -> None:
+async def test_a_method_preserving_redirect_is_followed_with_the_form(fetcher: Fetcher, status: int) -> None:
     bodies: list[bytes] = []
     async with raw_publisher(answering()) as first, reading_hub(bodies) as second:
         first.handler = answering(redirect(second, status))
@@ -47,7 +47,7 @@ async def test_a_redirect_that_keeps_the_form_is_followed_with_it(fetcher: Fetch
 
 
 @pytest.mark.parametrize("status", [301, 302, 303])
-async def test_a_redirect_that_would_lose_the_form_is_not_followed(fetcher: Fetcher, status: int) -> None:
+async def test_other_redirects_of_a_form_are_not_followed(fetcher: Fetcher, status: int) -> None:
     async with raw_publisher(answering(ACCEPTED)) as second, raw_publisher(answering()) as first:
         first.handler = answering(redirect(second.url(), status))
         with pytest.raises(BadRedirect, match=f"redirects a form with status {status}"):
@@ -55,7 +55,7 @@ async def test_a_redirect_that_would_lose_the_form_is_not_followed(fetcher: Fetc
         assert second.connections == 0
 
 
-async def test_a_redirect_to_another_host_is_followed_only_if_that_may_be_asked(fetcher: Fetcher) -> None:
+async def test_a_redirect_to_another_host_needs_permission(fetcher: Fetcher) -> None:
     async def refuse(host: str) -> None:
         raise LimitReached(host)
 
@@ -65,14 +65,14 @@ async def test_a_redirect_to_another_host_is_followed_only_if_that_may_be_asked(
             await fetcher.post(first.url(), FORM, refuse)
 
 
-async def test_a_hub_that_redirects_for_ever_is_left(fetcher: Fetcher) -> None:
+async def test_a_redirect_loop_of_a_hub_is_ended(fetcher: Fetcher) -> None:
     async with raw_publisher(answering(redirect("/feed", 307), then_close=False)) as hub:
         with pytest.raises(BadRedirect, match="more than 5 times"):
             await fetcher.post(hub.url(), FORM)
     assert len(hub.requests) == 6
 
 
-async def test_a_refusal_is_told_in_the_hubs_own_words_cleaned_and_cut(fetcher: Fetcher) -> None:
+async def test_an_error_quotes_the_hubs_response_sanitized_and_truncated(fetcher: Fetcher) -> None:
     words = "Your callback\r\n\x1b[31m \u202eis not reachable. ".encode() + b"x" * 10_000
     async with raw_publisher(answering(ok(words).replace(b"200 OK", b"400 Bad Request"))) as hub:
         with pytest.raises(BadStatus) as caught:
@@ -82,7 +82,7 @@ async def test_a_refusal_is_told_in_the_hubs_own_words_cleaned_and_cut(fetcher: 
     assert (caught.value.status, len(text) < 300) == (400, True)
 
 
-async def test_a_refusal_without_words_is_told_by_its_status(fetcher: Fetcher) -> None:
+async def test_an_error_without_text_has_the_status(fetcher: Fetcher) -> None:
     answer = b"HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nxxx"
     async with raw_publisher(answering(answer)) as hub:
         with pytest.raises(BadStatus, match=r"answered 503 \(Busy\)") as caught:
@@ -90,25 +90,25 @@ async def test_a_refusal_without_words_is_told_by_its_status(fetcher: Fetcher) -
     assert caught.value.retry_after_s == 60
 
 
-async def test_the_status_is_enough_when_a_hub_never_ends_its_answer(hasty_fetcher: Fetcher) -> None:
+async def test_an_endless_response_body_of_a_hub_is_not_read(hasty_fetcher: Fetcher) -> None:
     async with raw_publisher(answering(b"HTTP/1.1 202 Accepted\r\n\r\n", pause_s=60)) as hub:
         assert await hasty_fetcher.post(hub.url(), FORM) == 202
 
 
-async def test_an_endless_refusal_is_not_read_to_its_end(fetcher: Fetcher) -> None:
+async def test_an_endless_error_response_is_read_partly(fetcher: Fetcher) -> None:
     refusal = b"HTTP/1.1 400 Bad Request\r\n\r\n"
     async with raw_publisher(answering(refusal, *[b"x" * 1024] * 100, pause_s=0.01)) as hub:
         with pytest.raises(BadStatus, match="answered 400 \\(xxx"):
             await fetcher.post(hub.url(), FORM)
 
 
-async def test_a_hub_that_does_not_answer_is_given_up(hasty_fetcher: Fetcher) -> None:
+async def test_a_silent_hub_times_out(hasty_fetcher: Fetcher) -> None:
     async with raw_publisher(answering(b"HTTP/1.1 202", pause_s=60)) as hub:
         with pytest.raises(Unreachable, match=r"longer than 0\.5 s"):
             await hasty_fetcher.post(hub.url(), FORM)
 
 
-async def test_a_hub_meets_the_guard(strict_fetcher: Fetcher) -> None:
+async def test_the_guard_applies_to_hubs(strict_fetcher: Fetcher) -> None:
     async with raw_publisher(answering(ACCEPTED)) as hub:
         with pytest.raises(AddressRefused, match="not a public address"):
             await strict_fetcher.post(hub.url(), FORM)

@@ -1,4 +1,4 @@
-"""Certificates are verified, and the error says what is wrong with one."""
+"""Certificates are verified, and errors name their fault."""
 
 import asyncio
 import datetime as dt
@@ -16,7 +16,7 @@ from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
 @pytest.fixture
 def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
-    """Return an authority that this machine trusts during the test."""
+    """Return a certificate authority that is trusted during the test."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
@@ -39,7 +39,7 @@ async def test_a_good_certificate_is_accepted(authority: trustme.CA) -> None:
         assert await fetch(publisher.url(host="localhost", scheme="https")) == b"fine"
 
 
-async def test_an_expired_certificate_is_said_to_be(authority: trustme.CA) -> None:
+async def test_an_expired_certificate_is_reported(authority: trustme.CA) -> None:
     past = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     certificate = authority.issue_cert("localhost", not_before=past, not_after=past + dt.timedelta(days=90))
     async with raw_publisher(answering(ok(b"x")), tls=server(certificate)) as publisher:
@@ -47,19 +47,19 @@ async def test_an_expired_certificate_is_said_to_be(authority: trustme.CA) -> No
             await fetch(publisher.url(host="localhost", scheme="https"))
 
 
-async def test_a_certificate_for_another_name_is_said_to_be(authority: trustme.CA) -> None:
+async def test_a_certificate_for_another_name_is_reported(authority: trustme.CA) -> None:
     async with raw_publisher(answering(ok(b"x")), tls=server(authority.issue_cert("example.com"))) as publisher:
         with pytest.raises(TlsFailed, match="is for another name"):
             await fetch(publisher.url(host="localhost", scheme="https"))
 
 
-async def test_an_unknown_authority_is_said_to_be() -> None:
+async def test_an_unknown_authority_is_reported() -> None:
     async with raw_publisher(answering(ok(b"x")), tls=server(trustme.CA().issue_cert("localhost"))) as publisher:
         with pytest.raises(TlsFailed, match="not trusted here"):
             await fetch(publisher.url(host="localhost", scheme="https"))
 
 
-async def test_a_server_that_speaks_no_tls_is_said_to() -> None:
+async def test_a_server_without_tls_is_reported() -> None:
     async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ESMTP\r\n")
         writer.close()
@@ -69,7 +69,7 @@ async def test_a_server_that_speaks_no_tls_is_said_to() -> None:
             await fetch(f"https://localhost:{mail_server.sockets[0].getsockname()[1]}/")
 
 
-async def test_https_is_never_left_for_http(authority: trustme.CA) -> None:
+async def test_a_redirect_from_https_to_http_is_refused(authority: trustme.CA) -> None:
     async with (
         raw_publisher(answering(ok(b"plain"))) as plain,
         raw_publisher(answering(redirect(plain.url())), tls=server(authority.issue_cert("localhost"))) as publisher,

@@ -1,4 +1,4 @@
-"""Where the feed of a page that names none probably is."""
+"""Guesses of the feed of a page."""
 
 import pytest
 

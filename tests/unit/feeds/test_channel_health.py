@@ -1,4 +1,4 @@
-"""What is enough to give a channel up, to follow it elsewhere, or to say that it is back; and what never is."""
+"""Diagnosis of channels: which evidence is enough for a notice, and which is not."""
 
 import pytest
 from hypothesis import given
@@ -55,7 +55,7 @@ GOOD = ChannelHealth("", "")
         (ParseKilled.code, 200, "deadly"),
     ],
 )
-def test_a_poll_is_charged_with_how_it_ended(outcome: str, status: int, charge: str) -> None:
+def test_a_poll_result_is_classified_as_a_symptom(outcome: str, status: int, charge: str) -> None:
     assert symptom_of(URL, PollResult(A, 1.0, outcome, status)) == charge
 
 
@@ -68,16 +68,16 @@ def test_a_poll_is_charged_with_how_it_ended(outcome: str, status: int, charge: 
         (f"{URL}#main p", NEW, f"moved:{NEW}#main p"),
     ],
 )
-def test_only_another_url_is_a_move_and_a_pages_selector_goes_along(url: str, permanent_url: str, charge: str) -> None:
+def test_only_another_url_is_a_move_and_keeps_the_selector(url: str, permanent_url: str, charge: str) -> None:
     assert symptom_of(url, PollResult(A, 1.0, "unchanged", 304), permanent_url) == charge
 
 
-def test_a_redirect_to_something_broken_is_no_move() -> None:
+def test_a_redirect_to_a_failing_url_is_no_move() -> None:
     assert symptom_of(URL, PollResult(A, 1.0, NotAFeed.code, 200), NEW) == "failing"
 
 
 @pytest.mark.parametrize(("charge", "notice"), [(f"moved:{NEW}", Notice("moved", NEW)), ("gone", Notice("dead", WHY))])
-def test_a_move_and_a_410_are_believed_after_three_polls_over_a_day_from_two_nodes(charge: str, notice: Notice) -> None:
+def test_a_move_or_410_needs_three_polls_over_a_day_by_two_nodes(charge: str, notice: Notice) -> None:
     def told(polls: int, over_s: float, nodes: tuple[str, ...], pollers: int = 3) -> Notice | None:
         return diagnose(_case(charge, polls=polls, over_s=over_s, nodes=nodes), pollers, WHY)
 
@@ -88,31 +88,31 @@ def test_a_move_and_a_410_are_believed_after_three_polls_over_a_day_from_two_nod
     assert told(PERMANENT_POLLS, PERMANENT_AFTER_S, (A,), pollers=1) == notice
 
 
-def test_any_other_failure_is_for_good_after_thirty_days_in_which_it_was_seen_often() -> None:
+def test_other_failures_need_thirty_days_and_many_polls() -> None:
     assert diagnose(_broken(), 3, WHY) == Notice("dead", WHY)
     assert diagnose(_case("failing", polls=DEAD_POLLS, over_s=DEAD_AFTER_S - 1), 3, WHY) is None
     assert diagnose(_case("failing", polls=DEAD_POLLS - 1, over_s=DEAD_AFTER_S), 3, WHY) is None
     assert diagnose(_case("failing", polls=999, over_s=DEAD_AFTER_S, nodes=(A,)), 3, WHY) is None
 
 
-def test_three_deadly_documents_in_a_row_are_enough_for_a_quarantine_whoever_read_them() -> None:
+def test_three_successive_parser_kills_lead_to_quarantine() -> None:
     assert diagnose(_case("deadly", polls=QUARANTINE_POLLS, over_s=1, nodes=(A,)), 3, WHY) == Notice("quarantined", WHY)
     assert diagnose(_case("deadly", polls=QUARANTINE_POLLS - 1, over_s=9 * DAY_S), 3, WHY) is None
 
 
 @given(refusals=st.integers(0, 10**6), pollers=st.integers(1, 9))
-def test_a_busy_publisher_is_never_given_up(refusals: int, pollers: int) -> None:
+def test_a_busy_publisher_is_never_dead(refusals: int, pollers: int) -> None:
     assert diagnose(ChannelHealth("busy", "", refusals), pollers, WHY) is None
 
 
 @pytest.mark.parametrize("condition", ["dead", "quarantined"])
-def test_a_good_poll_brings_back_what_was_given_up(condition: str) -> None:
+def test_a_successful_poll_ends_a_condition(condition: str) -> None:
     assert diagnose(ChannelHealth("", condition), 3, "") == Notice("back")
     assert diagnose(_case(f"moved:{NEW}", polls=99, over_s=DEAD_AFTER_S, condition=condition), 3, "") == Notice("back")
     assert diagnose(GOOD, 3, "") is None
 
 
-def test_nothing_is_told_twice_but_what_is_worse_is() -> None:
+def test_a_notice_is_not_repeated_but_a_worse_one_is_sent() -> None:
     assert diagnose(_broken("dead"), 3, WHY) is None
     assert diagnose(_broken("quarantined"), 3, WHY) == Notice("dead", WHY)
     assert diagnose(_case("deadly", polls=9, over_s=1, condition="quarantined"), 3, WHY) is None
@@ -125,10 +125,8 @@ def test_nothing_is_told_twice_but_what_is_worse_is() -> None:
     over_s=st.floats(0, 99 * DAY_S),
     pollers=st.integers(1, 9),
 )
-def test_once_a_notice_is_told_the_same_case_asks_for_no_other(
-    charge: str, condition: str, polls: int, over_s: float, pollers: int
-) -> None:
-    """Notices settle: judging again under the condition that a notice leads to gives nothing, or the move it hid."""
+def test_a_notice_settles_the_condition(charge: str, condition: str, polls: int, over_s: float, pollers: int) -> None:
+    """A second diagnosis under the condition of the first notice has no notice, or that of a move."""
     notice = diagnose(_case(charge, polls=polls, over_s=over_s, condition=condition), pollers, WHY)
     if notice is not None and notice.kind != "moved":
         settled = "" if notice.kind == "back" else notice.kind
@@ -136,7 +134,7 @@ def test_once_a_notice_is_told_the_same_case_asks_for_no_other(
         assert again is None or again.kind == "moved"
 
 
-def test_what_was_given_up_is_asked_once_a_day_while_it_fails() -> None:
+def test_a_dead_channel_is_polled_once_a_day() -> None:
     assert (
         recheck_delay_s(_broken("dead"))
         == recheck_delay_s(_case("deadly", polls=9, over_s=1, condition="quarantined"))

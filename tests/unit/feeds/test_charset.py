@@ -1,4 +1,4 @@
-"""A document's text is found whatever its publisher declares."""
+"""Detection of a document's encoding, whatever its publisher declares."""
 
 import pytest
 
@@ -26,11 +26,11 @@ _DECLARED = '<?xml version="1.0" encoding="{}"?>'
         ("<é".encode("utf-16") + b"\xd8", "", "<é\ufffd"),
     ],
 )
-def test_the_text_is_found(body: bytes, content_type: str, text: str) -> None:
+def test_the_encoding_is_detected(body: bytes, content_type: str, text: str) -> None:
     assert decode_document(body, content_type) == text
 
 
-def test_one_torn_character_does_not_spoil_the_others() -> None:
+def test_one_truncated_character_does_not_change_the_encoding() -> None:
     torn = "Zoë, мир, 世界".encode()[:-1]
     assert decode_document(torn, "") == "Zoë, мир, 世\ufffd"
     assert decode_document(_DECLARED.format("utf-8").encode() + torn, "text/xml; charset=iso-8859-1").endswith(
@@ -38,6 +38,6 @@ def test_one_torn_character_does_not_spoil_the_others() -> None:
     )
 
 
-def test_the_header_is_believed_before_the_declaration() -> None:
+def test_the_header_takes_precedence_over_the_declaration() -> None:
     text = _DECLARED.format("koi8-r") + "Привет"
     assert decode_document(text.encode("windows-1251"), "text/xml; charset=windows-1251") == text

@@ -1,4 +1,4 @@
-"""What publishers really send: every dialect is understood, and no defect does worse than a FeedError."""
+"""Documents as publishers send them: every dialect is parsed, and a defect raises nothing but a FeedError."""
 
 import re
 import time
@@ -24,7 +24,7 @@ def headers(sample: Sample) -> dict[str, str]:
 
 
 def strings(value: object) -> list[str]:
-    """Return every text in a value, however deep."""
+    """Return all strings in a value, at any depth."""
     if isinstance(value, dict):
         return strings(list(value.values()))
     if isinstance(value, list | tuple):
@@ -33,7 +33,7 @@ def strings(value: object) -> list[str]:
 
 
 def fault(sample: Sample) -> str:
-    """Return what is wrong with how the sample is read; anything but a FeedError gets through."""
+    """Return the faults in the result for the sample; exceptions other than a FeedError are raised."""
     try:
         feed = parse_document(ParseDocument(Document(sample.body, URL, headers(sample)))).feed
     except FeedError as error:
@@ -45,7 +45,7 @@ def fault(sample: Sample) -> str:
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_every_dialect_states_its_entries(name: str) -> None:
+def test_every_dialect_is_parsed(name: str) -> None:
     feed = parse(DIALECTS[name].text.encode(), url=URL, headers={})
     stated = [
         Stated(entry.id, entry.link, entry.title, entry.published if entry.published is not None else entry.updated)
@@ -58,7 +58,7 @@ def test_every_dialect_states_its_entries(name: str) -> None:
 @pytest.mark.parametrize(
     ("samples", "limit_cpu_s"), [(encodings, 1.0), (defects, 1.0), (damaged, 1.0), (wild, 1.0), (hostile, CPU_S)]
 )
-def test_titles_survive_what_leaves_no_doubt_and_nothing_does_worse_than_a_feed_error(
+def test_defective_documents_keep_their_titles_or_raise_a_feed_error(
     samples: Callable[[], Iterable[Sample]], limit_cpu_s: float
 ) -> None:
     faults, slow = {}, {}
@@ -80,7 +80,7 @@ def test_titles_survive_what_leaves_no_doubt_and_nothing_does_worse_than_a_feed_
         (("<guid isPermaLink='false'> a\n b </guid>", "<guid isPermaLink='false'>&lt;b&gt;</guid>"), ["a\n b", "<b>"]),
     ],
 )
-def test_guids_are_taken_as_they_are(guids: tuple[str, str], ids: list[str]) -> None:
+def test_guids_are_kept_unchanged(guids: tuple[str, str], ids: list[str]) -> None:
     items = "".join(f"<item><title>x</title>{guid}</item>" for guid in guids)
     body = f'<rss version="2.0"><channel><title>T</title>{items}</channel></rss>'.encode()
     assert [entry.id for entry in parse(body, url=URL, headers={}).entries] == ids
@@ -97,7 +97,7 @@ def test_guids_are_taken_as_they_are(guids: tuple[str, str], ids: list[str]) -> 
         ('xml:base="javascript:alert(1)"', "https://example.org/a", "https://example.org/a"),
     ],
 )
-def test_links_are_relative_to_xml_base_or_else_to_the_document(base: str, link: str, absolute: str) -> None:
+def test_links_are_resolved_against_xml_base_or_the_document(base: str, link: str, absolute: str) -> None:
     text = (
         f'<feed xmlns="http://www.w3.org/2005/Atom" {base}><title>T</title><entry><link href="{link}"/></entry></feed>'
     )

@@ -1,4 +1,4 @@
-"""Edits are told, what changes by itself is not, and no channel floods with corrections."""
+"""Edits are reported, automatic changes are not, and no channel floods subscribers with corrections."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,7 +19,7 @@ _WORDS = ("apples", "pears", "plums", "cherries", "quinces", "grapes")
 
 
 class Channel:
-    """A channel that is polled again and again."""
+    """A channel that is polled repeatedly."""
 
     def __init__(self, *entries: ParsedEntry) -> None:
         self.state: IdentityState | None = None
@@ -27,7 +27,7 @@ class Channel:
         self.poll(*entries)
 
     def poll(self, *entries: ParsedEntry) -> list[tuple[str, str]]:
-        """Return the titles and texts of what is edited, oldest first; nothing may be new."""
+        """Return the titles and texts of the edited entries, oldest first; no entry may be new."""
         known = self.state is not None
         decision = detect_entry_changes(self.state, ParsedFeed(entries=entries), url=URL, now_s=self.now_s)
         self.state = decision.state
@@ -49,7 +49,7 @@ def several(count: int = 6, **fields: str) -> list[ParsedEntry]:
         ({"summary": "今日は3人が来た。"}, {"summary": "今日は3人が帰った。"}),
     ],
 )
-def test_another_title_or_text_is_an_edit_told_once(before: dict[str, str], after: dict[str, str]) -> None:
+def test_a_changed_title_or_text_is_an_edit_reported_once(before: dict[str, str], after: dict[str, str]) -> None:
     channel, others = Channel(replace(item("a"), **before), *several()), several()
     assert len(channel.poll(replace(item("a"), **after), *others)) == 1
     assert channel.poll(replace(item("a"), **after), *others) == []
@@ -74,7 +74,7 @@ def test_another_title_or_text_is_an_edit_told_once(before: dict[str, str], afte
         ({"tags": ("news",)}, {"tags": ("news", "local")}),
     ],
 )
-def test_noise_is_no_edit(before: dict[str, str], after: dict[str, str]) -> None:
+def test_meaningless_changes_are_no_edits(before: dict[str, str], after: dict[str, str]) -> None:
     assert Channel(replace(item("a"), **before), *several()).poll(replace(item("a"), **after), *several()) == []
 
 
@@ -84,7 +84,7 @@ def test_an_edit_and_its_revert_are_two_edits() -> None:
     assert [[title for title, _ in each] for each in told] == [["Corrected"], ["Title a"], []]
 
 
-def test_edits_are_told_oldest_first_under_the_keys_of_the_entries() -> None:
+def test_edits_are_oldest_first_with_the_keys_of_their_entries() -> None:
     entries = several()
     first = detect_entry_changes(None, ParsedFeed(entries=tuple(entries)), url=URL, now_s=START_S)
     entries[1:3] = [item("1", number=1, title="B"), item("2", number=2, summary="c")]
@@ -93,14 +93,14 @@ def test_edits_are_told_oldest_first_under_the_keys_of_the_entries() -> None:
     assert [(entry.key, entry.title) for entry in edited] == [(keys["Title 1"], "B"), (keys["Title 2"], "Title 2")]
 
 
-def test_an_entry_is_corrected_at_most_three_times_for_its_text_and_still_for_its_title() -> None:
+def test_at_most_three_edits_of_a_text_are_reported_and_edits_of_titles_besides() -> None:
     channel = Channel(item("a"), *several(20))
     told = [channel.poll(item("a", summary=f"About {word}."), *several(20)) for word in _WORDS]
     assert [len(each) for each in told] == [1, 1, 1, 0, 0, 0]
     assert len(channel.poll(item("a", title="Corrected", summary="About grapes."), *several(20))) == 1
 
 
-def test_a_new_template_is_no_edit_and_thirty_days_later_edits_are_told_again() -> None:
+def test_a_new_template_starts_a_quiet_period_of_thirty_days() -> None:
     channel, new = Channel(*several()), several(summary="All is new.")
     assert channel.poll(*new) == []
     edited = [item("0", summary="All is newer."), *new[1:]]
@@ -110,7 +110,7 @@ def test_a_new_template_is_no_edit_and_thirty_days_later_edits_are_told_again() 
     assert len(channel.poll(*new)) == 1
 
 
-def test_titles_are_told_while_texts_change_by_themselves() -> None:
+def test_edits_of_titles_are_reported_in_a_quiet_period_of_texts() -> None:
     channel = Channel(*several())
     assert channel.poll(*several(summary="All is new.")) == []
     assert (
@@ -118,7 +118,7 @@ def test_titles_are_told_while_texts_change_by_themselves() -> None:
     )
 
 
-def test_more_than_ten_edits_at_once_are_nobodys_work() -> None:
+def test_more_than_ten_edits_in_a_poll_are_not_reported() -> None:
     entries = several(40)
     for count, told in ((MAX_EDITS_PER_POLL, MAX_EDITS_PER_POLL), (MAX_EDITS_PER_POLL + 1, 0)):
         edited = [*(item(str(number), summary="Edited.") for number in range(20, 20 + count)), *entries[20 + count :]]
@@ -126,7 +126,7 @@ def test_more_than_ten_edits_at_once_are_nobodys_work() -> None:
 
 
 def relative_date(number: int, hour: int, _: Random) -> str:
-    """Return how long ago something was, as it is said without numbers."""
+    """Return a relative date in words, without numbers."""
     limits = ((1, "just now"), (2, "an hour ago"), (24, "hours ago"), (48, "a day ago"), (168, "days ago"))
     hours = hour - _HOURS_APART * number
     return next((words for limit, words in limits if hours < limit), "long ago")
@@ -137,7 +137,7 @@ def advertisement(_number: int, _hour: int, chance: Random) -> str:
 
 
 def rare_advertisement(number: int, hour: int, _: Random) -> str:
-    """Return another text every three hours, in one entry of three none."""
+    """Return a text that changes every three hours, or none for one entry of three."""
     return f"Buy {_WORDS[(hour // 3 + number) % len(_WORDS)]}." if number % 3 else ""
 
 
@@ -147,7 +147,7 @@ def counter(_number: int, _hour: int, chance: Random) -> str:
 
 @pytest.mark.parametrize("size", [1, 2, 20])
 @pytest.mark.parametrize("aside", [relative_date, advertisement, rare_advertisement, counter])
-def test_a_channel_whose_texts_change_by_themselves_soon_corrects_nothing(
+def test_automatic_changes_of_texts_soon_start_a_quiet_period(
     aside: Callable[[int, int, Random], str], size: int
 ) -> None:
     chance = Random(1)  # noqa: S311 - repeatable, not secret

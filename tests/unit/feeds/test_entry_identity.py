@@ -1,4 +1,4 @@
-"""What a channel's documents look like decides which entries are new."""
+"""Detection of new entries in the documents of a channel."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ DAY_S = 86_400.0
 
 
 class Channel:
-    """A channel that is polled again and again."""
+    """A channel that is polled repeatedly."""
 
     def __init__(self) -> None:
         self.state: IdentityState | None = None
@@ -22,7 +22,7 @@ class Channel:
         self.now_s = NOW_S
 
     def poll(self, *entries: ParsedEntry) -> list[str]:
-        """Return the titles of what is new, oldest first."""
+        """Return the titles of the new entries, oldest first."""
         feed = ParsedFeed(link="https://example.com/", entries=entries)
         decision = detect_entry_changes(self.state, feed, url=URL, now_s=self.now_s)
         self.state = decision.state
@@ -30,13 +30,13 @@ class Channel:
         return [entry.title for entry in decision.new]
 
 
-def test_the_first_poll_sends_nothing_and_knows_the_latest() -> None:
+def test_the_first_poll_reports_nothing_new_and_the_latest_entries() -> None:
     channel = Channel()
     assert channel.poll(*[item(str(number), number=number) for number in range(30)]) == []
     assert channel.latest == [f"Title {number}" for number in range(29, 19, -1)]
 
 
-def test_new_entries_come_oldest_first_by_date() -> None:
+def test_new_entries_are_sorted_oldest_first() -> None:
     channel = Channel()
     channel.poll(item("a"))
     assert channel.poll(item("b", number=1), item("d", number=3), item("c", number=2), item("a")) == [
@@ -47,7 +47,7 @@ def test_new_entries_come_oldest_first_by_date() -> None:
 
 
 @pytest.mark.parametrize("date", [None, NOW_S + 3 * 86400])
-def test_without_usable_dates_the_document_order_counts(date: float | None) -> None:
+def test_entries_without_valid_dates_keep_the_document_order(date: float | None) -> None:
     channel = Channel()
     channel.poll(item("a", published=None))
     document = [item("c", published=date), item("b", published=1.7e9), item("a", published=None)]
@@ -57,7 +57,7 @@ def test_without_usable_dates_the_document_order_counts(date: float | None) -> N
     assert newcomer.latest == ["Title c", "Title b", "Title a"]
 
 
-def test_a_date_in_the_future_is_not_shown() -> None:
+def test_a_date_in_the_future_is_omitted() -> None:
     decision = detect_entry_changes(None, ParsedFeed(entries=(item("a", published=NOW_S + 1e6),)), url=URL, now_s=NOW_S)
     assert decision.latest[0].published is None
 
@@ -69,20 +69,20 @@ def test_an_id_that_all_entries_share_does_not_hide_new_ones() -> None:
     assert channel.poll(item("b", id="same"), item("a", id="same")) == []
 
 
-def test_ids_made_up_at_every_poll_are_ignored_from_then_on() -> None:
+def test_ids_generated_at_each_request_are_ignored() -> None:
     channel = Channel()
     channel.poll(item("a", id="1"), item("b", id="2"))
     assert channel.poll(item("c", id="3"), item("a", id="4"), item("b", id="5")) == ["Title c"]
     assert channel.poll(item("c", id="6"), item("a", id="7"), item("b", id="8")) == []
 
 
-def test_a_feed_that_moves_to_https_sends_nothing_again() -> None:
+def test_entries_are_known_after_a_move_to_https() -> None:
     channel = Channel()
     channel.poll(item("a", id="http://example.com/a", link="http://www.example.com/a"))
     assert channel.poll(item("a", id="https://example.com/a", link="https://example.com/a?utm_source=rss")) == []
 
 
-def test_a_feed_that_gains_or_loses_ids_sends_nothing_again() -> None:
+def test_entries_are_known_after_the_feed_gains_or_loses_ids() -> None:
     channel = Channel()
     channel.poll(item("a", id=""), item("b", id=""))
     assert channel.poll(item("a"), item("b")) == []
@@ -96,20 +96,20 @@ def test_a_link_to_the_home_page_identifies_nothing() -> None:
     assert channel.poll(item("b", id="", link=home)) == ["Title b"]
 
 
-def test_entries_that_differ_in_nothing_but_the_date_are_told_apart_by_it() -> None:
+def test_entries_without_id_and_link_are_distinguished_by_date() -> None:
     channel = Channel()
     backup = {"id": "", "link": "", "title": "Backup done", "summary": ""}
     channel.poll(item("x", number=1, **backup), item("x", number=0, **backup))
     assert channel.poll(item("x", number=2, **backup), item("x", number=1, **backup)) == ["Backup done"]
 
 
-def test_an_entry_with_nothing_in_it_is_left_out() -> None:
+def test_an_empty_entry_is_ignored() -> None:
     channel = Channel()
     channel.poll(item("z"))
     assert channel.poll(ParsedEntry(), item("a"), ParsedEntry()) == ["Title a"]
 
 
-def test_entries_are_sent_as_plain_text_with_safe_links() -> None:
+def test_entries_are_plain_text_with_safe_links() -> None:
     entry = item("a", summary="<p>Hi <script>x</script></p><b>you</b>", link="javascript:alert(1)", title="A\u202eB")
     (sent,) = detect_entry_changes(None, ParsedFeed(entries=(entry,)), url=URL, now_s=NOW_S).latest
     assert (sent.title, sent.summary, sent.link) == ("AB", "Hi\nyou", "")
@@ -136,7 +136,7 @@ def test_a_feed_that_shrinks_to_nothing_and_returns_is_not_new() -> None:
     assert [channel.poll(), channel.poll(*entries[:3]), channel.poll(*entries)] == [[], [], []]
 
 
-def test_what_an_empty_feed_lists_later_is_new_unless_it_is_dated_before_the_first_poll() -> None:
+def test_entries_of_a_feed_that_was_empty_are_new_unless_older_than_the_first_poll() -> None:
     channel = Channel()
     channel.poll()
     channel.poll()
@@ -148,7 +148,7 @@ def test_what_an_empty_feed_lists_later_is_new_unless_it_is_dated_before_the_fir
 
 
 @pytest.mark.parametrize("date", [None, NOW_S + 3 * DAY_S])
-def test_of_what_an_empty_feed_lists_later_without_usable_dates_the_first_three_are_new(date: float | None) -> None:
+def test_the_first_three_undated_entries_of_a_feed_that_was_empty_are_new(date: float | None) -> None:
     channel = Channel()
     channel.poll()
     entries = [item(str(number), published=date) for number in range(200)]
@@ -157,7 +157,7 @@ def test_of_what_an_empty_feed_lists_later_without_usable_dates_the_first_three_
 
 
 @pytest.mark.parametrize(("days", "resent"), [(89, 0), (92, 20)])
-def test_what_was_seen_within_90_days_is_remembered_beyond_the_last_500(days: int, resent: int) -> None:
+def test_entries_seen_within_90_days_are_known_beyond_the_last_500(days: int, resent: int) -> None:
     channel = Channel()
     first = [item(f"first {number}") for number in range(20)]
     channel.poll(*first)
@@ -167,7 +167,7 @@ def test_what_was_seen_within_90_days_is_remembered_beyond_the_last_500(days: in
     assert len(channel.poll(*first)) == resent
 
 
-def test_however_much_is_listed_no_more_than_2000_are_remembered() -> None:
+def test_at_most_2000_entries_are_known() -> None:
     channel = Channel()
     for poll in range(8):
         channel.poll(*[item(f"{poll}-{number}") for number in range(300)])
@@ -175,7 +175,7 @@ def test_however_much_is_listed_no_more_than_2000_are_remembered() -> None:
     assert len(channel.state.rows) == 2000 * ROW_BYTES
 
 
-def test_a_document_without_a_known_entry_shows_a_gap() -> None:
+def test_a_document_without_a_known_entry_has_a_gap() -> None:
     def gap(state: IdentityState | None, *names: str) -> bool:
         feed = ParsedFeed(entries=tuple(item(name) for name in names))
         return detect_entry_changes(state, feed, url=URL, now_s=NOW_S).gap
@@ -188,32 +188,32 @@ def test_a_document_without_a_known_entry_shows_a_gap() -> None:
     assert not gap(IdentityState(NOW_S), "a")
 
 
-def test_entries_that_had_only_texts_are_the_same_with_ids_and_links() -> None:
+def test_entries_with_only_texts_are_known_after_they_gain_ids_and_links() -> None:
     channel = Channel()
     channel.poll(*[item(name, id="", link="") for name in "abc"])
     assert channel.poll(item("d"), *[item(name) for name in "abc"]) == ["Title d"]
 
 
-def test_a_text_that_returns_with_a_link_is_new_where_the_old_one_is_still_listed() -> None:
+def test_an_entry_with_the_text_of_a_listed_one_is_new() -> None:
     channel, old = Channel(), item("a", id="", link="", title="Backup", summary="Done.")
     channel.poll(old)
     assert channel.poll(item("b", title="Backup", summary="Done."), old) == ["Backup"]
 
 
-def test_two_that_were_one_entry_are_still_that_entry_at_the_next_poll() -> None:
+def test_two_entries_that_match_one_known_entry_stay_that_entry() -> None:
     channel, old = Channel(), item("a", id="")
     parts = [item("a", id="", published=None), ParsedEntry(title=old.title, published=old.published)]
     channel.poll(old)
     assert [channel.poll(*parts), channel.poll(*parts)] == [[], []]
 
 
-def test_one_of_several_with_an_id_whose_link_comes_and_goes_is_not_new() -> None:
+def test_an_entry_with_a_shared_id_is_known_after_it_loses_its_link() -> None:
     channel = Channel()
     with_links, without = [item("a", id="same"), item("b", id="same")], [item("a", id="same", link="")]
     assert [channel.poll(*document) for document in (with_links, without) * 3] == [[]] * 6
 
 
-def test_a_state_fills_at_most_66_kib() -> None:
+def test_the_state_is_at_most_66_kib() -> None:
     channel = Channel()
     for poll in range(5):
         channel.poll(*[item(f"{poll}-{number}") for number in range(500)])
@@ -231,6 +231,6 @@ def test_a_state_fills_at_most_66_kib() -> None:
         b"\xc1",
     ],
 )
-def test_what_is_no_state_of_identity_does_not_decode(memory: bytes) -> None:
+def test_an_invalid_state_does_not_decode(memory: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         msgspec.msgpack.decode(memory, type=IdentityState)

@@ -1,4 +1,4 @@
-"""A page as its reader sees it: lines of its content, whatever the markup."""
+"""Extraction of a page's main content as lines of text."""
 
 import pytest
 
@@ -25,18 +25,18 @@ def test_a_row_of_a_table_is_one_line() -> None:
     assert lines(markup) == ["Item | Price", "Large box | 5 €"]
 
 
-def test_a_table_that_lays_out_the_page_is_no_row() -> None:
+def test_rows_of_a_layout_table_are_not_joined() -> None:
     inner = "<table><tr><td>1.<td>A story</table><table><tr><td>2.<td>Another</table>"
     assert lines(f"<table><tr><td>Top<td>{inner}</table>") == ["Top", "1. | A story", "2. | Another"]
     long = ("word " * 50).strip()
     assert lines(f"<table><tr><td>Left<td><p>{long}<p>{long}</table>") == ["Left", long, long]
 
 
-def test_lines_of_preformatted_text_stay_lines() -> None:
+def test_line_breaks_in_preformatted_text_are_kept() -> None:
     assert lines("<pre>a  b\n\n  c</pre><p>d\ne") == ["a b", "c", "d e"]
 
 
-def test_an_image_speaks_by_its_alternative_text() -> None:
+def test_the_alternative_text_of_an_image_is_extracted() -> None:
     assert lines("<p>API <img src=green.png alt='operational'></p>") == ["API operational"]
 
 
@@ -55,28 +55,28 @@ def test_an_image_speaks_by_its_alternative_text() -> None:
         "<iframe>old browser</iframe>",
     ],
 )
-def test_what_no_reader_sees_is_left_out(unseen: str) -> None:
+def test_invisible_content_is_omitted(unseen: str) -> None:
     assert lines(f"<body><p>Before{unseen}</p> after</body>") in (["Before", "after"], ["Before after"])
 
 
-def test_a_body_that_a_script_would_show_is_shown() -> None:
+def test_a_body_hidden_until_a_script_runs_is_extracted() -> None:
     assert lines("<html style='visibility:hidden'><body style='display:none'><p>text") == ["text"]
 
 
-def test_what_stands_around_the_content_is_left_out() -> None:
+def test_boilerplate_is_omitted() -> None:
     assert lines(AROUND.format("<div><p>Price list</div>" + "<p>Something to buy" * 5)) == [
         "Price list",
         *["Something to buy"] * 5,
     ]
 
 
-def test_main_is_the_page_if_it_holds_the_bulk() -> None:
+def test_main_is_the_content_if_it_has_most_of_the_text() -> None:
     main = "<main><header><h1>Release 2</h1></header><p>It is out, with many changes.</p></main>"
     assert lines(AROUND.format(f"<div>We use cookies</div>{main}")) == ["Release 2", "It is out, with many changes."]
     assert lines(AROUND.format("<main>Hi</main><p>A longer text beside it")) == ["Hi", "A longer text beside it"]
 
 
-def test_all_articles_of_an_index_count() -> None:
+def test_all_articles_of_an_index_are_content() -> None:
     markup = "<h1>News</h1>" + "".join(f"<article><header>Story {n}</header></article>" for n in range(3))
     assert lines(AROUND.format(markup)) == ["News", "Story 0", "Story 1", "Story 2"]
 
@@ -86,16 +86,16 @@ def test_the_headers_of_sections_are_content() -> None:
     assert lines(AROUND.format(markup)) == ["Opening hours", "9 to 5, all days of the week"]
 
 
-def test_a_form_around_the_whole_page_is_the_page() -> None:
+def test_a_form_around_the_whole_page_is_content() -> None:
     markup = "<form><nav>Menu</nav><p>The whole page stands in one form</p></form><footer>Imprint</footer>"
     assert lines(markup) == ["The whole page stands in one form"]
 
 
-def test_a_page_that_is_all_header_and_footer_is_shown_as_it_is() -> None:
+def test_a_page_of_boilerplate_only_is_extracted_completely() -> None:
     assert lines("<header>Soon</header><footer>Here</footer>") == ["Soon", "Here"]
 
 
-def test_headings_and_title_are_known() -> None:
+def test_headings_and_title_are_extracted() -> None:
     page = parsed("<title> My\n page </title><body><h1>Prices</h1><p>5<h2>Hours</h2><p>9 to 5")
     assert page == ParsedPage("My page", ("Prices", "5", "Hours", "9 to 5"), (0, 2))
 
@@ -111,12 +111,12 @@ def test_headings_and_title_are_known() -> None:
         ("div > :nth-child(2)", ["Item | 5 €"]),
     ],
 )
-def test_a_selector_says_what_counts(selector: str, found: list[str]) -> None:
+def test_a_selector_limits_the_content(selector: str, found: list[str]) -> None:
     markup = "<nav>Menu</nav><div><h1>Shop</h1><table id=prices><tr><td>Item<td class=new>5 €</table></div>"
     assert lines(markup, selector) == found
 
 
-def test_a_selector_that_matches_nothing_says_so() -> None:
+def test_a_selector_without_match_raises_empty_body() -> None:
     with pytest.raises(EmptyBody, match="Nothing on the page matches `#prices`"):
         lines("<p>x", "#prices")
 
@@ -124,28 +124,28 @@ def test_a_selector_that_matches_nothing_says_so() -> None:
 @pytest.mark.parametrize(
     "selector", ["[", "p::before", "a{}", "@media", ":not(" * 40, ":nonsense(3)", "[a='\x00']", "\ud800"]
 )
-def test_what_is_no_selector_says_so(selector: str) -> None:
+def test_an_invalid_selector_raises_empty_body(selector: str) -> None:
     with pytest.raises(EmptyBody, match="matches"):
         lines("<p>x", selector)
 
 
 @pytest.mark.parametrize("body", ["", "   \n", "<!-- nothing -->", "<html><body></body></html>"])
-def test_an_empty_page_is_an_error(body: str) -> None:
+def test_an_empty_page_raises_empty_body(body: str) -> None:
     with pytest.raises(EmptyBody, match="page is empty"):
         parsed(body)
 
 
-def test_a_page_made_by_a_script_is_an_error_that_says_so() -> None:
+def test_a_page_that_needs_javascript_raises_empty_body() -> None:
     with pytest.raises(EmptyBody, match="without JavaScript"):
         parsed("<div id=app></div><script src=app.js></script>")
 
 
-def test_plain_text_is_taken_line_by_line() -> None:
+def test_plain_text_is_returned_line_by_line() -> None:
     page = parse_page(b"v2 <beta>\r\n\r\n  fixes\t1\n", headers={"Content-Type": "text/plain; charset=utf-8"})
     assert page.lines == ("v2 <beta>", "fixes 1")
 
 
-def test_plain_text_is_bounded_and_not_empty() -> None:
+def test_plain_text_is_limited_and_not_empty() -> None:
     page = parse_page(b"a line\n" * 30_000, headers={"content-type": "application/json"})
     assert len(page.lines) == MAX_LINES
     with pytest.raises(EmptyBody, match="empty"):
@@ -153,7 +153,7 @@ def test_plain_text_is_bounded_and_not_empty() -> None:
 
 
 @pytest.mark.parametrize("body", [b"%PDF-1.7\n" + bytes(range(256)) * 20, b"\x89PNG\r\n\x1a\n" + bytes(500)])
-def test_what_is_no_text_is_no_page(body: bytes) -> None:
+def test_a_binary_document_raises_not_a_feed(body: bytes) -> None:
     with pytest.raises(NotAFeed, match="no page of text"):
         parse_page(body, headers={})
 
@@ -171,7 +171,7 @@ def test_what_is_no_text_is_no_page(body: bytes) -> None:
         ("<?xml version='1.0' encoding='utf-16'?><p>Käse".encode(), "application/xhtml+xml"),
     ],
 )
-def test_every_declared_encoding_is_read(body: bytes, content_type: str) -> None:
+def test_declared_encodings_are_decoded(body: bytes, content_type: str) -> None:
     assert parse_page(body, headers={"content-type": content_type}).lines == ("Käse",)
 
 
@@ -191,14 +191,14 @@ def test_every_declared_encoding_is_read(body: bytes, content_type: str) -> None
         ("an unclosed attribute", b"<p>x<p a='" + b"<p " * 1_000_000),
     ],
 )
-def test_crafted_input_stays_within_bounds(name: str, body: bytes) -> None:
+def test_crafted_input_stays_within_limits(name: str, body: bytes) -> None:
     page = parse_page(body, headers={"content-type": "text/html"})
     assert 0 < len(page.lines) <= MAX_LINES, name
     assert max(map(len, page.lines)) <= LINE_CHARS
     assert sum(len(line.encode()) for line in page.lines) <= MAX_TEXT_BYTES
 
 
-def test_a_flood_of_empty_elements_is_a_feed_error() -> None:
+def test_a_flood_of_empty_elements_raises_a_feed_error() -> None:
     with pytest.raises(FeedError):
         parse_page(b"<b></b>" * 400_000, headers={})
 
@@ -206,11 +206,11 @@ def test_a_flood_of_empty_elements_is_a_feed_error() -> None:
 _PASSWORD = "<form><p>User <input name=user><p>Password <input type=PassWord><button>Log in</button></form>"
 
 
-def test_a_page_that_only_asks_for_a_login_shows_nothing() -> None:
+def test_a_login_page_raises_empty_body() -> None:
     with pytest.raises(EmptyBody, match="asks for a login"):
         lines(f"<title>Log in</title><body>{_PASSWORD}<a href=/lost>Lost your password?</a>")
 
 
-def test_a_page_that_asks_for_a_login_besides_is_a_page() -> None:
+def test_a_page_with_a_login_form_and_content_is_extracted() -> None:
     news = [f"Paragraph {number} tells a story that has many words." for number in range(20)]
     assert lines(f"<body>{_PASSWORD}{''.join(f'<p>{line}' for line in news)}")[-20:] == news

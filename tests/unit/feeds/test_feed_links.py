@@ -1,4 +1,4 @@
-"""A page names its feeds."""
+"""Discovery of the feeds that a page links to."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def links(head: str) -> list[str]:
     return [link.url for link in find_feed_links(f"<html><head>{head}</head><body></body></html>".encode(), url=URL)]
 
 
-def test_every_kind_of_feed_is_found_with_its_title() -> None:
+def test_every_type_of_feed_link_is_found_with_its_title() -> None:
     body = (
         b'<LINK REL="alternate" TYPE="application/rss+xml; charset=utf-8" TITLE="All &amp; every" HREF="/all">'
         b'<link rel="alternate home" type="application/atom+xml" href="atom.xml">'
@@ -37,19 +37,19 @@ def test_every_kind_of_feed_is_found_with_its_title() -> None:
         '<!-- <link rel="alternate" type="application/rss+xml" href="/old"> -->',
     ],
 )
-def test_what_names_no_feed_is_left_out(head: str) -> None:
+def test_other_links_are_ignored(head: str) -> None:
     assert links(head) == []
 
 
-def test_the_base_element_counts() -> None:
+def test_links_are_resolved_against_the_base_element() -> None:
     head = '<base href="https://cdn.example.com/x/"><link rel="alternate" type="application/rss+xml" href="feed">'
     assert links(head) == ["https://cdn.example.com/x/feed"]
 
 
-def test_a_feed_named_twice_is_one_and_there_are_at_most_twenty() -> None:
+def test_feed_links_are_distinct_and_at_most_twenty() -> None:
     assert len(find_feed_links(page(["/a", "/a", *map(str, range(50))]), url=URL)) == 20
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\xff\xfe", b"hello", b"<?xml version='1.0' encoding='nonsense'?><html/>"])
-def test_a_document_that_is_no_page_names_nothing(body: bytes) -> None:
+def test_a_document_other_than_html_has_no_feed_links(body: bytes) -> None:
     assert find_feed_links(body, url=URL) == ()

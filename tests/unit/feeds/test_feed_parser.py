@@ -1,4 +1,4 @@
-"""Every kind of feed document becomes the same values; everything else is told apart."""
+"""Feed documents of every format have the same values; other documents raise the right error."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ def channel(inner: str) -> bytes:
 
 
 @pytest.mark.parametrize("document", [rss([ENTRY]), atom([ENTRY])])
-def test_xml_feeds_give_their_entries(document: bytes) -> None:
+def test_xml_feeds_are_parsed(document: bytes) -> None:
     feed = read(document)
     assert feed.title == "Example"
     assert feed.link == "https://example.com/"
@@ -34,18 +34,18 @@ def test_xml_feeds_give_their_entries(document: bytes) -> None:
 
 
 @pytest.mark.parametrize("document", [b"<?xml version='1.0'?><opml version='2.0'/>", b"<!-- mine --><OPML><body/>"])
-def test_a_list_of_feeds_is_told_apart(document: bytes) -> None:
+def test_an_opml_file_raises_list_of_feeds(document: bytes) -> None:
     with pytest.raises(ListOfFeeds, match="import it"):
         read(document)
 
 
-def test_a_json_feed_gives_its_entries() -> None:
+def test_a_json_feed_is_parsed() -> None:
     (entry,) = read(json_feed([ENTRY])).entries
     assert (entry.id, entry.link, entry.title, entry.published) == (ENTRY.id, ENTRY.link, ENTRY.title, ENTRY.published)
     assert (entry.content, entry.authors, entry.tags) == (ENTRY.summary, ENTRY.authors, ENTRY.tags)
 
 
-def test_an_rdf_feed_gives_its_entries() -> None:
+def test_an_rdf_feed_is_parsed() -> None:
     feed = read(
         b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/">'
         b'<channel rdf:about="x"><title>T</title></channel>'
@@ -54,7 +54,7 @@ def test_an_rdf_feed_gives_its_entries() -> None:
     assert [entry.title for entry in feed.entries] == ["One"]
 
 
-def test_json_feed_ids_that_are_numbers_are_text() -> None:
+def test_numeric_json_feed_ids_become_text() -> None:
     feed = read(
         b'{"version": "https://jsonfeed.org/version/1", "items": [{"id": 7, "title": 3, "url": ["x"], "tags": "t"}, 5]}'
     )
@@ -74,7 +74,7 @@ def test_a_title_is_plain_text_on_one_line() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("content_type", ["", "text/xml", "application/rss+xml; charset=iso-8859-1"])
-def test_unicode_that_proves_itself_is_believed_before_the_header(encoding: str, content_type: str) -> None:
+def test_valid_unicode_takes_precedence_over_the_header(encoding: str, content_type: str) -> None:
     body = '<?xml version="1.0"?><rss version="2.0"><channel><title>Zoë €</title></channel></rss>'.encode(encoding)
     assert parse(body, url=URL, headers={"Content-Type": content_type}).title == "Zoë €"
 
@@ -103,7 +103,7 @@ def test_impossible_dates_are_absent(date: str) -> None:
 @pytest.mark.parametrize(
     ("ttl", "seconds"), [("15", 900.0), ("0", None), ("-5", None), ("99999999999", None), ("x", None)]
 )
-def test_only_a_sane_ttl_counts(ttl: str, seconds: float | None) -> None:
+def test_only_a_valid_ttl_is_returned(ttl: str, seconds: float | None) -> None:
     assert read(channel(f"<ttl>{ttl}</ttl>")).polling_hints.ttl_s == seconds
 
 
@@ -124,14 +124,14 @@ def test_an_update_period_is_divided_by_its_frequency(inner: str, update_period_
     assert read(body).polling_hints.update_period_s == update_period_s
 
 
-def test_every_hour_and_day_to_skip_is_kept() -> None:
+def test_all_hours_and_days_to_skip_are_returned() -> None:
     hours = "".join(f"<hour>{hour}</hour>" for hour in ("3", "24", " 4\n", "25", "-1", "x", "3"))
     days = "<day>Sunday</day>\n<day>monday</day><day>Someday</day>"
     wishes = read(channel(f"<skipHours>{hours}</skipHours><skipDays>{days}</skipDays>")).polling_hints
     assert (wishes.skip_hours, wishes.skip_days) == ((0, 3, 4), (0, 6))
 
 
-def test_what_an_entry_quotes_is_no_wish() -> None:
+def test_text_in_an_entry_is_no_polling_hint() -> None:
     assert (
         read(channel("<item><title><![CDATA[<skipHours><hour>1</hour></skipHours>]]></title></item>")).polling_hints
         == PollingHints()
@@ -158,7 +158,7 @@ def test_hubs_topic_and_older_entries_are_found(body: bytes, flaw: str) -> None:
     assert read(body.replace(b"{}", inner.encode())).older_url == "https://example.com/2023"
 
 
-def test_a_json_feed_names_its_hubs_itself_and_its_older_entries() -> None:
+def test_hubs_topic_and_older_entries_of_a_json_feed_are_found() -> None:
     hubs = '[{"type": "WebSub", "url": "/hub"}, {"type": "rssCloud", "url": "/cloud"}, 7, {"type": 1}]'
     feed = read(
         f'{{"version": "https://jsonfeed.org/version/1.1", "title": "T", "items": [], "feed_url": "/feed.json",'
@@ -168,27 +168,27 @@ def test_a_json_feed_names_its_hubs_itself_and_its_older_entries() -> None:
     assert feed.older_url == "https://example.com/feed?page=2"
 
 
-def test_of_many_entries_the_newest_stay_in_document_order() -> None:
+def test_the_newest_entries_are_returned_in_document_order() -> None:
     entries = [item(str(number), number=number) for number in range(600)]
     feed = read(rss(entries))
     assert [entry.title for entry in feed.entries] == [entry.title for entry in entries[100:]]
 
 
 @pytest.mark.parametrize("build", [rss, atom])
-def test_of_very_many_entries_the_newest_at_either_end_are_found(build: Callable[..., bytes]) -> None:
+def test_the_newest_entries_at_either_end_of_a_long_document_are_returned(build: Callable[..., bytes]) -> None:
     entries = [item(str(number), number=number) for number in range(3000)]
     assert [entry.title for entry in read(build(entries)).entries] == [entry.title for entry in entries[2500:]]
     entries.reverse()
     assert [entry.title for entry in read(build(entries)).entries] == [entry.title for entry in entries[:500]]
 
 
-def test_long_fields_are_cut() -> None:
+def test_long_fields_are_truncated() -> None:
     feed = read(rss([item("a", title="x" * 300_000, summary="y" * 300_000)]))
     assert len(feed.entries[0].title) == 1000
     assert len(feed.entries[0].summary) == 50_000
 
 
-def test_half_characters_and_entities_from_files_do_not_get_through() -> None:
+def test_surrogates_and_external_entities_are_removed() -> None:
     feed = read(
         b'<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]>' + channel("<item><title>a&#xD800;&x;b</title></item>")
     )
@@ -207,7 +207,7 @@ def test_a_feed_without_entries_is_a_feed() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b" \r\n", b"\xef\xbb\xbf", b"<!-- nothing -->", b"<?xml version='1.0'?>\n<!-- x -->", b"<!", b"<?"]
 )
-def test_nothing_is_an_empty_body(body: bytes) -> None:
+def test_an_empty_document_raises_empty_body(body: bytes) -> None:
     with pytest.raises(EmptyBody):
         read(body)
 
@@ -215,7 +215,7 @@ def test_nothing_is_an_empty_body(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body", [page(), b"hello", b"{}", b"[1]", b'{"a": ', b"<svg/>", b"\x89PNG\r\n", b"<", b"%PDF-1.4"]
 )
-def test_what_is_no_feed_is_told_apart(body: bytes) -> None:
+def test_another_document_raises_not_a_feed(body: bytes) -> None:
     with pytest.raises(NotAFeed):
         read(body)
 
@@ -229,13 +229,13 @@ def test_what_is_no_feed_is_told_apart(body: bytes) -> None:
         b'{"version": "https://jsonfeed.org/version/1.1", "items": [',
     ],
 )
-def test_a_damaged_feed_is_broken(body: bytes) -> None:
+def test_a_damaged_feed_raises_broken_feed(body: bytes) -> None:
     with pytest.raises(BrokenFeed):
         read(body)
 
 
 @pytest.mark.parametrize("title", ["&#x110000;", "&#99999999999999999999;", "&#-1;", "&#x;"])
-def test_impossible_character_references_raise_nothing_else(title: str) -> None:
+def test_invalid_character_references_are_ignored(title: str) -> None:
     try:
         feed = read(channel(f"<item><title>{title}</title></item>"))
     except FeedError:
@@ -244,7 +244,7 @@ def test_impossible_character_references_raise_nothing_else(title: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({*fast_parser_elements.FEED_HANDLERS, "enclosures"} - GIVES_UP))
-def test_an_element_named_like_a_field_of_the_parsers_own_is_only_an_element(name: str) -> None:
+def test_an_element_named_like_a_result_field_of_feedparser_is_ignored(name: str) -> None:
     """Found by fuzzing: feedparser writes the text of an unknown element into the field of that name."""
     for element in (f"<{name}>text</{name}>", f"<{name} pt>text</{name}>", f"<{name} rel='enclosure' href='x'/>"):
         for within in ("<item>{}</item>", "{}<item/>", "<item>{}<link>/1</link></item>"):
@@ -253,7 +253,7 @@ def test_an_element_named_like_a_field_of_the_parsers_own_is_only_an_element(nam
             assert feed.title or feed.entries
 
 
-def test_a_document_is_never_taken_for_the_name_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_is_never_opened_as_a_file_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "<rss>").mkdir()
     (tmp_path / "private.xml").write_bytes(rss([item("a")]))
     monkeypatch.chdir(tmp_path)

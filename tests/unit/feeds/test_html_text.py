@@ -1,4 +1,4 @@
-"""Publishers' HTML becomes plain text that nothing can be smuggled through."""
+"""Conversion of publishers' HTML to safe plain text."""
 
 import pytest
 
@@ -32,16 +32,16 @@ def test_markup_becomes_text(markup: str, text: str) -> None:
 @pytest.mark.parametrize(
     "junk", ["\x00", "\x07", "\x1b", "\x9b", "\u202e", "\u2066", "\u200b", "\ufeff", "\U000e0041", "\ud800", "\uffff"]
 )
-def test_characters_that_show_nothing_or_mislead_are_dropped(junk: str) -> None:
+def test_invisible_and_misleading_characters_are_removed(junk: str) -> None:
     assert one_line(f"a{junk}b", 100) == "ab"
     assert plain_text(f"<i>a{junk}b</i>", 100) == "ab"
 
 
-def test_joiners_that_scripts_and_emoji_need_stay() -> None:
+def test_zero_width_joiners_are_kept() -> None:
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
     assert one_line(family, 100) == family
 
 
-def test_long_text_is_cut_at_a_word() -> None:
+def test_long_text_is_truncated_at_a_word() -> None:
     assert one_line("one two three four", 12) == "one two…"
     assert one_line("x" * 50, 10) == "x" * 9 + "…"

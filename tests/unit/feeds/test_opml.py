@@ -1,4 +1,4 @@
-"""What is read from lists of subscriptions as other readers write them, and as nobody should."""
+"""OPML files of other programs, and malformed and hostile ones."""
 
 import contextlib
 
@@ -22,7 +22,7 @@ def _refused(body: bytes) -> str:
     return str(refusal.value)
 
 
-def test_folders_are_tags_and_a_feed_in_several_of_them_is_one() -> None:
+def test_folders_become_tags_of_one_subscription() -> None:
     body = """
       <outline text="News"><outline text="Daily">
         <outline type="rss" text="Cats!" xmlUrl="https://cats.example/feed" htmlUrl="https://cats.example/"/>
@@ -33,12 +33,12 @@ def test_folders_are_tags_and_a_feed_in_several_of_them_is_one() -> None:
     assert parse(_opml(body)) == OpmlDocument((cats, OpmlSubscription("https://dogs.example/", "Dogs, daily")))
 
 
-def test_categories_are_tags_too() -> None:
+def test_categories_become_tags() -> None:
     body = f'<outline text="Cats" xmlUrl="{CATS}" category="/Pets/Furry,Daily"/>'
     assert parse(_opml(body)).feeds == (OpmlSubscription(CATS, "Cats", ("Pets", "Furry", "Daily")),)
 
 
-def test_pages_and_parts_of_pages_are_not_feeds() -> None:
+def test_pages_and_parts_of_pages_are_marked() -> None:
     pages = (
         OpmlSubscription("https://x.example/", page=True),
         OpmlSubscription("https://x.example/#div%20%3E%20a", "A", page=True),
@@ -47,13 +47,13 @@ def test_pages_and_parts_of_pages_are_not_feeds() -> None:
     assert b"xmlUrl" not in write("Ours", pages)
 
 
-def test_opml_1_and_odd_spellings_are_read() -> None:
+def test_opml_1_and_unusual_spellings_are_parsed() -> None:
     body = f'<OUTLINE TITLE="Cats" XMLURL=" {CATS}&#10;"/>'
     whole = _opml(body, "1.0").replace(b"opml", b"OPML")
     assert parse(whole).feeds == (OpmlSubscription(CATS, "Cats"),)
 
 
-def test_each_problem_names_its_line_and_spoils_nothing_else() -> None:
+def test_each_problem_has_its_line_and_other_feeds_are_returned() -> None:
     body = f"""<outline text="a" xmlUrl="ftp://example.org/"/>
 <outline text="b" xmlUrl="https://user:secret@example.org/"/>
 <outline text="c" type="link" url="https://example.org/"/>
@@ -65,7 +65,7 @@ def test_each_problem_names_its_line_and_spoils_nothing_else() -> None:
     assert problems[3] == "Line 6: “d” names no feed."
 
 
-def test_stray_ampersands_and_missing_ends_are_read_over() -> None:
+def test_stray_ampersands_and_missing_end_tags_are_tolerated() -> None:
     body = f'<opml><body><outline text="Cats & Dogs" xmlUrl="{CATS}?a=1&b=2"/>\n<outline text="x"'.encode()
     outline = parse(body)
     assert [feed.url for feed in outline.feeds] == [f"{CATS}?a=1&b=2"]
@@ -73,7 +73,7 @@ def test_stray_ampersands_and_missing_ends_are_read_over() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "iso-8859-1"])
-def test_any_encoding_is_read_whatever_is_declared(encoding: str) -> None:
+def test_the_encoding_is_detected_whatever_is_declared(encoding: str) -> None:
     text = _opml(f'<outline text="Kätzchen" xmlUrl="{CATS}"/>').decode()
     declared = text.replace('version="1.0"', 'version="1.0" encoding="iso-8859-1"')
     assert parse(declared.encode(encoding)).feeds == (OpmlSubscription(CATS, "Kätzchen"),)
@@ -91,11 +91,11 @@ def test_titles_and_folders_are_plain_short_lines() -> None:
     "body",
     [b"", b"   ", b"hello", b"\0\1\2", b"<!-- only -->", b"{}", bytes(range(256)), b"<", b"<?xml version='1.0'?>"],
 )
-def test_what_is_no_xml_is_refused(body: bytes) -> None:
+def test_a_file_that_is_not_xml_is_refused(body: bytes) -> None:
     assert "no tag" in _refused(body)
 
 
-def test_what_is_no_opml_is_refused() -> None:
+def test_a_file_that_is_not_opml_is_refused() -> None:
     assert "<html>" in _refused(b"<html><body><p>Log in</p></body></html>")
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_too_large_is_refused() -> None:
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
-def test_entities_are_never_looked_at(body: str, encoding: str) -> None:
+def test_entities_are_not_expanded(body: str, encoding: str) -> None:
     assert "entities" in _refused(body.encode(encoding))
 
 
@@ -121,7 +121,7 @@ def test_a_dtd_is_not_loaded() -> None:
     assert parse(body.encode()) == OpmlDocument((OpmlSubscription(CATS, "x"),))
 
 
-def test_folders_in_folders_end_somewhere() -> None:
+def test_nesting_of_folders_is_limited() -> None:
     depth = 100
     body = '<outline text="f">' * depth + f'<outline text="deep" xmlUrl="{CATS}"/>' + "</outline>" * depth
     outline = parse(_opml(f'{body}<outline text="flat" xmlUrl="https://flat.example/"/>'))
@@ -129,7 +129,7 @@ def test_folders_in_folders_end_somewhere() -> None:
     assert len(outline.problems) == depth - MAX_DEPTH + 1
 
 
-def test_outlines_end_somewhere() -> None:
+def test_number_of_outlines_is_limited() -> None:
     lines = "\n".join(f'<outline text="{n}" xmlUrl="https://example.org/{n}"/>' for n in range(MAX_OUTLINES + 10))
     outline = parse(_opml(lines))
     assert len(outline.feeds) == MAX_OUTLINES
@@ -152,12 +152,12 @@ def test_outlines_end_somewhere() -> None:
     ],
     ids=["open tags", "attributes", "outlines", "elements", "title", "ampersands", "cdata", "address", "namespace"],
 )
-def test_hostile_files_are_read_in_bounded_work(body: bytes) -> None:
+def test_hostile_files_are_parsed_in_bounded_time(body: bytes) -> None:
     with contextlib.suppress(UserError):
         assert parse(body).feeds == ()
 
 
-def test_what_is_written_is_opml_2() -> None:
+def test_the_writer_produces_opml_2() -> None:
     written = write(
         "Ours <&>", [OpmlSubscription(CATS, "Cats & <dogs>", ("Pets", "News")), OpmlSubscription("https://x.example/")]
     )
@@ -173,7 +173,7 @@ def test_what_is_written_is_opml_2() -> None:
 
 
 @pytest.mark.parametrize("reference", ["&amp;", "&#x26;", "&"])
-def test_long_lines_are_read_in_pieces_that_cut_no_reference(reference: str) -> None:
+def test_pieces_do_not_split_references(reference: str) -> None:
     before, after = "<outline b='", f"' xmlUrl='{CATS}?a=1"
     for place in range(64 * 1024 - 12, 64 * 1024 + 4):
         padding = "x" * (place - len(before) - len(after))
@@ -181,7 +181,7 @@ def test_long_lines_are_read_in_pieces_that_cut_no_reference(reference: str) -> 
         assert [feed.url for feed in outline.feeds] == [f"{CATS}?a=1&b=2"]
 
 
-def test_what_is_returned_of_folders_with_long_names_ends_somewhere() -> None:
+def test_total_length_of_tags_is_limited() -> None:
     folders = "".join(f"<outline text='{letter * 100}'>" for letter in "abcdefghijklmnopqrst")
     feeds = "".join(f"<outline text='{n}' xmlUrl='https://example.org/{n}'/>" for n in range(4_900))
     outline = parse(f"<opml><body>{folders[: 19 * 117]}{feeds}".encode())

@@ -1,4 +1,4 @@
-"""What subscribers of a page are told, and what they are spared."""
+"""Changes of a page that are reported, and those that are not."""
 
 import itertools
 import random
@@ -24,7 +24,7 @@ def prices(*rows: tuple[str, str], visitors: int = 0, now: str = "12:00") -> str
     )
 
 
-def test_the_first_look_tells_nothing_and_shows_the_page_as_proof() -> None:
+def test_the_first_poll_reports_no_changes_and_a_preview() -> None:
     page = parsed("<title>Shop</title><p>One</p><p>" + "word " * 100)
     decision = detect_page_changes(None, page, url=URL, now_s=START_S)
     assert decision.changes == ()
@@ -34,20 +34,20 @@ def test_the_first_look_tells_nothing_and_shows_the_page_as_proof() -> None:
     assert len(proof.summary) <= 300
 
 
-def test_a_changed_price_is_a_replacement_with_its_place() -> None:
+def test_a_changed_price_is_a_replacement_with_its_line() -> None:
     reader = Reader(prices(("Box", "5"), ("Bag", "3")))
     (change,) = reader.look(parsed(prices(("Box", "6"), ("Bag", "3"))))
     assert (change.kind, change.line, change.before) == ("replacement", 4, "Box | 5 €")
     assert (change.entry.title, change.entry.summary, change.entry.link) == ("Prices", "Box | 6 €", URL)
 
 
-def test_added_and_omitted_lines_are_told_as_such() -> None:
+def test_added_and_omitted_lines_are_reported_as_such() -> None:
     reader = Reader("<h1>Changes</h1><p>v1</p>")
     assert reader.sees("<h1>Changes</h1><p>v2: faster</p><p>v1</p>") == [("addition", "v2: faster", "")]
     assert reader.sees("<h1>Changes</h1><p>v2: faster</p>") == [("omission", "v1", "")]
 
 
-def test_the_same_page_again_says_nothing_and_need_not_be_stored() -> None:
+def test_an_unchanged_page_keeps_its_state() -> None:
     reader = Reader(prices(("Box", "5")))
     reader.sees(prices(("Box", "5")))
     before = reader.state
@@ -55,7 +55,7 @@ def test_the_same_page_again_says_nothing_and_need_not_be_stored() -> None:
     assert reader.state == before
 
 
-def test_a_clock_and_a_counter_are_silent_and_the_price_beside_them_is_not() -> None:
+def test_clocks_and_counters_are_not_reported_but_a_price_beside_them_is() -> None:
     reader = Reader(
         prices(("Box", "5"), visitors=531, now="Fri 20 Nov 23:58:59"),
         prices(("Box", "5"), visitors=540, now="Fri 20 Nov 23:59:04"),
@@ -68,13 +68,13 @@ def test_a_clock_and_a_counter_are_silent_and_the_price_beside_them_is_not() -> 
     ]
 
 
-def test_a_volatile_number_does_not_hide_another_one_in_its_line() -> None:
+def test_a_volatile_number_does_not_hide_another_number_in_its_line() -> None:
     reader = Reader("<p>Box for 5 €, 12 are looking at it", "<p>Box for 5 €, 14 are looking at it")
     assert reader.sees("<p>Box for 5 €, 90 are looking at it") == []
     assert len(reader.sees("<p>Box for 6 €, 91 are looking at it")) == 1
 
 
-def test_a_volatile_number_alone_in_its_line_does_not_hide_those_of_others() -> None:
+def test_a_volatile_number_alone_in_its_line_does_not_hide_other_lines() -> None:
     def page(visitors: int, price: int) -> str:
         return f"<dl><dt>Visitors<dd>{visitors}<dt>Price<dd>{price}</dl>"
 
@@ -83,7 +83,7 @@ def test_a_volatile_number_alone_in_its_line_does_not_hide_those_of_others() -> 
     assert reader.sees(page(103, 6)) == [("replacement", "6", "5")]
 
 
-def test_rotating_advertisements_and_nonces_are_silent() -> None:
+def test_rotating_advertisements_and_nonces_are_not_reported() -> None:
     def page(advertisement: str, nonce: str, *news: str) -> str:
         return f"<h1>News</h1><div>{advertisement}</div><h2>Today</h2>{'<p>'.join(['', *news])}<p>Request {nonce}</p>"
 
@@ -92,7 +92,7 @@ def test_rotating_advertisements_and_nonces_are_silent() -> None:
     assert reader.sees(page("Eat less", "99f0a3", "New", "Old")) == [("addition", "New", "")]
 
 
-def test_an_advertisement_and_a_counter_side_by_side_are_both_silent() -> None:
+def test_an_advertisement_next_to_a_counter_is_not_reported() -> None:
     def page(advertisement: str, count: int) -> str:
         return f"<h1>News</h1><p>{advertisement}<p>Read by {count} people<p>Old"
 
@@ -101,14 +101,14 @@ def test_an_advertisement_and_a_counter_side_by_side_are_both_silent() -> None:
     assert reader.sees(page("Tea", 12).replace("Old", "New")) == [("replacement", "New", "Old")]
 
 
-def test_of_a_page_that_changes_everywhere_500_places_are_remembered() -> None:
+def test_at_most_500_volatile_regions_are_stored() -> None:
     names = ["".join(chr(97 + int(digit)) for digit in f"{n:04}") for n in range(700)]
     reader = Reader(*("".join(f"<p>Place {name} now has {look}" for name in names) for look in (1, 2)))
     assert reader.state is not None
     assert len(reader.state.volatile) == MAX_REGIONS
 
 
-def test_ages_are_never_news() -> None:
+def test_relative_ages_are_never_reported() -> None:
     def page(*threads: str) -> str:
         return "".join(f"<li>{thread}" for thread in threads)
 
@@ -117,24 +117,24 @@ def test_ages_are_never_news() -> None:
     assert len(reader.sees(page("Help! 4 replies, 5 minutes ago", "Hello 1 reply, vor 3 Stunden"))) == 1
 
 
-def test_a_late_second_look_tells_what_changed() -> None:
+def test_a_late_second_poll_reports_changes() -> None:
     decision = detect_page_changes(None, parsed("<p>Price 5"), url=URL, now_s=START_S)
     later = detect_page_changes(decision.state, parsed("<p>Price 6"), url=URL, now_s=START_S + HOUR_S)
     assert [change.entry.summary for change in later.changes] == ["Price 6"]
 
 
-def test_a_counter_that_stood_still_at_first_is_silent_after_ten_changes() -> None:
+def test_a_counter_becomes_volatile_after_ten_changes() -> None:
     reader = Reader("<p>This page was read 100 times</p>")
     told = [reader.sees(f"<p>This page was read {100 + n} times</p>", after_s=1800) for n in range(1, 20)]
     assert [bool(changes) for changes in told] == [True] * 10 + [False] * 9
 
 
-def test_a_price_that_changes_daily_is_told_each_time() -> None:
+def test_a_daily_change_of_a_price_is_reported_each_time() -> None:
     reader = Reader("<p>Gold costs 100 €</p>")
     assert all(reader.sees(f"<p>Gold costs {100 + n} €</p>", after_s=DAY_S) for n in range(1, 30))
 
 
-def test_a_volatile_place_that_stood_still_for_a_week_is_news_again() -> None:
+def test_a_volatile_region_that_is_stable_for_a_week_is_reported_again() -> None:
     reader = Reader("<p>Gold costs 100 €</p>", "<p>Gold costs 101 €</p>")
     assert reader.sees("<p>Gold costs 102 €</p>") == []
     for _ in range(16):
@@ -142,13 +142,13 @@ def test_a_volatile_place_that_stood_still_for_a_week_is_news_again() -> None:
     assert len(reader.sees("<p>Gold costs 103 €</p>")) == 1
 
 
-def test_a_clock_stays_silent_for_who_has_not_looked_for_a_month() -> None:
-    """A node that polls a quiet page for the first time knows only what its last version, long ago, knew."""
+def test_a_clock_stays_volatile_after_a_month_without_polls() -> None:
+    """A node that takes over a quiet page has the state of its last version, which may be old."""
     reader = Reader("<p>Now: 10:00:00</p><p>x", "<p>Now: 10:00:05</p><p>x")
     assert reader.sees("<p>Now: 11:12:13</p><p>x", after_s=4 * STABLE_AFTER_S) == []
 
 
-def test_a_clock_stays_silent_for_months() -> None:
+def test_a_clock_stays_volatile_for_months() -> None:
     reader = Reader("<p>Now: 10:00:00</p><p>x", "<p>Now: 10:00:05</p><p>x")
     clocks = (
         f"<p>Now: {hour:02}:{n % 60:02}:00</p><p>x"
@@ -157,7 +157,7 @@ def test_a_clock_stays_silent_for_months() -> None:
     assert [changes for clock in clocks if (changes := reader.sees(clock, after_s=5 * HOUR_S))] == []
 
 
-def test_an_outage_and_its_end_are_told_and_a_page_that_alternates_is_not() -> None:
+def test_an_outage_and_its_end_are_reported_but_not_an_alternating_page() -> None:
     versions = ["<h1>Status</h1><p>All systems are down", "<h1>Status</h1><p>All is well"]
     reader = Reader(versions[1])
     told = [bool(reader.sees(version)) for version in versions * 5]
@@ -165,21 +165,21 @@ def test_an_outage_and_its_end_are_told_and_a_page_that_alternates_is_not() -> N
     assert reader.sees(versions[0], after_s=2 * DAY_S)
 
 
-def test_changes_that_come_again_have_other_keys() -> None:
+def test_repeated_changes_have_different_keys() -> None:
     reader = Reader("<p>up")
     pages = [parsed("<p>down"), parsed("<p>up")] * 3
     keys = [change.entry.key for page in pages for change in reader.look(page, after_s=2 * DAY_S)]
     assert len(keys) == len(set(keys)) == 6
 
 
-def test_at_most_twenty_changes_are_told_and_the_rest_counted() -> None:
+def test_at_most_twenty_changes_are_reported_and_the_others_counted() -> None:
     reader = Reader("".join(f"<p>text {n}<p>value {n}" for n in range(60)))
     changes = reader.look(parsed("".join(f"<p>text {n}<p>value {n}!" for n in range(60))))
     assert len(changes) == MAX_CHANGES + 1
     assert "40 more changes: +40 " in changes[-1].entry.summary
 
 
-def test_of_a_long_line_the_part_that_changed_is_told() -> None:
+def test_the_changed_part_of_a_long_line_is_reported() -> None:
     beginning = "It was a dark and stormy night. " * 40
     reader = Reader(f"<p>{beginning} The price is 5 €.")
     (change,) = reader.look(parsed(f"<p>{beginning} The price is 6 €."))
@@ -201,13 +201,13 @@ def test_a_total_rewrite_is_one_change_within_the_bound(after: list[object]) -> 
 
 
 class Counted(str):
-    """A line that counts how often one is compared."""
+    """A line that counts comparisons."""
 
     __slots__ = ()
     comparisons = 0
 
     def __eq__(self, other: object) -> bool:
-        """Count, and compare."""
+        """Count the comparison."""
         Counted.comparisons += 1
         return str.__eq__(self, other)
 
@@ -215,7 +215,7 @@ class Counted(str):
 
 
 @pytest.mark.parametrize("kind", ["rewritten", "shuffled", "two words"])
-def test_a_diff_takes_linear_work_and_then_no_more_than_its_bound(kind: str) -> None:
+def test_diff_takes_linear_time_plus_a_limited_number_of_steps(kind: str) -> None:
     chance = random.Random(5)  # noqa: S311 - a reproducible shuffle
     old = [str(n) for n in range(5_000)] if kind != "two words" else chance.choices("ab", k=5_000)
     new = {"rewritten": [f"{n}!" for n in old], "shuffled": chance.sample(old, 5_000)}.get(
@@ -227,7 +227,7 @@ def test_a_diff_takes_linear_work_and_then_no_more_than_its_bound(kind: str) -> 
     assert Counted.comparisons < 50_000 * 2 + 10 * (len(old) + len(new))
 
 
-def test_what_is_remembered_is_bounded_however_the_page_behaves() -> None:
+def test_the_size_of_the_state_is_limited() -> None:
     chance = random.Random(7)  # noqa: S311 - reproducible noise
     state = None
     for look in range(4):
@@ -237,7 +237,7 @@ def test_what_is_remembered_is_bounded_however_the_page_behaves() -> None:
     assert len(msgspec.msgpack.encode(state)) <= 1_200_000
 
 
-def test_a_new_thread_on_the_index_of_a_forum_is_told_and_the_ages_of_the_others_are_not() -> None:
+def test_a_new_forum_thread_is_reported_but_not_the_ages_of_others() -> None:
     def index(*threads: tuple[str, int, str], online: int) -> str:
         rows = "".join(
             f'<tr class="row{n % 2}"><td><a href="/t?id={n}&amp;sid={online:x}">{title}</a><br><small>by Ann</small>'
@@ -265,7 +265,7 @@ def test_a_new_thread_on_the_index_of_a_forum_is_told_and_the_ages_of_the_others
     ]
 
 
-def test_an_incident_on_a_status_page_is_told_line_by_line() -> None:
+def test_an_incident_on_a_status_page_is_reported_line_by_line() -> None:
     def status(api: str, *incidents: str) -> str:
         history = "".join(f"<article><h3>{incident}</h3><p>Investigating.</p></article>" for incident in incidents)
         return (
@@ -281,7 +281,7 @@ def test_an_incident_on_a_status_page_is_told_line_by_line() -> None:
     ]
 
 
-def test_of_an_article_only_the_edited_paragraph_is_told() -> None:
+def test_only_the_edited_paragraph_of_an_article_is_reported() -> None:
     def article(figure: str, related: str) -> str:
         return (
             f"<header>The Paper</header><div class=layout><article><h1>Harvest</h1><p>First paragraph.</p>"

@@ -1,4 +1,4 @@
-"""The child's loop: one answer for every job, until its input ends."""
+"""The loop of a parser process: one response to each request, until its input ends."""
 
 import io
 
@@ -17,7 +17,7 @@ from service.feeds.sandbox.protocol import (
 from tests.support.feed_documents import item, rss
 
 
-def test_every_job_gets_its_answer() -> None:
+def test_every_request_gets_its_response() -> None:
     bodies = [rss([item("a")]), b""]
     jobs = [ParseDocument(Document(body, "https://example.com/", {})) for body in bodies]
     answers = io.BytesIO()

@@ -1,4 +1,4 @@
-"""How often publishers want to be asked: each wish counts up to a day, and none makes a poll come sooner."""
+"""Polling hints: each delays the next poll by up to a day."""
 
 import math
 from email.utils import formatdate
@@ -52,11 +52,11 @@ def date(at_s: float) -> str:
         ({"retry-after": date(NOW_S + 90)}, 90),
     ],
 )
-def test_headers_say_how_long_an_answer_is_fresh(headers: dict[str, str], wait_s: float) -> None:
+def test_freshness_of_a_response_delays_the_next_poll(headers: dict[str, str], wait_s: float) -> None:
     assert find_earliest_poll(headers, NONE, NOW_S).not_before_s == NOW_S + wait_s
 
 
-def test_the_longest_wish_counts_and_all_are_told() -> None:
+def test_the_longest_hint_applies_and_all_are_reported() -> None:
     found = find_earliest_poll(
         {"cache-control": "max-age=60"}, PollingHints(ttl_s=7_200, update_period_s=HOUR_S), NOW_S
     )
@@ -81,7 +81,7 @@ def test_the_longest_wish_counts_and_all_are_told() -> None:
         ({}, PollingHints(skip_days=tuple(range(7))), "Its skipDays name every day: ignored."),
     ],
 )
-def test_an_absurd_wish_is_ignored_and_the_reason_says_so(
+def test_a_hint_of_more_than_a_day_is_ignored_with_a_reason(
     headers: dict[str, str], wishes: PollingHints, reason: str
 ) -> None:
     found = find_earliest_poll(headers, wishes, NOW_S)
@@ -101,11 +101,11 @@ def test_an_absurd_wish_is_ignored_and_the_reason_says_so(
         (PollingHints(skip_hours=(23,), ttl_s=HOUR_S), ELEVEN_PM_S + HOUR_S),
     ],
 )
-def test_no_poll_falls_into_the_hours_and_days_to_skip(wishes: PollingHints, until_s: float) -> None:
+def test_skipped_hours_and_days_delay_the_next_poll(wishes: PollingHints, until_s: float) -> None:
     assert find_earliest_poll({}, wishes, NOW_S).not_before_s == until_s
 
 
-def test_the_end_of_what_is_skipped_is_told() -> None:
+def test_the_end_of_skipped_hours_is_reported() -> None:
     assert find_earliest_poll({}, PollingHints(skip_days=(1,)), NOW_S).reasons == (
         "Its skipHours or skipDays last for another 2 hours.",
     )
@@ -114,7 +114,7 @@ def test_the_end_of_what_is_skipped_is_told() -> None:
 @pytest.mark.parametrize(
     ("refusals", "wait_s"), [(0, 900), (1, 1_800), (2, 3_600), (6, 57_600), (7, DAY_S), (10**9, DAY_S)]
 )
-def test_each_refusal_doubles_the_interval_up_to_a_day(refusals: int, wait_s: float) -> None:
+def test_each_refusal_doubles_the_delay_up_to_a_day(refusals: int, wait_s: float) -> None:
     assert backoff_s(refusals, 900) == wait_s
 
 
@@ -158,7 +158,7 @@ moments = st.integers(0, 4 * 10**9).map(float)
 
 
 @given(some_headers, some_wishes, moments)
-def test_whatever_is_said_the_next_poll_is_within_a_day_and_a_week_of_skipping(
+def test_the_delay_is_at_most_a_day_and_a_week_of_skipped_days(
     headers: dict[str, str], wishes: PollingHints, now_s: float
 ) -> None:
     not_before_s = find_earliest_poll(headers, wishes, now_s).not_before_s
@@ -167,7 +167,7 @@ def test_whatever_is_said_the_next_poll_is_within_a_day_and_a_week_of_skipping(
 
 
 @given(some_headers, some_wishes, moments, moments)
-def test_who_asks_later_is_never_answered_with_an_earlier_moment(
+def test_the_earliest_poll_never_moves_back_as_time_passes(
     headers: dict[str, str], wishes: PollingHints, first_s: float, second_s: float
 ) -> None:
     first_s, second_s = sorted((first_s, second_s))
@@ -178,7 +178,7 @@ def test_who_asks_later_is_never_answered_with_an_earlier_moment(
 
 
 @given(some_headers, st.floats(0, DAY_S), st.floats(0, DAY_S), moments)
-def test_who_wishes_for_more_peace_never_gets_less(
+def test_a_longer_hint_never_shortens_the_delay(
     headers: dict[str, str], less_s: float, more_s: float, now_s: float
 ) -> None:
     less_s, more_s = sorted((less_s, more_s))
@@ -189,9 +189,7 @@ def test_who_wishes_for_more_peace_never_gets_less(
 
 
 @given(some_headers, some_wishes, moments)
-def test_a_poll_at_the_moment_that_is_named_is_not_skipped(
-    headers: dict[str, str], wishes: PollingHints, now_s: float
-) -> None:
+def test_the_earliest_poll_is_in_no_skipped_hour(headers: dict[str, str], wishes: PollingHints, now_s: float) -> None:
     not_before_s = find_earliest_poll(headers, wishes, now_s).not_before_s
     assert find_earliest_poll(
         {}, PollingHints(skip_hours=wishes.skip_hours, skip_days=wishes.skip_days), not_before_s
@@ -199,5 +197,5 @@ def test_a_poll_at_the_moment_that_is_named_is_not_skipped(
 
 
 @given(st.integers(0, 100), st.floats(1, 1e9))
-def test_a_refusal_more_never_shortens_the_wait(refusals: int, interval_s: float) -> None:
+def test_more_refusals_never_shorten_the_delay(refusals: int, interval_s: float) -> None:
     assert backoff_s(refusals, interval_s) <= backoff_s(refusals + 1, interval_s) <= DAY_S

@@ -1,4 +1,4 @@
-"""Entries that a channel's last document held already are not read again, unless something follows from them."""
+"""Unchanged entries are skipped, unless the rest of the document depends on them."""
 
 import time
 from collections.abc import Callable
@@ -17,58 +17,58 @@ NOW_S = 1_800_000_000.0
 NO_PREVIOUS = PreviousDocument({}, b"")
 
 
-def polled(body: bytes, state: IdentityState) -> ParsedFeed:
-    """Return what is read of a document by those who remember this."""
+def parse_with(body: bytes, state: IdentityState) -> ParsedFeed:
+    """Return the feed parsed with the previous document of this state."""
     return parse(body, url=URL, headers={}, previous=state.previous_document())
 
 
-def after(body: bytes) -> IdentityState:
-    """Return what is remembered after the first poll."""
+def state_after(body: bytes) -> IdentityState:
+    """Return the state after a first poll of this document."""
     return detect_entry_changes(
         None, parse(body, url=URL, headers={}, previous=NO_PREVIOUS), url=URL, now_s=NOW_S
     ).state
 
 
 @pytest.mark.parametrize("build", [typical_rss, typical_atom])
-def test_only_what_is_new_is_read(build: Callable[[range], bytes]) -> None:
-    feed = polled(build(range(1, 6)), after(build(range(5))))
+def test_only_new_entries_are_parsed(build: Callable[[range], bytes]) -> None:
+    feed = parse_with(build(range(1, 6)), state_after(build(range(5))))
     assert (len(feed.element_hashes), [entry.title[:25] for entry in feed.entries]) == (
         5,
         ["How I bake bread, part 5 "],
     )
 
 
-def test_an_edited_entry_is_read() -> None:
+def test_an_edited_entry_is_parsed() -> None:
     before, edited = [item("a"), item("b")], [item("a"), item("b", title="Other")]
-    assert polled(rss(edited), after(rss(before))).entries == (edited[1],)
+    assert parse_with(rss(edited), state_after(rss(before))).entries == (edited[1],)
 
 
-def test_all_is_read_if_the_site_is_another() -> None:
-    feed = polled(rss([item("a")], link="https://other.example/"), after(rss([item("a")])))
+def test_all_entries_are_parsed_if_the_site_changed() -> None:
+    feed = parse_with(rss([item("a")], link="https://other.example/"), state_after(rss([item("a")])))
     assert len(feed.entries) == 1
     assert feed.element_hashes == ()
 
 
-def test_all_is_read_if_a_title_comes_after_what_would_be_passed_over() -> None:
+def test_all_entries_are_parsed_if_a_title_follows_a_skipped_entry() -> None:
     text = atom([item("a")]).decode().replace("<title>Example</title>", "", 1)
     late = text.replace("</feed>", "<title>Example</title></feed>").encode()
-    feed = polled(late, after(late))
+    feed = parse_with(late, state_after(late))
     assert (feed.title, len(feed.entries)) == ("Example", 1)
 
 
-def test_an_entry_whose_links_lead_elsewhere_because_their_base_does_is_read() -> None:
+def test_an_entry_with_another_base_url_is_parsed() -> None:
     based = atom([item("a", link="a")]).decode().replace("<feed", "<feed xml:base='https://example.com/{}/'").format
-    assert len(polled(based("b").encode(), after(based("a").encode())).entries) == 1
-    assert len(polled(based("a").encode(), after(based("a").encode())).entries) == 0
+    assert len(parse_with(based("b").encode(), state_after(based("a").encode())).entries) == 1
+    assert len(parse_with(based("a").encode(), state_after(based("a").encode())).entries) == 0
 
 
-def test_what_feedparser_reads_has_no_marks() -> None:
+def test_documents_parsed_by_feedparser_have_no_element_hashes() -> None:
     broken = rss([item("a")]).replace(b"</rss>", b"")
-    assert polled(broken, after(rss([item("a")]))).element_hashes == ()
+    assert parse_with(broken, state_after(rss([item("a")]))).element_hashes == ()
 
 
 @pytest.mark.parametrize("written", ["<item><title>{}</title></item>", "<item guid='{}'/>"])
-def test_long_documents_have_no_marks(written: str) -> None:
+def test_long_documents_have_no_element_hashes(written: str) -> None:
     def read(count: int) -> tuple[int, tuple[ParsedEntry, ...]]:
         items = "".join(map(written.format, range(count)))
         text = f"<rss version='2.0'><channel><title>T</title>{items}</channel></rss>"
@@ -92,7 +92,7 @@ def spaces(count: int) -> str:
         ("", "<item " + " ".join(f"a{number}=''" for number in range(30)) + "/>"),
     ],
 )
-def test_entries_with_countless_namespaces_or_attributes_are_not_marked(around: str, entry: str) -> None:
+def test_entries_with_many_namespaces_or_attributes_are_not_hashed(around: str, entry: str) -> None:
     text = f"<rss version='2.0'{around}><channel><title>T</title>{entry}{'<item/>' * 99}</channel></rss>"
     began_s = time.process_time()
     feed = fast_parser.parse(text, url=URL, language="", previous=NO_PREVIOUS)
@@ -101,6 +101,6 @@ def test_entries_with_countless_namespaces_or_attributes_are_not_marked(around: 
     assert time.process_time() - began_s < 2
 
 
-def test_a_state_without_marks_knows_nothing_as_familiar() -> None:
+def test_a_state_without_element_hashes_skips_nothing() -> None:
     state = detect_entry_changes(None, parse(rss([item("a")]), url=URL, headers={}), url=URL, now_s=NOW_S).state
     assert state.previous_document().fingerprints == {}

@@ -1,4 +1,4 @@
-"""Canonical URLs: what people paste becomes one form, and what parsers disagree about is refused."""
+"""Canonical URLs: one form for what people type, and errors for what parsers interpret differently."""
 
 import pytest
 
@@ -44,7 +44,7 @@ from service.feeds.urls import (
         ("http://１２７.０.０.１/", "http://127.0.0.1/"),  # noqa: RUF001 - full-width digits are the point
     ],
 )
-def test_what_is_typed_becomes_canonical(typed: str, canonical: str) -> None:
+def test_typed_urls_become_canonical(typed: str, canonical: str) -> None:
     assert canonical_url(typed) == canonical
 
 
@@ -85,12 +85,12 @@ def test_what_is_typed_becomes_canonical(typed: str, canonical: str) -> None:
         ("http://[::zz]/", "not an IPv6 address"),
     ],
 )
-def test_what_cannot_be_watched_is_refused_in_words(typed: str, reason: str) -> None:
+def test_invalid_urls_are_refused_with_a_reason(typed: str, reason: str) -> None:
     with pytest.raises(BadUrl, match=reason):
         canonical_url(typed)
 
 
-def test_a_password_is_not_repeated() -> None:
+def test_a_password_is_not_quoted() -> None:
     with pytest.raises(BadUrl) as caught:
         canonical_url("https://user:secret@example.com/")
     assert "secret" not in str(caught.value)
@@ -106,7 +106,7 @@ def test_a_url_is_recognised_without_a_command(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["help", "help.", "list", "", "e.g.", "v1.2", "3.14", "#3", "hi example.com", "a@b.example"]
 )
-def test_other_words_are_not_taken_for_urls(text: str) -> None:
+def test_other_words_are_no_urls(text: str) -> None:
     assert not looks_like_url(text)
 
 
@@ -119,7 +119,7 @@ def test_a_redirect_target_is_absolute_and_keeps_tracking_parameters() -> None:
 
 
 @pytest.mark.parametrize("location", ["file:///etc/passwd", "gopher://x.example/", "http://[", "https://a.example/\\x"])
-def test_a_redirect_to_no_web_page_is_refused(location: str) -> None:
+def test_a_redirect_to_an_invalid_url_is_refused(location: str) -> None:
     with pytest.raises(BadUrl):
         redirect_target("https://example.com/", location)
 
@@ -131,7 +131,7 @@ def test_an_entry_link_keeps_its_fragment() -> None:
 @pytest.mark.parametrize(
     "link", ["javascript:alert(1)", "/relative", "", "https://u:p@example.com/", "https://a.example/#\u202e"]
 )
-def test_a_harmful_entry_link_is_left_out(link: str) -> None:
+def test_a_harmful_entry_link_is_omitted(link: str) -> None:
     assert web_link(link) == ""
 
 
@@ -142,12 +142,12 @@ def test_a_part_of_a_page_is_a_channel_of_its_own() -> None:
     assert channel_id(part) != channel_id("https://example.com/shop")
 
 
-def test_a_part_of_a_page_is_fetched_where_the_page_is() -> None:
+def test_a_part_of_a_page_is_fetched_from_the_url_of_the_page() -> None:
     part = page_url("example.com/shop", "#prices")
     assert without_selector(part) == canonical_url(part) == "https://example.com/shop"
 
 
-def test_no_selector_is_the_whole_page() -> None:
+def test_an_empty_selector_is_the_whole_page() -> None:
     assert page_url("example.com", "  ") == "https://example.com/"
     assert selector_of("https://example.com/") == ""
 
@@ -156,7 +156,7 @@ def test_no_selector_is_the_whole_page() -> None:
     ("selector", "reason"),
     [("x" * 201, "longer than 200"), ("p\x00", "invisible character"), ("p\u202e", "invisible character")],
 )
-def test_an_impossible_selector_is_refused_in_words(selector: str, reason: str) -> None:
+def test_an_invalid_selector_is_refused_with_a_reason(selector: str, reason: str) -> None:
     with pytest.raises(BadUrl, match=reason):
         page_url("example.com", selector)
 
@@ -170,5 +170,5 @@ def test_an_impossible_selector_is_refused_in_words(selector: str, reason: str) 
         ("http://example.org:8080/feed", ""),
     ],
 )
-def test_what_is_at_its_usual_port_has_a_twin_behind_tls(url: str, twin: str) -> None:
+def test_a_url_at_the_default_port_has_an_https_variant(url: str, twin: str) -> None:
     assert https_variant(url) == twin

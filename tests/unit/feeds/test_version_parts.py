@@ -1,10 +1,17 @@
-"""A version's news and its edits."""
+"""The parts of a version, and the article hashes by which the same article is found in several channels."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from service.feeds.entries.version_parts import MAX_HASHED_ARTICLES, article_hashes, select_part, split_version
+from service.feeds.entries.version_parts import (
+    ARTICLE_HASH_BYTES,
+    MAX_HASHED_ARTICLES,
+    article_hashes,
+    select_part,
+    split_version,
+)
 from service.model import Change, Delta, Entry, Notice
 
 feed_changes = st.builds(Change, st.sampled_from(["addition", "omission", "replacement"]), st.builds(Entry, st.text()))
@@ -21,7 +28,7 @@ def entry(number: int) -> Entry:
     return Entry(str(number), f"An article with a title, number {number}", f"https://example.org/articles/{number}")
 
 
-def test_articles_are_marked_at_their_places() -> None:
+def test_articles_have_hashes_at_their_positions() -> None:
     found = split_version(
         delta(Change("addition", entry(1)), Change("replacement", entry(2)), Change("addition", entry(3)))
     )
@@ -36,7 +43,7 @@ def test_articles_are_marked_at_their_places() -> None:
     assert len(set(own)) == 3
 
 
-def test_an_entry_keeps_its_own_mark_through_edits_and_another_channel_has_another() -> None:
+def test_the_entry_hash_is_stable_across_edits_and_differs_between_channels() -> None:
     told = split_version(delta(Change("addition", Entry("k", "Old"))))
     edited = split_version(delta(Change("replacement", Entry("k", "New"))))
     elsewhere = split_version(structs.replace(delta(Change("addition", Entry("k", "Old"))), channel="d" * 40))
@@ -46,18 +53,18 @@ def test_an_entry_keeps_its_own_mark_through_edits_and_another_channel_has_anoth
     assert told.news[0][1][0] == edited.edits[0][1][0] != elsewhere.news[0][1][0]
 
 
-def test_what_a_page_says_and_what_is_said_of_a_channel_is_news_and_no_article() -> None:
+def test_page_changes_and_notices_are_news_without_articles() -> None:
     for told in (delta(Change("replacement", entry(1), 3, "before")), delta(notice=Notice("back"))):
         found = split_version(told)
         assert (found.news, found.edits) == ((), None)
 
 
-def test_an_entry_that_a_feed_lists_no_more_is_nothing_to_tell() -> None:
+def test_an_omitted_entry_is_in_no_part() -> None:
     found = split_version(delta(Change("omission", entry(1))))
     assert (found.news, found.edits) == (None, None)
 
 
-def test_of_very_many_articles_the_first_are_marked_and_all_are_told() -> None:
+def test_only_the_first_articles_have_article_hashes() -> None:
     found = split_version(delta(*(Change("addition", entry(number)) for number in range(MAX_HASHED_ARTICLES + 5))))
     assert found.news is not None
     assert len(found.news) == MAX_HASHED_ARTICLES + 5
@@ -65,8 +72,65 @@ def test_of_very_many_articles_the_first_are_marked_and_all_are_told() -> None:
 
 
 @given(st.lists(feed_changes) | st.lists(page_changes), st.sets(st.integers(0, 9)))
-def test_each_change_is_in_one_part_unless_it_is_left_out(changes: list[Change], left_out: set[int]) -> None:
+def test_each_change_is_in_exactly_one_part_unless_left_out(changes: list[Change], left_out: set[int]) -> None:
     whole = delta(*changes)
     shares = [select_part(whole, edits=edits, left_out=left_out).changes for edits in (False, True)]
     kept = [change for position, change in enumerate(changes) if position not in left_out]
     assert sorted(map(repr, (*shares[0], *shares[1]))) == sorted(map(repr, kept))
+
+
+LONG = (
+    "It was a bright cold day in April, and the clocks were striking thirteen; nobody in the street looked up at them."
+)
+ARTICLE = Entry("1", "Cold day", "https://example.com/2024/cold-day", LONG)
+
+
+def alike(one: Entry, other: Entry) -> bool:
+    return bool(set(article_hashes(one)) & set(article_hashes(other)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Entry("2", "Cold day", "http://www.example.com/2024/cold-day/?utm_source=planet", "Another excerpt."),
+        Entry("2", "Site: Cold day", "https://example.com/2024/cold-day", LONG),
+        Entry("2", "COLD  day", "https://planet.example.org/7", LONG.replace(" ", "\n")),
+        Entry("2", "Cold day", "", LONG),
+    ],
+)
+def test_two_equal_fields_of_link_title_and_long_text_identify_an_article(other: Entry) -> None:
+    assert alike(ARTICLE, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ARTICLE, Entry("2", "A comment", "https://example.com/2024/cold-day", "I agree.")),
+        (ARTICLE, Entry("2", "Cold day", "https://example.com/2025/cold-day", "It is cold again.")),
+        (
+            Entry("1", "Reply", "https://example.com/thread#1", "Yes."),
+            Entry("2", "Reply", "https://example.com/thread#2", "Yes."),
+        ),
+        (Entry("1", "Backup", "", "Backup done."), Entry("2", "Backup", "", "Backup done.")),
+        (Entry("1", "", "https://example.com/a"), Entry("2", "", "https://example.com/a")),
+        (Entry("1", "Episode", "https://pod.example.com/"), Entry("2", "Episode", "https://pod.example.com/")),
+        (Entry("1", "Episode", "https://pod.example.com"), Entry("2", "Episode", "http://www.pod.example.com/")),
+        (Entry("1", "One", "", LONG), Entry("2", "Two", "", LONG)),
+    ],
+)
+def test_one_equal_field_does_not_identify_an_article(one: Entry, other: Entry) -> None:
+    assert not alike(one, other)
+
+
+def test_a_fragment_distinguishes_articles() -> None:
+    assert alike(
+        Entry("1", "Home", "https://example.com/#/posts/1"), Entry("2", "Home", "http://example.com#/posts/1", "x")
+    )
+
+
+@given(st.builds(Entry, st.text(), st.text(), st.text(), st.text()))
+def test_article_hashes_are_few_short_distinct_and_channel_independent(entry: Entry) -> None:
+    found = article_hashes(entry)
+    assert len(found) == len(set(found)) <= 3
+    assert all(len(mark) == ARTICLE_HASH_BYTES for mark in found)
+    assert found == article_hashes(Entry("another key", entry.title, entry.link, entry.summary))

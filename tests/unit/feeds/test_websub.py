@@ -1,4 +1,4 @@
-"""A subscription at a hub: each thing that can happen, and what follows."""
+"""The state machine of a subscription at a hub: each event and the state that follows."""
 
 import hashlib
 import hmac
@@ -39,7 +39,7 @@ def _subscribe(state: HubState, lease: str = "864000", topic: str = TOPIC) -> Ve
     return verify_intent(state, IntentVerification("subscribe", topic, lease), 1_060.0, OTHER)
 
 
-def test_a_feed_that_names_a_hub_is_subscribed_to_at_once() -> None:
+def test_a_listed_hub_is_requested_at_once() -> None:
     state = update_hub(None, (HUB, OTHER_HUB), TOPIC, FRESH)
     assert state == WANTED
     assert next_request_s(state) < PENDING.since_s
@@ -56,16 +56,16 @@ def test_a_feed_that_names_a_hub_is_subscribed_to_at_once() -> None:
     ("hubs", "topic"),
     [((), TOPIC), ((HUB,), ""), (("", "mailto:a@example.org", "http://[", "https://u:p@h.example/"), TOPIC)],
 )
-def test_a_feed_without_a_hub_or_a_name_of_its_own_is_only_polled(hubs: tuple[str, ...], topic: str) -> None:
+def test_a_feed_without_hub_or_topic_has_no_subscription(hubs: tuple[str, ...], topic: str) -> None:
     assert update_hub(None, hubs, topic, FRESH) is None
 
 
 @pytest.mark.parametrize("state", [WANTED, PENDING, VERIFIED, REFUSED])
-def test_what_is_named_again_changes_nothing(state: HubState) -> None:
+def test_a_hub_that_is_still_listed_changes_nothing(state: HubState) -> None:
     assert update_hub(state, (OTHER_HUB, HUB) if state != REFUSED else (HUB,), TOPIC, OTHER) is state
 
 
-def test_a_subscription_lasts_as_long_as_the_hub_says_and_is_renewed_before() -> None:
+def test_a_subscription_is_renewed_before_its_lease_ends() -> None:
     agreed, state = _subscribe(PENDING)
     assert agreed
     assert state is not None
@@ -88,7 +88,7 @@ def test_a_subscription_lasts_as_long_as_the_hub_says_and_is_renewed_before() ->
         ("9" * 400, 30 * DAY_S),
     ],
 )
-def test_a_lease_that_makes_no_sense_is_not_believed(said: str, lease_s: float) -> None:
+def test_an_invalid_lease_is_limited(said: str, lease_s: float) -> None:
     state = _subscribe(PENDING, said).state
     assert state is not None
     assert state.lease_until_s == 1_060.0 + lease_s
@@ -107,19 +107,19 @@ def test_a_lease_that_makes_no_sense_is_not_believed(said: str, lease_s: float) 
         (VERIFIED, "", ""),
     ],
 )
-def test_what_we_did_not_ask_for_is_not_agreed_to(state: HubState, mode: str, topic: str) -> None:
+def test_an_unrequested_intent_is_not_confirmed(state: HubState, mode: str, topic: str) -> None:
     assert verify_intent(state, IntentVerification(mode, topic, "60"), 1_060.0, OTHER) == (False, state)
 
 
 @pytest.mark.parametrize("state", [WANTED, PENDING, VERIFIED])
-def test_a_hub_that_denies_is_asked_again_a_day_later(state: HubState) -> None:
+def test_a_denying_hub_is_requested_again_a_day_later(state: HubState) -> None:
     agreed, refused = verify_intent(state, IntentVerification("denied", TOPIC, ""), 5_000.0, OTHER)
     assert agreed
     assert refused is not None
     assert (refused.status, refused.lease_until_s, next_request_s(refused)) == ("refused", 0.0, 5_000.0 + DAY_S)
 
 
-def test_a_hub_that_does_not_come_back_is_asked_ever_more_rarely() -> None:
+def test_requests_to_a_silent_hub_back_off() -> None:
     state, now_s, waited_s = WANTED, 0.0, []
     for _ in range(10):
         state = record_request(state, now_s)
@@ -129,13 +129,13 @@ def test_a_hub_that_does_not_come_back_is_asked_ever_more_rarely() -> None:
     assert waited_s[-1] == DAY_S
 
 
-def test_a_hub_that_refused_makes_way_for_the_next_one_that_is_named() -> None:
+def test_a_refusing_hub_is_replaced_by_the_next_listed_one() -> None:
     state = update_hub(REFUSED, (HUB, OTHER_HUB), TOPIC, OTHER)
     assert state is not None
     assert (state.target.hub, state.token) == (OTHER_HUB, "another-token")
 
 
-def test_a_hub_that_is_not_named_any_more_is_left() -> None:
+def test_the_subscription_at_an_unlisted_hub_is_ended() -> None:
     state = update_hub(VERIFIED, (), "", OTHER)
     assert state is not None
     assert state.status == "leaving"
@@ -150,11 +150,11 @@ def test_a_hub_that_is_not_named_any_more_is_left() -> None:
 
 
 @pytest.mark.parametrize("status", ["wanted", "refused"])
-def test_where_there_is_no_subscription_nothing_has_to_be_left(status: Status) -> None:
+def test_an_unverified_subscription_is_dropped_without_request(status: Status) -> None:
     assert update_hub(msgspec.structs.replace(WANTED, status=status), (), TOPIC, OTHER) is None
 
 
-def test_another_hub_or_another_name_is_turned_to_when_the_old_one_is_left() -> None:
+def test_another_hub_or_topic_is_requested_after_the_old_subscription_ended() -> None:
     for then in (HubTopic(OTHER_HUB, TOPIC), HubTopic(HUB, "https://example.org/feed2")):
         state = update_hub(VERIFIED, (then.hub,), then.topic, OTHER)
         assert state is not None
@@ -162,13 +162,13 @@ def test_another_hub_or_another_name_is_turned_to_when_the_old_one_is_left() -> 
         assert leave_hub(state, OTHER) == HubState(then, *OTHER)
 
 
-def test_who_is_named_again_while_it_is_left_stays() -> None:
+def test_a_hub_that_is_listed_again_while_leaving_is_kept() -> None:
     state = update_hub(LEAVING, (HUB,), TOPIC, OTHER)
     assert state is not None
     assert (state.status, state.token) == ("pending", "a-token")
 
 
-def test_a_hub_that_does_not_let_us_leave_is_left_anyway() -> None:
+def test_a_hub_that_ignores_unsubscribe_requests_is_dropped() -> None:
     state = LEAVING
     for _ in range(3):
         assert not is_unresponsive(state)
@@ -178,7 +178,7 @@ def test_a_hub_that_does_not_let_us_leave_is_left_anyway() -> None:
 
 
 @pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
-def test_who_knows_the_secret_is_believed(method: str) -> None:
+def test_a_valid_signature_is_accepted(method: str) -> None:
     signature = f"{method}={hmac.new(b'a-secret', b'news', getattr(hashlib, method)).hexdigest()}"
     assert is_signature_valid("a-secret", signature, b"news")
     assert is_signature_valid("a-secret", f" {method}={signature.partition('=')[2].upper()}", b"news")
@@ -187,5 +187,5 @@ def test_who_knows_the_secret_is_believed(method: str) -> None:
 
 
 @pytest.mark.parametrize("signature", ["", "=", "sha256=", "sha256", "md5=" + "0" * 32, "sha1=\udcff", "shake_128=00"])
-def test_what_is_no_signature_is_not_believed(signature: str) -> None:
+def test_an_invalid_signature_is_refused(signature: str) -> None:
     assert not is_signature_valid("a-secret", signature, b"news")

@@ -1,4 +1,4 @@
-"""Who a request comes from, behind proxies that are trusted and that are not."""
+"""The client of a request behind trusted and untrusted proxies."""
 
 from collections.abc import Mapping
 from ipaddress import ip_network
@@ -40,7 +40,7 @@ def _address(
         ("10.0.0.1", "192.0.2.1, ", ""),
     ],
 )
-def test_the_client_is_the_first_from_the_right_who_is_no_trusted_proxy(
+def test_the_client_is_the_first_untrusted_address_from_the_right(
     peer: str, header: str | tuple[str, ...], address: str
 ) -> None:
     assert _address(peer, header) == address
@@ -55,12 +55,12 @@ def test_the_client_is_the_first_from_the_right_who_is_no_trusted_proxy(
         (({"for": "192.0.2.1"}, {"proto": "https"}), ""),
     ],
 )
-def test_the_same_holds_of_the_header_of_rfc_7239(elements: tuple[Mapping[str, str], ...], address: str) -> None:
+def test_the_forwarded_header_is_read_in_the_same_way(elements: tuple[Mapping[str, str], ...], address: str) -> None:
     assert _address("10.0.0.1", forwarded=elements) == address
     assert _address(_EVE, forwarded=elements) == _EVE
 
 
-def test_a_header_that_the_proxy_only_passes_on_is_not_believed() -> None:
+def test_contradicting_headers_are_refused() -> None:
     assert _address("10.0.0.1", "192.0.2.1", ({"for": "192.0.2.1"},)) == "192.0.2.1"
     with pytest.raises(ForwardingUnclear):
         _address("10.0.0.1", "192.0.2.1", ({"for": "198.51.100.1"},))
@@ -76,13 +76,13 @@ def test_a_header_that_the_proxy_only_passes_on_is_not_believed() -> None:
         (_EVE, ({"for": "192.0.2.1", "proto": "https"},), ("https",), False),
     ],
 )
-def test_only_a_trusted_proxy_says_that_there_is_tls(
+def test_only_a_trusted_proxy_can_state_https(
     peer: str, forwarded: tuple[Mapping[str, str], ...], proto: tuple[str, ...], *, is_secure: bool
 ) -> None:
     assert find_client(peer, forwarded, (), proto, _PROXIES).is_secure is is_secure
 
 
-def test_a_request_that_passed_a_proxy_nobody_trusts_is_marked() -> None:
+def test_a_forwarding_header_of_the_client_is_recorded() -> None:
     assert find_client("127.0.0.1", (), ("192.0.2.1",), (), ()) == Client(
         "127.0.0.1", False, has_forwarding_header=True
     )
@@ -93,7 +93,7 @@ def test_a_request_that_passed_a_proxy_nobody_trusts_is_marked() -> None:
 
 
 @given(st.text(), st.lists(st.text(), max_size=4))
-def test_whatever_clients_write_the_address_that_the_proxy_appends_counts(peer: str, written: list[str]) -> None:
+def test_the_address_appended_by_the_proxy_counts(peer: str, written: list[str]) -> None:
     assert _address("10.0.0.1", (*written, _EVE)) == _EVE
     assert _address("10.0.0.1", ",".join([*written, _EVE])) == _EVE
     assert _address("10.0.0.1", (), (*({"for": each} for each in written), {"for": _EVE})) == _EVE
@@ -111,5 +111,5 @@ def test_whatever_clients_write_the_address_that_the_proxy_appends_counts(peer: 
         ("", "no address", True),
     ],
 )
-def test_an_ipv6_address_counts_as_its_64(one: str, other: str, *, same: bool) -> None:
+def test_an_ipv6_address_is_counted_by_its_64(one: str, other: str, *, same: bool) -> None:
     assert (network_of(one) == network_of(other)) is same

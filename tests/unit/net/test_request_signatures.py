@@ -1,4 +1,4 @@
-"""Seals between workers: each is for one request to one worker, once, within a window; memory for that is bounded."""
+"""A signature is valid for one request to one worker, once, within a window."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def refused(signer: RequestSigner, header: str, now_s: float) -> str:
     return ""
 
 
-def test_more_requests_than_can_be_remembered_are_refused_until_the_window_is_over(
+def test_requests_beyond_the_nonce_limit_are_refused_until_the_window_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(request_signatures, "MAX_NONCES", 3)
@@ -33,7 +33,7 @@ def test_more_requests_than_can_be_remembered_are_refused_until_the_window_is_ov
     assert refused(signer, request(9, later_s), later_s) == ""
 
 
-def test_a_request_of_the_future_does_not_serve_twice_when_it_is_of_the_past() -> None:
+def test_a_request_from_a_fast_clock_cannot_be_replayed_later() -> None:
     signer = RequestSigner("secret", ME)
     ahead = request(1, NOW_S + WINDOW_S)
     assert refused(signer, ahead, NOW_S) == ""
@@ -45,13 +45,13 @@ def test_a_request_of_the_future_does_not_serve_twice_when_it_is_of_the_past() -
     "header",
     ["", "coronet1", f"coronet1 {OTHER} {'9' * 17} {'0' * 24} {'0' * 64}", f"coronet2 {OTHER} 1 {'0' * 24} {'0' * 64}"],
 )
-def test_what_is_no_seal_of_this_version_is_refused(header: str) -> None:
+def test_an_invalid_signature_header_is_refused(header: str) -> None:
     with pytest.raises(PeerProtocolError) as error:
         parse_signature(header)
     assert error.value.reason == "signature"
 
 
-def test_an_answer_serves_for_its_own_request_only() -> None:
+def test_a_response_is_valid_for_its_request_only() -> None:
     mine, theirs = RequestSigner("secret", ME), RequestSigner("secret", OTHER)
     mac = theirs.response_mac("1" * 24, 200, b"answer")
     mine.verify_response("1" * 24, 200, b"answer", mac)

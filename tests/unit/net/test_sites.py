@@ -1,4 +1,4 @@
-"""Many hosts of one owner are one site; many addresses of one network are one group."""
+"""Hosts of one registrable domain are one site; addresses of one network are one group."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from service.net.sites import address_group, site_of
         ("[2606:4700::1111]", "2606:4700::1111"),
     ],
 )
-def test_a_host_belongs_to_the_site_that_somebody_registered(host: str, site: str) -> None:
+def test_the_site_of_a_host_is_its_registrable_domain(host: str, site: str) -> None:
     assert site_of(host) == site
 
 
@@ -31,5 +31,5 @@ def test_a_host_belongs_to_the_site_that_somebody_registered(host: str, site: st
         ("fe80::1%eth0", "fe80::/48"),
     ],
 )
-def test_an_address_belongs_to_its_network(address: str, group: str) -> None:
+def test_an_address_is_grouped_by_network(address: str, group: str) -> None:
     assert address_group(address) == group

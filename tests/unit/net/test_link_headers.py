@@ -1,4 +1,4 @@
-"""Hubs and topics are read from Link headers; everything else in them is passed over."""
+"""Hubs and topics in Link headers; other links are ignored."""
 
 import pytest
 from hypothesis import given
@@ -29,23 +29,23 @@ BASE = "https://example.org/blog/feed"
         ("<https://a.example/; rel=hub", HubLinks()),
     ],
 )  # fmt: skip
-def test_a_value_names_these_hubs_and_this_topic(value: str, found: HubLinks) -> None:
+def test_hubs_and_topic_are_parsed(value: str, found: HubLinks) -> None:
     assert parse_hub_links([value], BASE) == found
 
 
-def test_several_headers_are_one_list() -> None:
+def test_several_headers_are_combined() -> None:
     assert parse_hub_links(["<https://a.example/>; rel=hub", "<https://b.example/>; rel=self"], BASE) == HubLinks(
         ("https://a.example/",), "https://b.example/"
     )
 
 
-def test_only_the_first_few_hubs_count() -> None:
+def test_the_number_of_hubs_is_limited() -> None:
     many = [f"<https://hub{number}.example/>; rel=hub" for number in range(1000)]
     assert parse_hub_links(many, BASE).hubs == tuple(f"https://hub{number}.example/" for number in range(MAX_HUBS))
 
 
 @given(st.lists(st.text(alphabet='<>;,="\\ \t:/ahrelubsnco\udcff', max_size=60), max_size=5))
-def test_any_value_yields_absolute_links_or_none(values: list[str]) -> None:
+def test_results_are_absolute_urls(values: list[str]) -> None:
     found = parse_hub_links(values, BASE)
     assert all(url.startswith(("http://", "https://")) for url in found.hubs)
     assert found.topic.startswith(("http://", "https://")) or not found.topic

@@ -1,4 +1,4 @@
-"""Only public addresses and the usual ports are connected to."""
+"""Only public addresses and default ports are connected to."""
 
 import socket
 
@@ -66,24 +66,24 @@ def test_other_addresses_are_refused(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_allow_private_opens_nothing_but_loopback(address: str) -> None:
+def test_allow_private_allows_no_other_private_address(address: str) -> None:
     assert "not a public address" in refused(address, allow_private=True)
 
 
 @pytest.mark.parametrize("address", LOOPBACK)
-def test_allow_private_opens_loopback_on_any_port(address: str) -> None:
+def test_allow_private_allows_loopback_on_any_port(address: str) -> None:
     assert refused(address, 6379, allow_private=True) == ""
 
 
 @pytest.mark.parametrize("port", [0, 21, 22, 25, 6379, 8081, 65535])
-def test_unusual_ports_are_refused_unless_added(port: int) -> None:
+def test_other_ports_are_refused_unless_added(port: int) -> None:
     assert f"Port {port}" in refused("8.8.8.8", port)
     assert f"Port {port}" in refused("8.8.8.8", port, allow_private=True)
     assert refused("8.8.8.8", port, extra_ports=(port,)) == ""
 
 
 @pytest.mark.parametrize("port", [80, 443, 8080, 8443])
-def test_usual_ports_are_allowed(port: int) -> None:
+def test_default_ports_are_allowed(port: int) -> None:
     assert refused("8.8.8.8", port) == ""
 
 

@@ -1,6 +1,6 @@
-"""The guard in production settings, on a machine where every address of the world accepts connections (guarantee I6).
+"""The address guard in production settings, on a machine where all addresses accept connections (guarantee I6).
 
-Whatever is asked for and however it is written, named or redirected to: who is not public is never connected to.
+However a URL is written, named or redirected to, no connection is made to a private address.
 """
 
 import subprocess
@@ -133,7 +133,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
 
 @pytest.fixture(scope="module")
 def world(place: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
-    """The Internet, after everybody in it was seen to answer: or what is not reached later would prove nothing."""
+    """A simulated Internet in which every address responds; otherwise a failed connection would prove nothing."""
     deaf = {"224.0.0.1", "255.255.255.255", "fe80::1", "ff02::1"}
     greet = "import socket, sys; [socket.create_connection((address, 22)).close() for address in sys.argv[1:]]"
     with internet(place, ZONE, tmp_path_factory.mktemp("internet")) as running:
@@ -160,52 +160,52 @@ def _only_who_is_public_is_connected_to(client: Asker, world: Internet) -> Itera
 
 
 @pytest.mark.parametrize("host", ["public.example", "public6.example", PUBLIC, f"[{PUBLIC6}]", "public.example:8080"])
-def test_who_is_public_is_reached(client: Asker, world: Internet, host: str) -> None:
+def test_public_hosts_are_reached(client: Asker, world: Internet, host: str) -> None:
     before = len(world.seen())
     assert client.ask(f"http://{host}/feed") == ("200", "")
     assert [each.path for each in world.seen()[before:]][-1] == "/feed"
 
 
 @pytest.mark.parametrize("url", LITERALS)
-def test_who_is_not_public_is_refused_by_its_address(client: Asker, url: str) -> None:
+def test_other_hosts_are_refused_by_their_address(client: Asker, url: str) -> None:
     code, words = client.ask(url)
     assert code == "address-refused"
     assert "is not a public address" in words
 
 
 @pytest.mark.parametrize("url", NAMED)
-def test_a_name_opens_no_door_that_its_address_does_not(client: Asker, url: str) -> None:
+def test_a_host_name_is_refused_like_its_address(client: Asker, url: str) -> None:
     code, words = client.ask(url)
     assert code == "address-refused"
     assert "is not a public address" in words
 
 
 @pytest.mark.parametrize("url", DISGUISES)
-def test_no_disguise_of_an_address_port_or_scheme_gets_through(client: Asker, url: str) -> None:
+def test_disguised_addresses_ports_and_schemes_are_refused(client: Asker, url: str) -> None:
     assert client.ask(url)[0] in NOWHERE
 
 
 @pytest.mark.parametrize("target", [*LITERALS, *NAMED, *sorted({*DISGUISES} - {*LEADS_BACK})])
-def test_no_redirect_leads_where_nobody_may_go(client: Asker, target: str) -> None:
+def test_redirects_to_refused_addresses_are_refused(client: Asker, target: str) -> None:
     code, _ = client.ask(f"http://public.example/to?{quote(target, safe='')}")
     assert code in NOWHERE
 
 
 @pytest.mark.parametrize("target", LEADS_BACK)
-def test_a_redirect_that_is_no_more_than_a_path_stays_where_it_came_from(client: Asker, target: str) -> None:
+def test_a_relative_redirect_stays_on_its_host(client: Asker, target: str) -> None:
     assert client.ask(f"http://public.example/to?{quote(target, safe='')}") == ("200", "")
 
 
-def test_a_name_that_is_public_first_and_private_then_is_refused_then(client: Asker) -> None:
+def test_dns_rebinding_is_refused(client: Asker) -> None:
     codes = [client.ask(f"http://rebound.example:{port}/")[0] for port in (80, 8080, 8443)]
     assert codes == ["200", "address-refused", "address-refused"]
 
 
-def test_of_public_and_private_addresses_of_one_name_only_the_public_are_used(client: Asker) -> None:
+def test_only_the_public_addresses_of_a_name_are_used(client: Asker) -> None:
     assert {client.ask("http://both.example/")[0] for _ in range(4)} == {"200"}
 
 
-def test_where_the_public_address_does_not_answer_the_private_ones_are_still_refused(client: Asker) -> None:
+def test_private_addresses_are_refused_if_the_public_one_fails(client: Asker) -> None:
     assert client.ask("http://fallback.example/")[0] in {"unreachable", "address-refused"}
 
 
@@ -219,13 +219,13 @@ def test_where_the_public_address_does_not_answer_the_private_ones_are_still_ref
     ],
 )
 @pytest.mark.usefixtures("world")
-def test_coronet_inspect_obeys_it(place: Namespace, url: str, status: int, words: str) -> None:
+def test_the_guard_applies_to_coronet_inspect(place: Namespace, url: str, status: int, words: str) -> None:
     done = subprocess.run(place.command(CORONET, "inspect", url), capture_output=True, text=True, check=False)
     assert (done.returncode, words in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
 
 
 @pytest.mark.usefixtures("world")
-async def test_a_workers_probe_obeys_it(place: Namespace, clean_redis: str) -> None:
+async def test_the_guard_applies_to_probes_of_workers(place: Namespace, clean_redis: str) -> None:
     store = await connect(Settings(redis_url=clean_redis))
     try:
         with place.running(CORONET, "worker", CORONET_REDIS_URL=clean_redis):

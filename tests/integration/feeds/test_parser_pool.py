@@ -1,4 +1,4 @@
-"""One bad document costs one child: it ends in a FeedError, and the next document is fine."""
+"""A malicious document costs one process: it raises a FeedError, and the next document is parsed."""
 
 import asyncio
 import os
@@ -62,7 +62,7 @@ async def read_title(pool: ParserPool, body: bytes = GOOD) -> str:
 
 
 def children() -> list[int]:
-    """Return this process's parsers; servers that other tests share may be its children as well."""
+    """Return the parser processes among this process's children; servers shared by tests may be children too."""
     listed = [int(pid) for each in Path("/proc/self/task").glob("*/children") for pid in each.read_text().split()]
     return [pid for pid in listed if is_parser(pid)]
 
@@ -79,7 +79,7 @@ def cpu_ticks(pid: int) -> int:
 
 
 def state(pid: int) -> str:
-    """Return R, S, T, … as ps shows it; "" for a process that has ended, collected or not."""
+    """Return the process state (R, S, T, …) as ps shows it; "" for a process that has ended."""
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -91,26 +91,26 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_a_feed_is_read_and_a_page_names_its_feeds(pool: ParserPool) -> None:
+async def test_a_feed_is_parsed_and_a_page_has_feed_links(pool: ParserPool) -> None:
     assert await read_title(pool) == "Title a"
     reading = await pool.parse_document(Document(page(["/rss"]), URL, {}))
     assert (reading.feed, reading.links) == (None, (FeedLink("https://example.com/rss"),))
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"", EmptyBody), (page(), NotAFeed), (b"<rss>", BrokenFeed)])
-async def test_errors_cross_the_border_as_themselves(pool: ParserPool, body: bytes, kind: type[FeedError]) -> None:
+async def test_errors_are_raised_with_their_type(pool: ParserPool, body: bytes, kind: type[FeedError]) -> None:
     with pytest.raises(kind):
         await pool.parse_document(Document(body, URL, {}))
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-async def test_a_hostile_document_is_read_or_an_error_and_the_next_is_fine(pool: ParserPool, what: str) -> None:
+async def test_the_document_after_a_hostile_one_is_parsed(pool: ParserPool, what: str) -> None:
     with suppress(FeedError):
         assert (await pool.parse_document(Document(HOSTILE[what], URL, {}))).feed is not None
     assert await read_title(pool) == "Title a"
 
 
-async def test_feeds_that_take_for_ever_are_given_up_and_the_next_are_fine() -> None:
+async def test_documents_after_endless_ones_are_parsed() -> None:
     async with ParserPool(len(ENDLESS)) as pool:  # at once, because each is worked on for seconds
         hostile = [
             pool.parse_document(Document(rss_with(each), URL, {"content-type": "text/xml"}))
@@ -122,7 +122,7 @@ async def test_feeds_that_take_for_ever_are_given_up_and_the_next_are_fine() -> 
     assert set(titles) == {"Title a"}
 
 
-async def test_a_child_of_a_large_process_is_kept(pool: ParserPool) -> None:
+async def test_a_process_is_reused_although_its_parent_is_large(pool: ParserPool) -> None:
     ballast = bytearray(b"x" * 200_000_000)
     await read_title(pool)
     (child,) = children()
@@ -135,7 +135,7 @@ def kills() -> float:
     return REGISTRY.get_sample_value("coronet_parse_kills_total") or 0.0
 
 
-async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool) -> None:
+async def test_a_stopped_process_is_killed_after_the_timeout(pool: ParserPool) -> None:
     before = kills()
     await read_title(pool)
     os.kill(children()[0], signal.SIGSTOP)
@@ -145,7 +145,7 @@ async def test_a_document_that_stops_the_child_is_given_up(pool: ParserPool) -> 
     assert kills() == before + 1
 
 
-async def test_a_cancelled_reading_ends_its_child(pool: ParserPool) -> None:
+async def test_cancellation_kills_the_process(pool: ParserPool) -> None:
     await read_title(pool)
     (child,) = children()
     idle = cpu_ticks(child)
@@ -158,7 +158,7 @@ async def test_a_cancelled_reading_ends_its_child(pool: ParserPool) -> None:
     assert await read_title(pool) == "Title a"
 
 
-async def test_children_killed_again_and_again_leave_nothing_behind(pool: ParserPool) -> None:
+async def test_repeatedly_killed_processes_leave_no_resources(pool: ParserPool) -> None:
     await read_title(pool)
     before = descriptors()
     for _ in range(15):
@@ -172,7 +172,7 @@ async def test_children_killed_again_and_again_leave_nothing_behind(pool: Parser
     assert descriptors() == before
 
 
-async def test_there_are_never_more_children_than_the_pool_allows() -> None:
+async def test_the_pool_size_is_never_exceeded() -> None:
     async with ParserPool(2) as pool:
         assert children() == []
         titles = await asyncio.gather(*(read_title(pool) for _ in range(8)))
@@ -181,7 +181,7 @@ async def test_there_are_never_more_children_than_the_pool_allows() -> None:
     assert children() == []
 
 
-async def test_a_killed_parent_leaves_no_child() -> None:
+async def test_a_killed_parent_leaves_no_process() -> None:
     program = (
         "import asyncio, sys\n"
         "from service.feeds.sandbox.parser_pool import ParserPool\n"
@@ -206,6 +206,6 @@ async def test_a_killed_parent_leaves_no_child() -> None:
     await until_so(lambda: state(int(pid)) == "", "the child ends")
 
 
-async def test_a_page_that_needs_too_much_memory_is_not_taken_for_what_fitted(pool: ParserPool) -> None:
+async def test_a_page_that_exceeds_the_memory_limit_is_not_truncated(pool: ParserPool) -> None:
     with pytest.raises(ParseKilled):
         await pool.parse_document(Document(b"<html>" + b"<p>x" * 1_200_000, URL, {"content-type": "text/html"}))

@@ -19,7 +19,7 @@ async def _get(url: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_a_ready_process_says_so_on_a_port_of_its_own() -> None:
+async def test_a_ready_process_responds_with_200() -> None:
     async def ready() -> None:
         return
 
@@ -31,7 +31,7 @@ async def test_a_ready_process_says_so_on_a_port_of_its_own() -> None:
         await server.close()
 
 
-async def test_a_process_that_cannot_work_is_alive_and_says_why_it_is_not_ready() -> None:
+async def test_a_process_that_is_not_ready_is_alive_and_has_a_reason() -> None:
     async def ready() -> None:
         raise OperationalError("There is no session with the XMPP server.")
 
@@ -43,7 +43,7 @@ async def test_a_process_that_cannot_work_is_alive_and_says_why_it_is_not_ready(
         await server.close()
 
 
-async def test_readiness_does_not_tell_strangers_where_redis_is() -> None:
+async def test_readiness_does_not_reveal_the_address_of_redis() -> None:
     port = unused_port()
     settings = load({}, redis_url=f"redis://:a-password@127.0.0.1:{port}/3")
     store = open_store(settings)
@@ -71,7 +71,7 @@ async def test_readiness_does_not_tell_strangers_where_redis_is() -> None:
         ("127.0.0.0/8", "", {"Forwarded": "for=127.0.0.1"}, 403),
     ],
 )
-async def test_metrics_are_for_some_networks_or_a_token(
+async def test_metrics_need_an_allowed_network_or_the_token(
     networks: str, token: str, sent: dict[str, str], status: int
 ) -> None:
     """The last two have passed a proxy that nobody trusts, so it is not known who asks."""
@@ -108,7 +108,7 @@ async def test_the_console_reads_metrics_of_its_processes_with_the_token() -> No
         await server.close()
 
 
-async def test_metrics_show_what_the_process_counted() -> None:
+async def test_metrics_have_the_counters_of_the_process() -> None:
     async def ready() -> None:
         return
 
@@ -135,7 +135,7 @@ async def test_a_server_on_every_address_is_named_by_its_host() -> None:
         await server.close()
 
 
-async def test_a_taken_port_is_an_error_and_leaves_nothing_behind() -> None:
+async def test_a_bound_port_raises_an_error_and_leaves_no_resources() -> None:
     async def ready() -> None:
         return
 

@@ -1,4 +1,4 @@
-"""No connection reaches an address that is not public, however it is named."""
+"""No connection reaches a private address, however it is spelled."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from tests.support.raw_http import answering, ok, raw_publisher, redirect
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "127.1", "[::ffff:127.0.0.1]", "[::1]"]
 )
-async def test_no_name_of_this_machine_is_connected_to(strict_fetcher: Fetcher, host: str) -> None:
+async def test_no_spelling_of_loopback_is_connected_to(strict_fetcher: Fetcher, host: str) -> None:
     async with raw_publisher(answering(ok(b"secret"))) as publisher:
         with pytest.raises(AddressRefused, match="not a public address"):
             await strict_fetcher.fetch(publisher.url(host=host))
@@ -21,7 +21,7 @@ async def test_no_name_of_this_machine_is_connected_to(strict_fetcher: Fetcher, 
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "10.0.0.1", "169.254.169.254", "[64:ff9b::7f00:1]"])  # noqa: S104 - asked of, not bound
-async def test_allow_private_opens_loopback_only(fetcher: Fetcher, host: str) -> None:
+async def test_allow_private_allows_loopback_only(fetcher: Fetcher, host: str) -> None:
     with pytest.raises(AddressRefused):
         await fetcher.fetch(f"http://{host}/")
 
@@ -32,10 +32,10 @@ async def test_a_redirect_to_a_private_address_is_refused_without_a_connection(f
             await fetcher.fetch(publisher.url())
 
 
-async def test_a_name_that_changes_its_address_meets_the_guard_again(
+async def test_a_name_that_changes_its_address_is_checked_again(
     strict_fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DNS rebinding: only the address the socket would connect to counts."""
+    """DNS rebinding: the address to which the socket connects is checked."""
     async with raw_publisher(answering(ok(b"secret"))) as publisher:
         session = strict_fetcher._session
         assert session is not None
@@ -58,7 +58,7 @@ async def test_a_name_that_changes_its_address_meets_the_guard_again(
 @pytest.mark.parametrize(
     "target", ["file:///etc/passwd", "gopher://127.0.0.1/", "http://u:p@127.0.0.1/", "http://a.example/\\@b"]
 )
-async def test_a_redirect_to_no_usable_url_is_refused(fetcher: Fetcher, target: str) -> None:
+async def test_a_redirect_with_an_invalid_url_is_refused(fetcher: Fetcher, target: str) -> None:
     async with raw_publisher(answering(redirect(target))) as publisher:
         with pytest.raises(BadRedirect, match="no usable URL"):
             await fetcher.fetch(publisher.url())
@@ -69,17 +69,17 @@ async def test_a_port_of_another_service_is_refused(strict_fetcher: Fetcher) -> 
         await strict_fetcher.fetch("http://8.8.8.8:6379/")
 
 
-async def test_a_name_that_does_not_exist_is_said_so(strict_fetcher: Fetcher) -> None:
+async def test_an_unknown_host_name_is_reported(strict_fetcher: Fetcher) -> None:
     with pytest.raises(HostNotFound, match=r"nowhere\.invalid"):
         await strict_fetcher.fetch("https://nowhere.invalid/")
 
 
-async def test_what_is_no_url_never_leaves(fetcher: Fetcher) -> None:
+async def test_an_invalid_url_sends_no_request(fetcher: Fetcher) -> None:
     with pytest.raises(BadUrl):
         await fetcher.fetch("file:///etc/passwd")
 
 
-async def test_refusals_leave_no_socket_behind(strict_fetcher: Fetcher) -> None:
+async def test_refused_connections_leave_no_socket(strict_fetcher: Fetcher) -> None:
     async with raw_publisher(answering(ok(b"secret"))) as publisher:
         outcomes = await asyncio.gather(
             *(strict_fetcher.fetch(publisher.url(host="localhost")) for _ in range(20)), return_exceptions=True

@@ -1,4 +1,4 @@
-"""One known coding is undone, within the cap; everything else is an error."""
+"""Decoding of one known content coding within the limit; errors for all else."""
 
 import gzip
 import tracemalloc
@@ -30,27 +30,27 @@ PACKED = {
 
 
 @pytest.mark.parametrize("coding", PACKED)
-def test_each_coding_is_undone(coding: str) -> None:
+def test_each_coding_is_decoded(coding: str) -> None:
     assert decode(PACKED[coding](TEXT), coding, CAP) == TEXT
 
 
-def test_deflate_without_the_zlib_frame_is_undone() -> None:
+def test_raw_deflate_is_decoded() -> None:
     assert decode(raw_deflate(TEXT), "deflate", CAP) == TEXT
 
 
-def test_gzip_in_several_members_and_with_padding_is_undone() -> None:
+def test_gzip_with_several_members_and_padding_is_decoded() -> None:
     assert decode(gzip.compress(b"a") + gzip.compress(b"b") + b"\0\0", "gzip", CAP) == b"ab"
 
 
 @pytest.mark.parametrize("coding", PACKED)
-def test_exactly_the_cap_is_allowed_and_one_more_is_not(coding: str) -> None:
+def test_the_size_limit_is_exact(coding: str) -> None:
     assert len(decode(PACKED[coding](b"x" * CAP), coding, CAP)) == CAP
     with pytest.raises(TooLarge):
         decode(PACKED[coding](b"x" * (CAP + 1)), coding, CAP)
 
 
 @pytest.mark.parametrize("coding", PACKED)
-def test_a_bomb_costs_no_more_than_the_cap(coding: str) -> None:
+def test_a_decompression_bomb_uses_no_more_memory_than_the_limit(coding: str) -> None:
     bomb = PACKED[coding](bytes(16 * 1024 * 1024))
     tracemalloc.start()
     try:
@@ -62,18 +62,18 @@ def test_a_bomb_costs_no_more_than_the_cap(coding: str) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-def test_an_answer_that_is_cut_off_is_bad(coding: str) -> None:
+def test_a_truncated_body_is_an_error(coding: str) -> None:
     with pytest.raises(BadHttp):
         decode(PACKED[coding](TEXT)[:-3], coding, CAP)
 
 
 @pytest.mark.parametrize("coding", PACKED)
-def test_an_answer_that_is_not_in_its_coding_is_bad(coding: str) -> None:
+def test_a_corrupt_body_is_an_error(coding: str) -> None:
     with pytest.raises(BadHttp):
         decode(b"\xff\xfe<html>not packed</html>", coding, CAP)
 
 
-def test_many_tiny_members_are_bad() -> None:
+def test_too_many_gzip_members_are_an_error() -> None:
     with pytest.raises(BadHttp):
         decode(gzip.compress(b"") * 1000, "gzip", CAP)
 
@@ -86,6 +86,6 @@ def test_the_coding_is_read_from_the_header(values: list[str], coding: str) -> N
 
 
 @pytest.mark.parametrize("values", [["gzip, gzip"], ["gzip", "br"], ["compress"], ["exi"], ["x" * 5000]])
-def test_nested_and_unknown_codings_are_bad(values: list[str]) -> None:
+def test_nested_and_unknown_codings_are_errors(values: list[str]) -> None:
     with pytest.raises(BadHttp):
         parse_content_coding(values)

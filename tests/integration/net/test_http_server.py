@@ -103,7 +103,7 @@ async def _drip(writer: asyncio.StreamWriter, byte: bytes) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /hello HTTP/1.1\r\nX: "], ids=["nothing", "part of a header"])
-async def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+async def test_missing_headers_end_the_connection(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     async with _served(monkeypatch, HEADERS_WITHIN_S=0.3) as server, _connected(server, sent) as (reader, _):
         assert await _is_closed(reader)
 
@@ -111,7 +111,7 @@ async def test_headers_that_do_not_come_end_the_connection(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "begun", [b"GET /hello HTTP/1.1\r\nX: ", _GET + b"GET /hello HTTP/1.1\r\nX: "], ids=["first", "second request"]
 )
-async def test_headers_that_trickle_end_the_connection(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+async def test_slow_headers_end_the_connection(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     limits = {"HEADERS_WITHIN_S": 0.3, "IDLE_S": 0.3}
     async with _served(monkeypatch, **limits) as server, _connected(server, begun) as (reader, writer):
         dripping = asyncio.create_task(_drip(writer, b"x"))
@@ -119,7 +119,7 @@ async def test_headers_that_trickle_end_the_connection(monkeypatch: pytest.Monke
         dripping.cancel()
 
 
-async def test_a_body_that_trickles_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_body_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
     async with _served(monkeypatch, BODY_WITHIN_S=0.3) as server, _connected(server, begun) as (reader, writer):
         dripping = asyncio.create_task(_drip(writer, b"x"))
@@ -127,7 +127,7 @@ async def test_a_body_that_trickles_ends_the_connection(monkeypatch: pytest.Monk
         dripping.cancel()
 
 
-async def test_a_body_that_keeps_the_least_rate_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_at_the_minimum_rate_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 400\r\n\r\n"
     limits = {"BODY_WITHIN_S": 0.3, "LEAST_BYTES_PER_S": 200}
     async with _served(monkeypatch, **limits) as server, _connected(server, begun) as (reader, writer):
@@ -137,7 +137,7 @@ async def test_a_body_that_keeps_the_least_rate_is_taken(monkeypatch: pytest.Mon
         assert (await reader.read()).endswith(b"x" * 400)
 
 
-async def test_an_idle_connection_is_closed_and_a_used_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with _served(monkeypatch, IDLE_S=0.4) as server, _connected(server, b"") as (reader, writer):
         for _ in range(4):
             writer.write(_GET)
@@ -146,7 +146,7 @@ async def test_an_idle_connection_is_closed_and_a_used_one_stays(monkeypatch: py
         assert await _is_closed(reader)
 
 
-async def test_who_reads_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     flood = b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"
     async with _served(monkeypatch, WRITE_WITHIN_S=0.3) as server, _connected(server, flood) as (reader, _):
         await until_so(lambda: server.connections, "it is connected")
@@ -154,7 +154,7 @@ async def test_who_reads_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
         assert await _is_closed(reader)
 
 
-async def test_one_address_has_so_many_connections_and_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_per_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     async with _served(monkeypatch, CONNECTIONS_PER_ADDRESS=3) as server, AsyncExitStack() as stack:
         for _ in range(3):
             reader, _ = await stack.enter_async_context(_connected(server, _GET))
@@ -169,7 +169,7 @@ async def test_one_address_has_so_many_connections_and_others_are_served(monkeyp
             assert await reader.readuntil(b"hello")
 
 
-async def test_a_full_server_closes_who_keeps_it_waiting_longest_and_no_work_under_way(
+async def test_a_full_server_closes_the_longest_waiting_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with _served(monkeypatch, CONNECTIONS=3) as server, AsyncExitStack() as stack:
@@ -189,7 +189,7 @@ async def test_a_full_server_closes_who_keeps_it_waiting_longest_and_no_work_und
         assert not busy[0].at_eof()
 
 
-async def test_a_full_server_at_work_for_all_turns_others_away(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fully_busy_server_refuses_new_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     async with _served(monkeypatch, CONNECTIONS=2) as server, AsyncExitStack() as stack:
         for _ in range(2):
             reader, _ = await stack.enter_async_context(_connected(server, _UPGRADE))
@@ -199,7 +199,7 @@ async def test_a_full_server_at_work_for_all_turns_others_away(monkeypatch: pyte
         assert server.connections == 2
 
 
-async def test_requests_piled_up_behind_one_under_way_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_too_many_pipelined_requests_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     get = b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"
     async with _served(monkeypatch, MOST_PIPELINED_BYTES=10_000) as server, _connected(server, get) as (reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -220,7 +220,7 @@ async def test_requests_piled_up_behind_one_under_way_end_the_connection(monkeyp
     ],
     ids=["a body that breaks off", "bad chunks", "no gzip", "a bad header", "no HTTP"],
 )
-async def test_a_broken_request_is_no_logged_traceback(
+async def test_an_invalid_request_logs_no_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sent: bytes, *, breaks_off: bool
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -234,7 +234,7 @@ async def test_a_broken_request_is_no_logged_traceback(
     assert [record.getMessage() for record in caplog.records if record.name != "asyncio"] == []
 
 
-async def test_streams_and_websockets_outlive_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streams_and_websockets_have_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = dict.fromkeys(("HEADERS_WITHIN_S", "BODY_WITHIN_S", "WRITE_WITHIN_S", "IDLE_S"), 0.15)
     async with _served(monkeypatch, **limits) as server:
         async with _connected(server, b"GET /events HTTP/1.0\r\n\r\n") as (reader, _):
