@@ -74,20 +74,20 @@ class Bot:
             rooms=self.connection.rooms,
             per_minute=limits.commands_per_minute,
         )
-        self._importing = OpmlImporter(store, self.connection, assigned_users, limits)
+        self._opml_importer = OpmlImporter(store, self.connection, assigned_users, limits)
         services = BotServices(
             store=store,
             delivery=self._delivery,
             clock=clock,
             limits=limits,
             access=access,
-            opml_importer=self._importing,
+            opml_importer=self._opml_importer,
             uploads=FileUploader(self.connection, _create_upload_client(settings)),
             opml_reader=OpmlReader(),
             pubsub_service=settings.pubsub_service,
         )
         self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
-        self._desk = ChatSessions(
+        self._chat_sessions = ChatSessions(
             self.connection,
             services,
             access=access,
@@ -96,16 +96,16 @@ class Bot:
             clock=clock,
             invited=self._on_invitation,
         )
-        self._rehearsing = DryRunService(services)
-        self._counter = AdhocSessions(
+        self._dry_runs = DryRunService(services)
+        self._adhoc_sessions = AdhocSessions(
             store, self.connection, services, access=access, assigned_users=assigned_users, clock=clock
         )
         self._intake = Intake(
             store.inbound_log,
             self.connection,
             assigned_users,
-            chat_sessions=self._desk,
-            adhoc_sessions=self._counter,
+            chat_sessions=self._chat_sessions,
+            adhoc_sessions=self._adhoc_sessions,
             clock=clock,
         )
         self._is_profile_due = asyncio.Event()
@@ -114,7 +114,7 @@ class Bot:
         self._rooms = RoomClient(
             store,
             self.connection,
-            self._desk,
+            self._chat_sessions,
             assigned_users=assigned_users,
             delivery=self._delivery,
             services=services,
@@ -126,22 +126,22 @@ class Bot:
         """Serve until cancelled; then end the parts in order, each one before those that it uses."""
         try:
             await self._rooms.load()
-            parts = [self._rooms.run(), self._publish_profile(), self._importing.run()]
+            parts = [self._rooms.run(), self._publish_profile(), self._opml_importer.run()]
             if self._node_publisher is not None:
                 parts.append(self._node_publisher.run())
             await run_until_one_ends(
                 self.connection.run(), self._answer_users(), self._presence.run(), self._delivery.run(), *parts
             )
         finally:
-            await self._desk.close()
-            await self._counter.close()
+            await self._chat_sessions.close()
+            await self._adhoc_sessions.close()
 
     async def _answer_users(self) -> None:
         """Answer messages until cancelled; then finish the replies in progress, while there is a connection."""
         try:
-            await run_until_one_ends(self._intake.run(), self._rehearsing.run())
+            await run_until_one_ends(self._intake.run(), self._dry_runs.run())
         finally:
-            await self._desk.close()
+            await self._chat_sessions.close()
             await self._replies.close()
 
     def _on_invitation(self, message: MessageReceived, entry_id: EntryId) -> None:
@@ -170,10 +170,10 @@ class Bot:
         """Return when no work is left for users who are not assigned to this bot any more."""
         self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
-        await self._importing.lost()
+        await self._opml_importer.lost()
         if self._node_publisher is not None:
             await self._node_publisher.drain()
-        await self._desk.finished()
+        await self._chat_sessions.finished()
         await self._delivery.drain()
         self._delivery.on_partitions_lost()
 
@@ -193,7 +193,7 @@ class Bot:
             case MessageReceived():
                 self._intake.on_message(event)
             case AdhocCommandReceived():
-                self._counter.hear(event)
+                self._adhoc_sessions.hear(event)
             case Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
                 self._delivery.on_receipt(event)
             case MessageBounced() if event.resource and event.jid in rooms:

@@ -142,7 +142,7 @@ async def test_a_flood_of_commands_is_bounded_and_others_are_served(bot: Bot, pe
         eve.send_raw(message(bot.connection.address) * 1_000)
         assert await bob.say("status")
     assert len(eve.received) < 1_000
-    assert sum(len(each.unread) for each in bot._desk._serving.values()) <= 100
+    assert sum(len(each.unread) for each in bot._chat_sessions._serving.values()) <= 100
 
 
 async def test_a_response_counts_only_from_the_receiver_of_the_request(bot: Bot, person: Person) -> None:

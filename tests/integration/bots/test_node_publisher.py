@@ -99,7 +99,7 @@ async def test_entries_are_published_as_items_and_corrections_replace_them(
         await reader.subscribe(channel.id)
         assert (await reader.nodes())[channel.id] == "A feed"
         assert await reader.node_type(channel.id) == "urn:xmpp:pubsub-social-feed:1"
-        assert await RequestHandler(bot._desk._services, "").pubsub_uri(channel.id) == node_uri(
+        assert await RequestHandler(bot._chat_sessions._services, "").pubsub_uri(channel.id) == node_uri(
             settings.pubsub_service, channel.id
         )
         assert len(await reader.entries(channel.id)) == 1, "earlier entries are on the node, without notifications"
