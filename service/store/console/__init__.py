@@ -1,1 +1,1 @@
-"""The console's accounts, sessions and audit log."""
+"""The console's accounts, sessions, API keys, login limits, audit log, and stored responses."""

@@ -1,13 +1,13 @@
 """Accounts of the console with their password links, sessions and API keys, and limits of login attempts.
 
-Tokens are random and stored only as SHA-256: who reads Redis cannot log in with what they find. Every method of the
-classes here may raise :class:`service.errors.StoreUnavailable`.
+Tokens are random and only their SHA-256 is stored, so that nobody can log in with what they find in Redis. Every method
+may raise :class:`service.errors.StoreUnavailable`.
 
-A login attempt counts in the windows of its network (of which /64 an IPv6 address counts as), of its account from that
-network, and of its account. So guesses from one network lock out nobody elsewhere, and guesses from many networks are
-bounded all the same. A browser that has logged in to the account before proves so with a cookie, and counts in windows
-of its own: no stranger can lock it out. What is refused is not counted. Of a browser's cookie only a hash is stored,
-over the token and the password's hash: a new password makes all browsers unknown.
+A login attempt counts in three windows: of its network (an IPv6 address counts as its /64), of its account from that
+network, and of its account. So attempts from one network lock out nobody elsewhere, and attempts from many networks are
+limited as well. A browser that has logged in to the account before proves it with a cookie, and counts in windows of
+its own, so that strangers cannot lock it out. A refused attempt does not count. Of the cookie only a hash over the
+token and the password hash is stored: a new password makes all browsers unknown.
 """
 
 import hashlib
@@ -25,45 +25,45 @@ from service.store.client import keys
 from service.store.client.connection import RedisRepository
 
 SETUP_TTL_S = 7 * 24 * 3600
-"""How long a link lasts that makes the first account, or lets an account choose its password."""
+"""Validity of a link that creates the first account, or sets the password of an account."""
 _TOKEN_BYTES = 32
 SESSION_TTL_S: Final = 24 * 3600
 KEY_PREFIX: Final = "coronet_"
-"""Begins every key, so that scanners of repositories know one when they see it."""
+"""Prefix of every API key, by which secret scanners recognize it."""
 
-_USE_NOTED_EVERY_S = 60.0
+_LAST_USE_INTERVAL_S = 60.0
 _ID_DIGITS = 16
 BROWSER_TTL_S: Final = 90 * 24 * 3600
 MAX_KNOWN_BROWSERS: Final = 20
-"""Of one account; the one that logged in longest ago goes first."""
+"""Of one account; the browser with the oldest login is dropped first."""
 
 _MINUTE: Final = ("minute", 60)
 _HOUR: Final = ("hour", 3600)
-_OF_NETWORK: Final = 20
-_OF_ACCOUNT_AND_NETWORK: Final = {_MINUTE: 5, _HOUR: 20}
-"""Also of a known browser."""
-_OF_ACCOUNT: Final = 100
-"""Per hour. Five networks have to use up theirs before an account is closed to browsers that it does not know."""
+_NETWORK_LIMIT: Final = 20
+_ACCOUNT_AND_NETWORK_LIMITS: Final = {_MINUTE: 5, _HOUR: 20}
+"""Also the limits of a known browser."""
+_ACCOUNT_LIMIT: Final = 100
+"""Per hour. Five networks have to use up their limits before the account is closed to unknown browsers."""
 
 
 class Role(StrEnum):
-    """What an account may do: a viewer looks, an operator also changes how channels are polled, an admin everything."""
+    """What an account may do: viewers read, operators also change how channels are polled, admins do everything."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
 
     def covers(self, other: "Role") -> bool:
-        """Return whether who has this role may do what the other asks for."""
+        """Return whether this role includes the permissions of ``other``."""
         order = list(Role)
         return order.index(self) >= order.index(other)
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A person who may use the console. ``password_hash`` is an argon2id string; "" until they have chosen one.
+    """An account of the console. ``password_hash`` is an argon2id string, "" until a password is set.
 
-    ``created_s`` (Unix s) tells an account from an earlier one of the same name. ``zone`` is the one, of the tz
-    database, by whose clocks they are shown times; "" until they have chosen one.
+    ``created_s`` (Unix s) distinguishes the account from an earlier one of the same name. ``zone`` is the time zone (tz
+    database) in which times are shown, "" until one is set.
     """
 
     password_hash: str
@@ -73,27 +73,30 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def secret(self) -> str:
-        """What changes with every password: sessions that were opened with another one are over."""
+        """A digest that changes with the password; it ends sessions that were opened with another password."""
         return digest(self.password_hash)
 
 
 def new_token() -> str:
-    """Return 256 random bits as text that fits into a URL."""
+    """Return 256 random bits in URL-safe base64."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 def digest(token: str) -> str:
-    """Return what is stored of a token."""
+    """Return the SHA-256 of a token in hexadecimal digits: what is stored of it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _unpacked(packed: bytes | None) -> Account | None:
-    """Return an account as it is stored."""
+def _unpack_account(packed: bytes | None) -> Account | None:
+    """Return a stored account; None for None."""
     return None if packed is None else msgspec.msgpack.decode(packed, type=Account)
 
 
 class _PasswordLink(msgspec.Struct, frozen=True):
-    """A link that sets the password of the account as it was when the link was made. ``until_s`` is Unix s."""
+    """A link that sets the password of an account, valid while the account has the same password.
+
+    ``until_s``: Unix s.
+    """
 
     token_hash: str
     account_since_s: float
@@ -106,15 +109,15 @@ class _PasswordLink(msgspec.Struct, frozen=True):
 
 
 class AccountStore(RedisRepository):
-    """The console's accounts, by name. Every method may raise :class:`StoreUnavailable`."""
+    """Accounts by name. Every method may raise :class:`StoreUnavailable`."""
 
     async def any_exist(self) -> bool:
         """Return whether there is any account."""
         return bool(await self._redis.call("HLEN", keys.CONSOLE_ACCOUNTS))
 
     async def get(self, name: str) -> Account | None:
-        """Return an account by its name."""
-        return _unpacked(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))
+        """Return an account by name, or None."""
+        return _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))
 
     async def all(self) -> dict[str, Account]:
         """Return all accounts by name."""
@@ -122,9 +125,10 @@ class AccountStore(RedisRepository):
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
-        """Write one account, or remove it, if all accounts are as expected; False if others changed them meanwhile.
+        """Write an account, or remove it (None), if all accounts are ``expected``; return whether it was written.
 
-        Its link is over if it is removed, made anew, or gets another password; links for the first account are over.
+        The account's password link ends if the account is removed, created anew, or gets another password; setup links
+        end with any account.
         """
         packed = b"" if account is None else msgspec.msgpack.encode(account)
         known = [part for each, held in expected.items() for part in (each, msgspec.msgpack.encode(held))]
@@ -135,9 +139,9 @@ class AccountStore(RedisRepository):
         return bool(await self._redis.run_script("console_accounts", own, name, packed, int(is_other), *known))
 
     async def new_setup_token(self) -> str:
-        """Return a fresh token that makes the first account; it lasts ``SETUP_TTL_S`` unless used.
+        """Return a new token that creates the first account; valid for ``SETUP_TTL_S`` and one use.
 
-        Earlier ones stay good until then: two programs may each show a link at the first start.
+        Earlier tokens stay valid: two processes may each show a link at the first start.
         """
         token = new_token()
         await self._redis.call_many(
@@ -149,23 +153,23 @@ class AccountStore(RedisRepository):
         return token
 
     async def is_setup_token_valid(self, token: str) -> bool:
-        """Return whether the token would make the first account."""
+        """Return whether the token would create the first account."""
         accounts, is_known = await self._redis.call_many(
             [("HLEN", keys.CONSOLE_ACCOUNTS), ("SISMEMBER", keys.CONSOLE_SETUP_TOKENS, digest(token))]
         )
         return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
-        """Make the first account and use up every setup token, at once; False if the token is not good."""
+        """Create the first account and delete all setup tokens, atomically; False if the token is invalid."""
         packed = msgspec.msgpack.encode(account)
         setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP_TOKENS]
         return bool(await self._redis.run_script("console_first", setup, digest(token), name, packed))
 
     async def create_password_link(self, name: str, account: Account) -> str | None:
-        """Return a token with which whoever has it chooses this account's password, once, within ``SETUP_TTL_S``.
+        """Return a token that sets this account's password once, within ``SETUP_TTL_S``.
 
-        It is the account's only one: older ones are over, and this one is when the account is removed or gets another
-        password. None if the account is not this one any more.
+        It replaces an earlier token, and ends when the account is removed or gets another password. Returns None if the
+        account has changed.
         """
         token = new_token()
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
@@ -174,12 +178,12 @@ class AccountStore(RedisRepository):
         return token if await self._redis.run_script("console_invite", own, name, *packed, SETUP_TTL_S) else None
 
     async def account_of_link(self, token: str) -> str | None:
-        """Return the name of the account whose password the token would set, if it is good."""
+        """Return the name of the account whose password the token would set; None for an invalid token."""
         found = await self._find_link(token)
         return None if found is None else found[0]
 
     async def set_password(self, token: str, name: str, password_hash: str) -> bool:
-        """Set the password of an account and use the token up, at once; False if the token is not good for it."""
+        """Set the password of an account and delete the token, atomically; False if the token is invalid for it."""
         found = await self._find_link(token)
         if found is None or found[0] != name:
             return False
@@ -190,21 +194,24 @@ class AccountStore(RedisRepository):
         return bool(await self._redis.run_script("console_accept", own, name, *packed))
 
     async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
-        """Return the link with this token, and its account by name; None if it is over or never was."""
+        """Return the name, account and link of a token; None for an invalid token."""
         links, accounts = await self._redis.call_many(
             [("HGETALL", keys.CONSOLE_PASSWORD_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)]
         )
         wanted = digest(token)
         for name, packed in links.items():
             link = msgspec.msgpack.decode(packed, type=_PasswordLink)
-            account = _unpacked(accounts.get(name))
+            account = _unpack_account(accounts.get(name))
             if hmac.compare_digest(link.token_hash, wanted) and account is not None and link.is_good_for(account):
                 return name.decode(), account, link
         return None
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One login. ``id`` ends it and opens nothing; ``browser`` is what it said of itself; times are Unix s."""
+    """One login. ``id`` identifies the session and cannot be used as a token; ``browser`` is its User-Agent.
+
+    Times: Unix s.
+    """
 
     id: str
     account: str
@@ -213,7 +220,7 @@ class Session(msgspec.Struct, frozen=True):
     browser: str
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _StoredSession(msgspec.Struct, frozen=True):
     account: str
     secret: str
     opened_s: float
@@ -222,27 +229,27 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class Sessions(RedisRepository):
-    """The sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
+    """Sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def open(self, name: str, account: Account, address: str = "", browser: str = "") -> str:
-        """Return the token of a new session of this account; it lasts ``SESSION_TTL_S``, or as long as the password."""
+        """Return the token of a new session; it lasts ``SESSION_TTL_S``, but not longer than the account's password."""
         token = new_token()
-        held = _Held(name, account.secret, time.time(), address, browser)
+        held = _StoredSession(name, account.secret, time.time(), address, browser)
         own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
         await self._redis.run_script("console_login", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held))
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
-        """Return whose session this is, by name and account; None if it is over or never was."""
+        """Return the name and account of a session; None for an invalid token."""
         packed = await self._redis.call("GET", keys.console_session(digest(token)))
         if packed is None:
             return None
-        held = msgspec.msgpack.decode(packed, type=_Held)
-        account = _unpacked(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, held.account))
+        held = msgspec.msgpack.decode(packed, type=_StoredSession)
+        account = _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, held.account))
         return (held.account, account) if account is not None and account.secret == held.secret else None
 
     async def all(self) -> list[Session]:
-        """Return the sessions that are open, newest first."""
+        """Return the open sessions, newest first."""
         ids = [held.decode() for held in await self._redis.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
         found = await self._redis.call_many([("GET", keys.console_session(each)) for each in ids])
         accounts = await self._redis.call("HGETALL", keys.CONSOLE_ACCOUNTS)
@@ -250,8 +257,8 @@ class Sessions(RedisRepository):
         for session, packed in zip(ids, found, strict=True):
             if packed is None:
                 continue
-            held = msgspec.msgpack.decode(packed, type=_Held)
-            account = _unpacked(accounts.get(held.account.encode()))
+            held = msgspec.msgpack.decode(packed, type=_StoredSession)
+            account = _unpack_account(accounts.get(held.account.encode()))
             if account is not None and account.secret == held.secret:
                 opened.append(Session(session, held.account, held.opened_s, held.address, held.browser))
         return opened
@@ -261,12 +268,12 @@ class Sessions(RedisRepository):
         await self.end(digest(token))
 
     async def end(self, session: str) -> None:
-        """End a session by its id."""
+        """End a session by id."""
         await self._redis.call_many([("DEL", keys.console_session(session)), ("ZREM", keys.CONSOLE_SESSIONS, session)])
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """A key. Its holder may do what its scopes and, at that time, the role of its account allow. Times are Unix s."""
+    """An API key. It grants its scopes, as far as the present role of its account allows. Times are Unix s."""
 
     id: str
     name: str
@@ -277,12 +284,12 @@ class ApiKey(msgspec.Struct, frozen=True):
 
 
 class ApiKeyStore(RedisRepository):
-    """The keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
+    """API keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def make(
         self, name: str, owner: tuple[str, Account], scopes: tuple[str, ...], now_s: float
     ) -> tuple[ApiKey, str]:
-        """Return a new key of an account, and the token that has to be sent with requests."""
+        """Return a new key of an account, and the token to be sent with requests."""
         token = KEY_PREFIX + new_token()
         account_name, account = owner
         key = ApiKey(digest(token)[:_ID_DIGITS], name, account_name, account.created_s, scopes, now_s)
@@ -290,19 +297,19 @@ class ApiKeyStore(RedisRepository):
         return key, token
 
     async def find(self, token: str, now_s: float) -> tuple[ApiKey, Account] | None:
-        """Return the key with this token and its account; None if there is no such key, or no account any more."""
+        """Return the key with this token and its account; None for an invalid token or a removed account."""
         if not token.startswith(KEY_PREFIX):
             return None
         own = (keys.API_KEYS, keys.API_KEYS_LAST_USE)
-        packed = await self._redis.run_script("console_key", own, digest(token), repr(now_s), _USE_NOTED_EVERY_S)
+        packed = await self._redis.run_script("console_key", own, digest(token), repr(now_s), _LAST_USE_INTERVAL_S)
         if packed is None:
             return None
         key = msgspec.msgpack.decode(packed, type=ApiKey)
-        account = _unpacked(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, key.account))
+        account = _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, key.account))
         return (key, account) if account is not None and account.created_s == key.account_since_s else None
 
     async def all(self) -> list[tuple[ApiKey, float | None]]:
-        """Return all keys with the time of their last use (Unix s, to the minute), newest first."""
+        """Return all keys with their last use (Unix s, to the minute; None if never), newest first."""
         held, used = await self._redis.call_many([("HGETALL", keys.API_KEYS), ("HGETALL", keys.API_KEYS_LAST_USE)])
         found = [
             (msgspec.msgpack.decode(packed, type=ApiKey), float(used[token]) if token in used else None)
@@ -311,7 +318,7 @@ class ApiKeyStore(RedisRepository):
         return sorted(found, key=lambda pair: -pair[0].created_s)
 
     async def revoke(self, key: str) -> bool:
-        """Have a key, by its id, open nothing any more; False if there is none."""
+        """Delete a key by id; False if there is none."""
         held = await self._redis.call("HKEYS", keys.API_KEYS)
         tokens = [token for token in held if token.startswith(key.encode())] if len(key) == _ID_DIGITS else []
         for token in tokens:
@@ -320,43 +327,44 @@ class ApiKeyStore(RedisRepository):
 
 
 class LoginLimits(RedisRepository):
-    """Counts login attempts and knows browsers. Every method may raise :class:`StoreUnavailable`."""
+    """Counts login attempts and stores known browsers. Every method may raise :class:`StoreUnavailable`."""
 
     async def count_attempt(self, name: str, address: str, known_browser: str = "") -> float:
-        """Count an attempt on an account, before the password is looked at.
+        """Count a login attempt, before the password is verified.
 
-        ``known_browser`` is the token of a browser for which :meth:`is_known` holds, "" for others. Returns 0 if the
-        attempt is allowed, else for how many seconds no other one is.
+        Return 0, or the seconds until another one is allowed.
+
+        ``known_browser`` is the token of a browser for which :meth:`is_known_browser` holds, "" for others.
         """
         if known_browser:
-            counted = _pairs(f"browser {known_browser}", _OF_ACCOUNT_AND_NETWORK)
+            counted = _counters(f"browser {known_browser}", _ACCOUNT_AND_NETWORK_LIMITS)
         else:
             network = network_of(address)
             counted = [
-                *_pairs(f"network {network}", {_MINUTE: _OF_NETWORK}),
-                *_pairs(f"account {name} network {network}", _OF_ACCOUNT_AND_NETWORK),
-                *_pairs(f"account {name}", {_HOUR: _OF_ACCOUNT}),
+                *_counters(f"network {network}", {_MINUTE: _NETWORK_LIMIT}),
+                *_counters(f"account {name} network {network}", _ACCOUNT_AND_NETWORK_LIMITS),
+                *_counters(f"account {name}", {_HOUR: _ACCOUNT_LIMIT}),
             ]
         limits = [number for _, *limit in counted for number in limit]
         wait_ms: int = await self._redis.run_script("console_attempt", [key for key, *_ in counted], *limits)
         return wait_ms / 1000
 
     async def is_known_browser(self, name: str, account: Account, token: str) -> bool:
-        """Return whether the browser that sent this token has logged in to the account, with its present password."""
-        until_s = await self._redis.call("ZSCORE", _browsers_of(name), _member(account, token)) if token else None
+        """Return whether the browser with this token has logged in to the account with its present password."""
+        until_s = await self._redis.call("ZSCORE", _browsers_of(name), _browser_hash(account, token)) if token else None
         return until_s is not None and float(until_s) > time.time()
 
     async def remember_browser(self, name: str, account: Account, token_before: str) -> str:
-        """Return a token by which a browser is known from now on; the one that it had before is known no more."""
+        """Return a new token of a known browser, which replaces its earlier one."""
         token = new_token()
-        members = _member(account, token), _member(account, token_before)
+        members = _browser_hash(account, token), _browser_hash(account, token_before)
         await self._redis.run_script(
             "console_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS
         )
         return token
 
 
-def _pairs(what: str, limits: dict[tuple[str, int], int]) -> list[tuple[str, int, int]]:
+def _counters(what: str, limits: dict[tuple[str, int], int]) -> list[tuple[str, int, int]]:
     return [
         (keys.login_attempts(window, digest(what)), limit, window_s * 1000)
         for (window, window_s), limit in limits.items()
@@ -367,5 +375,5 @@ def _browsers_of(name: str) -> str:
     return keys.known_browsers(digest(name))
 
 
-def _member(account: Account, token: str) -> str:
+def _browser_hash(account: Account, token: str) -> str:
     return digest(f"{token} {account.secret} {account.created_s!r}")

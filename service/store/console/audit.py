@@ -1,6 +1,6 @@
-"""The audit log of the console, and answers to requests with an Idempotency-Key.
+"""The audit log of the console, and responses to requests with an Idempotency-Key.
 
-A change is noted before it is made, so that a crash can only hide how it ended.
+An action is recorded before it is carried out, so that a crash can hide only its outcome.
 """
 
 import time
@@ -13,18 +13,18 @@ from service.store.client.connection import RedisRepository, script_command
 from service.store.console.accounts import digest
 
 MAX_ENTRIES: Final = 10_000
-_ENDS_WITHIN_S = 300.0
-_ANSWERS_KEPT_S = 24 * 3600
-_UNDER_WAY_S = 120
-"""A console that dies meanwhile leaves the request to be carried out again after that."""
+_MAX_DURATION_S = 300.0
+_RESPONSE_TTL_S = 24 * 3600
+_IN_PROGRESS_TTL_S = 120
+"""After a crash of the console, the request can be repeated when this time has passed."""
 
 
 class AuditedAction(msgspec.Struct, frozen=True):
-    """Something that somebody set about to do.
+    """A change that somebody requested.
 
-    ``by`` is an account's name, "" for a stranger; ``key`` the API key's name if it was a program; ``action`` one
-    sentence, ``on`` the path it was asked for at. ``status`` is the HTTP status it ended with, 0 where nobody knows,
-    ``detail`` what else there is to say of it.
+    ``by`` is the name of the account, "" for a stranger; ``key`` the name of the API key of a program; ``action`` one
+    sentence; ``on`` the path of the request. ``status`` is the HTTP status of the response, 0 if unknown; ``detail`` is
+    additional information.
     """
 
     at_s: float
@@ -38,27 +38,27 @@ class AuditedAction(msgspec.Struct, frozen=True):
 
 
 class AuditRecord(msgspec.Struct, frozen=True):
-    """A deed with its place in the log."""
+    """An action with its id in the log."""
 
     id: str
     deed: AuditedAction
 
 
 class AuditLog(RedisRepository):
-    """The log of deeds, the newest ``MAX_ENTRIES``. Every method may raise :class:`StoreUnavailable`."""
+    """The newest ``MAX_ENTRIES`` actions. Every method may raise :class:`StoreUnavailable`."""
 
     async def begin(self, note: str, deed: AuditedAction) -> None:
-        """Note under a name of its own that this is about to be done."""
+        """Record, under a unique note, that an action begins."""
         await self._redis.call("HSET", keys.AUDIT_PENDING, note, msgspec.msgpack.encode(deed))
 
     async def end(self, note: str, deed: AuditedAction) -> None:
-        """Note how it ended."""
+        """Move the action of a note to the log, with its outcome."""
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         await self._redis.run_script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
-        """Return deeds, newest first, and the place to go on from; "" begins and ends."""
-        await self._end_the_lost()
+        """Return actions, newest first, and the id to continue from; "" starts and ends."""
+        await self._log_interrupted()
         newest = f"({before}" if before else "+"
         found = await self._redis.call("XREVRANGE", keys.AUDIT_LOG, newest, "-", "COUNT", count + 1)
         noted = [
@@ -67,11 +67,11 @@ class AuditLog(RedisRepository):
         ]
         return noted[:count], noted[count - 1].id if len(noted) > count else ""
 
-    async def _end_the_lost(self) -> None:
-        """Log what a console began and did not live to end."""
+    async def _log_interrupted(self) -> None:
+        """Move actions to the log whose console failed before their end."""
         begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
-        long_ago_s = time.time() - _ENDS_WITHIN_S
+        long_ago_s = time.time() - _MAX_DURATION_S
         lost = [
             script_command("console_audit", own, note, packed, MAX_ENTRIES)
             for note, packed in begun.items()
@@ -81,7 +81,7 @@ class AuditLog(RedisRepository):
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
-    """An answer. ``request`` is a digest of what it answers; ``status`` 0 while it is under way."""
+    """A response. ``request`` is a digest of its request; ``status`` is 0 while the request is in progress."""
 
     request: str
     status: int = 0
@@ -91,20 +91,23 @@ class StoredResponse(msgspec.Struct, frozen=True):
 
 
 class IdempotencyStore(RedisRepository):
-    """Answers by the keys that clients chose. Every method may raise :class:`StoreUnavailable`."""
+    """Responses by idempotency key of the client. Every method may raise :class:`StoreUnavailable`."""
 
     async def begin(self, who: str, key: str, request: str) -> StoredResponse | None:
-        """Note that a request is under way; return what is known of an earlier one with this key of theirs, if any."""
+        """Record that a request is in progress.
+
+        Return the state of an earlier one of ``who`` with this key, or None.
+        """
         place = keys.console_repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))
-        if await self._redis.call("SET", place, packed, "NX", "EX", _UNDER_WAY_S):
+        if await self._redis.call("SET", place, packed, "NX", "EX", _IN_PROGRESS_TTL_S):
             return None
         held = await self._redis.call("GET", place)
         return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
     async def end(self, who: str, key: str, kept: StoredResponse | None) -> None:
-        """Keep the answer; None if there is none that is worth it: then the request can be sent anew."""
+        """Store the response; None deletes the record, so that the request can be sent again."""
         place = keys.console_repeat(digest(f"{who} {key}"))
         await self._redis.call(
-            *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _ANSWERS_KEPT_S))
+            *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _RESPONSE_TTL_S))
         )

@@ -1,1 +1,1 @@
-"""The directory: cells of matrices, registered names, and saved searches."""
+"""The directory: matrix cells, content names, and saved searches."""

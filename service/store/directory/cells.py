@@ -1,10 +1,22 @@
-"""Cells of matrices on Redis: each command an instant in one slot; what it must do is ``tests.support.memory_cells``.
+"""Cells of the directory's matrices on Redis. Each command runs atomically, in one slot.
 
-A pair is a digest of 8 bytes here (:func:`pair_key`). Names are matched by bit-sliced signatures, the layout of which
-stands at ``scripts/cell_common.lua``; what those let through is compared, so that nothing matches falsely.
+``tests.support.cells`` is the reference implementation. In a cell, an AV-pair is represented by a digest of 8 bytes
+(:func:`pair_key`). Queries match names by bit-sliced signatures, whose layout is documented in
+``scripts/cell_common.lua``; candidates are compared with their records, so there are no false matches.
 
-We deviate: rates are told of windows that tumble rather than slide, and last a second at least,
-so that a cell keeps four numbers for each, and a batch is no rate.
+A record is packed big-endian:
+
+====  =================================================================
+size  content
+====  =================================================================
+3     slot of the name in the index; 0 without an index
+6     version
+6     expiry (Unix ms)
+8·n   digests of the name's AV-pairs, sorted; none if it is withdrawn
+====  =================================================================
+
+Deviation: rates are measured in consecutive windows of at least a second instead of sliding windows, so a cell stores
+four numbers per rate, and a single batch does not count as a rate.
 """
 
 import asyncio
@@ -27,31 +39,31 @@ from service.store.client.connection import BatchedRepository
 
 PAIR_BYTES = 8
 
-_PAIRS_REMEMBERED = 200_000
-_RECORDS_AT_ONCE = 4096
+_CACHED_PAIRS = 200_000
+_CACHED_RECORDS = 4096
 _SLOT_BYTES = 3
 _HEAD = struct.Struct(">HIHI")
 _LONG = 1 << 32
 _NO_SLOT = b"\0" * _SLOT_BYTES
 
-_Asked = tuple[str, CellAddress, Sequence[redis.Value]]
-"""A script, of which cell, and its arguments; no script: only to look."""
+_ScriptCall = tuple[str, CellAddress, Sequence[redis.Value]]
+"""Name of a script ("" to only read the cell), address of the cell, and arguments."""
 
 
-@lru_cache(_PAIRS_REMEMBERED)
+@lru_cache(_CACHED_PAIRS)
 def pair_key(pair: str) -> PairKey:
-    """Return what stands for an AV-pair in matrices: 64 bits of its hash, as 8 characters of Latin-1."""
+    """Return the digest of an AV-pair in matrices: 64 bits of BLAKE2b as 8 Latin-1 characters."""
     return blake2b(pair.encode(), digest_size=PAIR_BYTES).digest().decode("latin-1")
 
 
 class MatrixCells(BatchedRepository):
-    """All cells of a store. Calls of one turn of the event loop share a round trip.
+    """All matrix cells. Calls in one iteration of the event loop share a round trip.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
     async def carry_out(self, commands: Sequence[Command]) -> list[CellAnswer]:
-        """Do commands, each atomically, in any order; return their answers in theirs."""
+        """Run commands, each atomically, in no particular order; return their answers in the order of the commands."""
         asked = [_asked(command) for command in commands]
         replies, *others = await asyncio.gather(
             self._ask([each for each in asked if each is not None]),
@@ -63,8 +75,8 @@ class MatrixCells(BatchedRepository):
             for command, each in zip(commands, asked, strict=True)
         ]
 
-    async def _ask(self, asked: Sequence[_Asked]) -> list[Any]:
-        """Name scripts rather than send them: those of cells are long and frequent, and may be repeated."""
+    async def _ask(self, asked: Sequence[_ScriptCall]) -> list[Any]:
+        """Run scripts by digest, and in full if Redis lacks one. These scripts are long, frequent and idempotent."""
         try:
             return await self._redis.call_many([_named(*each) for each in asked])
         except NoScriptError:
@@ -92,7 +104,7 @@ class MatrixCells(BatchedRepository):
                 return _answer(said)
 
     async def _fetch(self, command: cell.FetchRecords) -> CellAnswer:
-        """Sort outside of Redis: what comes while we read was not there when we began, or is a newer record."""
+        """Return a page of records, sorted outside Redis. Records that are added during the call may be missing."""
         names = keys.cell(command.place)[1]
         found = sorted(name.decode() for name in await self._redis.call("HKEYS", names))
         wanted = [name for name in found if name > command.after][: command.count]
@@ -121,8 +133,8 @@ def _whole(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> r
     return redis.script_command(name, keys.cell(place), place.pair.encode("latin-1"), *arguments)
 
 
-def _asked(command: Command) -> _Asked | None:
-    """Return what does a command; None if it takes several steps."""
+def _asked(command: Command) -> _ScriptCall | None:
+    """Return the script call of a command; None for a command that takes several steps."""
     named: tuple[str, Sequence[redis.Value]]
     match command:
         case cell.ReadState():
@@ -152,9 +164,9 @@ def _answered(command: Command, said: Sequence[Any]) -> CellAnswer:
     return _looked(said) if isinstance(command, cell.ReadState) else _answer(said)
 
 
-@lru_cache(_RECORDS_AT_ONCE)
+@lru_cache(_CACHED_RECORDS)
 def _packed(record: NameRecord) -> bytes:
-    """Return a record as cells keep it, without a slot; the same goes to the cells of all its pairs."""
+    """Return a record as cells store it, with slot 0; cached, because all pairs of a name get the same record."""
     version, expires_ms = record.version, record.expires_ms
     head = _HEAD.pack(*divmod(version, _LONG), *divmod(expires_ms, _LONG))
     return _NO_SLOT + head + "".join(sorted(record.pairs)).encode("latin-1")
@@ -188,7 +200,7 @@ def _member_of(text: bytes | None) -> Membership | None:
 
 
 def _looked(said: Sequence[Any]) -> CellAnswer:
-    """Rates are told by our own clock here: they only say which of two cells carries less."""
+    """Parse the reply of a read. Rates use this process's clock: they only tell which of two cells has less load."""
     member, matrix, names, *windows = said
     now_ms = int(time.time() * 1000)
     return _answer((member, matrix, int(names or 0), *(window or b"" for window in windows), now_ms, bool(member)))
@@ -205,7 +217,7 @@ def _answer(said: Sequence[Any]) -> CellAnswer:
 
 
 def _rate(window: bytes, at_ms: int) -> float:
-    """Return how many events a second there were: in the last whole window, and since."""
+    """Return the events per second in the last complete window and the present one."""
     if window[-4:] in (b"", b" 0 0"):
         return 0.0
     count, _, last, before_ms = map(int, window.split())

@@ -1,8 +1,8 @@
-"""The directory: content names of one kind in load-balancing matrices (content discovery §III-IV), on Redis.
+"""The directory: content names in load-balancing matrices (content discovery §III-IV), on Redis.
 
-Any process may register and find. It remembers how large matrices are, and what their cells wish for; :meth:`keep_up`
-passes wishes on to the heads, and makes the cells follow. All of it may be lost: names are registered again before they
-expire, and what is remembered wrongly is corrected by what cells answer.
+Any process may register and find names. It caches the sizes of matrices and the changes of size that cells request;
+:meth:`Directory.maintain` passes these on to the head nodes and adapts the cells. All of that may be lost: names are
+registered again before they expire, and a wrong cached size is corrected by the answers of cells.
 """
 
 import asyncio
@@ -45,17 +45,17 @@ from service.store.directory.cells import MatrixCells, pair_key
 T = TypeVar("T")
 
 LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=800.0)
-"""We deviate from the paper's 50 and 200 per second: a cell is some 50 µs of a Redis, not 1 ms of a node."""
+"""Deviation from the paper's 50 and 200 per second: a query costs about 50 µs of a Redis, not 1 ms of a node."""
 
-_SIZES_REMEMBERED = 100_000
-_NAMES_AT_ONCE = 4096
-_PASSES = 8
+_CACHED_SIZES = 100_000
+_CACHED_NAMES = 4096
+_MAX_UPKEEP_PASSES = 8
 _ONE = MatrixSize(0, 1, 1)
 _GROWTH = (ResizeKind.INC_P, ResizeKind.INC_R)
 
 
 class ContentName(msgspec.Struct, frozen=True):
-    """A content name to register: version ``version`` of ``id``. Without pairs it is taken away."""
+    """A content name to register: version ``version`` of the channel or entry ``id``. Without pairs it is withdrawn."""
 
     id: str
     version: int
@@ -63,7 +63,11 @@ class ContentName(msgspec.Struct, frozen=True):
 
 
 class QueryResult(msgspec.Struct, frozen=True):
-    """What a query found, and how: whose matrix was asked, of which size, how many cells, and how long it took."""
+    """The matches of a query, and how they were found.
+
+    ``queried_pair`` is the pair whose matrix was queried, ``size`` the size of that matrix, ``cells`` the number of
+    cells queried. ``complete`` is False if there may be more matches than the limit.
+    """
 
     matches: tuple[Match, ...]
     complete: bool
@@ -74,23 +78,23 @@ class QueryResult(msgspec.Struct, frozen=True):
 
 
 class Directory:
-    """The names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Content names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(
         self, redis: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Use these cells; each kind of name has pairs of its own there."""
+        """Use these cells; names about channels and about entries have separate matrices."""
         self._redis = redis
         self._cells = cells
         self._about = about
         self._limits = limits
-        self._sizes: LRUCache[PairKey, MatrixSize] = LRUCache(_SIZES_REMEMBERED)
+        self._sizes: LRUCache[PairKey, MatrixSize] = LRUCache(_CACHED_SIZES)
         self._wishes: dict[ResizeRequest, None] = {}
         self._unsettled: dict[PairKey, None] = {}
-        self._texts: LRUCache[PairKey, AvPair] = LRUCache(_SIZES_REMEMBERED)
+        self._texts: LRUCache[PairKey, AvPair] = LRUCache(_CACHED_SIZES)
 
     async def register(self, names: Sequence[ContentName], kept_s: float, *, changed: bool) -> None:
-        """Register names for so long, or refresh them; ``changed``: an earlier version may lie there.
+        """Register or refresh names for ``kept_s``. ``changed``: an earlier version may be registered.
 
         Raises :class:`service.errors.CellsUnavailable`.
         """
@@ -110,7 +114,7 @@ class Directory:
             self._sizes[pair] = placed.size
 
     async def _put(self, given: Sequence[tuple[PairKey, NameRecord]]) -> list[tuple[PairKey, NameRecord]]:
-        """Do what most dialogues come to, with one command for all names that go to a cell; return what is left."""
+        """Run the common case of registration, one command per cell for all its names; return what is left to do."""
         assumed = {pair: self._sizes.get(pair, _ONE) for pair, _ in given}
         by_cell: dict[CellAddress, list[NameRecord]] = {}
         for pair, record in given:
@@ -132,7 +136,7 @@ class Directory:
         return [(pair, record) for pair, record in given if (pair, record.name) in left]
 
     def _is_kept(self, put: cell.PutRecords, answer: CellAnswer, assumed: MatrixSize) -> bool:
-        """Say whether names lie where they belong, in a matrix of the size that was assumed, or was not known yet."""
+        """Return whether a command stored its records in a matrix whose size was assumed correctly or was unknown."""
         pair, member = put.place.pair, answer.member
         if member is None or answer.is_in(CellState.CLOSED):
             return False
@@ -143,10 +147,10 @@ class Directory:
         return member.size == assumed or (assumed is _ONE and member.size.partitions * member.size.replicas == 1)
 
     async def _begin(self, pairs: Iterable[PairKey]) -> bool:
-        """Make matrices of those pairs that have none; return whether there were any.
+        """Create matrices for those pairs that have none; return whether there were any.
 
-        What has several cells is listed before it has: so nobody need look for cells of a matrix that is not, whose
-        head is not there. Should one be both, upkeep finds it out.
+        A matrix with several cells is listed before its cells exist. So a matrix that has no head and is not listed has
+        no other cells. If it has a lost head and is listed, upkeep repairs it.
         """
         new = [pair for pair in pairs if pair not in self._sizes and pair in self._texts]
         if not new:
@@ -161,7 +165,7 @@ class Directory:
         return bool(leads)
 
     async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
-        """Take a name away where it has these pairs no more; so long ago the last version that had them expires."""
+        """Withdraw a name from the matrices of these pairs; its last version with them expires within ``kept_s``."""
         record = NameRecord(name, version, frozenset(), int((time.time() + kept_s) * 1000))
         draw, known = _draw(name), self._sizes
         gone = [self.key(pair) for pair in pairs]
@@ -184,11 +188,11 @@ class Directory:
         return QueryResult(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
 
     async def names(self, pair: AvPair, most: int) -> list[NameRecord]:
-        """Return up to so many records of names that have an AV-pair. Raises :class:`CellsUnavailable`."""
+        """Return up to ``most`` records of names that have an AV-pair. Raises :class:`CellsUnavailable`."""
         return await self._led(register_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
 
     async def maintain(self) -> int:
-        """Pass on what cells wished for, and do the upkeep of matrices that are not settled; return how many."""
+        """Pass on requested changes of size, and adapt the cells of unsettled matrices; return the number of those."""
         wishes, self._wishes = self._wishes, {}
         by_pair: dict[PairKey, list[ResizeRequest]] = {}
         for wish in wishes:
@@ -196,7 +200,7 @@ class Directory:
         await asyncio.gather(*(self._pass_on(pair, own) for pair, own in by_pair.items()))
         unsettled, self._unsettled = self._unsettled, {}
         for pair in unsettled:
-            for _ in range(_PASSES):
+            for _ in range(_MAX_UPKEEP_PASSES):
                 matrix = await self._led(reconcile_matrix(pair, self._limits))
                 if matrix is not None:
                     self._sizes[pair] = matrix.size
@@ -207,12 +211,12 @@ class Directory:
         return len(unsettled)
 
     async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
-        """Return the matrices that have more than one cell, or had lately."""
+        """Return the sizes of matrices that have, or recently had, more than one cell."""
         held = await self._redis.call("HGETALL", keys.matrix_sizes(self._about))
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
-        """Return how each cell of a matrix stands."""
+        """Return the state of each cell of a matrix."""
         key = self.key(pair)
         (head,) = await self._cells.carry_out([cell.ReadState(head_address(key))])
         size = head.matrix.size if head.matrix else MatrixSize()
@@ -220,7 +224,7 @@ class Directory:
         return list(zip(places, await self._cells.carry_out([cell.ReadState(place) for place in places]), strict=True))
 
     def key(self, pair: AvPair) -> PairKey:
-        """Return what stands for an AV-pair in the records of cells."""
+        """Return the digest of an AV-pair in the records of cells."""
         key = pair_key(f"{self._about} {pair}")
         self._texts[key] = pair
         return key
@@ -247,11 +251,11 @@ class Directory:
                         self._wishes[ResizeRequest(kind, place)] = None
 
     async def _pass_on(self, pair: PairKey, wishes: Sequence[ResizeRequest]) -> None:
-        """Have a head act on one of the wishes, unless it ignores them all, or somebody else is faster.
+        """Have the head node act on one of the requests, unless it ignores all of them or another process is faster.
 
-        We deviate: what is new carries nothing at first, and would be given up at once to what has just been too full
-        or too busy. So a partition or a replica goes only if those that take its share then carry less than half of
-        what they may, in everything it is there for.
+        Deviation: a new cell has no load at first, and would be removed at once, returning its load to the cell that
+        was just overloaded. A partition or replica is therefore removed only if the cells that take its share then have
+        less than half of their limits.
         """
         before = await self._led(find_or_create_matrix(pair, self._limits))
         for wish in wishes:
@@ -263,7 +267,7 @@ class Directory:
                 return
 
     async def _is_needed(self, wish: ResizeRequest) -> bool:
-        """Say whether others would carry too much without a cell's partition, or replica."""
+        """Return whether other cells would be overloaded without this cell's partition or replica."""
         place = wish.place
         if wish.kind is ResizeKind.DEC_P:
             both = (place, msgspec.structs.replace(place, partition=merge_target(place.partition)))
@@ -294,6 +298,6 @@ def _together(loads: Iterable[CellLoad]) -> CellLoad:
     return CellLoad(sum(names), sum(registrations_s), sum(queries_s))
 
 
-@lru_cache(_NAMES_AT_ONCE)
+@lru_cache(_CACHED_NAMES)
 def _draw(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest())

@@ -1,8 +1,8 @@
-"""Standing queries: who watches for what.
+"""Saved searches of users, and the index of them that workers load.
 
-The user's own list, in their slot, is the truth. A copy of each query is in one of a few buckets, from which workers
-load all of them: it is written there first, and deleted last. So a bucket may hold too much, never too little, and a
-query that ended is left out at the last step, in the user's slot, as with subscriptions.
+The list in the user's slot is authoritative. A copy of each saved search is in one of ``BUCKETS`` buckets, from which
+workers load all of them. It is written to the bucket first and deleted from it last, so a bucket may contain a search
+that was removed, but never lacks one. A removed search is dropped in the last step of the fan-out, in the user's slot.
 """
 
 import secrets
@@ -24,17 +24,17 @@ from service.store.client import keys
 from service.store.client.connection import BatchedRepository
 
 BUCKETS = 16
-_CHANGES_AT_ONCE = 1_000
+_CHANGES_PER_READ = 1_000
 _LOG_LENGTH = 10_000
 
 
 class SavedSearches(BatchedRepository):
-    """Everybody's standing queries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Saved searches of all users. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, standing: SearchCondition, most: int) -> SavedSearch:
-        """Keep a standing query, durably once this returns; the same one is kept once.
+        """Store a saved search of a user, durably; an identical one is stored once.
 
-        Raises :class:`LimitReached` if there are ``most`` already.
+        Raises :class:`LimitReached` if the user has ``most`` already.
         """
         uid = keys.user_id(jid)
         for held in await self.of_user(jid):
@@ -53,7 +53,7 @@ class SavedSearches(BatchedRepository):
         return msgspec.structs.replace(watch, number=number)
 
     async def remove(self, jid: str, number: int) -> SavedSearch | None:
-        """End one; return it, None if there was none of this number."""
+        """Remove the saved search with this number and return it; None if there is none."""
         uid = keys.user_id(jid)
         held = await self._redis.call("HGET", keys.saved_searches(uid), number)
         if held is None:
@@ -64,22 +64,22 @@ class SavedSearches(BatchedRepository):
         return watch
 
     async def remove_all(self, uid: UserId) -> None:
-        """End all of a user's, and leave nothing of them in the log of changes."""
+        """Remove all saved searches of a user, also from the log of changes."""
         for held in _numbered(await self._redis.call("HGETALL", keys.saved_searches(uid))):
             await self._put(held.id, None)
         own = f"{uid}/".encode()
         changes = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, "-", "+")
         if any(fields[b"i"].startswith(own) for _, fields in changes):
-            # Who has not read all of it finds the log gone, and loads what there is.
+            # A worker that has not read all of the log finds it gone, and loads the buckets again.
             await self._redis.call("DEL", keys.SAVED_SEARCH_LOG)
         await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def of_user(self, jid: str) -> list[SavedSearch]:
-        """Return a person's standing queries, by number."""
+        """Return a user's saved searches, by number."""
         return _numbered(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))
 
     async def by_owner(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
-        """Return whose standing queries these are, and each with its number; those that are no more are absent."""
+        """Return, by owner, those of these saved searches that still exist, with their numbers."""
         owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
         wanted, found = set(watches), dict[UserId, list[SavedSearch]]()
         for uid, held in zip(
@@ -91,15 +91,18 @@ class SavedSearches(BatchedRepository):
         return found
 
     async def load(self) -> tuple[str, dict[SavedSearchId, SearchCondition]]:
-        """Return all of them, and a place in the log of changes after which there is nothing else to know."""
+        """Return all saved searches, and a position in the log of changes that covers them."""
         newest = await self._redis.call("XREVRANGE", keys.SAVED_SEARCH_LOG, "+", "-", "COUNT", 1)
         place = newest[0][0] if newest else await self._log("", b"")
         held = await self._redis.call_many([("HGETALL", keys.saved_search_bucket(bucket)) for bucket in range(BUCKETS)])
         return place.decode(), {watch.decode(): _standing(packed) for some in held for watch, packed in some.items()}
 
     async def changes(self, place: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
-        """Return what has changed after a place in the log, with places; None if that is forgotten."""
-        since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, place, "+", "COUNT", _CHANGES_AT_ONCE)
+        """Return the changes after a position in the log: (position, id, search or None).
+
+        None if the log is trimmed.
+        """
+        since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, place, "+", "COUNT", _CHANGES_PER_READ)
         if not since or since[0][0].decode() != place:
             return None
         return [
@@ -108,7 +111,7 @@ class SavedSearches(BatchedRepository):
         ]
 
     async def _put(self, watch: SavedSearchId, standing: SearchCondition | None) -> None:
-        """Write a query into its bucket and the log of changes, or delete it if it is None."""
+        """Write a saved search to its bucket and the log of changes; None deletes it."""
         packed = msgspec.msgpack.encode(standing) if standing else b""
         bucket = keys.saved_search_bucket(zlib.crc32(watch.encode()) % BUCKETS)
         await self._redis.call(*(("HSET", bucket, watch, packed) if packed else ("HDEL", bucket, watch)))
@@ -121,7 +124,7 @@ class SavedSearches(BatchedRepository):
 
 
 class SavedSearchMatcher:
-    """A worker's :class:`SavedSearchIndex`, brought up to date before it is asked."""
+    """Matches entries with all saved searches; it reads the latest changes before each match."""
 
     def __init__(self, standings: SavedSearches) -> None:
         self._standings = standings
@@ -129,7 +132,7 @@ class SavedSearchMatcher:
         self._place = ""
 
     async def match(self, subjects: Sequence[SearchableEntry]) -> list[set[SavedSearchId]]:
-        """Return which standing queries each entry meets, those included that were put before this was called."""
+        """Return the ids of matching searches for each entry, including searches added before this call."""
         await self._refresh()
         return [self._matcher.match(subject) for subject in subjects]
 
@@ -152,7 +155,7 @@ class SavedSearchMatcher:
 
 
 def _numbered(held: dict[bytes, bytes]) -> list[SavedSearch]:
-    """Return a person's standing queries, by number."""
+    """Parse a user's saved searches; return them by number."""
     found = (
         msgspec.structs.replace(msgspec.msgpack.decode(watch, type=SavedSearch), number=int(number))
         for number, watch in held.items()

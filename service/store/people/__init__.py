@@ -1,1 +1,1 @@
-"""People: preferences, suspension, invitations, rooms and erasure."""
+"""Users: settings, preferences, restrictions, invitation codes, group chats, and erasure."""

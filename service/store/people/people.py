@@ -1,6 +1,6 @@
-"""People as admins see them: listed, found, suspended, bounded and forgotten; and invitations.
+"""Users as admins see them (listed, suspended, limited, erased), and invitation codes.
 
-The code of an invitation is random and stored only as SHA-256, so that nobody can use what they find in Redis.
+An invitation code is random and only its SHA-256 is stored, so that nobody can use what they find in Redis.
 """
 
 import hashlib
@@ -18,18 +18,16 @@ from service.store.delivery.outbox import Outbox
 from service.store.people.erasure import Erasure
 
 _RESTRICTIONS = ("jid", "suspended", "most_subscriptions")
-_COMMANDS = 7
-"""How many commands read one person."""
+_COMMANDS_PER_PERSON = 7
+"""Number of commands that read one user."""
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A person who wrote to us, or was forgotten and is still restricted.
+    """A user who wrote to a bot, or was erased and still has restrictions.
 
-    ``most_subscriptions`` is what an admin set, None for what the settings say.
-
-    ``waiting_since_s`` (Unix s) is when the oldest of what they have not been told was queued, None without any;
-    ``receipts`` whether their client confirms what it has shown (XEP-0184). While ``suspended``, what is new for them
-    is not kept, and nothing they say is answered.
+    ``most_subscriptions`` is the maximum that an admin set; None if that of the settings applies. ``waiting_since_s``
+    (Unix s) is when the oldest undelivered item was queued; None without one. ``receipts``: their client sends receipts
+    (XEP-0184). While ``suspended``, nothing is queued for the user and their messages are not answered.
     """
 
     id: UserId
@@ -45,30 +43,29 @@ class Person(msgspec.Struct, frozen=True):
 
 
 class People:
-    """Everybody who ever wrote to us. Every method may raise :class:`StoreUnavailable`."""
+    """All users who ever wrote to a bot. Every method may raise :class:`StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient, forgetting: Erasure, outbox: Outbox) -> None:
-        """Use this link to Redis; the others hold what people have."""
         self._redis = redis
         self._forgetting = forgetting
         self._outbox = outbox
 
     async def ids(self) -> list[UserId]:
-        """Return everybody's id, in order."""
+        """Return the ids of all users, and of erased users with restrictions, sorted."""
         known, restricted = await self._redis.call_many(
             [("SMEMBERS", keys.USERS), ("ZRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, int(time.time()), "+inf")]
         )
         return sorted(uid.decode() for uid in {*known, *restricted})
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
-        """Return bare JIDs in the order asked for; "" for somebody who is forgotten."""
+        """Return bare JIDs in order; "" for an unknown user."""
         found = await self._redis.call_many(
             [("HGET", key, "jid") for uid in uids for key in (keys.user(uid), keys.restrictions(uid))]
         )
         return [(jid or restricted or b"").decode() for jid, restricted in zip(found[::2], found[1::2], strict=True)]
 
     async def get_many(self, uids: Sequence[UserId]) -> list[Person | None]:
-        """Return people in the order asked for; None for somebody who is forgotten."""
+        """Return users in order; None for an unknown one."""
         commands = [
             command
             for uid in uids
@@ -83,29 +80,26 @@ class People:
             )
         ]
         replies = await self._redis.call_many(commands)
-        own = (replies[_COMMANDS * place : _COMMANDS * (place + 1)] for place in range(len(uids)))
+        own = (replies[_COMMANDS_PER_PERSON * place : _COMMANDS_PER_PERSON * (place + 1)] for place in range(len(uids)))
         return [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
 
     async def get(self, uid: UserId) -> Person | None:
-        """Return one person; None if there is none."""
+        """Return a user; None if unknown."""
         return (await self.get_many([uid]))[0]
 
     async def set_suspended(self, uid: UserId, *, suspended: bool) -> bool:
-        """Have a person be told nothing and answered nothing, or again; False if there is no such person."""
+        """Suspend a user, or end the suspension; False for an unknown user."""
         done = await self._set(uid, "suspended", "1" if suspended else "")
         if done:
             await self._outbox.wake_delivery([uid])
         return done
 
     async def set_max_subscriptions(self, uid: UserId, most: int | None) -> bool:
-        """Bound a person's subscriptions apart from others'; None for what the settings say. False: no such person."""
+        """Set a user's maximum of subscriptions; None for that of the settings. False for an unknown user."""
         return await self._set(uid, "most_subscriptions", "" if most is None else str(most))
 
     async def erase(self, uid: UserId) -> bool:
-        """End all that a person has with us and delete what we know of them; False if there was no such person.
-
-        That includes what admins restrict: who writes again is a stranger.
-        """
+        """Erase a user together with restrictions and usage counts; False for an unknown user."""
         (jid,) = await self.jids([uid])
         if jid:
             limits = (keys.restrictions(uid), *(keys.usage_count(uid, what) for what in keys.USAGE_KINDS))
@@ -141,28 +135,28 @@ _CODE_BYTES = 9
 
 
 class InvitationCodes(RedisRepository):
-    """Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Invitation codes and the users who came with one. Methods may raise :class:`service.errors.StoreUnavailable`."""
 
     async def create(self, uses: int, lasts_s: float) -> str:
-        """Return the code of a new invitation, good for so many people and so long."""
+        """Return a new code for ``uses`` users, valid for ``lasts_s``."""
         code = secrets.token_urlsafe(_CODE_BYTES)
         await self._redis.call("HSET", keys.INVITATION_CODES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
         return code
 
     async def accept(self, jid: str, code: str) -> bool:
-        """Use a code up for one person; False if it is not good. For who is a guest already it need not be."""
+        """Use a code for one user; False if it is invalid. A guest needs no valid code."""
         own = (keys.INVITATION_CODES, keys.GUESTS)
         uid = keys.user_id(jid)
         return bool(await self._redis.run_script("invite_accept", own, _digest(code), uid, int(time.time())))
 
     async def is_valid(self, code: str) -> bool:
-        """Return whether an invitation would let somebody in."""
+        """Return whether a code would admit a user."""
         found = await self._redis.call("HGET", keys.INVITATION_CODES, _digest(code))
         uses, until = map(int, (found or b"0 0").split())
         return uses > 0 and until > time.time()
 
     async def is_guest(self, jid: str) -> bool:
-        """Return whether a person came with an invitation."""
+        """Return whether a user came with an invitation."""
         return bool(await self._redis.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))
 
 

@@ -1,4 +1,4 @@
-"""Which rooms a bot is in, so that whichever process serves it next enters them again."""
+"""Group chats of each bot, so that any process which serves the bot can enter them again."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,11 +10,11 @@ from service.store.client.connection import RedisRepository
 from service.store.delivery.outbox import MessageId
 
 MAX_MESSAGE_IDS: Final = 50
-"""Messages of a bot in one room whose ids are remembered, for 30 days."""
+"""Number of the bot's messages in a group chat whose ids are remembered, for 30 days."""
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What it takes to enter a room; ``by`` is the bare JID of who invited us, "" if that is not sure."""
+    """What is needed to enter a group chat; ``by`` is the bare JID of the inviter, "" if unverified."""
 
     nick: str
     password: str = ""
@@ -22,23 +22,23 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class BotRooms(RedisRepository):
-    """Rooms, by the address of the bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Group chats by address of the bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, address: str) -> dict[str, Room]:
-        """Return the rooms that this bot is in, by their JIDs."""
+        """Return the group chats of this bot, by their JIDs."""
         found = await self._redis.call("HGETALL", keys.bot_rooms(address))
         return {jid.decode(): msgspec.msgpack.decode(packed, type=Room) for jid, packed in found.items()}
 
     async def put(self, address: str, jid: str, room: Room) -> None:
-        """Remember a room."""
+        """Store a group chat."""
         await self._redis.call("HSET", keys.bot_rooms(address), jid, msgspec.msgpack.encode(room))
 
     async def drop(self, address: str, jid: str) -> None:
-        """Forget a room."""
+        """Delete a group chat."""
         await self._redis.call("HDEL", keys.bot_rooms(address), jid)
 
     async def message_ids(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
-        """Return how these rooms call the bot's last messages there, oldest first: JID → their id → ours."""
+        """Return the ids of the bot's last messages in each chat, oldest first: JID → the chat's id → the bot's id."""
         found = await self._redis.call_many(
             [("LRANGE", keys.room_message_ids(keys.user_id(jid)), 0, -1) for jid in jids]
         )
@@ -48,6 +48,6 @@ class BotRooms(RedisRepository):
         }
 
     async def record_message_id(self, jid: str, room_id: str, message_id: MessageId) -> None:
-        """Remember how a room calls a message of the bot's."""
+        """Record the id that a group chat assigned to a message of the bot."""
         pair = msgspec.msgpack.encode((room_id, message_id))
         await self._redis.run_script("room_echo", (keys.room_message_ids(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS)

@@ -1,4 +1,4 @@
-"""What we know of a person besides their subscriptions, and what they prefer (see :mod:`service.users.preferences`)."""
+"""State and settings of users, and their preferences by subscription (:mod:`service.users.preferences`)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
@@ -13,10 +13,11 @@ from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 
 
 class UserState(msgspec.Struct, frozen=True):
-    """A bare JID; whether they got the welcome; whether their client sends receipts (XEP-0184); what they want.
+    """State of a user.
 
-    ``unreachable``: nothing reached them for so long that nothing is sent any more. ``suspended`` and
-    ``most_subscriptions`` (None for what the settings say) are set by admins, and outlive a person who is forgotten.
+    ``welcomed``: the welcome message was sent. ``receipts``: their client sends receipts (XEP-0184). ``unreachable``:
+    deliveries are suspended because messages bounced. ``suspended`` and ``most_subscriptions`` (None for that of the
+    settings) are restrictions by admins, which outlive erasure.
     """
 
     jid: str
@@ -28,7 +29,7 @@ class UserState(msgspec.Struct, frozen=True):
     most_subscriptions: int | None = None
 
 
-_HABITS: Final = ("habits", "client_language")
+_SETTINGS_FIELDS: Final = ("habits", "client_language")
 
 
 def _decode_user_settings(written: bytes | None, client_language: bytes | None) -> UserSettings:
@@ -39,14 +40,14 @@ def _decode_user_settings(written: bytes | None, client_language: bytes | None) 
 
 
 class Users(RedisRepository):
-    """People, by bare JID."""
+    """State of users, by bare JID."""
 
     async def get(self, jid: str) -> UserState:
-        """Return what is known; for a stranger, the defaults."""
+        """Return the state of a user; the defaults for an unknown one."""
         uid = keys.user_id(jid)
         found, (suspended, most) = await self._redis.call_many(
             [
-                ("HMGET", keys.user(uid), "welcomed", "receipts", "unreachable", *_HABITS),
+                ("HMGET", keys.user(uid), "welcomed", "receipts", "unreachable", *_SETTINGS_FIELDS),
                 ("HMGET", keys.restrictions(uid), "suspended", "most_subscriptions"),
             ]
         )
@@ -62,13 +63,13 @@ class Users(RedisRepository):
         )
 
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
-        """Return who of these people is suspended."""
+        """Return those of these users who are suspended."""
         asked = list(uids)
         found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         return {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
 
     async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
-        """Remember what is given. What admins restrict of somebody who comes back does not expire any more."""
+        """Update a user's state. Restrictions of a user who returns after erasure no longer expire."""
         uid = keys.user_id(jid)
         given = (("welcomed", welcomed), ("receipts", receipts))
         fields = [part for name, value in given if value is not None for part in (name, str(int(value)))]
@@ -83,56 +84,59 @@ class Users(RedisRepository):
         await self._redis.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
 
     async def user_settings(self, uids: Sequence[UserId]) -> list[UserSettings]:
-        """Return when these people want to hear from us, in the same order."""
-        found = await self._redis.call_many([("HMGET", keys.user(uid), *_HABITS) for uid in uids])
+        """Return the settings of each user, in order."""
+        found = await self._redis.call_many([("HMGET", keys.user(uid), *_SETTINGS_FIELDS) for uid in uids])
         return [_decode_user_settings(*values) for values in found]
 
     async def recipients(self, uids: Sequence[UserId]) -> list[tuple[UserSettings, bool]]:
         """Return these users' settings and whether their clients send receipts, in the given order."""
-        found = await self._redis.call_many([("HMGET", keys.user(uid), *_HABITS, "receipts") for uid in uids])
+        found = await self._redis.call_many([("HMGET", keys.user(uid), *_SETTINGS_FIELDS, "receipts") for uid in uids])
         return [(_decode_user_settings(*user_settings), receipts == b"1") for *user_settings, receipts in found]
 
     async def set_user_settings(self, jid: str, user_settings: UserSettings) -> None:
-        """Remember when a person wants to hear from us, and in which language; not what their client says of that."""
+        """Store a user's settings, except the language that their client declares."""
         await self._remember(
             jid, "habits", msgspec.json.encode(msgspec.structs.replace(user_settings, client_language=""))
         )
 
     async def set_client_language(self, jid: str, tag: str) -> None:
-        """Remember which language a person's client says it speaks."""
+        """Store the language that a user's client declares."""
         await self._remember(jid, "client_language", tag)
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
-        """Remember that these people's clients send receipts."""
+        """Record that these users' clients send receipts."""
         await self._redis.call_many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
 
     async def count_use(self, jid: str, what: str, limit: int, per_s: float) -> bool:
-        """Count one use of ``what``; False once there were more than ``limit`` within ``per_s`` seconds."""
+        """Count one use of ``what``; return False above ``limit`` uses within ``per_s`` seconds."""
         key = keys.usage_count(keys.user_id(jid), what)
         return bool(await self._redis.run_script("rate_take", (key,), limit, int(per_s * 1000)))
 
     async def are_known(self, uids: Sequence[UserId]) -> list[bool]:
-        """Return of whom there is a record, in the same order."""
+        """Return, for each user in order, whether the store has a record of them."""
         return [bool(found) for found in await self._redis.call_many([("EXISTS", keys.user(uid)) for uid in uids])]
 
     async def next_number(self, jid: str, what: Literal["numbers", "watches"]) -> int:
-        """Return the number that a person's next subscription, or standing query, would have."""
+        """Return the number that a user's next subscription or saved search would get."""
         return int(await self._redis.call("HGET", keys.user(keys.user_id(jid)), what) or 0) + 1
 
     async def count(self) -> int:
-        """Return how many people ever wrote to us."""
+        """Return the number of users who ever wrote to a bot."""
         return int(await self._redis.call("SCARD", keys.USERS))
 
 
 _NOTHING: Final[PreferencesByNumber] = {}
-"""Of nearly everybody: it is remembered for each who is told something."""
+"""Shared by nearly all users, because the result is cached for each recipient."""
 
 
 class PreferenceStore(RedisRepository):
-    """Preferences by person and number. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Preferences by user and number of the subscription.
+
+    Methods may raise :class:`service.errors.StoreUnavailable`.
+    """
 
     async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
-        """Return what these people prefer, in the same order."""
+        """Return the preferences of each user, in order."""
         found = await self._redis.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
         return [
             {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
@@ -142,7 +146,7 @@ class PreferenceStore(RedisRepository):
         ]
 
     async def put(self, jid: str, number: int, preferences: Preferences) -> None:
-        """Keep what a person prefers of one subscription, or of all."""
+        """Store a user's preferences of one subscription, or of all with number 0."""
         own = keys.preferences(keys.user_id(jid))
         if preferences == NO_PREFERENCES:
             await self._redis.call("HDEL", own, number)
