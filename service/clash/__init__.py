@@ -1,7 +1,7 @@
 """Key groups (CLASH): subscriptions are distributed over keyspaces in groups that split when hot and merge when cold.
 
 A pure package: no clock, randomness or I/O; loads and answers are arguments. The store's scripts carry out its
-transitions, and ``workers.key_group_keeper`` its decisions.
+transitions, and ``workers.key_group_balancer`` its decisions.
 
 Load-aware hashing (CLASH §III-V): an identifier key has N bits, ordered by significance so that subscriptions that
 belong together share a prefix. The first d bits of a key, padded with zeros, are the *virtual key* of a *key group* of

@@ -1,4 +1,4 @@
-"""No publisher sees more than its budget, however many nodes want to ask it and whatever becomes of them (I9)."""
+"""No publisher receives more requests than its budget, whatever happens to the nodes (guarantee I9)."""
 
 import contextlib
 import subprocess
@@ -36,14 +36,14 @@ def arrivals_s(publisher: Internet) -> list[float]:
 
 
 def over_budget(times_s: Sequence[float]) -> list[tuple[float, int]]:
-    """Return each window, from one request to another, that holds too many: its length (s), how many it holds."""
+    """Return each window between two requests with too many of them: its length (s) and their number."""
     numbered = combinations(enumerate(times_s), 2)
     windows = ((end_s - start_s, last - first + 1) for (first, start_s), (last, end_s) in numbered)
     return [(length_s, held) for length_s, held in windows if held > BURST + REQUESTS_PER_S * length_s]
 
 
 @pytest.mark.timeout(120)
-async def test_eight_nodes_hammering_keep_a_sites_budget_while_one_is_killed_and_one_added(
+async def test_eight_nodes_keep_a_sites_budget_while_one_is_killed_and_one_added(
     tmp_path: Path, clean_redis: str
 ) -> None:
     async with contextlib.AsyncExitStack() as running:

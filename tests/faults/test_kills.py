@@ -13,7 +13,7 @@ READY_KEYS = {"worker": "workers"}
 
 
 @pytest.mark.timeout(300)
-async def test_each_kind_of_process_killed_in_turn_loses_doubles_and_misdirects_nothing(tmp_path: Path) -> None:
+async def test_killing_each_kind_of_process_loses_repeats_and_misdirects_nothing(tmp_path: Path) -> None:
     async with traffic(tmp_path) as live:
         await live.publish_once()
         await live.subscribe_all()
@@ -30,7 +30,7 @@ async def test_each_kind_of_process_killed_in_turn_loses_doubles_and_misdirects_
 
 
 @pytest.mark.timeout(300)
-async def test_everything_killed_at_once_and_started_again_loses_doubles_and_misdirects_nothing(tmp_path: Path) -> None:
+async def test_killing_all_processes_loses_repeats_and_misdirects_nothing(tmp_path: Path) -> None:
     async with traffic(tmp_path) as live:
         await live.publish_once()
         await live.subscribe_all()

@@ -1,4 +1,4 @@
-"""A Redis that comes back without its data, under the real programs: they stop until the operator accepts it."""
+"""A Redis that comes back without its data: the real programs stop until the operator accepts it."""
 
 import asyncio
 import shutil
@@ -30,7 +30,7 @@ async def _command(product: Product, *words: str) -> str:
 
 
 async def _readiness(product: Product) -> dict[str, tuple[int, str]]:
-    """Return what each program answers to /readyz."""
+    """Return the response of each program to /readyz."""
     ports = msgspec.json.decode((product.directory / "ports.json").read_bytes(), type=dict[str, int])
     found = {}
     async with aiohttp.ClientSession() as http:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults
 
 @contextlib.asynccontextmanager
 async def stopped(pids: Collection[int], for_s: float) -> AsyncIterator[None]:
-    """Have processes stand still for so long, which is the fault itself, and then go on."""
+    """Stop processes for some time (the fault), then continue them."""
     try:
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -31,7 +31,7 @@ async def stopped(pids: Collection[int], for_s: float) -> AsyncIterator[None]:
 
 
 @pytest.mark.timeout(300)
-async def test_a_worker_the_bot_and_redis_standing_still_lose_double_and_misdirect_nothing(tmp_path: Path) -> None:
+async def test_stalls_of_worker_bot_and_redis_lose_repeat_and_misdirect_nothing(tmp_path: Path) -> None:
     async with traffic(tmp_path) as live:
         await live.publish_once()
         await live.subscribe_all()

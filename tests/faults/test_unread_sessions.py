@@ -1,4 +1,4 @@
-"""Sessions that nobody reads, but that their server keeps for resumption (XEP-0198): nothing is lost in them."""
+"""Sessions of dead clients that their server keeps for resumption (XEP-0198): no message is lost in them."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ FEED = 1
 
 @pytest.fixture(params=["prosody", "ejabberd"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each server in turn."""
+    """Prosody, then ejabberd."""
     found = request.getfixturevalue(request.param)
     assert isinstance(found, PrivateProsody | PrivateEjabberd)
     return found
@@ -45,12 +45,12 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 @pytest_asyncio.fixture(params=["component", "client"])
 async def settings(request: pytest.FixtureRequest, clean_redis: str, server: Server) -> Settings:
-    """A bot's settings at the server, logged in each way."""
+    """The settings of a bot at the server, as component and as account."""
     return await logging_in(server, request.param, clean_redis)
 
 
 class Person:
-    """Somebody with several clients, what they are told, and what the ledger needs of that."""
+    """A user with several clients, what they receive, and the audit of it."""
 
     def __init__(self, store: Store, server: Server, jid: str, bot_jid: str, channel: Channel) -> None:
         self.jid = jid
@@ -63,13 +63,13 @@ class Person:
         self.clients: list[ChatClient] = []
 
     async def log_in(self, resource: str) -> ChatClient:
-        """A client of theirs comes online, in a new session."""
+        """Bring one more client online, in a new session."""
         client = ChatClient(self.jid, "pw", "127.0.0.1", self._server.c2s_port, self._bot_jid, resource=resource)
         self.clients.append(client)
         return await client.start()
 
     async def come_and_read(self, *, show_presence: bool = True) -> tuple[ChatClient, ChatClient]:
-        """Two clients of theirs come online, and send receipts of a first entry."""
+        """Bring two clients online, which send receipts of a first entry."""
         first, second = await self.log_in("phone"), await self.log_in("laptop")
         await reach(first)
         if show_presence:
@@ -83,11 +83,11 @@ class Person:
         return first, second
 
     async def log_out(self) -> None:
-        """Take all their clients offline."""
+        """Take all clients offline."""
         await asyncio.gather(*(client.stop() for client in self.clients))
 
     async def publish(self, count: int = 1) -> None:
-        """Publish entries, each in a version and a message of its own."""
+        """Publish entries, each in a version and message of its own."""
         for _ in range(count):
             number = len(self._published) + 1
             entry = Entry(f"n{number}", tagged(FEED, number), f"https://example.org/n{number}")
@@ -98,11 +98,11 @@ class Person:
             await until(self._all_is_sent, "the server has it")
 
     async def unreceipted(self) -> list[Batch]:
-        """Return what was sent and has no receipt."""
+        """Return the batches that were sent and have no receipt."""
         return (await self._store.outbox.in_flight([user_id(self.jid)]))[user_id(self.jid)]
 
     async def all_is_received(self) -> bool:
-        """Whether all that was sent has its receipt."""
+        """Whether all batches have their receipts."""
         return not await self.unreceipted()
 
     async def _all_is_sent(self) -> bool:
@@ -112,7 +112,7 @@ class Person:
         )
 
     def verdict(self, *clients: ChatClient) -> Verdict:
-        """Return what the ledger says of these clients of theirs, as if they were one that was offline in between."""
+        """Audit these clients as if they were one that was offline in between."""
         received = [message for client in clients for message in client.received if not message.thread]
         subscribed = [Subscribed(self.jid, FEED, self._since_s)]
         return audit(self._published, subscribed, {self.jid: received}, {self.jid: {FEED}})
@@ -124,7 +124,7 @@ async def told(client: ChatClient, number: int) -> Received:
 
 @contextlib.asynccontextmanager
 async def somebody(store: Store, server: Server, settings: Settings) -> AsyncIterator[Person]:
-    """Yield somebody with an account of their own."""
+    """Yield a user with an account."""
     jid = await server.register(f"person-{secrets.token_hex(4)}", "pw")
     person = Person(store, server, jid, settings.xmpp_jid, await make_channel(store))
     try:
@@ -133,7 +133,7 @@ async def somebody(store: Store, server: Server, settings: Settings) -> AsyncIte
         await person.log_out()
 
 
-async def test_what_a_dead_session_was_told_goes_again_to_the_client_that_returns(
+async def test_messages_of_a_dead_session_are_resent_to_the_returning_client(
     store: Store, server: Server, settings: Settings
 ) -> None:
     clock = JumpingClock()
@@ -166,7 +166,7 @@ async def test_what_a_dead_session_was_told_goes_again_to_the_client_that_return
 
 
 @pytest.mark.parametrize(("server", "settings"), [("ejabberd", "component")], indirect=True)
-async def test_a_bot_killed_before_it_sends_again_has_the_next_one_do_so(
+async def test_a_resend_survives_the_death_of_the_bot(
     store: Store, server: Server, settings: Settings, tmp_path: Path
 ) -> None:
     async with somebody(store, server, settings) as person:
@@ -190,7 +190,7 @@ async def test_a_bot_killed_before_it_sends_again_has_the_next_one_do_so(
 
 
 @pytest.mark.parametrize(("server", "settings"), [("prosody", "client")], indirect=True)
-async def test_who_shows_no_presence_returns_by_writing(store: Store, server: Server, settings: Settings) -> None:
+async def test_a_user_without_presence_returns_by_writing(store: Store, server: Server, settings: Settings) -> None:
     clock = JumpingClock()
     async with serving(settings, store, clock), somebody(store, server, settings) as person:
         phone, laptop = await person.come_and_read(show_presence=False)
@@ -207,7 +207,7 @@ async def test_who_shows_no_presence_returns_by_writing(store: Store, server: Se
 
 
 @pytest.mark.parametrize(("server", "settings"), [("prosody", "component")], indirect=True)
-async def test_in_quiet_hours_nothing_goes_again(store: Store, server: Server, settings: Settings) -> None:
+async def test_nothing_is_resent_in_quiet_hours(store: Store, server: Server, settings: Settings) -> None:
     clock = JumpingClock()
     async with serving(settings, store, clock), somebody(store, server, settings) as person:
         phone, laptop = await person.come_and_read()
@@ -224,7 +224,7 @@ async def test_in_quiet_hours_nothing_goes_again(store: Store, server: Server, s
 
 
 @pytest.mark.parametrize(("server", "settings"), [("prosody", "component")], indirect=True)
-async def test_a_client_that_sends_no_receipts_is_sent_nothing_for_ever(
+async def test_a_client_without_receipts_gets_a_bounded_number_of_resends(
     store: Store, server: Server, settings: Settings
 ) -> None:
     clock = JumpingClock()

@@ -1,4 +1,4 @@
-"""Edits on a person's screen: the earlier message says what is true now; articles of two channels come once."""
+"""Corrections of earlier messages by edits, and entries of two channels that are sent once."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def edited(key: str, title: str) -> Change:
 
 
 async def follows(store: Store, person: ChatClient, *names: str) -> list[Channel]:
-    """Channels that a person follows, once the bot knows them."""
+    """Subscribe a user to channels; return them."""
     channels = [await make_channel(store, f"https://example.org/{name}") for name in names]
     for channel in channels:
         await store.subscriptions.subscribe(person.jid, channel.id)
@@ -33,16 +33,14 @@ async def follows(store: Store, person: ChatClient, *names: str) -> list[Channel
 
 
 async def publish(store: Store, person: ChatClient, channel: Channel, *changes: Change) -> None:
-    """Publish a version and fan it out to one person."""
+    """Publish a version, and queue it for one user."""
     present = await store.channels.get(channel.id)
     assert present is not None
     delta = await change(store, channel, *changes, base=present.version)
     await store.outbox.enqueue([user_id(person.jid)], channel.id, delta.version, 2_000.0, split_version(delta))
 
 
-async def test_an_edit_corrects_the_message_that_told_the_entry_also_the_second_time(
-    person: Person, store: Store
-) -> None:
+async def test_an_edit_corrects_the_message_with_the_entry_twice(person: Person, store: Store) -> None:
     alice = await person()
     (channel,) = await follows(store, alice, "feed")
     await publish(store, alice, channel, added("a"), added("b"))
@@ -62,7 +60,7 @@ async def test_an_edit_corrects_the_message_that_told_the_entry_also_the_second_
     assert len({message.id for message in (original, first, second)}) == 3
 
 
-async def test_news_that_come_with_an_edit_are_a_message_of_their_own(person: Person, store: Store) -> None:
+async def test_new_entries_beside_an_edit_are_a_separate_message(person: Person, store: Store) -> None:
     alice = await person()
     (channel,) = await follows(store, alice, "feed")
     await publish(store, alice, channel, added("a"))
@@ -74,7 +72,7 @@ async def test_news_that_come_with_an_edit_are_a_message_of_their_own(person: Pe
     assert "article b" not in correction.body
 
 
-async def test_an_edit_of_what_was_never_told_is_a_short_message(person: Person, store: Store) -> None:
+async def test_an_edit_of_an_entry_never_sent_is_a_short_message(person: Person, store: Store) -> None:
     alice = await person()
     (channel,) = await follows(store, alice, "feed")
     await publish(store, alice, channel, edited("first", "Better words"))
@@ -83,7 +81,7 @@ async def test_an_edit_of_what_was_never_told_is_a_short_message(person: Person,
     assert message.body == "*A feed*\nEdited: Better words\nhttps://example.org/articles/first"
 
 
-async def test_a_message_whose_entries_are_no_longer_kept_is_not_corrected(person: Person, store: Store) -> None:
+async def test_a_message_with_entries_no_longer_in_the_log_is_not_corrected(person: Person, store: Store) -> None:
     alice = await person()
     (channel,) = await follows(store, alice, "feed")
     await publish(store, alice, channel, added("a"), added("b"))
@@ -94,7 +92,7 @@ async def test_a_message_whose_entries_are_no_longer_kept_is_not_corrected(perso
     assert message.replaces == "", "article b would disappear from it"
 
 
-async def test_an_article_of_two_channels_comes_once(person: Person, store: Store) -> None:
+async def test_an_entry_of_two_channels_is_sent_once(person: Person, store: Store) -> None:
     alice = await person()
     one, two = await follows(store, alice, "one", "two")
     await publish(store, alice, one, added("a"))

@@ -1,4 +1,4 @@
-"""From the outbox to a person's client, with receipts, bounces, kills, and unsubscribing in the middle."""
+"""Delivery from the outbox to a user's client: receipts, bounces, restarts, unsubscribing, and delivery windows."""
 
 import asyncio
 import secrets
@@ -24,7 +24,7 @@ from tests.support.waiting import until, until_so
 
 
 @pytest.mark.usefixtures("bot")
-async def test_news_arrive_in_order_and_are_finished_by_their_receipts(person: Person, store: Store) -> None:
+async def test_entries_arrive_in_order_and_receipts_complete_them(person: Person, store: Store) -> None:
     alice = await person()
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)
@@ -37,11 +37,11 @@ async def test_news_arrive_in_order_and_are_finished_by_their_receipts(person: P
     assert alice.notifications[0].body.startswith("*A feed*\nEntry one\nhttps://example.org/one")
     assert alice.notifications[0].id.startswith(user_id(alice.jid)), "the batch's own id, which a resend would keep"
     assert (await store.users.get(alice.jid)).receipts, "learnt from the first receipt"
-    await _nothing_waits(store)
+    await _outbox_is_empty(store)
 
 
 @pytest.mark.usefixtures("bot")
-async def test_a_person_who_reads_nothing_keeps_nobody_waiting(person: Person, store: Store) -> None:
+async def test_a_client_that_reads_nothing_delays_nobody_else(person: Person, store: Store) -> None:
     slow, quick = await asyncio.gather(person(), person())
     channel = await make_channel(store)
     for each in (slow, quick):
@@ -55,10 +55,10 @@ async def test_a_person_who_reads_nothing_keeps_nobody_waiting(person: Person, s
     assert not slow.notifications
     transport.resume_reading()
     await slow.wait_for(lambda message: "Entry number 3" in message.body)
-    await _nothing_waits(store)
+    await _outbox_is_empty(store)
 
 
-async def test_whom_nothing_reaches_for_14_days_is_let_alone_until_they_write_and_then_told_all_of_it(
+async def test_a_user_who_bounces_for_14_days_is_suspended_until_they_write(
     settings: Settings, store: Store, prosody: PrivateProsody
 ) -> None:
     name, clock = f"gone-{secrets.token_hex(4)}", JumpingClock()
@@ -67,7 +67,7 @@ async def test_whom_nothing_reaches_for_14_days_is_let_alone_until_they_write_an
     await store.subscriptions.subscribe(gone.jid, channel.id)
     await store.users.update(gone.jid, welcomed=True)
 
-    async def let_alone() -> bool:
+    async def is_suspended() -> bool:
         return (await store.users.get(gone.jid)).unreachable
 
     async with serving(settings, store, clock):
@@ -75,13 +75,13 @@ async def test_whom_nothing_reaches_for_14_days_is_let_alone_until_they_write_an
             with capture_logs() as logs:
                 await tell(store, [gone], channel, key, base=days)
                 await until_so(lambda: bounced(logs, uid), "it comes back")
-            assert not await let_alone()
+            assert not await is_suspended()
             clock.ahead_s = days * 6 * 86_400.0
         await tell(store, [gone], channel, "four", base=4)
-        await until(let_alone, "they are let alone")
-        await _nothing_waits(store)
+        await until(is_suspended, "the user is suspended")
+        await _outbox_is_empty(store)
         await tell(store, [gone], channel, "five", base=5)
-        await _nothing_waits(store)
+        await _outbox_is_empty(store)
         await prosody.register(name, "pw")
         try:
             await gone.start()
@@ -93,7 +93,9 @@ async def test_whom_nothing_reaches_for_14_days_is_let_alone_until_they_write_an
             await gone.stop()
 
 
-async def test_many_news_at_once_become_one_message(store: Store, person: Person, settings: Settings) -> None:
+async def test_entries_of_several_channels_are_coalesced_into_one_message(
+    store: Store, person: Person, settings: Settings
+) -> None:
     alice = await person()
     channels = [await make_channel(store, f"https://example.org/{i}") for i in range(3)]
     for channel in channels:
@@ -105,7 +107,7 @@ async def test_many_news_at_once_become_one_message(store: Store, person: Person
 
 
 @pytest.mark.usefixtures("bot")
-async def test_after_an_acknowledged_unsubscribe_nothing_more_comes(person: Person, store: Store) -> None:
+async def test_nothing_is_sent_after_an_unsubscribe_is_answered(person: Person, store: Store) -> None:
     alice, bob = await asyncio.gather(person(), person())
     channel = await make_channel(store)
     for client in (alice, bob):
@@ -122,7 +124,7 @@ async def test_after_an_acknowledged_unsubscribe_nothing_more_comes(person: Pers
 
 
 @pytest.mark.usefixtures("bot")
-async def test_people_without_receipts_are_done_when_the_server_has_it(
+async def test_without_receipts_the_servers_ack_completes_a_batch(
     prosody: PrivateProsody, settings: Settings, store: Store, login: str
 ) -> None:
     offline = await prosody.register(f"offline-{login}", "pw")
@@ -130,7 +132,7 @@ async def test_people_without_receipts_are_done_when_the_server_has_it(
     await store.subscriptions.subscribe(offline, channel.id)
     client = ChatClient(offline, "pw", "127.0.0.1", prosody.c2s_port, settings.xmpp_jid)
     await tell(store, [client], channel, "kept")
-    await _nothing_waits(store)
+    await _outbox_is_empty(store)
     try:
         await client.start()
         assert "Entry kept" in (await client.wait_for(lambda message: bool(message.body))).body, "the server kept it"
@@ -139,7 +141,7 @@ async def test_people_without_receipts_are_done_when_the_server_has_it(
 
 
 @pytest.mark.usefixtures("bot")
-async def test_a_bounced_batch_is_held_and_keeps_nobody_waiting(person: Person, store: Store) -> None:
+async def test_a_bounced_batch_backs_off_and_delays_nobody_else(person: Person, store: Store) -> None:
     alice = await person()
     channel = await make_channel(store)
     nobody = f"nobody@{alice.jid.partition('@')[2]}"
@@ -174,14 +176,14 @@ async def test_nothing_is_lost_when_the_server_is_killed(
             await alice.say("status")
             await tell(store, [alice], channel, "before")
             await alice.wait_for(lambda message: "Entry before" in message.body)
-            await _nothing_waits(store)
+            await _outbox_is_empty(store)
             await own_prosody.stop()
             await until_so(lambda: not bot.connection.connected.is_set(), "the bot notices")
             await tell(store, [alice], channel, "meanwhile", base=2)
             await own_prosody.start()
             await alice.wait_for(lambda message: "Entry meanwhile" in message.body, 30)
             assert len([m for m in alice.unique if "Entry meanwhile" in m.body]) == 1
-            await _nothing_waits(store)
+            await _outbox_is_empty(store)
     finally:
         await alice.stop()
         await own_prosody.stop()
@@ -194,7 +196,7 @@ async def _publish_versions(store: Store, people: list[ChatClient], count: int, 
         await tell(store, people, channel, f"k{version}", base=version)
 
 
-async def _nothing_waits(store: Store) -> None:
+async def _outbox_is_empty(store: Store) -> None:
     async def empty() -> bool:
         return not await store.outbox.count_waiting()
 
@@ -202,7 +204,7 @@ async def _nothing_waits(store: Store) -> None:
 
 
 class _FailingOnce:
-    """A link that loses its connection at the first send, and goes on in the same session."""
+    """A sender that loses its connection at the first send, and resumes the session."""
 
     address = session_jid = "feeds.localhost"
     is_account = False
@@ -219,11 +221,11 @@ class _FailingOnce:
             raise XmppSessionLost("The XMPP connection is gone.")
 
     def send_unconfirmed(self, stanza: str) -> None:
-        """Nobody is there."""
+        """Drop the stanza."""
 
 
 @pytest.mark.parametrize("login", ["component"])
-async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store: Store) -> None:
+async def test_a_failed_send_is_repeated_in_a_resumed_session(store: Store) -> None:
     link = _FailingOnce()
     clock = SystemClock()
     assigned_users = AssignedUsers(store.inbound_log, clock, link.address)
@@ -235,7 +237,7 @@ async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store
     await tell(store, [alice], channel, "new")
     delivering = asyncio.create_task(delivery.run())
     delivery.on_session_started()
-    await _nothing_waits(store)
+    await _outbox_is_empty(store)
     delivering.cancel()
     await asyncio.gather(delivering, return_exceptions=True)
     assert len(link.tried) == 2
@@ -243,9 +245,7 @@ async def test_what_a_resumed_session_lost_is_sent_again_without_a_new_one(store
 
 
 @pytest.mark.usefixtures("bot")
-async def test_in_quiet_hours_nothing_is_told_and_all_of_it_as_soon_as_they_are_off(
-    person: Person, store: Store
-) -> None:
+async def test_quiet_hours_defer_messages_until_they_are_off(person: Person, store: Store) -> None:
     alice, bob = await asyncio.gather(person(), person())
     channels = [await make_channel(store, f"https://example.org/{i}") for i in range(2)]
     for client in (alice, bob):
@@ -259,10 +259,10 @@ async def test_in_quiet_hours_nothing_is_told_and_all_of_it_as_soon_as_they_are_
     assert "at once" in await alice.say("quiet off")
     message = await alice.wait_for(lambda message: "Entry held" in message.body)
     assert message.body.count("Entry held") == 2
-    await _nothing_waits(store)
+    await _outbox_is_empty(store)
 
 
-async def test_a_bot_that_takes_over_knows_who_wants_a_digest(store: Store, person: Person, settings: Settings) -> None:
+async def test_a_new_process_respects_digests(store: Store, person: Person, settings: Settings) -> None:
     alice, bob = await asyncio.gather(person(), person())
     channel = await make_channel(store)
     for client in (alice, bob):

@@ -1,4 +1,4 @@
-"""A bot that is killed at any step of a delivery: its successor loses nothing, doubles nothing, and keeps the order."""
+"""A bot that is killed at any step of a delivery: its successor loses and repeats nothing, and keeps the order."""
 
 import asyncio
 import random
@@ -28,9 +28,9 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.parametrize("login", ["component"])
 
 STRIDE = 6
-"""Every one of so many steps is a moment of a kill; which ones differs from run to run."""
+"""Every sixth step is tested as the moment of a kill; the first one is random."""
 ANN, BEN = "ann@localhost", "ben@localhost"
-"""Ann's client sends receipts, Ben's sends none; Ben reads nothing of crypto."""
+"""Ann's client sends receipts, Ben's sends none; Ben filters entries about crypto."""
 TOLD = {
     ANN: ["Entry one", "Entry crypto", "Better one", "Entry two", "Entry three"],
     BEN: ["Entry one", "Better one", "Entry two", "Entry three"],
@@ -38,7 +38,7 @@ TOLD = {
 
 
 class Killed:
-    """The process that is killed before its step of this number: nothing it does from then on reaches anybody."""
+    """A process that is killed before its step of this number: from then on, it has no effect."""
 
     def __init__(self, at: float) -> None:
         self._left = at
@@ -47,7 +47,7 @@ class Killed:
         self.is_over = asyncio.Event()
 
     async def step(self) -> None:
-        """Return if the process lives; else never, or when the test ends it."""
+        """Return if the process is alive; otherwise wait for the end of the test."""
         self.steps += 1
         if self.steps > self._left:
             self.is_dead.set()
@@ -57,7 +57,7 @@ class Killed:
 
 
 class KillableLink(RedisClient):
-    """Redis, as a process reaches it that may be killed."""
+    """The Redis client of a process that may be killed."""
 
     process: Killed
 
@@ -79,20 +79,20 @@ class KillableLink(RedisClient):
 
 
 class Server:
-    """An XMPP server whose people are online, as one process after the other writes to it."""
+    """An XMPP server whose users are online, to which one process after the other sends."""
 
     def __init__(self) -> None:
         self.messages: dict[str, list[tuple[str, str]]] = {ANN: [], BEN: []}
 
     def told(self, jid: str) -> list[str]:
-        """The news of each message that somebody was sent, each message once, in order."""
+        """The entries of each message sent to a user, each message once, in order."""
         return [
             news for body in dict(self.messages[jid]).values() for news in re.findall(r"(?:Entry|Better) \w+", body)
         ]
 
 
 class ServerLink:
-    """One process's session."""
+    """The XMPP session of one process."""
 
     address = session_jid = "feeds.localhost"
     is_account = False
@@ -105,7 +105,7 @@ class ServerLink:
         self._server, self._process = server, process
 
     async def send(self, stanzas: Sequence[str]) -> None:
-        """The server has them; Ann's client sends its receipts."""
+        """Accept the stanzas; Ann's client sends receipts."""
         await self._process.step()
         for stanza in map(fromstring, stanzas):
             self._server.messages[stanza.attrib["to"]].append((stanza.attrib["id"], stanza.findtext("body", "")))
@@ -115,12 +115,12 @@ class ServerLink:
         await self._process.step()
 
     def send_unconfirmed(self, stanza: str) -> None:
-        """Nobody answers."""
+        """Drop the stanza."""
 
 
 @asynccontextmanager
 async def started(settings: Settings, server: Server, process: Killed) -> AsyncIterator[None]:
-    """A process that delivers, and is still there, though dead, at the end of the block."""
+    """Run delivery in a process that may be killed; it ends with the context."""
     link, clock = ServerLink(server, process), SystemClock()
     redis = KillableLink(settings)
     redis.process = process
@@ -140,7 +140,7 @@ async def started(settings: Settings, server: Server, process: Killed) -> AsyncI
 
 
 async def queue(store: Store) -> None:
-    """News, an edit, and news again of one channel for both people, one part a version."""
+    """Queue entries, an edit, and more entries of one channel for both users, one part per version."""
     await store.redis.call("FLUSHALL")
     channel = await make_channel(store)
     for jid in (ANN, BEN):
@@ -159,7 +159,7 @@ async def queue(store: Store) -> None:
         await store.outbox.enqueue(uids, channel.id, delta.version, 2_000.0, split_version(delta))
 
 
-async def nothing_waits(store: Store) -> bool:
+async def outbox_is_empty(store: Store) -> bool:
     return not await store.outbox.count_waiting()
 
 
@@ -169,11 +169,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 0.05)
 
 
-async def test_whatever_step_a_bot_is_killed_at_its_successor_goes_on(store: Store, settings: Settings) -> None:
+async def test_a_successor_continues_after_a_kill_at_any_step(store: Store, settings: Settings) -> None:
     await queue(store)
     server, process = Server(), Killed(float("inf"))
     async with started(settings, server, process):
-        await until(lambda: nothing_waits(store), "all is delivered")
+        await until(lambda: outbox_is_empty(store), "all is delivered")
     assert {jid: server.told(jid) for jid in TOLD} == TOLD
     assert [len(server.messages[jid]) for jid in TOLD] == [len(told) for told in TOLD.values()]
     assert process.steps > 40
@@ -183,6 +183,6 @@ async def test_whatever_step_a_bot_is_killed_at_its_successor_goes_on(store: Sto
         async with started(settings, server, process):
             await asyncio.wait_for(process.is_dead.wait(), 10)
             async with started(settings, server, Killed(float("inf"))):
-                await until(lambda: nothing_waits(store), f"all is delivered after a kill before step {step}")
+                await until(lambda: outbox_is_empty(store), f"all is delivered after a kill before step {step}")
         assert {jid: server.told(jid) for jid in TOLD} == TOLD, step
         assert server.messages[ANN][0][0].startswith(user_id(ANN))

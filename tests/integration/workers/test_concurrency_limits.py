@@ -1,4 +1,4 @@
-"""What slow publishers take of a worker: shares by site and by address network, however many hosts they have."""
+"""Concurrency limits: slots and parser time are divided by site and network, however many hosts there are."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ OTHER_NETWORK = "45.33.35.0/24"
 
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All names below .example are this machine, though it counts as public."""
+    """Resolve all names below .example to this machine, as public hosts."""
     here = [{"hostname": "", "host": "127.0.0.1", "port": 0, "family": socket.AF_INET, "proto": 0, "flags": 0}]
 
     async def resolved(_self: object, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
@@ -63,8 +63,8 @@ def publisher(url: str, network: str) -> Publisher:
     return publisher_of(watched(url).channel, network)
 
 
-async def asked_while_a_healthy_one_is_polled(store: Store, silent: RawPublisher, *watches: PollState) -> int:
-    """Return how many requests there are at a silent publisher by the time that another one's feed has been polled."""
+async def requests_while_another_is_polled(store: Store, silent: RawPublisher, *watches: PollState) -> int:
+    """Return the number of requests at a silent publisher when another publisher's feed has been polled."""
     feed = answering(ok(b"feed"), then_close=False)
     async with raw_publisher(feed) as healthy, fetcher() as reach:
         polls = poller(store, reach)
@@ -81,61 +81,61 @@ async def asked_while_a_healthy_one_is_polled(store: Store, silent: RawPublisher
 
 async def test_hosts_of_one_domain_share_its_slots(store: Store, silent: RawPublisher) -> None:
     watches = [watched(silent.url(host=f"host{number}.slow.example"), NETWORK) for number in range(100)]
-    assert await asked_while_a_healthy_one_is_polled(store, silent, *watches) <= 3
+    assert await requests_while_another_is_polled(store, silent, *watches) <= 3
 
 
 async def test_domains_in_one_network_share_its_slots(store: Store, silent: RawPublisher) -> None:
     watches = [watched(silent.url(host=f"slow{number}.example"), NETWORK) for number in range(100)]
-    assert await asked_while_a_healthy_one_is_polled(store, silent, *watches) <= 8
+    assert await requests_while_another_is_polled(store, silent, *watches) <= 8
 
 
-async def test_publishers_whose_network_is_not_known_leave_room(store: Store, silent: RawPublisher) -> None:
+async def test_publishers_of_unknown_networks_leave_slots_to_others(store: Store, silent: RawPublisher) -> None:
     watches = [watched(silent.url(host=f"slow{number}.example")) for number in range(100)]
-    assert await asked_while_a_healthy_one_is_polled(store, silent, *watches) <= 32
+    assert await requests_while_another_is_polled(store, silent, *watches) <= 32
 
 
 async def examined(lanes: ConcurrencyLanes, watch: PollState, inner: str = "") -> list[str]:
-    """Return the keys of a feed's entries, as a poll has them read."""
+    """Parse a feed as a poll does; return the keys of its entries."""
     url, body = watch.channel.url, rss([item("a")]).replace(b"</channel>", inner.encode() + b"</channel>")
     job = DetectChanges((Document(body, url, {"content-type": "text/xml"}),), b"", url, "feed", 1.8e9)
     return [entry.key for entry in (await lanes.detect_changes(job, watch)).latest]
 
 
 @pytest.mark.timeout(60)
-async def test_a_costly_document_is_read_by_the_slow_parser_at_its_publishers_cost() -> None:
+async def test_a_costly_document_is_parsed_in_the_slow_lane_and_charged_to_its_publisher() -> None:
     budgets = ParserTimeBudgets()
-    async with ParserPool(1) as prompt, ParserPool(1) as slow:
-        lanes = create_poll_lanes(prompt, slow, budgets)
+    async with ParserPool(1) as fast, ParserPool(1) as slow:
+        lanes = create_poll_lanes(fast, slow, budgets)
         watch, mate = (watched(f"http://host{number}.slow.example/", NETWORK) for number in (1, 2))
         assert await examined(lanes, watch) != []
         assert (watch.costly, slow.cpu_s) == (False, 0.0)
         assert await examined(lanes, watch, "<b>" * 15_000) != []
         assert watch.costly
-        assert prompt.cpu_s < slow.cpu_s
+        assert fast.cpu_s < slow.cpu_s
         while lanes.choose_for_poll(mate) is not lanes.choose_for_poll(watch):
             await examined(lanes, watch, "<b>" * 15_000)
-        prompt_s = prompt.cpu_s
+        fast_s = fast.cpu_s
         assert await examined(lanes, mate) != []
-        assert prompt.cpu_s == prompt_s, "another host of that site is read by the slow parser, too"
+        assert fast.cpu_s == fast_s, "another host of that site is read by the slow parser, too"
         await examined(lanes, watched("http://healthy.example/", OTHER_NETWORK))
-        assert prompt.cpu_s > prompt_s
+        assert fast.cpu_s > fast_s
 
 
-async def test_what_is_slow_to_fetch_is_read_by_the_prompt_parser() -> None:
-    """When the machine itself is slow, all fetches are: their documents must not wait for one child of low priority."""
-    async with ParserPool(1) as prompt, ParserPool(1) as slow:
-        lanes = create_poll_lanes(prompt, slow, ParserTimeBudgets())
+async def test_a_slowly_fetched_document_is_parsed_in_the_fast_lane() -> None:
+    """On a slow machine all fetches are slow: their documents must not wait for one process of low priority."""
+    async with ParserPool(1) as fast, ParserPool(1) as slow:
+        lanes = create_poll_lanes(fast, slow, ParserTimeBudgets())
         watch = watched("http://x.example/")
         watch.slow = True
         assert await examined(lanes, watch) != []
-        assert (prompt.cpu_s > 0.0, slow.cpu_s) == (True, 0.0)
+        assert (fast.cpu_s > 0.0, slow.cpu_s) == (True, 0.0)
 
 
 def lane_of(budgets: ParserTimeBudgets, url: str, network: str) -> str:
     lanes = create_poll_lanes(Parser(), Parser(), budgets)
     slow = watched("http://x.example/")
     slow.slow = True
-    return "slow" if lanes.choose_for_poll(watched(url, network)) is lanes.choose_for_poll(slow) else "prompt"
+    return "slow" if lanes.choose_for_poll(watched(url, network)) is lanes.choose_for_poll(slow) else "fast"
 
 
 def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,18 +145,18 @@ def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.Monkey
     for number in range(int(2 * NETWORK_ALLOWANCE.burst_s / SITE_ALLOWANCE.burst_s)):
         budgets.charge(publisher(f"http://slow{number}.example/", NETWORK), 0.9 * SITE_ALLOWANCE.burst_s)
     assert lane_of(budgets, "http://another.example/", NETWORK) == "slow"
-    assert lane_of(budgets, "http://slow0.example/", OTHER_NETWORK) == "prompt"
+    assert lane_of(budgets, "http://slow0.example/", OTHER_NETWORK) == "fast"
     now_s += 61.0
-    assert lane_of(budgets, "http://another.example/", NETWORK) == "prompt", "what was taken leaks away"
+    assert lane_of(budgets, "http://another.example/", NETWORK) == "fast", "what was taken leaks away"
 
 
 def test_a_publisher_on_this_machine_has_no_budget() -> None:
     budgets = ParserTimeBudgets()
     budgets.charge(publisher("http://127.0.0.1:8000/", ""), 1_000.0)
-    assert lane_of(budgets, "http://127.0.0.1:8000/", "") == "prompt"
+    assert lane_of(budgets, "http://127.0.0.1:8000/", "") == "fast"
 
 
-def test_budgets_of_any_number_of_sites_take_bounded_memory() -> None:
+def test_budgets_of_many_sites_use_bounded_memory() -> None:
     budgets = ParserTimeBudgets()
     for number in range(11_000):
         budgets.charge(publisher(f"http://slow{number}.example/", ""), 5.0)
@@ -164,7 +164,7 @@ def test_budgets_of_any_number_of_sites_take_bounded_memory() -> None:
     assert lane_of(budgets, "http://slow10999.example/", "") == "slow"
 
 
-async def test_probes_of_one_domain_leave_room_to_others() -> None:
+async def test_probes_of_one_domain_leave_slots_to_others() -> None:
     lanes = create_probe_lanes(Parser(), Parser(), ParserTimeBudgets())
     async with AsyncExitStack() as held:
         for number in (1, 2):

@@ -1,4 +1,4 @@
-"""What `show` and the console show of a channel: from the nearest copy, whatever is lost on the way there."""
+"""The latest entries for `show` and the console: from the nearest copy that exists."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscri
     ("lost", "source"),
     [((), "cache"), (("digest",), "store"), (("digest", "latest", "memory"), "publisher")],
 )
-async def test_the_latest_entries_are_shown_as_long_as_anybody_has_them(
+async def test_the_latest_entries_are_shown_while_a_copy_exists(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, lost: tuple[str, ...], source: str
 ) -> None:
     await start_worker()
@@ -26,7 +26,7 @@ async def test_the_latest_entries_are_shown_as_long_as_anybody_has_them(
     assert ([entry.title for entry in shown.latest], shown.source) == (["The first"], source)
 
 
-async def test_more_than_a_content_has_and_all_without_workers_the_log_shows(
+async def test_the_log_has_more_entries_and_needs_no_workers(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker
 ) -> None:
     worker = await start_worker()

@@ -1,4 +1,4 @@
-"""Channels that are anybody's business are in the directory, as they are now; the others are in nobody's."""
+"""Public channels are registered in the directory with their present pairs; private ones are not."""
 
 from collections.abc import Collection
 
@@ -42,7 +42,7 @@ async def found(store: Store, text: str) -> list[str]:
     return [finding.channel.id for finding in await Searcher(store, 3).find(parse_query(text))]
 
 
-async def test_a_channel_is_found_by_what_it_says_of_itself(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_a_public_channel_is_found_by_its_pairs(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     for text in (
@@ -56,7 +56,7 @@ async def test_a_channel_is_found_by_what_it_says_of_itself(store: Store, naming
 
 
 @pytest.mark.parametrize(("subscribers", "url"), [(2, "https://example.org/feed"), (5, SECRET)])
-async def test_what_is_its_subscribers_own_business_is_found_by_nobody(
+async def test_a_private_channel_is_not_found(
     store: Store, naming: DirectoryRegistrar, subscribers: int, url: str
 ) -> None:
     channel = await channel_with(store, subscribers, url)
@@ -65,9 +65,7 @@ async def test_what_is_its_subscribers_own_business_is_found_by_nobody(
     assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
 
 
-async def test_who_leaves_takes_a_channel_out_of_the_directory_at_once(
-    store: Store, naming: DirectoryRegistrar
-) -> None:
+async def test_an_unsubscription_can_withdraw_a_channel_at_once(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     await store.subscriptions.unsubscribe("reader0@localhost", channel.id)
@@ -86,7 +84,7 @@ async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Stor
     assert await found(store, "host=example.org") == [plain.id]
 
 
-async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_nothing_is_remembered_of_private_channels(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 2)
     for _ in range(LISTINGS_PER_SCAN):
         await name(store, naming, channel)
@@ -94,9 +92,7 @@ async def test_of_what_is_nobodys_business_nothing_is_remembered(store: Store, n
     assert (naming._due_s, naming._listed) == ({}, set())
 
 
-async def test_who_takes_over_many_channels_names_them_little_by_little(
-    store: Store, naming: DirectoryRegistrar
-) -> None:
+async def test_a_new_owner_registers_a_bounded_number_at_a_time(store: Store, naming: DirectoryRegistrar) -> None:
     channels = [await channel_with(store, 3, f"https://example.org/{number}") for number in range(30)]
     await name(store, naming, *channels)
     first = (await store.channel_directory.find(["host=example.org"], 100)).matches
@@ -104,7 +100,7 @@ async def test_who_takes_over_many_channels_names_them_little_by_little(
     assert (len(first), len((await store.channel_directory.find(["host=example.org"], 100)).matches)) == (20, 30)
 
 
-async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_a_changed_channel_is_found_by_its_present_pairs(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     await change(store, channel, Change("addition", Entry("c", "On crabs", tags=("Rust",))), base=2)
@@ -113,16 +109,14 @@ async def test_a_channel_that_changes_is_found_as_it_is_now(store: Store, naming
     assert await found(store, "tag=rust") == [channel.id]
 
 
-async def test_another_owner_names_it_anew(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_another_owner_registers_a_channel_again(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     await name(store, DirectoryRegistrar(store, SystemClock(), 3), channel)
     assert await found(store, "tag=python") == [channel.id]
 
 
-async def test_a_channel_is_found_by_its_own_categories_and_the_software_that_makes_it(
-    store: Store, naming: DirectoryRegistrar
-) -> None:
+async def test_a_channel_is_found_by_its_categories_and_generator(store: Store, naming: DirectoryRegistrar) -> None:
     url = "https://example.org/feed"
     own = structs.replace(SNAPSHOT, imprint=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
     await store.channels.create(Channel(channel_id(url), url, listed=True), own, [TAGGED], 1_000.0)
@@ -133,7 +127,7 @@ async def test_a_channel_is_found_by_its_own_categories_and_the_software_that_ma
         assert await found(store, text) == [channel_id(url)], text
 
 
-async def test_what_a_share_in_memory_says_of_a_channel_that_has_changed_since_is_not_shown(
+async def test_an_outdated_share_in_memory_is_not_shown(
     store: Store, naming: DirectoryRegistrar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snakes, crabs = await channel_with(store, 3), await channel_with(store, 3, "https://example.org/crabs")
@@ -151,9 +145,7 @@ async def test_what_a_share_in_memory_says_of_a_channel_that_has_changed_since_i
     assert await found(store, "tag=rust limit 1") == [crabs.id]
 
 
-async def test_what_a_cell_says_of_a_channel_that_has_another_name_now_is_not_shown(
-    store: Store, naming: DirectoryRegistrar
-) -> None:
+async def test_an_outdated_cell_is_not_shown(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     await store.channel_directory.register([ContentName(channel.id, 1, frozenset({"tag=rust"}))], 600.0, changed=False)
@@ -162,7 +154,7 @@ async def test_what_a_cell_says_of_a_channel_that_has_another_name_now_is_not_sh
     assert await found(store, "tag=python") == [channel.id]
 
 
-async def test_an_entry_is_shown_only_for_what_it_has(store: Store) -> None:
+async def test_an_entry_is_found_only_by_its_pairs(store: Store) -> None:
     channel = await channel_with(store, 3)
     where = entry_name(channel.id, 2, 0)
     await store.entry_directory.register(
@@ -172,16 +164,14 @@ async def test_an_entry_is_shown_only_for_what_it_has(store: Store) -> None:
     assert await found(store, "type=entry tag=rust") == []
 
 
-async def test_a_name_of_an_earlier_version_does_not_take_the_place_of_a_later_one(
-    store: Store, naming: DirectoryRegistrar
-) -> None:
+async def test_an_earlier_name_does_not_replace_a_later_one(store: Store, naming: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, naming, channel)
     await store.channels.set_content_name(channel.id, 1, ["tag=rust"])
     assert await found(store, "tag=python") == [channel.id]
 
 
-async def test_what_is_not_public_among_what_is_does_not_hide_it(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_private_results_do_not_hide_public_ones(store: Store, naming: DirectoryRegistrar) -> None:
     everybodys = await channel_with(store, 3)
     await name(store, naming, everybodys)
     others = [ContentName(f"{number:040x}", 1, frozenset({"tag=python"})) for number in range(30)]

@@ -1,4 +1,4 @@
-"""A version reaches its subscribers in parts, and an article by one of their channels."""
+"""Fan-out: new entries and edits are separate items, and an entry is sent by one of its channels."""
 
 from service.model import Change, Channel, Entry
 from service.store import Store
@@ -19,7 +19,7 @@ async def followed(store: Store, name: str) -> Channel:
 
 
 async def fan_out_changes(store: Store, channel: Channel, *changes: Change, base: int = 1) -> None:
-    """Publish a version; fan it out, and once more, as after a crash."""
+    """Publish a version, and fan it out twice, as after a crash."""
     await change(store, channel, *changes, base=base)
     (state,) = await store.channels.states([channel.id])
     assert state is not None
@@ -29,11 +29,11 @@ async def fan_out_changes(store: Store, channel: Channel, *changes: Change, base
 
 
 async def claimed(store: Store) -> list[OutboxItem]:
-    """What Alice is told next."""
+    """Claim Alice's next batch; return its items."""
     return [item for batch in (await store.outbox.claim([UID], 20, 5.0)).values() for item in batch.items]
 
 
-async def test_news_come_before_the_edits_of_the_same_version(store: Store) -> None:
+async def test_new_entries_precede_the_edits_of_a_version(store: Store) -> None:
     channel = await followed(store, "a")
     await fan_out_changes(store, channel, Change("replacement", Entry("first")), Change("addition", ARTICLE))
     assert [[(item.version, item.edits) for item in await claimed(store)] for _ in range(3)] == [
@@ -43,7 +43,7 @@ async def test_news_come_before_the_edits_of_the_same_version(store: Store) -> N
     ]
 
 
-async def test_an_article_of_two_channels_is_told_once_and_its_edit_where_it_was_told(store: Store) -> None:
+async def test_an_entry_of_two_channels_is_sent_once_and_its_edit_by_the_same_channel(store: Store) -> None:
     one, two = await followed(store, "a"), await followed(store, "b")
     edit = Change("replacement", Entry("x", "An edited article", ARTICLE.link))
     for channel in (one, two):
@@ -54,7 +54,7 @@ async def test_an_article_of_two_channels_is_told_once_and_its_edit_where_it_was
     assert [(item.channel, item.version) for item in told if not item.omitted] == [(one.id, 2), (one.id, 3)]
 
 
-async def test_lines_of_a_page_are_no_articles(store: Store) -> None:
+async def test_lines_of_pages_are_not_deduplicated(store: Store) -> None:
     one, two = await followed(store, "a"), await followed(store, "b")
     for channel in (one, two):
         await fan_out_changes(store, channel, Change("addition", ARTICLE, line=7))

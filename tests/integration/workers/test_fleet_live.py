@@ -1,4 +1,4 @@
-"""A few real workers: what is published reaches the outbox of whoever subscribed, once, whoever dies."""
+"""Several real workers: published entries reach the outboxes of subscribers once, although workers die."""
 
 import contextlib
 import time
@@ -40,7 +40,7 @@ async def nodes_in_the_ring(store: Store, number: int) -> None:
 
 
 async def subscribed(store: Store, url: str) -> Channel:
-    """Subscribe Alice, as the bot would: on a slow machine the channel may fall asleep before she is counted."""
+    """Subscribe Alice as the bot does: on a slow machine the channel may become dormant before she is counted."""
     probed = await store.worker_requests.probe(url)
     assert probed.channel is not None
     await store.subscriptions.subscribe(ALICE, probed.channel.id)
@@ -52,7 +52,7 @@ async def subscribed(store: Store, url: str) -> Channel:
     return channel
 
 
-async def test_a_blocked_host_is_left_alone_and_polled_again_in_turn_when_it_is_allowed(
+async def test_a_blocked_host_is_not_polled_until_it_is_unblocked(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker
 ) -> None:
     await start_worker()
@@ -109,7 +109,7 @@ async def test_a_channel_of_a_node_without_a_lease_is_polled_again(
 
 
 async def delivered_titles(store: Store) -> list[str]:
-    """Deliver what is in Alice's outbox, as the bot would; return the entries' titles."""
+    """Deliver Alice's outbox as the bot does; return the entries' titles."""
     titles = []
     for batch in (await store.outbox.claim([UID], 100, 0.0)).values():
         for item in batch.items:
@@ -131,7 +131,7 @@ async def all_delivered(store: Store, expected: list[str]) -> list[str]:
     return got
 
 
-async def test_what_is_published_after_subscribing_is_queued_once_and_in_order(
+async def test_entries_published_after_a_subscription_are_queued_once_in_order(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker
 ) -> None:
     for _ in range(3):
@@ -147,7 +147,7 @@ async def test_what_is_published_after_subscribing_is_queued_once_and_in_order(
     assert got == ["A", "B", "C"]
 
 
-async def test_when_a_node_dies_the_others_take_over_and_nothing_is_lost(
+async def test_when_a_node_dies_the_others_take_over_without_loss(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker
 ) -> None:
     workers = [await start_worker() for _ in range(3)]
@@ -167,10 +167,10 @@ async def test_when_a_node_dies_the_others_take_over_and_nothing_is_lost(
     await nodes_in_the_ring(store, 1)
 
 
-async def test_a_channel_that_nobody_wants_dozes_and_wakes_up_silently(
+async def test_a_channel_without_subscribers_becomes_dormant_and_wakes_up_silently(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.ownership.owner._WANTED_AFTER_PROBE_S", 0.0)
+    monkeypatch.setattr("workers.ownership.owner._EXPECTED_FOR_S", 0.0)
     await start_worker()
     await nodes_in_the_ring(store, 1)
     channel = await subscribed(store, publisher.feed_url())
@@ -207,7 +207,7 @@ async def test_a_page_leads_to_its_feed(store: Store, publisher: SamplePublisher
         ("/bad/huge", TooLarge),
     ],
 )
-async def test_what_cannot_be_watched_says_why_and_leaves_nothing(
+async def test_an_unusable_url_gets_an_error_and_creates_nothing(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, path: str, error: type[Exception]
 ) -> None:
     await start_worker()
@@ -217,12 +217,12 @@ async def test_what_cannot_be_watched_says_why_and_leaves_nothing(
     assert await store.channels.count() == 0
 
 
-async def test_without_workers_a_request_says_so_at_once(store: Store) -> None:
+async def test_a_request_without_workers_fails_at_once(store: Store) -> None:
     with pytest.raises(NoWorker):
         await store.worker_requests.probe("https://example.org/feed")
 
 
-async def test_a_poll_that_was_asked_for_is_among_the_last_polls_when_it_is_answered(
+async def test_a_requested_poll_is_recorded_before_the_reply(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker
 ) -> None:
     await start_worker()
@@ -233,7 +233,7 @@ async def test_a_poll_that_was_asked_for_is_among_the_last_polls_when_it_is_answ
         assert result in await store.channels.polls(channel.id, 9)
 
 
-async def test_a_bot_whose_clock_is_wrong_is_answered(
+async def test_a_bot_with_a_wrong_clock_gets_replies(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await start_worker()

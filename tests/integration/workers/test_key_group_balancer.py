@@ -1,4 +1,4 @@
-"""Keepers: what is hot splits, what is cold merges or comes back, and whoever dies over it is succeeded."""
+"""The key group balancer: hot key groups split, cold ones merge or are recalled, and successors complete moves."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ ONE, OTHER = "11" * 20, "ee" * 20
 
 
 class Died(Exception):
-    """Stands for kill -9."""
+    """Stands for a killed process."""
 
 
 class Dying(KeyspaceStore):
@@ -74,7 +74,7 @@ async def channel(store: Store) -> ChannelId:
 
 
 async def told(store: Store, cid: ChannelId) -> list[tuple[str, int]]:
-    """Whom a fan-out would tell, in order."""
+    """The users and subscription numbers in the order of a fan-out."""
     found, cursor = await store.channel_index.page(cid, "", 100)
     while cursor:
         entries, cursor = await store.channel_index.page(cid, cursor, 100)
@@ -83,7 +83,7 @@ async def told(store: Store, cid: ChannelId) -> list[tuple[str, int]]:
 
 
 async def leaves(store: Store) -> dict[KeyGroup, int]:
-    """All leaves and their keyspaces."""
+    """All active key groups with their keyspaces."""
     tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
     return {
         group: table.keyspace
@@ -93,10 +93,8 @@ async def leaves(store: Store) -> dict[KeyGroup, int]:
     }
 
 
-async def test_a_hot_channel_comes_to_lie_in_several_keyspaces_and_together_again_when_it_is_cold(
-    store: Store, channel: ChannelId
-) -> None:
-    """300 people told in 10 s are more than the 18 a second of one keyspace; all the time everybody is there once."""
+async def test_a_hot_channel_is_split_over_keyspaces_and_merged_when_cold(store: Store, channel: ChannelId) -> None:
+    """300 deliveries in 10 s exceed the 18 per second of one keyspace; every subscriber is there once all the time."""
     everybody = [(uid, n + 1) for n, uid in enumerate(UIDS)]
     node_ = BalancedNode(store, LIMITS)
     for look in range(6):
@@ -128,7 +126,7 @@ async def hot_left_half(store: Store, whole: KeyGroup) -> None:
         await store.keyspaces.record_deliveries((await leaves(store))[half], half, 10_000)
 
 
-async def test_a_cold_right_half_comes_back_and_leaves_when_its_keyspace_gets_hot(
+async def test_a_cold_right_child_is_recalled_and_moved_when_its_keyspace_is_hot(
     store: Store, channel: ChannelId
 ) -> None:
     """412 a second do not fit into the 280 of a merge; what delivers nothing needs no keyspace beside them."""
@@ -158,10 +156,10 @@ async def moves(store: Store) -> list[Move]:
     "done", [pytest.param(False, id="before", marks=pytest.mark.storms), pytest.param(True, id="after")]
 )
 @pytest.mark.parametrize("kind", ["split", "merge", "recall"])
-async def test_whatever_step_a_balancer_dies_at_its_successor_ends_the_move_and_nobody_is_lost_or_doubled(
+async def test_a_successor_completes_a_move_interrupted_at_any_step(
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, *, done: bool
 ) -> None:
-    """People come and go, and are told, between the death and the succession."""
+    """Users subscribe, unsubscribe and receive entries between the two balancers."""
     monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 16)
     asyncio.get_running_loop().set_debug(False)  # it would take most of the time
     cid = (await make_channel(store, URL)).id

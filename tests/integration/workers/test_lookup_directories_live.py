@@ -1,4 +1,4 @@
-"""Directories in memory on a real Redis: from matrices, through letters, to whoever asks any one worker."""
+"""Lookup directories on a real Redis: from matrices, through messages, to lookups at any worker."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,9 +23,7 @@ NAMES = [
 ]
 
 
-async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
-    store: Store, start_worker: StartWorker
-) -> None:
+async def test_any_worker_finds_channels_in_memory_after_maintenance(store: Store, start_worker: StartWorker) -> None:
     await store.channel_directory.register(NAMES, 600.0, changed=False)
     await start_worker()
     await start_worker()
@@ -53,7 +51,7 @@ async def test_any_worker_names_channels_from_memory_once_it_has_been_told(
         await measure(store, "tag=nobody-asks")
 
 
-async def test_a_find_asks_a_worker_first_and_the_matrices_for_what_that_has_not_got(
+async def test_a_search_asks_a_worker_first_and_then_the_matrices(
     store: Store, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(30):

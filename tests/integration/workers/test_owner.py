@@ -1,4 +1,4 @@
-"""A node's own channels, whatever other nodes believe to own."""
+"""The owner role of a node, with other nodes that take ownership of the same channels."""
 
 import asyncio
 from typing import Any
@@ -36,10 +36,8 @@ US, OTHER = "a" * 40, "b" * 40
 
 
 @pytest.mark.parametrize("adopted_meanwhile", [True, False])
-async def test_a_fan_out_that_another_owner_interrupts_is_asked_for_again(
-    store: Store, *, adopted_meanwhile: bool
-) -> None:
-    """The other may have been wrong about the ring, or be dead by now: whoever owns the channel has to find out."""
+async def test_a_fan_out_interrupted_by_another_owner_is_refused(store: Store, *, adopted_meanwhile: bool) -> None:
+    """The other node may have an outdated ring, or be dead: the protocol has to take ownership again."""
     happened: list[Event] = []
 
     async def note(*events: Event) -> None:
@@ -74,7 +72,7 @@ NEW = "https://example.net/feed"
 
 
 class Owner:
-    """A node that owns everything, and what its protocol is told."""
+    """The owner of all channels, with the events that its protocol receives."""
 
     def __init__(self, store: Store) -> None:
         self.happened: list[Event] = []
@@ -95,14 +93,14 @@ class Owner:
         self.happened += events
 
     async def settle(self) -> list[Event]:
-        """Wait for the background; return what happened since the last time."""
+        """Wait for background tasks; return the events since the last call."""
         await until_so(lambda: not self.tasks._running, "the background work has ended")
         happened, self.happened = self.happened, []
         return happened
 
 
 async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
-    """Have the owner publish a notice as its protocol would."""
+    """Publish a notice as the protocol does."""
     await owner.owning.take_ownership([channel.id])
     (adopted,) = await owner.settle()
     assert isinstance(adopted, OwnershipTaken)
@@ -110,7 +108,7 @@ async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
     await owner.owning.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch, adopted.updates))
 
 
-async def test_a_notice_reaches_the_subscribers_and_leaves_the_content_alone(store: Store) -> None:
+async def test_a_notice_is_sent_and_keeps_the_content(store: Store) -> None:
     owner, channel = Owner(store), await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     await tell(owner, channel, Notice("dead", "It is gone."))
@@ -121,7 +119,7 @@ async def test_a_notice_reaches_the_subscribers_and_leaves_the_content_alone(sto
     assert await store.outbox.waiting_users() == [keys.user_id(ALICE)]
 
 
-async def test_the_owner_of_a_channel_that_moved_has_everybody_follow_and_gives_it_up(store: Store) -> None:
+async def test_the_owner_of_a_moved_channel_moves_subscribers_and_releases_it(store: Store) -> None:
     owner, channel = Owner(store), await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     await tell(owner, channel, Notice("moved", NEW))
@@ -131,7 +129,7 @@ async def test_the_owner_of_a_channel_that_moved_has_everybody_follow_and_gives_
     assert [held.channel for held in await store.subscriptions.of_user(ALICE)] == [channel_id(NEW)]
 
 
-async def test_a_channel_is_had_moved_once_whoever_publishes_meanwhile(
+async def test_a_move_is_published_once_despite_concurrent_versions(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, channel = Owner(store), await make_channel(store)
@@ -154,10 +152,8 @@ async def test_a_channel_is_had_moved_once_whoever_publishes_meanwhile(
     assert not await owner.owning.move("f" * 40, NEW)
 
 
-async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if nobody is left to move: the channel that takes over must not wait for them for ever."""
+async def test_an_interrupted_move_is_repeated_until_complete(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even without subscribers, because the successor waits for the end of the move."""
     owner, channel = Owner(store), await make_channel(store)
     await tell(owner, channel, Notice("moved", NEW))
     await owner.settle()
@@ -179,13 +175,13 @@ async def test_a_move_that_was_interrupted_is_found_again_until_it_is_through(
     assert await store.redis.call("EXISTS", keys.incoming_moves(channel_id(NEW))) == 0
 
 
-async def test_of_walks_that_are_asked_for_during_one_only_the_latest_comes_after_it(store: Store) -> None:
+async def test_only_the_latest_request_during_a_listing_is_answered_after_it(store: Store) -> None:
     owner = Owner(store)
     await asyncio.gather(*(owner.owning.list_owned(ListOwnedChannels(asked_s)) for asked_s in (1.0, 2.0, 3.0)))
     assert await owner.settle() == [ChannelsListed(1.0, ()), ChannelsListed(3.0, ())]
 
 
-async def test_a_walk_that_the_store_interrupts_is_never_complete_and_the_next_one_is(
+async def test_an_interrupted_listing_is_incomplete_and_the_next_one_complete(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = Owner(store)

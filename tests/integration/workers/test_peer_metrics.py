@@ -1,4 +1,4 @@
-"""What workers count of the contents they look for, as ``/metrics`` says it."""
+"""Metrics of content lookups."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -34,14 +34,14 @@ def failures(why: str) -> str:
 
 
 def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Return by how much what tells of lookups has grown."""
+    """Return by how much the metrics of lookups have grown."""
     told = ("coronet_contents_total", "coronet_location_failures_total")
     return {name: value - before.get(name, 0) for name, value in after.items() if name.startswith(told)}
 
 
 @contextlib.asynccontextmanager
 async def in_a_row(store: Store, size: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Worker]]:
-    """Yield workers of which each can reach the one before and the one after it only, linked so."""
+    """Yield a chain of workers, each linked to the one before and the one after it only."""
     ping = NeighbourOverlay._ping
     async with contextlib.AsyncExitStack() as stack:
         row = [await stack.enter_async_context(worker(store, f"{number * 4:x}" + "0" * 39)) for number in range(size)]
@@ -60,7 +60,7 @@ async def in_a_row(store: Store, size: int, monkeypatch: pytest.MonkeyPatch) -> 
         yield row
 
 
-async def test_each_lookup_is_counted_by_where_it_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lookups_are_counted_by_source(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async with in_a_row(store, 4, monkeypatch) as row:
         asker, *others = row
         before = await scraped(asker)
@@ -80,7 +80,7 @@ async def test_each_lookup_is_counted_by_where_it_ended(store: Store, monkeypatc
             assert after[name] - before.get(name, 0) == size_bytes
 
 
-async def test_each_fallback_is_counted_and_why_nothing_was_near(store: Store) -> None:
+async def test_fallbacks_are_counted_with_the_reason(store: Store) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as owner:
         ring = introduce([asker, owner])
         await until_so(lambda: owner.me.id in asker.neighbours, "they are neighbours")

@@ -1,4 +1,4 @@
-"""Contents that travel from worker to worker: found near by, at the owner, or in the store; bad ones are refused."""
+"""Exchange of contents: found near by, at the owner or in the store; wrong ones are refused."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def three(store: Store) -> AsyncIterator[list[Worker]]:
 
 @pytest.fixture
 def no_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on, the store has no contents."""
+    """Remove all contents from the store."""
 
     async def nothing(cid: str) -> None:
         raise StoreUnavailable(f"Nobody was to ask for {cid}.")
@@ -48,7 +48,7 @@ def no_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_store")
-async def test_a_copy_at_a_neighbour_is_found_and_nobody_else_is_asked(store: Store, three: list[Worker]) -> None:
+async def test_a_content_at_a_neighbour_is_found_with_one_request(store: Store, three: list[Worker]) -> None:
     asker, has, _ = three
     channel = await make_channel(store)
     await linked(three)
@@ -60,7 +60,7 @@ async def test_a_copy_at_a_neighbour_is_found_and_nobody_else_is_asked(store: St
 
 
 @pytest.mark.usefixtures("no_store")
-async def test_a_content_that_was_replaced_is_not_looked_for_there_any_more(store: Store, three: list[Worker]) -> None:
+async def test_a_replaced_content_is_no_longer_in_the_filters(store: Store, three: list[Worker]) -> None:
     asker, has, _ = three
     channel = await make_channel(store)
     await linked(three)
@@ -72,7 +72,7 @@ async def test_a_content_that_was_replaced_is_not_looked_for_there_any_more(stor
 
 
 @pytest.mark.usefixtures("no_store")
-async def test_what_no_filter_names_the_owner_is_asked_for(store: Store) -> None:
+async def test_without_a_matching_filter_the_owner_is_requested(store: Store) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as owner:
         ring = introduce([asker, owner])
         channel = await owned_by(store, owner, ring)
@@ -84,7 +84,7 @@ async def test_what_no_filter_names_the_owner_is_asked_for(store: Store) -> None
     assert (found.source, found.hops, found.worker) == ("owner", 1, owner.me.id)
 
 
-async def test_what_nobody_has_comes_from_the_store_and_then_is_known_here(store: Store, three: list[Worker]) -> None:
+async def test_a_content_from_the_store_is_cached(store: Store, three: list[Worker]) -> None:
     channel = await make_channel(store)
     (state,) = await store.channels.states([channel.id])
     assert state is not None
@@ -97,14 +97,14 @@ async def test_what_nobody_has_comes_from_the_store_and_then_is_known_here(store
     assert (await three[0].locate(channel, state.digest)).source == "cache"
 
 
-async def test_a_content_that_is_nowhere_is_left_to_the_publisher(store: Store, three: list[Worker]) -> None:
+async def test_a_content_that_does_not_exist_is_left_to_the_publisher(store: Store, three: list[Worker]) -> None:
     channel = await make_channel(store)
     located = await three[0].locate(channel, b"\1" * 16)
     assert (located.source, located.content.memory) == ("publisher", b"")
 
 
 @pytest.mark.parametrize("broken", [b"", b"\x07", b"\x01", b"\x01\xff\xff\xff\xff", b"\x02abc", b"\x01\0\0\0\1ab"])
-async def test_a_wrong_copy_is_refused_and_the_next_source_is_used(
+async def test_a_wrong_content_is_refused_and_the_next_source_used(
     store: Store, monkeypatch: pytest.MonkeyPatch, broken: bytes
 ) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
@@ -120,7 +120,9 @@ async def test_a_wrong_copy_is_refused_and_the_next_source_is_used(
         assert sum(refused(reason) for reason in ("digest", "malformed")) == before + 1
 
 
-async def test_a_neighbours_wrong_copy_is_refused_and_the_owner_is_asked(store: Store, three: list[Worker]) -> None:
+async def test_a_wrong_content_of_a_neighbour_is_refused_and_the_owner_requested(
+    store: Store, three: list[Worker]
+) -> None:
     asker, liar, owner = three
     channel = await owned_by(store, owner, introduce(three, 2))
     await linked(three)
@@ -136,14 +138,14 @@ async def test_a_neighbours_wrong_copy_is_refused_and_the_owner_is_asked(store: 
     assert refused("digest") == before + 1
 
 
-async def test_a_worker_that_is_gone_is_passed_over(store: Store) -> None:
+async def test_a_worker_that_has_left_is_skipped(store: Store) -> None:
     async with worker(store, "0" * 40) as asker:
         async with worker(store, "8" + "0" * 39) as gone:
             channel = await owned_by(store, gone, introduce([asker, gone]))
         assert (await asker.locate(channel, b"\3" * 16)).source == "publisher"
 
 
-async def test_all_who_want_a_content_at_once_ask_for_it_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_lookups_share_one_request(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as owner:
         channel = await owned_by(store, owner, introduce([asker, owner]))
         digest = owner.has(channel, some_content("news"))
@@ -159,7 +161,7 @@ async def test_all_who_want_a_content_at_once_ask_for_it_once(store: Store, monk
     assert len(asked) == 1
 
 
-async def test_who_found_a_version_has_its_content_without_asking(store: Store) -> None:
+async def test_the_node_that_detected_a_version_has_its_content(store: Store) -> None:
     async with worker(store, "0" * 40) as finder:
         channel = await make_channel(store)
         before = Content(b"before", pack_entries([Entry("a")]))
@@ -171,7 +173,7 @@ async def test_who_found_a_version_has_its_content_without_asking(store: Store) 
         assert finder.peers.contents._cache._contents[channel.id].content == after
 
 
-async def test_a_worker_that_starts_again_is_another_one_and_learns_anew(store: Store) -> None:
+async def test_a_restarted_worker_receives_filters_again(store: Store) -> None:
     async with worker(store, "0" * 40) as asker:
         channel = await make_channel(store)
         async with worker(store, "8" + "0" * 39) as first:
@@ -190,7 +192,7 @@ async def test_a_worker_that_starts_again_is_another_one_and_learns_anew(store: 
             await known(asker, digest)
 
 
-async def test_who_has_forgotten_the_other_makes_both_begin_anew(store: Store) -> None:
+async def test_a_lost_stream_restarts_at_both_ends(store: Store) -> None:
     async with fleet(store, 2) as workers:
         await linked(workers)
         channel = await make_channel(store)
@@ -204,7 +206,7 @@ async def test_who_has_forgotten_the_other_makes_both_begin_anew(store: Store) -
         await known(workers[0], digest)
 
 
-async def test_alone_nothing_is_sent_and_without_a_secret_nobody_is_answered(
+async def test_a_single_worker_sends_nothing_and_without_a_secret_responds_to_nobody(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(*_: object, **__: object) -> bytes:
@@ -224,7 +226,7 @@ async def test_alone_nothing_is_sent_and_without_a_secret_nobody_is_answered(
         assert await posted(closed, "ping", b"", "") == 404
 
 
-async def test_a_query_is_sent_on_to_nobody_twice(store: Store, three: list[Worker]) -> None:
+async def test_a_query_visits_no_worker_twice(store: Store, three: list[Worker]) -> None:
     first, second, third = three
     await linked(three)
     digest = third.has(await make_channel(store), some_content("news"))

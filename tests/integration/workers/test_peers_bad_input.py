@@ -1,4 +1,4 @@
-"""What comes to a worker's door, or as an answer, and is not as it should be: refused, counted, and nothing else."""
+"""Malformed requests and responses between workers: they are refused and counted, and change nothing."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -32,7 +32,7 @@ from tests.support.waiting import until_so
 STRANGER = "f" * 40
 
 
-async def test_an_answer_that_is_too_large_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_that_is_too_large_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
         channel = await owned_by(store, liar, introduce([asker, liar]))
         monkeypatch.setitem(liar.peers._handlers, "find", lambda _sender, _body: b"\x01" * (5 * 1024 * 1024))
@@ -41,8 +41,8 @@ async def test_an_answer_that_is_too_large_is_refused(store: Store, monkeypatch:
         assert refused("size") == before + 1
 
 
-async def test_an_answer_that_grows_without_end_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its head says of its length, or not."""
+async def test_an_endless_response_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its headers say about its length."""
 
     async def endless() -> AsyncIterator[bytes]:
         while True:
@@ -60,7 +60,7 @@ async def test_an_answer_that_grows_without_end_is_refused(store: Store, monkeyp
 
 
 @pytest.mark.parametrize("forged", ["", "0" * 64, "of another request"])
-async def test_an_answer_that_is_not_sealed_for_this_request_is_refused(
+async def test_a_response_without_a_valid_signature_is_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch, forged: str
 ) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
@@ -100,7 +100,7 @@ Forged = Callable[[Worker, bytes], str]
         ("late", lambda to, body: sealed(to, "find", body, late_s=WINDOW_S + 1)),
     ],
 )
-async def test_what_is_not_sealed_for_us_and_now_is_refused_and_counted(
+async def test_a_request_without_a_valid_signature_is_refused_and_counted(
     store: Store, reason: str, forged: Forged
 ) -> None:
     async with worker(store, "0" * 40) as here:
@@ -110,7 +110,7 @@ async def test_what_is_not_sealed_for_us_and_now_is_refused_and_counted(
         assert await posted(here, "find", body, sealed(here, "find", body)) == 200
 
 
-async def test_a_request_is_answered_once(store: Store) -> None:
+async def test_a_repeated_request_is_refused(store: Store) -> None:
     async with worker(store, "0" * 40) as here:
         body, before = b"\0" * 17, refused("replay")
         seal = sealed(here, "find", body)
@@ -126,7 +126,7 @@ async def test_a_request_that_is_too_large_is_refused(store: Store) -> None:
         assert refused("size") == before + 1
 
 
-async def test_who_means_another_worker_or_asks_for_something_else_finds_nothing(store: Store) -> None:
+async def test_an_unknown_worker_or_verb_is_not_found(store: Store) -> None:
     async with worker(store, "0" * 40) as here:
         assert await posted(here, "ping", b"", sealed(here, "ping", b""), worker_id="1" * 40) == 404
         assert await posted(here, "dance", b"", sealed(here, "dance", b"")) == 404
@@ -146,7 +146,7 @@ async def test_who_means_another_worker_or_asks_for_something_else_finds_nothing
         ("tell", msgspec.msgpack.encode(Batch(b"8 bytes!", None, 0, ())), "stranger"),
     ],
 )
-async def test_nonsense_is_refused_and_counted(store: Store, verb: str, body: bytes, reason: str) -> None:
+async def test_a_malformed_request_is_refused_and_counted(store: Store, verb: str, body: bytes, reason: str) -> None:
     async with worker(store, "0" * 40) as here:
         before = refused(reason)
         assert await posted(here, verb, body, sealed(here, verb, body)) == 403
@@ -171,9 +171,7 @@ OTHER_WIDTH = FilterShape(0, 512, 3, 3)
         (b"\x01\x01\x00" + b"\0" * 3 + b"\1" + (MAX_WIDTH + 1).to_bytes(4, "big") + b"\x03\x03", "malformed"),
     ],
 )
-async def test_a_neighbours_nonsense_is_refused_counted_and_changes_nothing(
-    store: Store, frame: bytes, reason: str
-) -> None:
+async def test_a_malformed_message_of_a_neighbour_changes_nothing(store: Store, frame: bytes, reason: str) -> None:
     async with fleet(store, 2) as workers:
         await linked(workers)
         here, there = workers
@@ -186,7 +184,7 @@ async def test_a_neighbours_nonsense_is_refused_counted_and_changes_nothing(
         await known(here, digest)
 
 
-async def test_another_secret_or_a_dead_address_is_no_answer(store: Store) -> None:
+async def test_another_secret_or_a_dead_address_fails(store: Store) -> None:
     async with worker(store, "0" * 40) as here:
         signer = RequestSigner("another's", STRANGER)
         async with PeerClient(signer, here.peers.fleet_s) as client:

@@ -1,4 +1,4 @@
-"""What one worker does before it asks a publisher, and what that costs."""
+"""Politeness: which budgets a request takes tokens from, and how many round trips that costs."""
 
 import asyncio
 from unittest.mock import Mock
@@ -33,14 +33,14 @@ async def granted(politeness: Politeness, urls: list[str], group: str = "") -> i
     return outcomes.count(None)
 
 
-async def test_all_hosts_of_a_site_have_one_budget_whichever_worker_asks(store: Store) -> None:
+async def test_all_hosts_of_a_site_share_a_budget_across_workers(store: Store) -> None:
     workers = [Politeness(store.request_budgets, OFTEN) for _ in range(4)]
     urls = [f"https://{name}.example.co.uk/feed" for name in ("www", "news", "blog", "ada", "bob")]
     counts = await asyncio.gather(*(granted(worker, urls) for worker in workers))
     assert sum(counts) == BURST - 1
 
 
-async def test_all_sites_of_a_network_have_one_budget(store: Store) -> None:
+async def test_all_sites_of_a_network_share_a_budget(store: Store) -> None:
     politeness = Politeness(store.request_budgets, OFTEN)
     urls = [f"https://site{n}.example/feed" for n in range(20)]
     assert await granted(politeness, urls, GROUP) == BURST - 1
@@ -57,11 +57,11 @@ async def test_a_network_is_charged_for_its_first_answer_once(store: Store) -> N
 
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "10.0.0.1", "fe80::1%eth0"])
-async def test_who_is_not_public_is_in_no_network(store: Store, address: str) -> None:
+async def test_addresses_that_are_not_public_have_no_network(store: Store, address: str) -> None:
     assert await Politeness(store.request_budgets, OFTEN).charge_network(address) == ""
 
 
-async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
+async def test_workers_of_one_egress_group_share_a_budget(store: Store) -> None:
     wide = Settings(host_requests_per_s=1000.0, max_polls_per_hour=1e6, egress_requests_per_s=0.01)
     north, also_north, south = (
         Politeness(store.request_budgets, wide.model_copy(update={"egress_group": name}))
@@ -72,14 +72,14 @@ async def test_those_behind_one_address_are_one_guest(store: Store) -> None:
     assert await granted(south, urls) == BURST - 1
 
 
-async def test_an_admins_rate_reaches_every_worker_at_once(store: Store) -> None:
+async def test_a_rate_set_by_an_admin_applies_at_once(store: Store) -> None:
     politeness = Politeness(store.request_budgets, OFTEN)
     assert await granted(politeness, [f"https://example.org/{n}" for n in range(9)]) == BURST - 1
     await store.request_budgets.set_site_rate("example.org", 1000.0)
     assert await granted(politeness, [f"https://www.example.org/{n}" for n in range(9)]) == 9
 
 
-async def test_a_blocked_host_is_asked_for_nothing_whoever_leads_there(store: Store) -> None:
+async def test_a_blocked_host_gets_no_request_or_redirect(store: Store) -> None:
     politeness = Politeness(store.request_budgets, OFTEN)
     politeness.set_blocked_hosts({"example.org", "news.example.net"})
     for url in ("https://www.example.org/feed", "https://news.example.net/"):
@@ -92,7 +92,7 @@ async def test_a_blocked_host_is_asked_for_nothing_whoever_leads_there(store: St
     await politeness.acquire_request(channel("https://www.example.org/feed"))
 
 
-async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_one(
+async def test_a_poll_costs_two_round_trips_for_a_public_host_and_one_for_a_private_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     each = Mock(wraps=store.redis.call_each)
@@ -108,7 +108,7 @@ async def test_a_poll_of_a_public_host_costs_two_round_trips_and_of_a_private_on
     assert each.call_count == 4
 
 
-async def test_what_many_channels_ask_at_once_is_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_polls_share_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     politeness = Politeness(store.request_budgets, Settings())
     await store.request_budgets.pause(channel("http://127.0.0.1/7").id, 60.0)
     each = Mock(wraps=store.redis.call_each)

@@ -1,4 +1,4 @@
-"""How often channels are polled, as real workers agree on it, and why, as they tell it."""
+"""Poll rates that real workers agree on, and their explanations."""
 
 import pytest
 
@@ -15,11 +15,11 @@ from tests.support.waiting import until
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Leases that a busy machine does not let run out: three workers are to stay three."""
+    """Long leases, so that three workers stay three on a busy machine."""
     return settings.model_copy(update={"lease_ttl_s": 15.0})
 
 
-async def test_three_workers_share_one_subscribers_channel_until_a_smaller_budget_is_set(
+async def test_three_workers_share_a_channel_until_the_budget_is_reduced(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, settings: Settings
 ) -> None:
     for _ in range(3):
@@ -69,7 +69,7 @@ async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
     await until(lambda: bound_by(BindingConstraint.NODES, settings.poll_interval_s), "it is polled as before")
 
 
-async def test_of_a_channel_that_nobody_owns_there_is_nothing_to_tell(store: Store, start_worker: StartWorker) -> None:
+async def test_a_channel_without_an_owner_has_no_explanation(store: Store, start_worker: StartWorker) -> None:
     await start_worker()
     await nodes_in_the_ring(store, 1)
     with pytest.raises(AssignmentPending):

@@ -1,4 +1,4 @@
-"""A worker looks at a URL that somebody brings: where the channel is now, and which hub tells of its news."""
+"""Resolution of URLs: moved and dormant channels, probes that create nothing, hubs, and update rates."""
 
 import asyncio
 import time
@@ -27,12 +27,12 @@ _FEED = rss([item("a")])
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """A fleet whose console hubs could reach, and that hardly polls."""
+    """Settings with a public console URL and rare polls."""
     return settings.model_copy(update={"console_public_url": "https://console.example.org", "poll_interval_s": 3_600.0})
 
 
 async def moved(store: Store, publisher: RawPublisher, *, dormant: bool) -> tuple[Channel, Channel]:
-    """A channel that everybody has left for another one, which nobody polls either if it is dormant."""
+    """Create a channel whose subscribers have moved to another one, which may be dormant."""
     old, new = await make_channel(store, publisher.url("/old")), await make_channel(store, publisher.url("/new"))
     await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
     if dormant:
@@ -41,7 +41,7 @@ async def moved(store: Store, publisher: RawPublisher, *, dormant: bool) -> tupl
 
 
 @pytest.mark.parametrize(("dormant", "asked"), [(False, []), (True, ["/new"])])
-async def test_who_asks_for_a_channel_that_moved_is_shown_its_successor(
+async def test_a_moved_channel_resolves_to_its_successor(
     store: Store, start_worker: StartWorker, *, dormant: bool, asked: list[str]
 ) -> None:
     async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +58,7 @@ async def test_who_asks_for_a_channel_that_moved_is_shown_its_successor(
 
 
 @pytest.mark.parametrize(("before", "now"), [("feed", "page"), ("page", "feed")])
-async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
+async def test_a_channel_without_subscribers_takes_the_present_kind_of_its_url(
     store: Store, start_worker: StartWorker, before: Literal["feed", "page"], now: Literal["feed", "page"]
 ) -> None:
     bodies = {"feed": ok(_FEED, "Content-Type: application/rss+xml"), "page": ok(page(), "Content-Type: text/html")}
@@ -81,7 +81,7 @@ async def test_a_channel_that_nobody_follows_becomes_what_its_url_is_now(
 
 
 async def kept_in_redis(store: Store) -> dict[bytes, bytes]:
-    """Return all that stays in Redis but for what workers renew: the ring with its leases, and the store's identity."""
+    """Return all keys in Redis except those that workers renew: the ring, leases, and the identity of the store."""
     names = [
         key for key in await store.redis.call("KEYS", "*") if b"{r}" not in key and key != keys.STORE_IDENTITY.encode()
     ]
@@ -90,7 +90,7 @@ async def kept_in_redis(store: Store) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("as_page", [False, True])
-async def test_a_look_that_keeps_nothing_leaves_nothing_and_who_then_keeps_it_need_not_look_again(
+async def test_a_probe_without_keep_writes_nothing_and_is_cached(
     store: Store, start_worker: StartWorker, *, as_page: bool
 ) -> None:
     body = ok(page(), "Content-Type: text/html") if as_page else ok(_FEED, "Content-Type: application/rss+xml")
@@ -118,9 +118,7 @@ async def test_a_look_that_keeps_nothing_leaves_nothing_and_who_then_keeps_it_ne
     assert again == kept
 
 
-async def test_a_page_that_was_seen_to_name_a_feed_is_kept_as_that_feed(
-    store: Store, start_worker: StartWorker
-) -> None:
+async def test_a_cached_page_with_one_feed_is_kept_as_that_feed(store: Store, start_worker: StartWorker) -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         named = ok(page(["/feed"]), "Content-Type: text/html")
         writer.write(ok(_FEED, "Content-Type: application/rss+xml") if "/feed" in head.splitlines()[0] else named)
@@ -137,9 +135,7 @@ async def test_a_page_that_was_seen_to_name_a_feed_is_kept_as_that_feed(
     assert await store.channels.count() == 1
 
 
-async def test_a_known_channel_whose_publisher_wants_peace_can_be_followed_all_the_same(
-    store: Store, start_worker: StartWorker
-) -> None:
+async def test_a_paused_channel_can_be_subscribed_to(store: Store, start_worker: StartWorker) -> None:
     await one_worker(store, start_worker)
     channel = await make_channel(store)
     await store.channels.mark_dormant(channel.id)
@@ -150,7 +146,7 @@ async def test_a_known_channel_whose_publisher_wants_peace_can_be_followed_all_t
 
 
 @pytest.mark.parametrize("named", ["in a header", "in the document"])
-async def test_the_hub_of_a_new_channel_is_asked_after_the_first_look(
+async def test_the_hub_of_a_new_channel_is_requested_after_the_probe(
     store: Store, start_worker: StartWorker, named: str
 ) -> None:
     hub = Hub(silent=True)
@@ -172,10 +168,10 @@ async def test_the_hub_of_a_new_channel_is_asked_after_the_first_look(
         assert [form["hub.topic"] for form in hub.asked] == [publisher.url()]
 
 
-async def test_how_often_a_new_channel_is_updated_is_known_from_its_dates(
+async def test_the_update_rate_of_a_new_channel_is_estimated_from_dates(
     store: Store, start_worker: StartWorker
 ) -> None:
-    """What is learnt from versions alone would say "every 8 hours" of a feed that has something every minute."""
+    """Without the dates, the estimate for a feed with an update every minute would be "every 8 hours"."""
     dates = [formatdate(time.time() - 60 * number) for number in range(1, 21)]
     items = "".join(f"<item><guid>{date}</guid><title>Entry</title><pubDate>{date}</pubDate></item>" for date in dates)
 
@@ -192,10 +188,8 @@ async def test_how_often_a_new_channel_is_updated_is_known_from_its_dates(
     assert state.updates.interval_s(time.time()) == pytest.approx(60, rel=0.15)
 
 
-async def test_another_part_of_a_page_is_watched_and_the_first_one_again_after_that(
-    store: Store, start_worker: StartWorker
-) -> None:
-    """Each time everybody is told once, and nothing of what stood there; what changes there afterwards is told."""
+async def test_a_page_can_be_watched_with_another_selector_and_back(store: Store, start_worker: StartWorker) -> None:
+    """Each time subscribers get one notice and no existing lines; later changes are sent."""
     shows = {"is": b"one"}
 
     async def answer(_head: str, writer: asyncio.StreamWriter) -> None:

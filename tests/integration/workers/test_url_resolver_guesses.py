@@ -1,4 +1,4 @@
-"""A page that names no feed: two places where it often is are looked at, each like any other request."""
+"""Pages that name no feed: two common feed URLs are tried, within the same limits."""
 
 import asyncio
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ async def one_worker(store: Store, start_worker: StartWorker) -> None:
         ({"/blog/": _PAGE, "/feed": redirect("ftp://example.com/"), "/rss.xml": _FEED}, "/rss.xml"),
     ],
 )
-async def test_a_feed_is_found_where_sites_often_have_it(
+async def test_a_feed_at_a_common_url_is_found(
     store: Store, start_worker: StartWorker, paths: dict[str, bytes], found: str
 ) -> None:
     await one_worker(store, start_worker)
@@ -63,7 +63,7 @@ async def test_a_page_without_a_feed_can_be_watched_itself(store: Store, start_w
     assert await store.channels.count() == 0
 
 
-async def test_only_a_page_is_worth_two_more_requests(store: Store, start_worker: StartWorker) -> None:
+async def test_common_urls_are_tried_only_for_a_page(store: Store, start_worker: StartWorker) -> None:
     await one_worker(store, start_worker)
     async with raw_publisher(site({"/blog/": ok(b"no page", "Content-Type: text/plain")})) as publisher:
         with pytest.raises(NotAFeed):

@@ -1,4 +1,4 @@
-"""A feed is one channel, whether it is asked for with TLS or without: with TLS, where both say the same."""
+"""A feed with equal http and https URLs is one channel, the https one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def world(place: Namespace, tmp_path: Path) -> Iterator[Internet]:
         yield running
 
 
-async def test_a_feed_is_followed_behind_tls_if_that_is_the_same_feed(
+async def test_an_http_feed_resolves_to_its_https_url_if_both_are_equal(
     place: Namespace, world: Internet, clean_redis: str, tmp_path: Path
 ) -> None:
     store = await connect(Settings(redis_url=clean_redis))

@@ -1,4 +1,4 @@
-"""A page is watched: what changes on it is found by line, and what changes by itself is not."""
+"""Watched pages: changed lines are detected, and lines that change all the time are ignored."""
 
 import asyncio
 import itertools
@@ -52,7 +52,7 @@ async def one_worker(store: Store, start_worker: StartWorker) -> None:
 
 
 @pytest.mark.parametrize("selector", ["", "#prices"])
-async def test_a_changed_line_is_found_and_the_clock_is_not(
+async def test_a_changed_line_is_detected_and_a_clock_is_ignored(
     store: Store, start_worker: StartWorker, selector: str
 ) -> None:
     await one_worker(store, start_worker)
@@ -75,10 +75,10 @@ async def test_a_changed_line_is_found_and_the_clock_is_not(
 
 
 @pytest.mark.parametrize("selector", ["#nowhere", "li::["])
-async def test_a_selector_that_matches_nothing_says_so_and_leaves_nothing(
+async def test_a_selector_without_a_match_is_an_error_and_creates_nothing(
     store: Store, start_worker: StartWorker, selector: str
 ) -> None:
-    """Whoever asks chose it: it is no fault of the publisher."""
+    """The user chose the selector, so it is not an error of the publisher."""
     await one_worker(store, start_worker)
     async with raw_publisher(Shop().answer) as publisher:
         with pytest.raises(BadUrl, match=selector.replace("[", r"\[")):

@@ -1,4 +1,4 @@
-"""The whole way of pushed news: hub, console, owner, outbox."""
+"""Pushed entries end to end: hub, console, owner, outbox."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ ITEM = "<item><guid>{name}</guid><title>{name}</title></item>"
 
 @dataclass
 class Publisher:
-    """A publisher with a hub; ``down`` is how it answers once only the hub has its news."""
+    """A publisher with a hub; once ``down``, only the hub has its new entries."""
 
     hub: Hub
     url: str = ""
@@ -61,7 +61,7 @@ async def _worker(settings: Settings, public_url: str) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_news_that_only_the_hub_has_reaches_people_once(store: Store, settings: Settings) -> None:
+async def test_entries_that_only_the_hub_has_are_sent_once(store: Store, settings: Settings) -> None:
     hub = Hub()
     publisher = Publisher(hub, names=["first"])
     async with hub.open(), publisher.open(), console(store) as (url, _), _worker(settings, url):

@@ -1,4 +1,4 @@
-"""A worker's process collects garbage rarely."""
+"""Memory configuration of the worker process."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Background work is contained, and nothing of it is left when it is cancelled."""
+"""Background tasks: exceptions do not spread, and cancellation ends and closes all of them."""
 
 import asyncio
 import inspect
@@ -24,7 +24,7 @@ async def test_cancelled_work_is_closed(when: str) -> None:
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
-async def test_a_bug_in_one_piece_of_work_leaves_the_others_alone() -> None:
+async def test_an_exception_in_one_task_does_not_affect_others() -> None:
     tasks, done = BackgroundTasks(), asyncio.Event()
 
     async def break_down() -> None:
