@@ -11,7 +11,7 @@ solution is n = clip(c·√(weight/cost), least, most) with one number c, the sc
 - ``fleet_policy``      the optimisation goals and the constraints, as admins set them
 - ``objectives``        a goal as one weight per channel (Table 1), and the delay formula
 - ``honeycomb``         the optimal scale c and the sizes n, as real numbers
-- ``clusters``          tradeoff clusters: summaries of a node's channels in at most 20 kB
+- ``tradeoff_clusters`` tradeoff clusters: summaries of a node's channels in at most 20 kB
 - ``aggregation``       the exchange of these summaries, in which each channel counts exactly once
 - ``site_budgets``      the exchange that keeps all channels of one site within the site's request budget
 - ``node_optimizer``    a node's own channels as an optimisation problem, and c from the fleet's summary

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from service.corona.clusters import decode, encode, merge
 from service.corona.events import Send
 from service.corona.messages import Aggregate, Summary
+from service.corona.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
 from service.overlay.id_space import BITS, digit, from_hex, shared_digits, to_hex
 from service.overlay.ring import RingView

@@ -123,7 +123,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels that ``nodes`` nodes of the fleet own.
 
     ``demand`` is Σ s·q, the load per τ that their subscribers would cause by polling on their own. ``clusters`` are
-    tradeoff clusters as encoded by ``service.corona.clusters``, 20 bytes each.
+    tradeoff clusters as encoded by ``service.corona.tradeoff_clusters``, 20 bytes each.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]

@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.clusters import decode, encode, summarise
 from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, FleetPolicy, Goal
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
 from service.corona.messages import Aggregate
 from service.corona.objectives import Floats, size_for_wait, weights
 from service.corona.poll_explanation import SizeLimits, limited_size
+from service.corona.tradeoff_clusters import decode, encode, summarise
 
 POLL_COST = 1.0
 """Cost of a poll, equal for all channels: publishers count requests, and most responses have no body."""

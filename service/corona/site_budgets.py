@@ -14,11 +14,11 @@ from hashlib import sha1
 
 import msgspec
 
-from service.corona.clusters import decode, encode, merge, summarise
 from service.corona.events import Send
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
+from service.corona.tradeoff_clusters import decode, encode, merge, summarise
 from service.model import NodeId
 from service.overlay.ring import RingView
 

@@ -8,7 +8,7 @@ among those that match in the first row in which any does, without backtracking;
 nothing matches, and a deterministic algorithm takes over. When a document is added or removed, bits change, and an
 *update* propagates them, one row deeper per hop, up to row d.
 
-- ``bloom``          Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
+- ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
 - ``wire``           the messages between nodes, their encoding, and ordered streams of batches
 - ``protocol``       a node: documents, links and messages in, messages out
 - ``neighbours``     the choice of neighbours by measured round-trip times, without a centre

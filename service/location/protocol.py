@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from service.errors import PeerProtocolError
-from service.location.bloom import (
+from service.location.bloom_filters import (
     FilterShape,
     Link,
     LocalFilter,

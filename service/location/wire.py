@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 
 from service.errors import PeerProtocolError
-from service.location.bloom import MAX_WIDTH, FilterShape
+from service.location.bloom_filters import MAX_WIDTH, FilterShape
 from service.model import NodeId
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from service.location.bloom import FilterShape, LocalFilter, next_shape
+from service.location.bloom_filters import FilterShape, LocalFilter, next_shape
 from service.location.content_cache import Content, ContentCache, digest_of
 from service.location.protocol import LocationNode
 from service.location.wire import FilterUpdate, Hello

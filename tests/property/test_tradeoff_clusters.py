@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.corona.clusters import CLUSTER_BYTES, MAX_CLUSTERS, TradeoffClusters, decode, encode, merge, summarise
 from service.corona.honeycomb import AllocationProblem, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.objectives import Goal, weights
+from service.corona.tradeoff_clusters import (
+    CLUSTER_BYTES,
+    MAX_CLUSTERS,
+    TradeoffClusters,
+    decode,
+    encode,
+    merge,
+    summarise,
+)
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget, sizes_at
 from tests.support.allocation_problems import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, part, problems
 

@@ -12,7 +12,7 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
-from service.location.bloom import MAX_DEPTH, LocationQuery
+from service.location.bloom_filters import MAX_DEPTH, LocationQuery
 from service.location.content_cache import DIGEST_BYTES, MAX_CONTENT_BYTES, Content, Digest, decode, digest_of
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient

@@ -15,7 +15,7 @@ import structlog
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
-from service.location.bloom import MIN_WIDTH, FilterShape, LocationQuery, best_hashes, next_shape
+from service.location.bloom_filters import MIN_WIDTH, FilterShape, LocationQuery, best_hashes, next_shape
 from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
 from service.location.protocol import LocationNode
 from service.location.wire import MAX_FRAMES, Batch, SendToNeighbour, Stream

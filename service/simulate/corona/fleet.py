@@ -8,9 +8,10 @@ A node's death is noticed when its lease ends. As after every change of the ring
 The new owner of a channel makes a new schedule, with the size n that it computes itself.
 
 *Owners* decide how often each of their channels is polled. Objectives, clusters and optimisation are the production
-packages (``objectives``, ``clusters``, ``honeycomb``). In the paper's mode the meaning of a size differs: n = N/bˡ asks
-for the wedge of l common digits, which has a varying number of nodes. A channel whose wedge of K - 1 digits is empty is
-an *orphan* (§4): only its owner polls it, and it belongs to the slack cluster, because its minimum is its maximum.
+packages (``objectives``, ``tradeoff_clusters``, ``honeycomb``). In the paper's mode the meaning of a size differs: n =
+N/bˡ asks for the wedge of l common digits, which has a varying number of nodes. A channel whose wedge of K - 1 digits
+is empty is an *orphan* (§4): only its owner polls it, and it belongs to the slack cluster, because its minimum is its
+maximum.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +23,11 @@ from math import isfinite
 import numpy as np
 
 from service.corona.aggregation import BASE, Aggregation
-from service.corona.clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS
 from service.corona.honeycomb import AllocationProblem, load, sizes
 from service.corona.messages import Aggregate, Summary
 from service.corona.objectives import Goal, size_for_wait, weights
+from service.corona.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
 from service.model import NodeId
 from service.overlay.ring import RingView
 from service.simulate.corona.paper_levels import (

@@ -29,9 +29,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.clusters import TradeoffClusters, merge, summarise
 from service.corona.honeycomb import AllocationProblem, load
 from service.corona.objectives import Floats
+from service.corona.tradeoff_clusters import TradeoffClusters, merge, summarise
 from service.simulate.corona.workload import Points
 from service.simulate.schedulers.publication_trace import Bools, Ints
 
@@ -166,7 +166,7 @@ def owner_sizes(
     Args:
         own: The owner's channels; their ``most`` encodes their levels (see :func:`encode_levels`).
         points: The channels' ids.
-        clusters: The fleet's clusters, from :meth:`~service.corona.clusters.TradeoffClusters.to_level_problem`.
+        clusters: The fleet's clusters, from ``TradeoffClusters.to_level_problem``.
         options: The available sizes.
         solution: The solution for the clusters.
     """

@@ -92,7 +92,7 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
     @property
     def log_bins(self) -> int:
-        """The parameter ``log_bins`` of ``service.corona.clusters``; 0 for quantiles."""
+        """The parameter ``log_bins`` of ``service.corona.tradeoff_clusters``; 0 for quantiles."""
         return int(self.bins) if self.bins is BinLayout.PAPER else 0
 
 

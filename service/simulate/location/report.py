@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from service.location.bloom import best_hashes, false_positive_rate
+from service.location.bloom_filters import best_hashes, false_positive_rate
 from service.simulate.location.dynamic_experiment import DynamicResult
 from service.simulate.location.experiment import DYNAMIC_SIZES, LocationOutcome, LocationSetup, dynamic, static
 from service.simulate.location.graph import REACHED, OverlayKind

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.location.bloom import FilterShape, best_hashes, estimate_documents, false_positive_rate
+from service.location.bloom_filters import FilterShape, best_hashes, estimate_documents, false_positive_rate
 from service.simulate.location.graph import Edges, OverlayKind, ServerDistances, around, overlay, reached
 from service.simulate.location.network import QueryWalk, SimulatedOverlay, TapestryMesh, UpdateAlgorithm, home_s
 

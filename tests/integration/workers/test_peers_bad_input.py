@@ -8,7 +8,7 @@ from aiohttp import web
 
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
-from service.location.bloom import MAX_WIDTH, FilterShape
+from service.location.bloom_filters import MAX_WIDTH, FilterShape
 from service.location.wire import Batch, FilterUpdate, Hello
 from service.net.peer_client import MAX_REQUEST_BYTES, PeerClient
 from service.net.request_signatures import WINDOW_S, RequestSigner

@@ -5,10 +5,10 @@ from math import inf, nan
 import pytest
 
 from service.corona.aggregation import EMPTY_AGGREGATE, Aggregation
-from service.corona.clusters import encode, summarise
 from service.corona.events import Send
 from service.corona.honeycomb import AllocationProblem
 from service.corona.messages import Aggregate, Summary
+from service.corona.tradeoff_clusters import encode, summarise
 from service.model import NodeId
 from tests.support.ring_strategies import ring
 

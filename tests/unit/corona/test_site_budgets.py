@@ -4,13 +4,13 @@ from hashlib import sha1
 
 import pytest
 
-from service.corona.clusters import encode, summarise
 from service.corona.events import ChannelsListed, ListedChannel, ObjectiveLoaded, OwnershipTaken, RingChanged, Tick
 from service.corona.fleet_policy import FleetObjective, FleetPolicy
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, sizes
 from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.poll_explanation import BindingConstraint
 from service.corona.site_budgets import POLL_BUDGET_SHARE, SiteBudgets
+from service.corona.tradeoff_clusters import encode, summarise
 from service.overlay.id_space import BITS, from_hex, to_hex
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import ring

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from service.corona import node_optimizer
-from service.corona.clusters import TradeoffClusters
 from service.corona.fleet_policy import FleetObjective, FleetPolicy
 from service.corona.honeycomb import AllocationProblem
 from service.corona.objectives import Goal
 from service.corona.polling_schedule import PollingSchedule
+from service.corona.tradeoff_clusters import TradeoffClusters
 from service.simulate.corona import experiment as corona
 from service.simulate.corona.fleet import OwnerDecisions, SimulatedFleet, SimulatedNetwork
 from service.simulate.corona.fleet_polls import FaultyPolls, RandomPhasePolls, ScheduledPolls

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.location.bloom import (
+from service.location.bloom_filters import (
     MAX_WIDTH,
     FilterShape,
     LocalFilter,
