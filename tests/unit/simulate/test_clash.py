@@ -1,4 +1,4 @@
-"""The experiment is repeatable, drives the product's rooms, and says what it found in four ways."""
+"""The experiment ``clash``: it is repeatable, uses production code, and reports as JSON, table, page and plots."""
 
 from io import StringIO
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_json(outcome: ClashOutcome) -> None:
     assert msgspec.json.encode(run(SMALL, 3, lambda _what: None)) == msgspec.json.encode(outcome)
 
 
-def test_json_has_the_figures_by_their_names(outcome: ClashOutcome) -> None:
+def test_the_json_has_the_documented_fields(outcome: ClashOutcome) -> None:
     found = msgspec.json.decode(msgspec.json.encode(outcome))
     names = {
         "servers_used",
@@ -64,8 +64,8 @@ def test_json_has_the_figures_by_their_names(outcome: ClashOutcome) -> None:
         assert workload["depth_min"] <= workload["depth_mean"] <= workload["depth_max"] <= PREFIX_BITS
 
 
-def test_nothing_that_is_sent_goes_missing(outcome: ClashOutcome) -> None:
-    """CLASH and each DHT carry the same load, in every interval."""
+def test_clash_and_dhts_carry_the_same_load(outcome: ClashOutcome) -> None:
+    """In every interval, the loads of all servers add up to the traffic."""
     for check in outcome.checks:
         carried = check.loads.mean * check.loads.servers_used
         for bits, loads in zip(LENGTHS, check.dht, strict=True):
@@ -84,7 +84,7 @@ def test_the_table_fits_a_terminal(outcome: ClashOutcome) -> None:
     assert "…" not in console.file.getvalue()
 
 
-def test_the_page_names_every_run_with_its_command(outcome: ClashOutcome) -> None:
+def test_the_page_lists_every_run_with_its_command(outcome: ClashOutcome) -> None:
     text = page({name: [outcome] * 2 for name in SETUPS})
     assert "- long streams: `coronet simulate clash`" in text
     assert "- short streams, queries: `coronet simulate clash --stream-packets 50 --queries 50000`" in text
@@ -102,7 +102,7 @@ def test_plots_are_drawn(outcome: ClashOutcome, tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_skews_are_those_that_the_paper_tells() -> None:
+def test_the_skews_match_the_paper() -> None:
     shares = base_shares(np.random.default_rng(1))
     hottest = {name: share.reshape(64, 4).sum(axis=1).max() for name, share in shares.items()}
     assert hottest["A"] < 1.2 / 64
@@ -110,7 +110,7 @@ def test_the_skews_are_those_that_the_paper_tells() -> None:
     assert hottest["C"] == pytest.approx(0.5, abs=0.1)
 
 
-def test_sources_send_at_their_rate_and_change_their_keys() -> None:
+def test_sources_send_at_their_rate_and_change_keys() -> None:
     setup = ClashSetup(stream_packets=50, sources=1000, servers=10)
     rng = np.random.default_rng(1)
     sources = TrafficSources(setup, random_servers(setup.servers, None, rng), rng)
@@ -122,7 +122,7 @@ def test_sources_send_at_their_rate_and_change_their_keys() -> None:
     assert later.lookups.sum() == pytest.approx(2 * SPLIT_CHECK_S / 50 * setup.sources, rel=0.05)
 
 
-def test_servers_split_until_none_is_overloaded_and_merge_when_all_is_quiet() -> None:
+def test_servers_split_while_overloaded_and_merge_without_load() -> None:
     keyspaces, limits = Keyspaces(100), LoadLimits(100.0)
     servers = SimulatedServers(keyspaces, 100, limits)
     nothing = np.zeros(1 << PREFIX_BITS)
@@ -136,7 +136,7 @@ def test_servers_split_until_none_is_overloaded_and_merge_when_all_is_quiet() ->
     assert [group for _, group in servers.leaves()] == [KeyGroup(0, 0, KEY_BITS)]
 
 
-def test_on_chord_a_key_goes_to_the_next_server_on_the_circle() -> None:
+def test_chord_maps_a_key_to_the_next_server_on_the_circle() -> None:
     chord = ChordMap(50, np.random.default_rng(1))
     places = [chord.keyspace_of(KeyGroup(key << 16, 8, KEY_BITS)) for key in range(256)]
     assert set(places) < set(range(50))
@@ -144,7 +144,7 @@ def test_on_chord_a_key_goes_to_the_next_server_on_the_circle() -> None:
     assert run(setup, 1, lambda _what: None).splits > 0
 
 
-def test_a_dht_never_moves_anything() -> None:
+def test_a_dht_moves_no_keys() -> None:
     dht = FixedLengthDht(6, Keyspaces(100), 100, 10.0)
     packets = np.zeros(1 << PREFIX_BITS)
     packets[0] = 50.0

@@ -45,7 +45,7 @@ def _fleet(setup: CoronaSetup) -> tuple[SimulatedFleet, Timetable]:
 
 
 def _one_channel(*sizes: float) -> Timetable:
-    """A thousand channels alike, whose n is changed once an hour."""
+    """A timetable of a thousand equal channels whose n changes once an hour."""
     book = TimetableBuilder()
     for number in range(1000):
         for hour, size in enumerate(sizes):
@@ -66,8 +66,8 @@ def test_equal_seeds_give_equal_json(setup: CoronaSetup) -> None:
     assert msgspec.json.encode(again) != msgspec.json.encode(_run(setup, 2))
 
 
-def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None:
-    """What each member of each set does by production's rotas, hour by hour, against what is measured."""
+def test_every_update_is_detected_by_the_next_poll_of_any_member() -> None:
+    """The polls of each member by production's schedules equal the simulated ones."""
     fleet, table = _fleet(SMALL)
     measured, end_s = ScheduledPolls(table), SMALL.end_s
     made = np.zeros(SMALL.nodes)
@@ -93,7 +93,7 @@ def test_every_update_is_found_by_the_poll_that_some_member_makes_next() -> None
     assert measured.polls_per_channel(0.0, end_s) * SMALL.channels == made.sum()
 
 
-def test_polls_that_are_enumerated_are_those_that_are_told_by_arithmetic() -> None:
+def test_enumerated_polls_equal_the_computed_ones() -> None:
     fleet, table = _fleet(SMALL)
     calm = ScheduledPolls(table)
     has_faults = FaultyPolls(fleet, table, np.arange(SMALL.channels), 1)
@@ -107,7 +107,7 @@ def test_polls_that_are_enumerated_are_those_that_are_told_by_arithmetic() -> No
 
 
 @pytest.mark.parametrize("size", [1.0, 4.0, 7.3, 50.0])
-def test_an_evenly_staggered_set_finds_updates_after_half_a_gap(size: float) -> None:
+def test_evenly_spaced_polls_detect_updates_after_half_a_gap(size: float) -> None:
     schedule, rng = ScheduledPolls(_one_channel(size, size)), np.random.default_rng(1)
     channel, update_s = rng.integers(1000, size=50_000), rng.random(50_000) * 7200
     delay_s = schedule.next_s(channel, update_s) - update_s
@@ -116,7 +116,7 @@ def test_an_evenly_staggered_set_finds_updates_after_half_a_gap(size: float) -> 
 
 
 @pytest.mark.parametrize("size", [1.0, 4.0, 50.0])
-def test_random_phases_take_twice_as_long_but_for_one_node(size: float) -> None:
+def test_random_phases_take_twice_as_long_except_for_one_node(size: float) -> None:
     schedule, rng = RandomPhasePolls(_one_channel(size, size), np.random.default_rng(2)), np.random.default_rng(1)
     channel, update_s = rng.integers(1000, size=50_000), rng.random(50_000) * 7200
     delay_s = schedule.next_s(channel, update_s) - update_s
@@ -125,7 +125,7 @@ def test_random_phases_take_twice_as_long_but_for_one_node(size: float) -> None:
     assert schedule.polls_per_channel(0.0, 7200.0) == pytest.approx(4 * size, rel=0.01)
 
 
-def test_members_that_come_later_wait_for_their_own_phase() -> None:
+def test_later_members_wait_for_their_own_phase() -> None:
     schedule = RandomPhasePolls(_one_channel(1.0, 4.0), np.random.default_rng(2))
     channel = np.arange(1000)
     before_s, after_s = (schedule.next_s(channel, np.full(1000, at_s)) - at_s for at_s in (900.0, 3600.0))
@@ -135,7 +135,7 @@ def test_members_that_come_later_wait_for_their_own_phase() -> None:
     assert later == pytest.approx(4 * first, rel=0.01)
 
 
-def test_ours_is_as_fast_as_it_believes_and_keeps_its_budget() -> None:
+def test_coronets_mode_reaches_its_predicted_delay_within_the_budget() -> None:
     found = _run(SMALL)
     assert found.mean_detection_s == pytest.approx(found.formula_detection_s, rel=0.03)
     assert found.polls_per_channel_per_tau == pytest.approx(20, rel=0.005)
@@ -145,11 +145,11 @@ def test_ours_is_as_fast_as_it_believes_and_keeps_its_budget() -> None:
 
 
 @pytest.mark.parametrize("goal", [Goal.FAIR, Goal.FAIR_SQRT, Goal.FAIR_LOG])
-def test_fair_goals_keep_the_budget_that_subscribers_would_spend(goal: Goal) -> None:
+def test_fair_goals_stay_within_the_legacy_load(goal: Goal) -> None:
     assert _run(msgspec.structs.replace(SMALL, goal=goal)).polls_per_channel_per_tau <= 20 * 1.005
 
 
-def test_fast_keeps_its_delay() -> None:
+def test_fast_reaches_its_target_delay() -> None:
     found = _run(msgspec.structs.replace(SMALL, goal=Goal.FAST, target_delay_s=60.0))
     assert found.mean_detection_s == pytest.approx(60, rel=0.03)
     assert found.polls_per_channel_per_tau < 20
@@ -157,8 +157,8 @@ def test_fast_keeps_its_delay() -> None:
 
 @pytest.mark.parametrize("goal", list(Goal))
 @pytest.mark.parametrize("wait_s", [inf, 120.0])
-def test_owners_decide_what_nodes_of_the_product_would(goal: Goal, wait_s: float) -> None:
-    """Summaries, scale and sizes, by ``service.corona.node_optimizer``."""
+def test_owners_make_the_same_decisions_as_production(goal: Goal, wait_s: float) -> None:
+    """Summaries, scale and sizes equal those of ``service.corona.node_optimizer``."""
     setup = msgspec.structs.replace(SMALL, goal=goal, longest_wait_s=wait_s, target_delay_s=60.0)
     aims = FleetObjective(goal=goal, polls_per_channel=1, delay_s=60.0, longest_wait_s=wait_s)
     policy = FleetPolicy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
@@ -178,13 +178,13 @@ def test_owners_decide_what_nodes_of_the_product_would(goal: Goal, wait_s: float
     assert owners.sizes(everything, part, trie) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_longest_wait_is_kept_for_every_channel() -> None:
+def test_no_channel_exceeds_the_longest_wait() -> None:
     found = _run(msgspec.structs.replace(SMALL, goal=Goal.FAIR, longest_wait_s=120.0))
     assert 100 < found.longest_mean_wait_s <= 120.1
     assert found.polls_per_channel_per_tau <= 20 * 1.005
 
 
-def test_the_papers_way_has_orphans_where_wedges_are_empty() -> None:
+def test_empty_wedges_make_orphans_in_the_papers_mode() -> None:
     found = _run(PAPER)
     assert found.empty_wedges > 0
     assert found.orphans > 0
@@ -192,24 +192,24 @@ def test_the_papers_way_has_orphans_where_wedges_are_empty() -> None:
     assert _run(msgspec.structs.replace(PAPER, ids=IdAssignment.BALANCED)).orphans == 0
 
 
-def test_the_papers_way_keeps_its_budget_but_for_a_step_although_wedges_hold_more_than_they_should() -> None:
+def test_the_papers_mode_stays_within_the_budget_except_for_one_step() -> None:
     for goal in (Goal.LITE, Goal.FAIR):  # a step of one channel is of 24 polls at most, in 300 channels
         assert 19 < _run(msgspec.structs.replace(PAPER, goal=goal)).polls_per_channel_per_tau <= 20 + 24 / 300
 
 
-def test_random_phases_are_slower_in_the_papers_way() -> None:
+def test_random_phases_are_slower_in_the_papers_mode() -> None:
     even = msgspec.structs.replace(PAPER, ids=IdAssignment.BALANCED)
     random = _run(msgspec.structs.replace(even, phases=PollPhases.RANDOM))
     assert random.mean_detection_s > 1.2 * _run(even).mean_detection_s
 
 
-def test_churn_and_loss_cost_little_and_no_budget() -> None:
+def test_churn_and_loss_cost_little_delay_and_no_polls() -> None:
     found, calm = _run(RESTLESS), _run(SMALL)
     assert calm.mean_detection_s < found.mean_detection_s < 1.15 * calm.mean_detection_s
     assert found.polls_per_channel_per_tau <= 20 * 1.005
 
 
-def test_one_of_sixteen_channels_stands_for_all_where_there_are_many() -> None:
+def test_one_of_sixteen_channels_is_sampled_if_there_are_many() -> None:
     setup = CoronaSetup(nodes=8, channels=7_000, subscriptions=70_000, loss=0.01, rounds=2)
     found = _run(setup)
     assert len(corona.sampled_channels(draw_channels(setup, np.random.default_rng(1)), setup)) == 437
@@ -218,7 +218,7 @@ def test_one_of_sixteen_channels_stands_for_all_where_there_are_many() -> None:
     )
 
 
-def test_the_papers_bins_are_of_each_level_and_lose_no_channel() -> None:
+def test_the_papers_bins_are_separate_per_level_and_keep_all_channels() -> None:
     rng = np.random.default_rng(1)
     weights, orphaned = rng.pareto(1, 500) + 1, rng.random(500) < 0.1
     most = encode_levels(64, rng.integers(0, 3, 500), orphaned)
@@ -236,7 +236,7 @@ def test_the_papers_bins_are_of_each_level_and_lose_no_channel() -> None:
     assert len(merge_by_level([TradeoffClusters.empty()], 16).rise) == 0
 
 
-def test_the_wire_loses_what_it_is_told_to() -> None:
+def test_the_network_loses_the_configured_share_of_messages() -> None:
     wire = SimulatedNetwork(0.1, np.random.default_rng(1))
     delays_s = [wire.delay_s() for _ in range(20_000)]
     assert sum(delay_s is None for delay_s in delays_s) == pytest.approx(2_000, rel=0.1)

@@ -1,4 +1,4 @@
-"""The experiment ``discovery``: what its nodes observe, where its queries go, and how it is told, in small."""
+"""The experiment ``discovery``: observed rates, the choice of matrices by queries, and reports of a small run."""
 
 import json
 from collections import defaultdict, deque
@@ -40,7 +40,7 @@ NAMES, QUERIES = 2_000, 3_000
 
 @pytest.fixture(scope="module")
 def outcome() -> Iterator[DiscoveryOutcome]:
-    """Return a small run; what is run meanwhile is as small."""
+    """Return a small run; other runs in the test have the same size."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(discovery, "uniform_names", lambda rng: uniform_names(rng, NAMES))
         patched.setattr(discovery, "skewed_names", lambda rng: skewed_names(rng, NAMES))
@@ -50,7 +50,7 @@ def outcome() -> Iterator[DiscoveryOutcome]:
 
 
 @given(batches=st.lists(st.lists(st.integers(0, 3), max_size=60), max_size=6), seed=st.integers(0, 99))
-def test_a_node_observes_the_rate_of_its_last_messages_however_they_are_handed_over(
+def test_a_node_observes_the_rate_of_its_last_messages_regardless_of_batches(
     batches: list[list[int]], seed: int
 ) -> None:
     windows, rng, now_s = RateWindows(), np.random.default_rng(seed), 0.0
@@ -66,21 +66,21 @@ def test_a_node_observes_the_rate_of_its_last_messages_however_they_are_handed_o
 
 
 def registered(*pairs: int) -> SimulatedMatrices:
-    """Return matrices in which names with these pairs have been seen."""
+    """Return matrices in which names with these pairs were registered."""
     matrices, one = SimulatedMatrices(MatrixLimits(), np.random.default_rng(1)), np.array(pairs, dtype=np.int64)
     matrices.report_registrations(one, np.zeros_like(one), np.ones_like(one), np.zeros(len(one)), 0.0)
     return matrices
 
 
 def asked(matrices: SimulatedMatrices, *pairs: int) -> set[int]:
-    """Return which pairs a hundred queries with all of these are sent to."""
+    """Return the pairs whose matrices a hundred queries with all these pairs use."""
     queries = QueryWorkload(np.tile(np.array(pairs), 100), np.arange(0, 100 * len(pairs) + 1, len(pairs)))
     sent = FullQueries(queries, 100.0, 0.0, matrices, scheme=Scheme.OPTIMISED, rng=np.random.default_rng(2))
     sent.until(sent.last_s)
     return set(sent.pair.tolist())
 
 
-def test_a_query_goes_to_the_node_of_a_pair_that_nobody_has_registered_yet() -> None:
+def test_a_query_uses_a_pair_without_registrations() -> None:
     matrices = registered(1, 2, 3)
     assert asked(matrices, 1, 2) == {1, 2}
     assert asked(matrices, 1, 2, 7) == {7}
@@ -88,7 +88,7 @@ def test_a_query_goes_to_the_node_of_a_pair_that_nobody_has_registered_yet() -> 
     assert not matrices.begun[PAIRS - 1]
 
 
-def test_a_query_for_a_few_names_asks_until_it_has_them_or_everybody() -> None:
+def test_a_limited_query_asks_partitions_until_it_has_enough_names() -> None:
     rng = np.random.default_rng(3)
     names = skewed_names(rng, NAMES)
     matrices = SimulatedMatrices(MatrixLimits(names=100, partitions=8), rng)
@@ -120,7 +120,7 @@ def test_the_page_has_every_figure(outcome: DiscoveryOutcome) -> None:
     assert "{" not in told
 
 
-def test_the_command_prints_json_that_the_seed_decides_and_draws(
+def test_the_command_prints_json_and_draws_a_plot(
     outcome: DiscoveryOutcome, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")

@@ -1,4 +1,4 @@
-"""The experiment is repeatable, drives the product's nodes on a true graph, and says what it found in four ways."""
+"""The experiment ``location``: it is repeatable, uses production nodes, and reports as JSON, table, page and plots."""
 
 from io import StringIO
 from pathlib import Path
@@ -35,7 +35,7 @@ def graph() -> ServerDistances:
 
 
 def found(outcome: LocationOutcome) -> dict[str, list[Any]]:
-    """Return what the page's jobs would have come to."""
+    """Return the outcomes as the page's jobs would return them."""
     return {"static": [outcome.static] * 7, "dynamic": [outcome.dynamic] * 7}
 
 
@@ -53,7 +53,7 @@ def test_json_has_all_runs(outcome: LocationOutcome) -> None:
     assert found["dynamic"][0]["filter_bytes"] == 0 < found["dynamic"][1]["filter_bytes"]
 
 
-def test_what_the_product_sends_loses_nothing_and_the_papers_rules_cost_less_and_less(outcome: LocationOutcome) -> None:
+def test_the_products_updates_lose_nothing_and_the_papers_filtering_saves_bytes(outcome: LocationOutcome) -> None:
     for depth in (2, 3, 4):
         runs = {
             run.index.updates: run
@@ -72,7 +72,7 @@ def test_what_the_product_sends_loses_nothing_and_the_papers_rules_cost_less_and
         assert depth > 2 or destination == none
 
 
-def test_filters_find_nearer_copies_sooner(outcome: LocationOutcome) -> None:
+def test_filters_find_closer_copies_sooner(outcome: LocationOutcome) -> None:
     alone, *hybrids = outcome.dynamic
     for hybrid in hybrids:
         assert hybrid.reads == alone.reads
@@ -80,7 +80,7 @@ def test_filters_find_nearer_copies_sooner(outcome: LocationOutcome) -> None:
         assert 1 <= hybrid.distance_stretch < alone.distance_stretch
 
 
-def test_the_table_and_the_page_say_what_was_found(outcome: LocationOutcome) -> None:
+def test_the_table_and_the_page_show_the_results(outcome: LocationOutcome) -> None:
     console = Console(file=StringIO(), width=80)
     console.print(table(outcome))
     assert isinstance(console.file, StringIO)
@@ -99,7 +99,7 @@ def test_plots_are_drawn(outcome: LocationOutcome, tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_ways_are_shortest_and_the_same_in_both_directions(graph: ServerDistances) -> None:
+def test_distances_are_shortest_and_symmetric(graph: ServerDistances) -> None:
     latency_s = graph.latency_s
     assert np.allclose(latency_s, latency_s.T)
     assert (np.diag(latency_s) == 0).all()
@@ -111,14 +111,16 @@ def test_ways_are_shortest_and_the_same_in_both_directions(graph: ServerDistance
     assert latency_s[same].max() < np.median(latency_s[~same])
 
 
-def test_a_graph_is_its_seeds(graph: ServerDistances) -> None:
+def test_a_graph_depends_only_on_its_seed(graph: ServerDistances) -> None:
     again = distances(300, np.random.default_rng(1))
     assert (again.latency_s == graph.latency_s).all()
     assert (distances(300, np.random.default_rng(2)).latency_s != graph.latency_s).any()
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-def test_overlays_reach_twenty_and_the_restricted_one_crosses_less(graph: ServerDistances, depth: int) -> None:
+def test_overlays_reach_twenty_servers_and_the_restricted_one_crosses_fewer_domains(
+    graph: ServerDistances, depth: int
+) -> None:
     crossing = {}
     for kind in OverlayKind:
         edges = overlay(kind, graph, depth, np.random.default_rng(1))
@@ -127,13 +129,13 @@ def test_overlays_reach_twenty_and_the_restricted_one_crosses_less(graph: Server
     assert crossing[OverlayKind.RESTRICTED] <= crossing[OverlayKind.GREEDY]
 
 
-def test_in_tapestry_all_ways_to_a_document_end_at_one_root(graph: ServerDistances) -> None:
+def test_all_tapestry_paths_to_a_document_end_at_its_root(graph: ServerDistances) -> None:
     tapestry = TapestryMesh(graph, np.random.default_rng(1))
     for document in ("one", "two", "three"):
         assert len({tapestry.path(start, document)[-1] for start in range(graph.servers)}) == 1
 
 
-def test_what_is_published_is_located_until_it_is_withdrawn(graph: ServerDistances) -> None:
+def test_a_published_document_is_located_until_it_is_withdrawn(graph: ServerDistances) -> None:
     tapestry = TapestryMesh(graph, np.random.default_rng(1))
     tapestry.publish(7, "document")
     tapestry.publish(9, "document")
@@ -143,7 +145,7 @@ def test_what_is_published_is_located_until_it_is_withdrawn(graph: ServerDistanc
     assert {tapestry.locate(start, "document").holder for start in range(graph.servers)} == {9}
 
 
-def test_files_are_as_large_as_the_papers_and_caches_keep_within_their_size() -> None:
+def test_file_sizes_match_the_paper_and_caches_keep_their_limit() -> None:
     stream = trace(20, 50_000, np.random.default_rng(1))
     assert np.mean(stream.sizes) == pytest.approx(21_000, rel=0.1)
     caches = ServerCaches(20, stream.sizes, stream.disks)

@@ -1,4 +1,4 @@
-"""The experiment ``partial-lookup``: what it measures, in small, and how it is told."""
+"""The experiment ``partial-lookup``: results and reports of a small run."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from service.simulate.partial_lookup.update_experiment import Lifetimes, events
 
 @pytest.fixture(scope="module")
 def outcome() -> Iterator[PartialLookupOutcome]:
-    """Return a small run; what is run meanwhile is as small."""
+    """Return a small run; other runs in the test have the same size."""
     with pytest.MonkeyPatch.context() as patched:
         for module, name, value in (
             (placement_experiment, "INSTANCES", 3),
@@ -32,7 +32,7 @@ def outcome() -> Iterator[PartialLookupOutcome]:
         yield run_seed(1, lambda _what: None)
 
 
-def test_what_is_exact_is_reached_by_any_run(outcome: PartialLookupOutcome) -> None:
+def test_exact_results_do_not_depend_on_the_size_of_the_run(outcome: PartialLookupOutcome) -> None:
     said = page({"partial lookup": [outcome]})
     assert "- Reached: Figure 3: Round-Robin-2 asks ceil(t/20) servers" in said
     assert "- Reached: Figure 6: Round-Robin-2 tolerates" in said
@@ -40,14 +40,14 @@ def test_what_is_exact_is_reached_by_any_run(outcome: PartialLookupOutcome) -> N
     assert "- Reached: Figure 11: Hash-y has a copy less from 134, 200, 400 entries on" in said
 
 
-def test_the_page_names_every_figure_and_all_columns_of_table_2(outcome: PartialLookupOutcome) -> None:
+def test_the_page_has_every_figure_and_all_columns_of_table_2(outcome: PartialLookupOutcome) -> None:
     told = page({"partial lookup": [outcome, outcome]})
     assert all(f"Figure {number}" in told for number in (3, 5, 6, 8, 9, 10, 11))
     assert all(name in told for name in PAPER)
     assert "{" not in told
 
 
-def test_the_command_prints_json_that_the_seed_decides_and_draws(
+def test_the_command_prints_json_and_draws_a_plot(
     outcome: PartialLookupOutcome, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
@@ -57,7 +57,7 @@ def test_the_command_prints_json_that_the_seed_decides_and_draws(
 
 
 @pytest.mark.parametrize("lifetimes", list(Lifetimes))
-def test_as_many_entries_stay_as_are_wanted_with_any_lifetimes(lifetimes: Lifetimes) -> None:
+def test_the_number_of_entries_is_steady_for_all_lifetimes(lifetimes: Lifetimes) -> None:
     first, coming = events(100, 200_000.0, lifetimes, np.random.default_rng(3))
     there, total, before = set(first), 0.0, 0.0
     for at, update in coming:
@@ -68,10 +68,10 @@ def test_as_many_entries_stay_as_are_wanted_with_any_lifetimes(lifetimes: Lifeti
     assert total / before == pytest.approx(100, rel=0.05)
 
 
-def test_stars_go_by_the_logarithm_from_the_best_to_the_worst() -> None:
+def test_stars_are_logarithmic_between_best_and_worst() -> None:
     assert stars([1, 2, 4, 8]) == (4, 3, 2, 1)
     assert stars([1, 1.05, 1, 1.01]) == (4, 4, 4, 4)
 
 
-def test_pairs_whose_order_is_the_opposite_are_counted_and_ties_are_not() -> None:
+def test_contradicted_counts_opposite_orders_but_not_ties() -> None:
     assert RatingColumn("", "", (), (4, 3, 2, 2), (3, 4, 1, 2)).contradicted == 1

@@ -1,4 +1,4 @@
-"""Traces have the paper's intervals and popularity, and rhythm moves entries without adding any."""
+"""Publication traces: the paper's intervals and popularity, and weekly patterns that keep the number of entries."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from service.simulate.schedulers.publication_trace import (
 )
 
 
-def test_intervals_are_those_of_the_paper() -> None:
+def test_intervals_match_the_paper() -> None:
     intervals_s = draw_intervals_s(20_000, np.random.default_rng(1))
     fast, weekly = intervals_s < HOUR_S, intervals_s == WEEK_S
     assert fast.mean() == pytest.approx(0.1, abs=0.01)
@@ -27,14 +27,14 @@ def test_intervals_are_those_of_the_paper() -> None:
     assert np.median(intervals_s[fast]) == pytest.approx(np.sqrt(600 * 3600), rel=0.05)
 
 
-def test_popularity_is_zipf_and_adds_up() -> None:
+def test_popularity_is_zipf_with_the_right_total() -> None:
     people = np.sort(zipf_subscribers(10_000, np.random.default_rng(1)))[::-1]
     assert people.sum() == pytest.approx(500_000, rel=0.01)
     assert people[0] / people[99] == pytest.approx(10, rel=0.01)
 
 
 @pytest.mark.parametrize("publishers", Publishers)
-def test_every_publisher_keeps_to_its_interval(publishers: Publishers) -> None:
+def test_publishers_have_their_mean_interval(publishers: Publishers) -> None:
     trace = make_trace(300, -WEEK_S, 9 * WEEK_S, publishers, np.random.default_rng(1))
     counts = np.diff(trace.starts)
     assert counts.sum() == pytest.approx((10 * WEEK_S / trace.interval_s).sum(), rel=0.02)
@@ -45,7 +45,7 @@ def test_every_publisher_keeps_to_its_interval(publishers: Publishers) -> None:
         assert (np.diff(trace.published_s[begin:end]) >= 0).all()
 
 
-def test_work_is_done_when_publishers_are_awake() -> None:
+def test_entries_are_published_in_working_hours() -> None:
     even_s = np.linspace(0, WEEK_S, 100_001)[:-1]
     busy_s = apply_weekly_pattern_s(even_s, np.zeros(len(even_s)))
     by_hour = np.bincount((busy_s // HOUR_S).astype(int), minlength=168) / len(even_s)
@@ -54,7 +54,7 @@ def test_work_is_done_when_publishers_are_awake() -> None:
     assert np.sort((busy_s + 6 * HOUR_S) % WEEK_S) == pytest.approx(np.sort(eastern_s))
 
 
-def test_rhythmic_publishers_rest_and_come_in_bursts() -> None:
+def test_rhythmic_publishers_have_quiet_nights_and_bursts() -> None:
     trace = make_trace(300, 0, 4 * WEEK_S, Publishers.RHYTHMIC, np.random.default_rng(1))
     busiest = np.argmax(np.diff(trace.starts))
     entries_s = trace.published_s[trace.starts[busiest] : trace.starts[busiest + 1]]

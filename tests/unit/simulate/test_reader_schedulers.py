@@ -1,4 +1,4 @@
-"""Each peer's formula, against cases worked out by hand from its source."""
+"""The intervals of other readers' schedulers, compared with cases calculated from their source code."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, MINUTE_
 
 
 def seen(published_s: list[float], now_s: float, new: int | None = None) -> PollObservations:
-    """What a poll has shown of one channel, all of whose entries are known."""
+    """Return the observations of one channel whose entries are all known."""
     count = len(published_s)
     one = np.array([count])
     return PollObservations(
@@ -34,7 +34,7 @@ def seen(published_s: list[float], now_s: float, new: int | None = None) -> Poll
         ([150, 300], 300, DAY_S),  # 1.12, rounded up to 2 a week: at most a day
     ],
 )
-def test_miniflux_divides_the_week_by_its_virtual_count(published_h: list[float], now_h: float, wait_s: float) -> None:
+def test_miniflux_divides_the_week_by_the_virtual_count(published_h: list[float], now_h: float, wait_s: float) -> None:
     entries = [hour * HOUR_S for hour in published_h]
     assert reader_schedulers.MinifluxEntryFrequency().wait_s(seen(entries, now_h * HOUR_S)) == pytest.approx([wait_s])
 
@@ -54,15 +54,15 @@ def test_miniflux_divides_the_week_by_its_virtual_count(published_h: list[float]
         ([0, 0.01], 30 * 24 + 1, 4 * HOUR_S),
     ],
 )
-def test_commafeed_halves_the_mean_gap_until_a_feed_falls_silent(
+def test_commafeed_uses_half_the_mean_gap_until_a_feed_is_silent(
     published_h: list[float], now_h: float, wait_s: float
 ) -> None:
     entries = [hour * HOUR_S for hour in published_h]
     assert reader_schedulers.CommaFeed().wait_s(seen(entries, now_h * HOUR_S)) == pytest.approx([wait_s])
 
 
-def test_commafeed_looks_at_one_document() -> None:
-    """Of thirty entries it sees the last twenty, a quarter of an hour apart each."""
+def test_commafeed_uses_the_entries_of_one_document() -> None:
+    """Of thirty entries it uses the last twenty, a quarter of an hour apart each."""
     entries = [hour * HOUR_S for hour in (*range(10), *(20 + quarter / 4 for quarter in range(20)))]
     assert reader_schedulers.CommaFeed().wait_s(seen(entries, 25 * HOUR_S)) == pytest.approx([HOUR_S / 8])
 
@@ -85,7 +85,7 @@ def test_commafeed_looks_at_one_document() -> None:
         (0, 0, 90, 2880),
     ],
 )
-def test_newsblur_goes_by_stories_a_day_and_readers(
+def test_newsblur_depends_on_stories_per_day_and_subscribers(
     stories_per_day: float, subscribers: int, silent_days: float, wait_min: float
 ) -> None:
     wait_s = reader_schedulers.by_stories_s(
@@ -103,7 +103,7 @@ def test_newsblur_counts_thirty_days_and_adds_up_to_a_quarter() -> None:
 
 
 def wait_after(finds: list[tuple[float, int]], now_h: float) -> float:
-    """JabRSS's interval, in hours, after finds of some entries at some hours."""
+    """Return JabRSS's interval in hours after polls with new entries at these hours."""
     times_s, entries = np.zeros((1, 16)), np.zeros((1, 16))
     for place, (hour, count) in enumerate(finds):
         times_s[0, place], entries[0, place] = hour * HOUR_S, count
@@ -126,13 +126,13 @@ def wait_after(finds: list[tuple[float, int]], now_h: float) -> float:
         ([(hour, 1) for hour in range(0, 192, 12)], 180, 2),
     ],
 )
-def test_jabrss_takes_a_sixth_of_what_an_entry_took(
+def test_jabrss_uses_a_sixth_of_the_mean_time_per_entry(
     finds: list[tuple[float, int]], now_h: float, wait_h: float
 ) -> None:
     assert wait_after(finds, now_h) == pytest.approx(wait_h)
 
 
-def test_jabrss_judges_who_changed_pace_by_the_half_that_its_source_picks() -> None:
+def test_jabrss_uses_half_of_the_history_after_a_change_of_rate() -> None:
     few_then_many = [(10.0 * find, 1) for find in range(7)] + [(200.0 * find, 4) for find in range(1, 6)]
     assert wait_after(few_then_many, 1000) == pytest.approx(60 / 6 / 6)
     many_then_few = [(100.0 * find, 4) for find in range(7)] + [(600 + 10.0 * find, 1) for find in range(1, 6)]
@@ -141,8 +141,8 @@ def test_jabrss_judges_who_changed_pace_by_the_half_that_its_source_picks() -> N
     assert wait_after(steady, 612) == pytest.approx(612 / 12 / 6)
 
 
-def test_jabrss_remembers_its_last_sixteen_finds() -> None:
-    """Forty finds of one entry, three hours apart: the first 24 are forgotten."""
+def test_jabrss_keeps_the_last_sixteen_successful_polls() -> None:
+    """Of forty polls with one new entry each, three hours apart, the first 24 are dropped."""
     scheduler = reader_schedulers.JabRSS(1, np.random.default_rng(1))
     for find in range(40):
         scheduler.wait_s(seen([], find * 3 * HOUR_S, new=1))
@@ -150,5 +150,5 @@ def test_jabrss_remembers_its_last_sixteen_finds() -> None:
     assert list(scheduler._times_s[0]) == [find * 3 * HOUR_S for find in range(24, 40)]
 
 
-def test_fixed_intervals_are_fixed() -> None:
+def test_a_fixed_interval_is_constant() -> None:
     assert list(reader_schedulers.FixedInterval(600.0).wait_s(seen([1.0], 5.0))) == [600.0]

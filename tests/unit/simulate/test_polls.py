@@ -1,4 +1,4 @@
-"""Polls find what was published by then, show that and nothing later, and are counted within the window."""
+"""Simulated polls: detection times, observations of schedulers, and counts within the window."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from service.simulate.schedulers.publication_trace import Floats, PublicationTra
 
 
 class Every:
-    """Polls at one interval and keeps what it was shown."""
+    """A scheduler with one interval that keeps its observations."""
 
     def __init__(self, interval_s: float) -> None:
         self.shown: list[PollObservations] = []
@@ -26,7 +26,7 @@ class Every:
 
 
 def trace(*published_s: list[float], subscribers: list[int] | None = None) -> PublicationTrace:
-    """One channel for each list of times."""
+    """Return a trace with one channel per list of times."""
     starts = np.cumsum([0, *map(len, published_s)])
     counts = np.array(subscribers or [1] * len(published_s))
     return PublicationTrace(
@@ -34,20 +34,20 @@ def trace(*published_s: list[float], subscribers: list[int] | None = None) -> Pu
     )
 
 
-def test_an_entry_is_found_by_the_first_poll_after_it() -> None:
+def test_an_entry_is_detected_by_the_first_poll_after_it() -> None:
     polling = PollSimulation(trace([1.0, 10.0, 10.5], [], [25.0]), Every(10.0), np.array([0.0, 2.0, 5.0]), (0.0, 30.0))
     polling.advance(np.inf)
     assert list(polling.found_s) == [10.0, 10.0, 20.0, 25.0]
 
 
-def test_what_is_published_before_the_end_is_found_after_it_and_not_counted() -> None:
+def test_entries_before_the_end_are_detected_by_a_poll_that_is_not_counted() -> None:
     polling = PollSimulation(trace([29.0]), Every(10.0), np.array([0.0]), (10.0, 30.0))
     polling.advance(np.inf)
     assert list(polling.found_s) == [30.0]
     assert (polling.requests, polling.wasted) == (2, 2)
 
 
-def test_polls_can_be_taken_in_several_stretches() -> None:
+def test_a_simulation_can_be_advanced_in_several_steps() -> None:
     entries = trace([1.0, 12.0, 13.0], [7.0])
     whole, parts = (PollSimulation(entries, Every(3.0), np.array([0.0, 1.0]), (0.0, 20.0)) for _ in range(2))
     whole.advance(np.inf)
@@ -57,7 +57,7 @@ def test_polls_can_be_taken_in_several_stretches() -> None:
     assert (whole.requests, whole.wasted) == (parts.requests, parts.wasted)
 
 
-def test_the_first_poll_shows_a_document_and_later_ones_what_is_new() -> None:
+def test_the_first_poll_returns_a_document_and_later_polls_new_entries() -> None:
     old = [float(-second) for second in range(100, 0, -1)]
     scheduler = Every(10.0)
     PollSimulation(trace([*old, 5.0, 6.0]), scheduler, np.array([0.0]), (0.0, 20.0)).advance(20.0)
@@ -67,7 +67,7 @@ def test_the_first_poll_shows_a_document_and_later_ones_what_is_new() -> None:
 
 
 @pytest.mark.parametrize(("from_s", "left"), [(-1000.0, 22), (-20.0, 22), (-19.5, 21), (5.0, 2), (5.5, 1), (7.0, 0)])
-def test_since_finds_the_first_known_entry_from_a_time_on(from_s: float, left: int) -> None:
+def test_since_returns_the_first_known_entry_after_a_time(from_s: float, left: int) -> None:
     old = [float(-second) for second in range(100, 0, -1)]
     scheduler = Every(10.0)
     PollSimulation(trace([0.5], [*old, 5.0, 6.0]), scheduler, np.zeros(2), (0.0, 20.0)).advance(20.0)
@@ -75,7 +75,7 @@ def test_since_finds_the_first_known_entry_from_a_time_on(from_s: float, left: i
     assert seen.upto[1] - seen.since(np.full(2, from_s))[1] == left
 
 
-def test_delays_are_weighed_by_subscribers() -> None:
+def test_delays_are_weighted_by_subscribers() -> None:
     entries = trace([8.0], [2.0], subscribers=[3, 1])
     polling = PollSimulation(entries, Every(10.0), np.zeros(2), (0.0, 20.0))
     polling.advance(np.inf)
@@ -85,5 +85,5 @@ def test_delays_are_weighed_by_subscribers() -> None:
     assert found.p95_s == 8.0
 
 
-def test_a_weighted_quantile_counts_weights() -> None:
+def test_a_weighted_quantile_uses_weights() -> None:
     assert weighted_quantile(np.array([9.0, 1.0, 5.0]), np.array([1, 90, 9]), 0.95) == 5.0

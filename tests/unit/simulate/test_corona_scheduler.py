@@ -1,4 +1,4 @@
-"""Ours spends its budget by production's rooms, learns from polls alone, and polls what is worth more more often."""
+"""Corona's scheduler on a trace: budget, politeness limit, goals and rhythm."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def trace() -> PublicationTrace:
 
 
 def polled(trace: PublicationTrace, goal: Goal = Goal.FAIR, **of_fleet: object) -> PollSimulation:
-    """An hour for each poll of a channel, on average."""
+    """Simulate one poll per channel and hour on average."""
     fleet = FleetScheduler(trace.subscribers, goal, CHANNELS / HOUR_S, **of_fleet)  # type: ignore[arg-type]  # passed on
     return run_fleet(trace, fleet, np.linspace(0, HOUR_S, CHANNELS, endpoint=False), WINDOW_S)
 
@@ -31,15 +31,15 @@ def test_the_budget_is_spent_within_one_percent(trace: PublicationTrace, clocks:
     assert polling.requests == pytest.approx(CHANNELS * WEEK_S / HOUR_S, rel=0.01)
 
 
-def test_a_bound_on_politeness_is_kept() -> None:
-    """A single channel may have the whole fleet's budget, and does not get it."""
+def test_the_politeness_limit_is_kept() -> None:
+    """A single channel does not get the whole budget."""
     trace = PublicationTrace(np.array([1]), np.array([600.0]), np.arange(0.0, 2 * WEEK_S, 600.0), np.array([0, 2016]))
     fleet = FleetScheduler(trace.subscribers, Goal.FAIR, 1 / 60, most_per_hour=POLITE_PER_HOUR)
     polling = run_fleet(trace, fleet, np.zeros(1), WINDOW_S)
     assert polling.requests == pytest.approx(POLITE_PER_HOUR * WEEK_S / HOUR_S, rel=0.01)
 
 
-def test_the_bound_is_the_products_default() -> None:
+def test_the_limit_is_the_products_default() -> None:
     assert Settings.model_fields["max_polls_per_hour"].default == POLITE_PER_HOUR
 
 
@@ -48,12 +48,12 @@ def test_fair_makes_notifications_faster_than_lite(trace: PublicationTrace) -> N
     assert fair.mean_notification_delay_s < lite.mean_notification_delay_s / 1.3
 
 
-def test_rhythm_helps_where_there_is_one(trace: PublicationTrace) -> None:
+def test_rhythm_reduces_delays_of_rhythmic_publishers(trace: PublicationTrace) -> None:
     plain = measure_results(trace, polled(trace), WINDOW_S)
     rhythmic = measure_results(trace, polled(trace, rhythm=Rhythm(CHANNELS)), WINDOW_S)
     assert rhythmic.mean_notification_delay_s < plain.mean_notification_delay_s / 1.05
 
 
-def test_every_entry_of_the_window_is_found(trace: PublicationTrace) -> None:
+def test_every_entry_of_the_window_is_detected(trace: PublicationTrace) -> None:
     inside = (trace.published_s >= WINDOW_S[0]) & (trace.published_s < WINDOW_S[1])
     assert np.isfinite(polled(trace).found_s[inside]).all()

@@ -1,4 +1,4 @@
-"""The experiment is fair, repeatable, and says what it found in JSON, as a table, as a plot and as a page."""
+"""The experiment ``schedulers``: it is fair, repeatable, and reports as JSON, table, plot and page."""
 
 from io import StringIO
 from pathlib import Path
@@ -29,14 +29,14 @@ def test_the_same_seed_gives_the_same_json(comparison: Comparison) -> None:
     assert msgspec.json.encode(again) == msgspec.json.encode(comparison)
 
 
-def test_ours_takes_as_many_requests_as_each_peer_within_one_percent(comparison: Comparison) -> None:
+def test_corona_uses_as_many_requests_as_each_reader_within_one_percent(comparison: Comparison) -> None:
     for peer in comparison.schedulers:
         for ours in (peer.ours, peer.ours_with_rhythm, peer.known):
             assert ours.requests == pytest.approx(peer.requests, rel=0.01), peer.name
         assert peer.ours_polite.requests <= 1.01 * peer.requests
 
 
-def test_json_has_the_figures_by_their_names(comparison: Comparison) -> None:
+def test_the_json_has_the_documented_fields(comparison: Comparison) -> None:
     found = msgspec.json.decode(msgspec.json.encode(comparison))
     assert found["experiment"] == "schedulers"
     assert [peer["name"] for peer in found["schedulers"]] == list(PEERS)
@@ -63,7 +63,7 @@ def test_the_table_fits_a_terminal(comparison: Comparison) -> None:
     assert "commafeed" in text
 
 
-def test_the_page_has_every_peer_and_says_who_is_reached(comparison: Comparison) -> None:
+def test_the_page_has_every_reader_and_the_verdicts(comparison: Comparison) -> None:
     text = page({"poisson": [comparison] * 2, "rhythmic": [comparison], "other goals": [comparison]})
     for name in PEERS:
         assert text.count(f"| {name} |") == 6

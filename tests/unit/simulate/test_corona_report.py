@@ -1,4 +1,4 @@
-"""The page and the plots of the experiment ``corona``, from runs at a small scale; and how pages are written."""
+"""The page and plots of the experiment ``corona`` from small runs, and the common report functions."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ SMALL: dict[str, Any] = {"nodes": 8, "channels": 60, "subscriptions": 600, "roun
 
 @pytest.fixture(scope="module")
 def found() -> OutcomesByName:
-    """All runs of the page, small ones."""
+    """Return small runs for all jobs of the page."""
     runs: OutcomesByName = {}
     known: dict[tuple[CoronaSetup, int], CoronaOutcome] = {}
     for job in JOBS:
@@ -49,7 +49,7 @@ def test_the_page_has_every_run_with_its_command(found: OutcomesByName) -> None:
     ],
     ids=["ours", "the paper's", "60 nodes"],
 )
-def test_a_command_names_what_is_not_usual(found: OutcomesByName, name: str, options: str) -> None:
+def test_a_command_omits_defaults(found: OutcomesByName, name: str, options: str) -> None:
     assert f"- {name}: `coronet simulate corona{options}`\n" in page(found)
 
 
@@ -70,7 +70,7 @@ def test_page_and_plot_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert (tmp_path / "corona.md").read_text() == page(found)
 
 
-def test_every_job_is_run_and_reported_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_run_and_reported_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.simulate.report.ProcessPoolExecutor", _Here)
 
     def ran(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> tuple[CoronaSetup, int]:
@@ -85,7 +85,7 @@ def test_every_job_is_run_and_reported_in_order(monkeypatch: pytest.MonkeyPatch)
 
 
 class _Here:
-    """A pool without processes."""
+    """A process pool that runs jobs in this process."""
 
     def __init__(self, *_options: object) -> None:
         self.map = map
