@@ -2,7 +2,7 @@
 
 Several processes share numbered partitions by leases in the store (:mod:`service.store.coordination.leases`). A process
 serves a partition while it holds the lease. It drains a partition before it returns the lease, and also one that
-another process has taken over, because at most one process may work for a partition.
+another process has taken over, because at most one process may work for a partition (I2 in docs/guarantees.md).
 """
 
 import enum

@@ -40,7 +40,7 @@ BATCH_SIZE: Final = 500
 CHECKPOINT_INTERVAL_S: Final = 5.0
 _MAX_QUEUED: Final = 10_000
 _MAX_QUEUED_PER_SITE: Final = 5_000
-"""Maximum for the users of one site (registrable domain), so that a server cannot fill the queue with invented JIDs."""
+"""Maximum for the users of one site (registrable domain); a server cannot fill the queue with invented JIDs (I7)."""
 _CATCH_UP_TIMEOUT_S: Final = 120.0
 """Maximum time for which messages of a new session wait until the archive is read."""
 _SWEEP_INTERVAL_S: Final = 10.0

@@ -3,8 +3,8 @@
 Several processes can share one XMPP account; each serves a partition of its users. The recovery first terminates the
 session of the failed process, so that the server has handled or dropped the stanzas in transit. Then it reads the
 account's archive (XEP-0313): messages that reached the server are marked as sent, receipts are applied, and messages of
-users to the failed session are stored. Without an archive, unconfirmed messages are sent again under the same id. Every
-step is idempotent: if this process fails as well, the next one starts over.
+users to the failed session are stored. Without an archive, unconfirmed messages are sent again under the same id (I2 in
+docs/guarantees.md). Every step is idempotent: if this process fails as well, the next one starts over (I8).
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -2,12 +2,12 @@
 
 One bot publishes: the one that serves the first partition of the first address. Workers report new versions. In
 addition, all channels and nodes are scanned periodically, so that a lost report only delays the update. One request is
-sent at a time, so that a slow service does not delay deliveries to users.
+sent at a time, so that a slow service does not delay deliveries to users (I7 in docs/guarantees.md).
 
 The stored position of a node advances once the service has all versions up to it; an interrupted step is repeated.
 Before an item is published, the publisher asks the service whether it has the same item, because subscribers are
 notified of each publication. The position is stored before the node is created, so that the node is deleted in any case
-when the channel ceases to be public.
+when the channel ceases to be public (I10).
 """
 
 import asyncio

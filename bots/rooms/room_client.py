@@ -5,7 +5,7 @@ them. The echo of a message that the bot sent to the room is the receipt of the 
 
 An invitation is trusted to come from its inviter if the inviter sent it directly, or if a service of the inviter's own
 server relayed it (ADR 49); quotas count the actual sender. Requests to other servers run in tasks with time limits, so
-that a server that does not respond delays nobody.
+that a server that does not respond delays nobody (I7 in docs/guarantees.md).
 """
 
 import asyncio

@@ -20,7 +20,7 @@ def reply_id(user_id: UserId, place: EntryId, index: int) -> MessageId:
     """Return the id of one part of the reply to a stored message.
 
     ``place`` is the position of the message in the inbound log; ``index`` counts the parts of the reply. The id is the
-    same whichever process replies, so that clients recognise a reply that is sent twice.
+    same whichever process replies, so that clients recognise a reply that is sent twice (I2).
     """
     return f"{user_id}.{place}.{index}"
 

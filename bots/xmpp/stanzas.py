@@ -33,7 +33,7 @@ A response longer than the server accepts would end the stream.
 """
 
 _INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 §2.2 forbids. A single one of them in a stanza would end the stream for all users."""
+"""Characters that XML 1.0 §2.2 forbids. A single one of them would end the stream for all users (I7)."""
 
 
 def remove_invalid_chars(text: str) -> str:
