@@ -44,9 +44,9 @@ def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: f
     not_before_s, reasons = now_s, []
     for source, wait_s in _requested_waits(headers, hints, now_s):
         if not wait_s <= DAY_S:  # NaN included
-            reasons.append(f"{source} says {_describe(wait_s)}: ignored.")
+            reasons.append(f"{source} asks to wait {_describe(wait_s)}: ignored.")
         elif wait_s > 0:
-            reasons.append(f"{source} asks for {_describe(wait_s)} of peace.")
+            reasons.append(f"{source} asks to wait {_describe(wait_s)}.")
             not_before_s = max(not_before_s, now_s + wait_s)
     ends_s = _end_of_skips(not_before_s, *_valid_skips(hints, reasons))
     if ends_s > not_before_s:
@@ -149,4 +149,4 @@ def _describe(seconds: float) -> str:
         if seconds >= size_s:
             number = f"{seconds / size_s:,.0f}"
             return f"{number} {unit}{'' if number == '1' else 's'}"
-    return "less than a second" if seconds > 0 else "something impossible"
+    return "less than a second" if seconds > 0 else "an invalid time"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from service.errors import AddressRefused
 
 DEFAULT_PORTS = frozenset({80, 443, 8080, 8443})
-_MAX_ADDRESSES_KNOWN = 1_000
+_MAX_CACHED_ADDRESSES = 1_000
 
 _REFUSED_IPV4 = tuple(
     map(
@@ -39,7 +39,7 @@ _REFUSED_IPV6 = tuple(
 )
 
 
-@functools.lru_cache(_MAX_ADDRESSES_KNOWN)
+@functools.lru_cache(_MAX_CACHED_ADDRESSES)
 def is_public(address: str) -> bool:
     """Return whether an IP address (text, possibly with a scope id) is that of a public host."""
     ip = _unmapped(address)

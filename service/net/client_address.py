@@ -50,13 +50,13 @@ def find_client(
     if not is_in_networks(peer, trusted):
         return Client(peer, is_secure=False, has_forwarding_header=bool(forwarded or hops))
     protos = [proto.strip().lower() for header in x_forwarded_proto for proto in header.split(",")]
-    address, place = _address_of(hops, peer, trusted)
-    by_x = Client(address, protos[-1:] == ["https"], has_forwarding_header=place > 0)
+    address, index = _address_of(hops, peer, trusted)
+    by_x = Client(address, protos[-1:] == ["https"], has_forwarding_header=index > 0)
     if not forwarded:
         return by_x
-    address, place = _address_of([element.get("for", "") for element in forwarded], peer, trusted)
-    is_secure = forwarded[place].get("proto", "").lower() == "https"
-    by_forwarded = Client(address, is_secure, has_forwarding_header=place > 0)
+    address, index = _address_of([element.get("for", "") for element in forwarded], peer, trusted)
+    is_secure = forwarded[index].get("proto", "").lower() == "https"
+    by_forwarded = Client(address, is_secure, has_forwarding_header=index > 0)
     if hops and by_x.address != by_forwarded.address:
         raise ForwardingUnclear(
             "The headers Forwarded and X-Forwarded-For name different clients. "
@@ -81,13 +81,13 @@ def network_of(address: str) -> str:
 
 def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> tuple[str, int]:
     """Return the client's address and its index in ``hops``; the peer's address and -1 if there are no hops."""
-    address, place = peer, -1
-    for place in reversed(range(len(hops))):
-        ip = _parse(_without_port(hops[place].strip()))
+    address, index = peer, -1
+    for index in reversed(range(len(hops))):
+        ip = _parse(_without_port(hops[index].strip()))
         address = str(ip or "")
         if not is_in_networks(address, trusted):
             break
-    return address, place
+    return address, index
 
 
 def _without_port(node: str) -> str:

@@ -197,7 +197,7 @@ class Fetcher:
             return await self._read_response(response, at, known, permanent_url, started_s)
 
         request = _Request("GET", headers, None, _REDIRECTS)
-        return await self._within(min(within_s, self._total_s), url, request, read, may_follow)
+        return await self._run_within(min(within_s, self._total_s), url, request, read, may_follow)
 
     async def post(self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None) -> int:
         """Send a form (WebSub §5.1) and return the status of the response, which is below 400 and no redirect.
@@ -206,9 +206,9 @@ class Fetcher:
         """
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         request = _Request("POST", headers, form, _REDIRECTS_OF_POST)
-        return await self._within(self._total_s, url, request, _read_post_response, may_follow)
+        return await self._run_within(self._total_s, url, request, _read_post_response, may_follow)
 
-    async def _within(
+    async def _run_within(
         self, total_s: float, url: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None
     ) -> _T:
         first = _canonical(url)
@@ -224,7 +224,7 @@ class Fetcher:
         url, permanent_url, is_permanent = first, None, True
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                async with self._ask(url, request) as response:
+                async with self._send(url, request) as response:
                     refuse_large_headers(response)
                     if response.status not in _REDIRECTS:
                         return await read(response, url, permanent_url)
@@ -238,7 +238,7 @@ class Fetcher:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
 
-    def _ask(self, url: str, request: _Request) -> AbstractAsyncContextManager[PublisherResponse]:
+    def _send(self, url: str, request: _Request) -> AbstractAsyncContextManager[PublisherResponse]:
         if self._session is None:
             raise RuntimeError("Fetcher is used outside its context")
         response = self._session.request(
@@ -287,10 +287,10 @@ async def _read_post_response(response: PublisherResponse, url: str, _permanent_
     raise _bad_status(response, url, await read_excerpt(response), retry_s)
 
 
-def _bad_status(response: PublisherResponse, url: str, words: str, retry_s: float | None) -> BadStatus:
-    words = words or (response.reason or "")[:_MAX_REASON_CHARS]
-    said = f" ({words})" if words else ""
-    return BadStatus(f"{_host(url)} answered {response.status}{said}.", status=response.status, retry_after_s=retry_s)
+def _bad_status(response: PublisherResponse, url: str, excerpt: str, retry_s: float | None) -> BadStatus:
+    excerpt = excerpt or (response.reason or "")[:_MAX_REASON_CHARS]
+    detail = f" ({excerpt})" if excerpt else ""
+    return BadStatus(f"{_host(url)} answered {response.status}{detail}.", status=response.status, retry_after_s=retry_s)
 
 
 def _check_instance_manipulation(response: PublisherResponse, url: str, known: Validators) -> None:

@@ -26,24 +26,24 @@ from aiohttp.http_exceptions import HttpProcessingError
 from service.net.client_address import Client, ForwardingUnclear, Network, find_client, is_in_networks, network_of
 from service.observability.metrics import HTTP_CONNECTIONS_ENDED
 
-HEADERS_WITHIN_S = 20.0
+HEADERS_TIMEOUT_S = 20.0
 """Deadline for the headers of a request, from its first byte or from the opening of the connection."""
-BODY_WITHIN_S = 20.0
-LEAST_BYTES_PER_S = 16_384
-"""The deadline for a body is ``BODY_WITHIN_S`` plus the time that the received bytes take at this rate."""
-WRITE_WITHIN_S = 60.0
+BODY_TIMEOUT_S = 20.0
+MIN_BYTES_PER_S = 16_384
+"""The deadline for a body is ``BODY_TIMEOUT_S`` plus the time that the received bytes take at this rate."""
+WRITE_TIMEOUT_S = 60.0
 """Largest time in which a client reads nothing of a response."""
-IDLE_S = 75.0
+IDLE_TIMEOUT_S = 75.0
 """Longer than the 60 s for which nginx keeps connections; else it could send a request while the server closes."""
-CONNECTIONS = 500
-CONNECTIONS_PER_ADDRESS = 100
+MAX_CONNECTIONS = 500
+MAX_CONNECTIONS_PER_ADDRESS = 100
 """Connections of an IPv4 address or an IPv6 /64. It does not apply to trusted proxies, which serve all clients."""
-MOST_PIPELINED_BYTES = 64 * 1024
+MAX_PIPELINED_BYTES = 64 * 1024
 """Bytes of further requests that a client may send while one is handled."""
 
-_LONGEST_LINE_BYTES = 64 * 1024
+_MAX_LINE_BYTES = 64 * 1024
 """Longest request line; so long that for most URLs that are too long, the application responds, not aiohttp."""
-_MOST_HEADERS = 64
+_MAX_HEADERS = 64
 _LINGER_S = 5.0
 
 _CLIENT: Final = web.RequestKey("client", Client)
@@ -83,8 +83,8 @@ class HttpServer:
             access_log=None,
             logger=_library_log,
             shutdown_timeout=shutdown_s,
-            max_line_size=_LONGEST_LINE_BYTES,
-            max_headers=_MOST_HEADERS,
+            max_line_size=_MAX_LINE_BYTES,
+            max_headers=_MAX_HEADERS,
             lingering_time=_LINGER_S,
         )
 
@@ -124,7 +124,7 @@ class HttpServer:
         return len(self._open)
 
     def _address(self) -> tuple[object, ...]:
-        assert self._server is not None, "the server has not started"  # noqa: S101 - a mistake of ours
+        assert self._server is not None, "the server has not started"  # noqa: S101 - a bug
         return cast("tuple[object, ...]", self._server.sockets[0].getsockname())
 
     def _new_connection(self) -> asyncio.Protocol:
@@ -134,11 +134,11 @@ class HttpServer:
     def admit(self, connection: "_Connection") -> bool:
         """Register a new connection, possibly closing another one; return False if it is refused."""
         network = network_of(connection.address)
-        if self._network_counts[network] >= CONNECTIONS_PER_ADDRESS and not is_in_networks(
+        if self._network_counts[network] >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(
             connection.address, self._trusted
         ):
             return self._refuse("address")
-        if len(self._open) >= CONNECTIONS:
+        if len(self._open) >= MAX_CONNECTIONS:
             waiting = [each for each in self._open if each.is_waiting]
             if not waiting:
                 return self._refuse("full")
@@ -241,7 +241,7 @@ class _Connection(asyncio.Protocol):
             real.abort()
             return
         self._transport = real
-        self._wait_for_request("headers", HEADERS_WITHIN_S)
+        self._wait_for_request("headers", HEADERS_TIMEOUT_S)
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -254,12 +254,12 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._request is None and not self._has_begun:
             self._has_begun = True
-            self._wait_for_request("headers", HEADERS_WITHIN_S)
+            self._wait_for_request("headers", HEADERS_TIMEOUT_S)
         elif self._request is not None:
             self._body_bytes += len(data)
             if self._request.content.is_eof() and hdrs.UPGRADE not in self._request.headers:
                 self._pipelined_bytes += len(data)
-                if self._pipelined_bytes > MOST_PIPELINED_BYTES:
+                if self._pipelined_bytes > MAX_PIPELINED_BYTES:
                     self.end("pipelining")
                     return
         self._inner.data_received(data)
@@ -269,7 +269,7 @@ class _Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
-        self._write_timer = self._loop.call_later(WRITE_WITHIN_S, self.end, "answer")
+        self._write_timer = self._loop.call_later(WRITE_TIMEOUT_S, self.end, "answer")
 
     def resume_writing(self) -> None:
         if self._write_timer is not None:
@@ -285,13 +285,13 @@ class _Connection(asyncio.Protocol):
         self._body_bytes = self._pipelined_bytes = 0
         if not request.content.is_eof():
             self.waiting_since_s = self._body_began_s = self._loop.time()
-            self._timer = self._loop.call_later(BODY_WITHIN_S, self._check_body)
+            self._timer = self._loop.call_later(BODY_TIMEOUT_S, self._check_body)
 
     def on_response(self) -> None:
         """Handle the end of a request's handler."""
         self._request = None
         if self._transport is not None:
-            self._wait_for_request("idle", IDLE_S)
+            self._wait_for_request("idle", IDLE_TIMEOUT_S)
 
     def end(self, reason: _Reason) -> None:
         """Close the connection immediately, and count it under ``reason``."""
@@ -316,9 +316,9 @@ class _Connection(asyncio.Protocol):
         if self._request is None or self._request.content.is_eof():
             return
         spent_s = self._loop.time() - self._body_began_s
-        left_s = BODY_WITHIN_S + self._body_bytes / LEAST_BYTES_PER_S - spent_s
+        left_s = BODY_TIMEOUT_S + self._body_bytes / MIN_BYTES_PER_S - spent_s
         if not self._is_body_awaited():
-            left_s = BODY_WITHIN_S
+            left_s = BODY_TIMEOUT_S
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._check_body)
         else:

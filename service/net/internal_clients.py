@@ -12,10 +12,10 @@ from multidict import istr
 
 from service.errors import Unreachable
 
-_WITHIN_S = 2.0
-_LARGEST_BYTES = 1 << 20
-_LONGEST_REASON_BYTES = 400
-_CONNECT_WITHIN_S = 10.0
+_TIMEOUT_S = 2.0
+_MAX_METRICS_BYTES = 1 << 20
+_MAX_REASON_BYTES = 400
+_CONNECT_TIMEOUT_S = 10.0
 
 
 class ProcessClient:
@@ -29,7 +29,7 @@ class ProcessClient:
 
     async def __aenter__(self) -> Self:
         """Create the connection pool; connections are opened on demand."""
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_WITHIN_S))
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -38,28 +38,28 @@ class ProcessClient:
 
     async def metrics(self, url: str) -> str:
         """Return the first megabyte of a process's metrics at ``url``. Raises :class:`Unreachable`."""
-        status, body = await self._first(url, _LARGEST_BYTES, self._headers)
+        status, body = await self._first(url, _MAX_METRICS_BYTES, self._headers)
         if status != HTTPStatus.OK:
             raise Unreachable(f"The process at {url} does not show its metrics: it answers {status}.")
         return body
 
     async def why_not_ready(self, url: str) -> str:
         """Return the reason for which the process at ``url`` is not ready, or "". Raises :class:`Unreachable`."""
-        status, body = await self._first(f"{url}/readyz", _LONGEST_REASON_BYTES)
+        status, body = await self._first(f"{url}/readyz", _MAX_REASON_BYTES)
         return "" if status == HTTPStatus.OK else body.strip() or f"It answers {status}."
 
-    async def _first(self, url: str, most_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
-        """Return a response's status and at most ``most_bytes`` of its body, decoded."""
+    async def _first(self, url: str, max_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
+        """Return a response's status and at most ``max_bytes`` of its body, decoded."""
         body = bytearray()
         try:
             async with self._session.get(url, headers=headers) as answer:
                 async for chunk in answer.content.iter_any():
                     body += chunk
-                    if len(body) > most_bytes:
+                    if len(body) > max_bytes:
                         break
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise Unreachable(f"The process at {url} does not answer: {error}") from error
-        return answer.status, body[:most_bytes].decode(errors="replace")
+        return answer.status, body[:max_bytes].decode(errors="replace")
 
 
 async def send_request(
@@ -89,7 +89,7 @@ async def connect_websocket(
     """
     async with aiohttp.ClientSession() as session:
         try:
-            async with asyncio.timeout(_CONNECT_WITHIN_S):
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 connected = await session.ws_connect(url, protocols=[protocol], max_msg_size=largest_bytes)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Unreachable(str(error) or "it took too long") from error

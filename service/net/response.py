@@ -64,9 +64,9 @@ class BoundedResponseHandler(ResponseHandler):
         self._interim_responses += data[0].code < _FIRST_FINAL_STATUS
         self._pass_unless_flooded(super().feed_data, data, size)
 
-    def _pass_unless_flooded(self, take: Callable[..., None], *what: object) -> None:
+    def _pass_unless_flooded(self, handle: Callable[..., None], *args: object) -> None:
         if not self.is_flooded:
-            take(*what)
+            handle(*args)
         elif self.transport is not None:
             self.transport.abort()
 

@@ -5,12 +5,12 @@ from functools import cache, lru_cache
 
 from publicsuffixlist import PublicSuffixList
 
-_SITES_KEPT = 10_000
+_MAX_CACHED_SITES = 10_000
 _IPV4_GROUP_BITS = 24
 _IPV6_GROUP_BITS = 48
 
 
-@lru_cache(_SITES_KEPT)
+@lru_cache(_MAX_CACHED_SITES)
 def site_of(host: str) -> str:
     """Return the registrable domain of a canonical URL's host; an address, or a name without one, is returned as is."""
     host = host.strip("[]")

@@ -22,8 +22,8 @@ from service.net import address_guard
 from service.net.error_translation import translate_error
 from service.net.response import MAX_BODY_BYTES, read_at_most
 
-WITHIN_S: Final = 15.0
-_WRITTEN: Final = range(200, 300)
+TIMEOUT_S: Final = 15.0
+_SUCCESS: Final = range(200, 300)
 _OK: Final = 200
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -47,7 +47,7 @@ class UploadClient:
     async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Upload a file by PUT. Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`."""
         async with self._request("PUT", url, body, headers) as response:
-            if response.status not in _WRITTEN:
+            if response.status not in _SUCCESS:
                 raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
 
     async def read(self, url: str) -> bytes:
@@ -68,7 +68,7 @@ class UploadClient:
         connector = self._connector(url)
         try:
             async with (
-                asyncio.timeout(WITHIN_S),
+                asyncio.timeout(TIMEOUT_S),
                 aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False) as session,
                 session.request(
                     method, URL(url, encoded=True), data=body, headers=headers, allow_redirects=False
@@ -77,7 +77,7 @@ class UploadClient:
                 yield response
         except TimeoutError as error:
             raise Unreachable(
-                "{host} took longer than {seconds} s to respond.", host=_host(url), seconds=f"{WITHIN_S:g}"
+                "{host} took longer than {seconds} s to respond.", host=_host(url), seconds=f"{TIMEOUT_S:g}"
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise translate_error(error, _host(url)) from error

@@ -37,7 +37,7 @@ def describe_changes(
 
 
 def describe_rewrite(old: Sequence[str], page: ParsedPage, *, url: str, revision: int) -> Change:
-    """Return the single change that is reported when hardly any line was kept, or the diff was given up."""
+    """Return the single change that is reported when hardly any line is unchanged, or the diff was given up."""
     text = _truncate(f"Rewritten: {len(page.lines):,} lines.\n" + "\n".join(page.lines[:BLOCK_CHARS]))
     entry = Entry(_key(revision, 1, text), title=page.title, link=url, summary=text)
     return Change("replacement", entry, 1, _truncate("\n".join(old[:BLOCK_CHARS])))

@@ -196,9 +196,9 @@ def _on_title(walker: DocumentWalker, element: Element, depth: int) -> None:
 
 
 def _on_media_title(walker: DocumentWalker, element: Element, depth: int) -> None:
-    kept = walker.title_depth
+    title_depth = walker.title_depth
     _on_title(walker, element, depth)
-    walker.title_depth = kept
+    walker.title_depth = title_depth
 
 
 def _summary_handler(default: str, *, in_feeds: bool) -> ElementHandler:

@@ -130,7 +130,7 @@ class ParserPool:
 async def _read_message(stdout: asyncio.StreamReader, kind: type[_Message]) -> _Message:
     length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
     if length > MAX_FRAME_BYTES:
-        raise ParseKilled("The document made the parser say nonsense.")
+        raise ParseKilled("The document made the parser send an invalid response.")
     return msgspec.msgpack.decode(await stdout.readexactly(length), type=kind)
 
 

@@ -62,21 +62,21 @@ def test_the_longest_hint_applies_and_all_are_reported() -> None:
     )
     assert found.not_before_s == NOW_S + 7_200
     assert found.reasons == (
-        "Cache-Control asks for 1 minute of peace.",
-        "Its ttl asks for 2 hours of peace.",
-        "Its updatePeriod asks for 1 hour of peace.",
+        "Cache-Control asks to wait 1 minute.",
+        "Its ttl asks to wait 2 hours.",
+        "Its updatePeriod asks to wait 1 hour.",
     )
 
 
 @pytest.mark.parametrize(
     ("headers", "wishes", "reason"),
     [
-        ({"cache-control": "max-age=31536000"}, NONE, "Cache-Control says 1 year: ignored."),
-        ({"expires": date(NOW_S + 30 * DAY_S)}, NONE, "Expires says 30 days: ignored."),
-        ({"retry-after": "999999999"}, NONE, "Retry-After says 32 years: ignored."),
-        ({}, PollingHints(ttl_s=1e9), "Its ttl says 32 years: ignored."),
-        ({}, PollingHints(ttl_s=math.nan), "Its ttl says something impossible: ignored."),
-        ({}, PollingHints(update_period_s=7 * DAY_S), "Its updatePeriod says 7 days: ignored."),
+        ({"cache-control": "max-age=31536000"}, NONE, "Cache-Control asks to wait 1 year: ignored."),
+        ({"expires": date(NOW_S + 30 * DAY_S)}, NONE, "Expires asks to wait 30 days: ignored."),
+        ({"retry-after": "999999999"}, NONE, "Retry-After asks to wait 32 years: ignored."),
+        ({}, PollingHints(ttl_s=1e9), "Its ttl asks to wait 32 years: ignored."),
+        ({}, PollingHints(ttl_s=math.nan), "Its ttl asks to wait an invalid time: ignored."),
+        ({}, PollingHints(update_period_s=7 * DAY_S), "Its updatePeriod asks to wait 7 days: ignored."),
         ({}, PollingHints(skip_hours=tuple(range(24))), "Its skipHours name every hour: ignored."),
         ({}, PollingHints(skip_days=tuple(range(7))), "Its skipDays name every day: ignored."),
     ],
