@@ -1,4 +1,11 @@
-"""Polling nodes: they drive ``service.corona.protocol``, reach publishers, and fan deltas out.
+"""The polling workers: nodes that run Corona's protocol, poll publishers, store versions and fan them out.
+
+- ``main``, ``node``: the program, and one node from joining the ring to losing its lease
+- ``polling``: the schedule of polls, politeness, concurrency limits, and the polls themselves
+- ``ownership``: the versions of a node's own channels, fan-out, and registration in the directory
+- ``request_handlers``, ``url_resolver``: requests of bots and the console
+- ``lookup_directories``, ``key_group_balancer``: a node's part in partial lookup and in CLASH
+- ``peers``: the exchange of contents between workers
 
 ``node`` is the only importer of apscheduler. ``workers`` never imports ``bots``.
 """

@@ -1,1 +1,1 @@
-"""The owner of a channel: its versions, their fan-out, and its names in the directory."""
+"""The owner role of a node: versions of its channels, their fan-out, and their registration in the directory."""

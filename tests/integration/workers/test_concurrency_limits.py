@@ -55,22 +55,22 @@ async def silent() -> AsyncIterator[RawPublisher]:
         yield publisher
 
 
-def watched(url: str, network: str = "") -> PollState:
+def poll_state(url: str, network: str = "") -> PollState:
     return PollState(Channel(channel_id(url), url), Validators(), 1, address_group=network)
 
 
 def publisher(url: str, network: str) -> Publisher:
-    return publisher_of(watched(url).channel, network)
+    return publisher_of(poll_state(url).channel, network)
 
 
-async def requests_while_another_is_polled(store: Store, silent: RawPublisher, *watches: PollState) -> int:
+async def requests_while_another_is_polled(store: Store, silent: RawPublisher, *states: PollState) -> int:
     """Return the number of requests at a silent publisher when another publisher's feed has been polled."""
     feed = answering(ok(b"feed"), then_close=False)
     async with raw_publisher(feed) as healthy, fetcher() as reach:
         polls = poller(store, reach)
-        waiting = [asyncio.create_task(polls.poll(watch, US)) for watch in watches]
+        waiting = [asyncio.create_task(polls.poll(state, US)) for state in states]
         await until_so(lambda: silent.requests, "the silent publisher is asked")
-        result = (await polls.poll(watched(healthy.url(host="healthy.example"), OTHER_NETWORK), US)).result
+        result = (await polls.poll(poll_state(healthy.url(host="healthy.example"), OTHER_NETWORK), US)).result
         assert result.outcome == "unchanged"
         asked = len(silent.requests)
         for poll in waiting:
@@ -80,25 +80,25 @@ async def requests_while_another_is_polled(store: Store, silent: RawPublisher, *
 
 
 async def test_hosts_of_one_domain_share_its_slots(store: Store, silent: RawPublisher) -> None:
-    watches = [watched(silent.url(host=f"host{number}.slow.example"), NETWORK) for number in range(100)]
-    assert await requests_while_another_is_polled(store, silent, *watches) <= 3
+    states = [poll_state(silent.url(host=f"host{number}.slow.example"), NETWORK) for number in range(100)]
+    assert await requests_while_another_is_polled(store, silent, *states) <= 3
 
 
 async def test_domains_in_one_network_share_its_slots(store: Store, silent: RawPublisher) -> None:
-    watches = [watched(silent.url(host=f"slow{number}.example"), NETWORK) for number in range(100)]
-    assert await requests_while_another_is_polled(store, silent, *watches) <= 8
+    states = [poll_state(silent.url(host=f"slow{number}.example"), NETWORK) for number in range(100)]
+    assert await requests_while_another_is_polled(store, silent, *states) <= 8
 
 
 async def test_publishers_of_unknown_networks_leave_slots_to_others(store: Store, silent: RawPublisher) -> None:
-    watches = [watched(silent.url(host=f"slow{number}.example")) for number in range(100)]
-    assert await requests_while_another_is_polled(store, silent, *watches) <= 32
+    states = [poll_state(silent.url(host=f"slow{number}.example")) for number in range(100)]
+    assert await requests_while_another_is_polled(store, silent, *states) <= 32
 
 
-async def examined(lanes: ConcurrencyLanes, watch: PollState, inner: str = "") -> list[str]:
+async def examined(lanes: ConcurrencyLanes, state: PollState, inner: str = "") -> list[str]:
     """Parse a feed as a poll does; return the keys of its entries."""
-    url, body = watch.channel.url, rss([item("a")]).replace(b"</channel>", inner.encode() + b"</channel>")
+    url, body = state.channel.url, rss([item("a")]).replace(b"</channel>", inner.encode() + b"</channel>")
     job = DetectChanges((Document(body, url, {"content-type": "text/xml"}),), b"", url, "feed", 1.8e9)
-    return [entry.key for entry in (await lanes.detect_changes(job, watch)).latest]
+    return [entry.key for entry in (await lanes.detect_changes(job, state)).latest]
 
 
 @pytest.mark.timeout(60)
@@ -106,18 +106,18 @@ async def test_a_costly_document_is_parsed_in_the_slow_lane_and_charged_to_its_p
     budgets = ParserTimeBudgets()
     async with ParserPool(1) as fast, ParserPool(1) as slow:
         lanes = create_poll_lanes(fast, slow, budgets)
-        watch, mate = (watched(f"http://host{number}.slow.example/", NETWORK) for number in (1, 2))
-        assert await examined(lanes, watch) != []
-        assert (watch.costly, slow.cpu_s) == (False, 0.0)
-        assert await examined(lanes, watch, "<b>" * 15_000) != []
-        assert watch.costly
+        state, other_state = (poll_state(f"http://host{number}.slow.example/", NETWORK) for number in (1, 2))
+        assert await examined(lanes, state) != []
+        assert (state.costly, slow.cpu_s) == (False, 0.0)
+        assert await examined(lanes, state, "<b>" * 15_000) != []
+        assert state.costly
         assert fast.cpu_s < slow.cpu_s
-        while lanes.choose_for_poll(mate) is not lanes.choose_for_poll(watch):
-            await examined(lanes, watch, "<b>" * 15_000)
+        while lanes.choose_for_poll(other_state) is not lanes.choose_for_poll(state):
+            await examined(lanes, state, "<b>" * 15_000)
         fast_s = fast.cpu_s
-        assert await examined(lanes, mate) != []
+        assert await examined(lanes, other_state) != []
         assert fast.cpu_s == fast_s, "another host of that site is read by the slow parser, too"
-        await examined(lanes, watched("http://healthy.example/", OTHER_NETWORK))
+        await examined(lanes, poll_state("http://healthy.example/", OTHER_NETWORK))
         assert fast.cpu_s > fast_s
 
 
@@ -125,17 +125,17 @@ async def test_a_slowly_fetched_document_is_parsed_in_the_fast_lane() -> None:
     """On a slow machine all fetches are slow: their documents must not wait for one process of low priority."""
     async with ParserPool(1) as fast, ParserPool(1) as slow:
         lanes = create_poll_lanes(fast, slow, ParserTimeBudgets())
-        watch = watched("http://x.example/")
-        watch.slow = True
-        assert await examined(lanes, watch) != []
+        state = poll_state("http://x.example/")
+        state.slow = True
+        assert await examined(lanes, state) != []
         assert (fast.cpu_s > 0.0, slow.cpu_s) == (True, 0.0)
 
 
 def lane_of(budgets: ParserTimeBudgets, url: str, network: str) -> str:
     lanes = create_poll_lanes(Parser(), Parser(), budgets)
-    slow = watched("http://x.example/")
+    slow = poll_state("http://x.example/")
     slow.slow = True
-    return "slow" if lanes.choose_for_poll(watched(url, network)) is lanes.choose_for_poll(slow) else "fast"
+    return "slow" if lanes.choose_for_poll(poll_state(url, network)) is lanes.choose_for_poll(slow) else "fast"
 
 
 def test_domains_in_one_network_share_its_parser_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,12 +169,12 @@ async def test_probes_of_one_domain_leave_slots_to_others() -> None:
     async with AsyncExitStack() as held:
         for number in (1, 2):
             await held.enter_async_context(
-                lanes.hold_slot(watched(f"http://host{number}.slow.example/").channel, NETWORK)
+                lanes.hold_slot(poll_state(f"http://host{number}.slow.example/").channel, NETWORK)
             )
         third = asyncio.create_task(
-            held.enter_async_context(lanes.hold_slot(watched("http://slow.example/").channel, NETWORK))
+            held.enter_async_context(lanes.hold_slot(poll_state("http://slow.example/").channel, NETWORK))
         )
-        async with lanes.hold_slot(watched("http://healthy.example/").channel, OTHER_NETWORK):
+        async with lanes.hold_slot(poll_state("http://healthy.example/").channel, OTHER_NETWORK):
             assert not third.done()
         with pytest.raises(LimitReached, match="Too many URLs"):
             await third

@@ -21,7 +21,7 @@ TAGGED = Entry("b", "On snakes", tags=("Python",), authors=("Jane Doe",))
 
 
 @pytest.fixture
-def naming(store: Store) -> DirectoryRegistrar:
+def registrar(store: Store) -> DirectoryRegistrar:
     return DirectoryRegistrar(store, SystemClock(), 3)
 
 
@@ -33,18 +33,18 @@ async def channel_with(store: Store, subscribers: int, url: str = "https://examp
     return channel
 
 
-async def name(store: Store, naming: DirectoryRegistrar, *channels: Channel) -> None:
+async def name(store: Store, registrar: DirectoryRegistrar, *channels: Channel) -> None:
     counts = await store.subscriptions.counts([channel.id for channel in channels])
-    await naming.register([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
+    await registrar.register([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
 
 
 async def found(store: Store, text: str) -> list[str]:
     return [finding.channel.id for finding in await Searcher(store, 3).find(parse_query(text))]
 
 
-async def test_a_public_channel_is_found_by_its_pairs(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_a_public_channel_is_found_by_its_pairs(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
-    await name(store, naming, channel)
+    await name(store, registrar, channel)
     for text in (
         "tag=python",
         'author="jane doe" host=example.org',
@@ -57,84 +57,86 @@ async def test_a_public_channel_is_found_by_its_pairs(store: Store, naming: Dire
 
 @pytest.mark.parametrize(("subscribers", "url"), [(2, "https://example.org/feed"), (5, SECRET)])
 async def test_a_private_channel_is_not_found(
-    store: Store, naming: DirectoryRegistrar, subscribers: int, url: str
+    store: Store, registrar: DirectoryRegistrar, subscribers: int, url: str
 ) -> None:
     channel = await channel_with(store, subscribers, url)
-    await name(store, naming, channel)
+    await name(store, registrar, channel)
     assert await found(store, "host=example.org") == []
     assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
 
 
-async def test_an_unsubscription_can_withdraw_a_channel_at_once(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_an_unsubscription_can_withdraw_a_channel_at_once(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
-    await name(store, naming, channel)
+    await name(store, registrar, channel)
     await store.subscriptions.unsubscribe("reader0@localhost", channel.id)
     assert await found(store, "tag=python") == [], "before any worker looked again"
-    await name(store, naming, channel)
+    await name(store, registrar, channel)
     assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
 
 
-async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(
+    store: Store, registrar: DirectoryRegistrar
+) -> None:
     plain, secret = await channel_with(store, 0), await channel_with(store, 0, SECRET)
     for channel in (plain, secret):
         await store.channels.set_listed(channel.id, listed=True)
     for _ in range(LISTINGS_PER_SCAN):
-        await name(store, naming, plain, secret)
-        naming.on_listed()
+        await name(store, registrar, plain, secret)
+        registrar.on_listed()
     assert await found(store, "host=example.org") == [plain.id]
 
 
-async def test_nothing_is_remembered_of_private_channels(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_nothing_is_remembered_of_private_channels(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 2)
     for _ in range(LISTINGS_PER_SCAN):
-        await name(store, naming, channel)
-        naming.on_listed()
-    assert (naming._due_s, naming._listed) == ({}, set())
+        await name(store, registrar, channel)
+        registrar.on_listed()
+    assert (registrar._due_s, registrar._listed) == ({}, set())
 
 
-async def test_a_new_owner_registers_a_bounded_number_at_a_time(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_a_new_owner_registers_a_bounded_number_at_a_time(store: Store, registrar: DirectoryRegistrar) -> None:
     channels = [await channel_with(store, 3, f"https://example.org/{number}") for number in range(30)]
-    await name(store, naming, *channels)
+    await name(store, registrar, *channels)
     first = (await store.channel_directory.find(["host=example.org"], 100)).matches
-    await name(store, naming, *channels)
+    await name(store, registrar, *channels)
     assert (len(first), len((await store.channel_directory.find(["host=example.org"], 100)).matches)) == (20, 30)
 
 
-async def test_a_changed_channel_is_found_by_its_present_pairs(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_a_changed_channel_is_found_by_its_present_pairs(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
-    await name(store, naming, channel)
+    await name(store, registrar, channel)
     await change(store, channel, Change("addition", Entry("c", "On crabs", tags=("Rust",))), base=2)
-    naming.on_changed(channel.id)
-    await name(store, naming, channel)
+    registrar.on_changed(channel.id)
+    await name(store, registrar, channel)
     assert await found(store, "tag=rust") == [channel.id]
 
 
-async def test_another_owner_registers_a_channel_again(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_another_owner_registers_a_channel_again(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
-    await name(store, naming, channel)
+    await name(store, registrar, channel)
     await name(store, DirectoryRegistrar(store, SystemClock(), 3), channel)
     assert await found(store, "tag=python") == [channel.id]
 
 
-async def test_a_channel_is_found_by_its_categories_and_generator(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_a_channel_is_found_by_its_categories_and_generator(store: Store, registrar: DirectoryRegistrar) -> None:
     url = "https://example.org/feed"
     own = structs.replace(SNAPSHOT, imprint=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
     await store.channels.create(Channel(channel_id(url), url, listed=True), own, [TAGGED], 1_000.0)
     for _ in range(LISTINGS_PER_SCAN):
-        await naming.register([(channel_id(url), 0)])
-        naming.on_listed()
+        await registrar.register([(channel_id(url), 0)])
+        registrar.on_listed()
     for text in ("tag=reptiles tag=python", "generator=wordpress version=6.4"):
         assert await found(store, text) == [channel_id(url)], text
 
 
 async def test_an_outdated_share_in_memory_is_not_shown(
-    store: Store, naming: DirectoryRegistrar, monkeypatch: pytest.MonkeyPatch
+    store: Store, registrar: DirectoryRegistrar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snakes, crabs = await channel_with(store, 3), await channel_with(store, 3, "https://example.org/crabs")
-    await name(store, naming, snakes, crabs)
+    await name(store, registrar, snakes, crabs)
     await change(store, crabs, *([Change("addition", Entry(f"c{n}", tags=("Rust",))) for n in range(30)]), base=2)
-    naming.on_changed(crabs.id)
-    await name(store, naming, snakes, crabs)
+    registrar.on_changed(crabs.id)
+    await name(store, registrar, snakes, crabs)
 
     async def stale(_pairs: Collection[str], _limit: int, _within_s: float = 1.0) -> tuple[ChannelId, ...]:
         return (crabs.id, snakes.id)
@@ -145,9 +147,9 @@ async def test_an_outdated_share_in_memory_is_not_shown(
     assert await found(store, "tag=rust limit 1") == [crabs.id]
 
 
-async def test_an_outdated_cell_is_not_shown(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_an_outdated_cell_is_not_shown(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
-    await name(store, naming, channel)
+    await name(store, registrar, channel)
     await store.channel_directory.register([ContentName(channel.id, 1, frozenset({"tag=rust"}))], 600.0, changed=False)
     assert (await store.channel_directory.find(["tag=rust"], 10)).matches
     assert await found(store, "tag=rust") == []
@@ -164,16 +166,16 @@ async def test_an_entry_is_found_only_by_its_pairs(store: Store) -> None:
     assert await found(store, "type=entry tag=rust") == []
 
 
-async def test_an_earlier_name_does_not_replace_a_later_one(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_an_earlier_name_does_not_replace_a_later_one(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
-    await name(store, naming, channel)
+    await name(store, registrar, channel)
     await store.channels.set_content_name(channel.id, 1, ["tag=rust"])
     assert await found(store, "tag=python") == [channel.id]
 
 
-async def test_private_results_do_not_hide_public_ones(store: Store, naming: DirectoryRegistrar) -> None:
+async def test_private_results_do_not_hide_public_ones(store: Store, registrar: DirectoryRegistrar) -> None:
     everybodys = await channel_with(store, 3)
-    await name(store, naming, everybodys)
+    await name(store, registrar, everybodys)
     others = [ContentName(f"{number:040x}", 1, frozenset({"tag=python"})) for number in range(30)]
     await store.channel_directory.register(others, 600.0, changed=False)
     for _ in range(5):

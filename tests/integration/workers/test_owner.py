@@ -44,7 +44,7 @@ async def test_a_fan_out_interrupted_by_another_owner_is_refused(store: Store, *
         happened.extend(events)
 
     tasks = BackgroundTasks()
-    owning = ChannelOwner(
+    channel_owner = ChannelOwner(
         US,
         store,
         clock=SystemClock(),
@@ -62,7 +62,7 @@ async def test_a_fan_out_interrupted_by_another_owner_is_refused(store: Store, *
     await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=False)
     if adopted_meanwhile:
         await store.channels.adopt([channel.id], OTHER)
-    owning._start_fan_out(channel.id, state.epoch)
+    channel_owner._start_fan_out(channel.id, state.epoch)
     await until_so(lambda: not tasks._running, "the fan-out has ended")
     assert happened == ([PublishRefused(channel.id)] if adopted_meanwhile else [])
     assert await store.outbox.waiting_users() == ([] if adopted_meanwhile else [keys.user_id(ALICE)])
@@ -77,7 +77,7 @@ class Owner:
     def __init__(self, store: Store) -> None:
         self.happened: list[Event] = []
         self.tasks = BackgroundTasks()
-        self.owning = ChannelOwner(
+        self.channels = ChannelOwner(
             US,
             store,
             clock=SystemClock(),
@@ -87,7 +87,7 @@ class Owner:
             fan_out=FanOut(store, 3),
             registrar=DirectoryRegistrar(store, SystemClock(), 3),
         )
-        self.owning.on_ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
+        self.channels.on_ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
 
     async def _note(self, *events: Event) -> None:
         self.happened += events
@@ -101,11 +101,11 @@ class Owner:
 
 async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
     """Publish a notice as the protocol does."""
-    await owner.owning.take_ownership([channel.id])
+    await owner.channels.take_ownership([channel.id])
     (adopted,) = await owner.settle()
     assert isinstance(adopted, OwnershipTaken)
     told = Delta(channel.id, adopted.version, 0, 2_000.0, (), notice=notice)
-    await owner.owning.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch, adopted.updates))
+    await owner.channels.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch, adopted.updates))
 
 
 async def test_a_notice_is_sent_and_keeps_the_content(store: Store) -> None:
@@ -124,7 +124,7 @@ async def test_the_owner_of_a_moved_channel_moves_subscribers_and_releases_it(st
     await store.subscriptions.subscribe(ALICE, channel.id)
     await tell(owner, channel, Notice("moved", NEW))
     assert await owner.settle() == [PublishRefused(channel.id)]
-    await owner.owning.take_ownership([channel.id])
+    await owner.channels.take_ownership([channel.id])
     assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
     assert [held.channel for held in await store.subscriptions.of_user(ALICE)] == [channel_id(NEW)]
 
@@ -143,13 +143,13 @@ async def test_a_move_is_published_once_despite_concurrent_versions(
 
     monkeypatch.setattr(store.channels, "publish", outrun)
     for _ in range(2):
-        assert await owner.owning.move(channel.id, NEW)
+        assert await owner.channels.move(channel.id, NEW)
     assert PublishRefused(channel.id) in await owner.settle()
     (state,) = await store.channels.states([channel.id])
     assert state is not None
     assert (state.channel.moved_to, state.channel.version) == (channel_id(NEW), 2)
-    assert not await owner.owning.move(channel.id, "https://example.com/elsewhere")
-    assert not await owner.owning.move("f" * 40, NEW)
+    assert not await owner.channels.move(channel.id, "https://example.com/elsewhere")
+    assert not await owner.channels.move("f" * 40, NEW)
 
 
 async def test_an_interrupted_move_is_repeated_until_complete(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,21 +163,21 @@ async def test_an_interrupted_move_is_repeated_until_complete(store: Store, monk
 
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "finish_joining", away)
-        await owner.owning.take_ownership([channel.id])
+        await owner.channels.take_ownership([channel.id])
         assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
     for wanted in (True, False):
-        await owner.owning.list_owned(ListOwnedChannels(1.0))
+        await owner.channels.list_owned(ListOwnedChannels(1.0))
         *parts, end = await owner.settle()
         assert ChannelsListed(1.0, (ListedChannel(channel.id, 0, listed=wanted),), complete=False) in parts
         assert end == ChannelsListed(1.0, ())
-        await owner.owning.take_ownership([channel.id])
+        await owner.channels.take_ownership([channel.id])
         await owner.settle()
     assert await store.redis.call("EXISTS", keys.incoming_moves(channel_id(NEW))) == 0
 
 
 async def test_only_the_latest_request_during_a_listing_is_answered_after_it(store: Store) -> None:
     owner = Owner(store)
-    await asyncio.gather(*(owner.owning.list_owned(ListOwnedChannels(asked_s)) for asked_s in (1.0, 2.0, 3.0)))
+    await asyncio.gather(*(owner.channels.list_owned(ListOwnedChannels(asked_s)) for asked_s in (1.0, 2.0, 3.0)))
     assert await owner.settle() == [ChannelsListed(1.0, ()), ChannelsListed(3.0, ())]
 
 
@@ -191,6 +191,6 @@ async def test_an_interrupted_listing_is_incomplete_and_the_next_one_complete(
 
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "ids_in_buckets", away)
-        await owner.owning.list_owned(ListOwnedChannels(1.0))
-    await owner.owning.list_owned(ListOwnedChannels(2.0))
+        await owner.channels.list_owned(ListOwnedChannels(1.0))
+    await owner.channels.list_owned(ListOwnedChannels(2.0))
     assert await owner.settle() == [ChannelsListed(2.0, ())]

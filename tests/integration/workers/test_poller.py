@@ -41,7 +41,7 @@ class Parser(ParserPool):
         return DetectionResult(request.baseline)
 
 
-def watched(url: str) -> PollState:
+def private_state(url: str) -> PollState:
     return PollState(Channel(channel_id(url), url, private=True), Validators(), 1)
 
 
@@ -63,11 +63,11 @@ def fetcher() -> Fetcher:
 
 async def test_retry_after_pauses_a_channel_for_every_node(store: Store) -> None:
     async with raw_publisher(answering(BUSY, then_close=False)) as publisher, fetcher() as reach:
-        state = watched(publisher.url())
+        state = private_state(publisher.url())
         result = (await poller(store, reach).poll(state, US)).result
         assert result.status == 503
         for ask in (
-            poller(store, reach).acquire_poll(watched(publisher.url())),
+            poller(store, reach).acquire_poll(private_state(publisher.url())),
             poller(store, reach).fetch_unknown(state.channel, 5.0),
         ):
             with pytest.raises(LimitReached):
@@ -97,9 +97,9 @@ async def test_redirects_are_charged_to_their_target_host(store: Store, monkeypa
             limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
             polls = Poller(reach, limited, lanes(), BaselineCache(stored(store)), SystemClock())
             for _ in range(4):
-                await polls.poll(watched(publisher.url()), US)
+                await polls.poll(private_state(publisher.url()), US)
             with pytest.raises(LimitReached):
-                await polls.poll(watched(publisher.url()), US)
+                await polls.poll(private_state(publisher.url()), US)
         assert len(victim.requests) == 4
 
 
@@ -113,9 +113,9 @@ async def test_a_redirect_within_a_host_is_charged_too(store: Store, monkeypatch
         limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
         polls = Poller(reach, limited, lanes(), BaselineCache(stored(store)), SystemClock())
         for _ in range(4):
-            await polls.poll(watched(publisher.url("/moved")), US)
+            await polls.poll(private_state(publisher.url("/moved")), US)
         with pytest.raises(LimitReached):
-            await polls.poll(watched(publisher.url("/moved")), US)
+            await polls.poll(private_state(publisher.url("/moved")), US)
         assert len([head for head in publisher.requests if head.startswith("GET /feed ")]) == 4
 
 
@@ -124,7 +124,7 @@ async def test_a_token_expires_while_a_poll_waits_for_a_slot(store: Store, monke
     monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         own_lanes, url = lanes(), publisher.url()
-        slots = own_lanes.choose_for_poll(watched(url)).slots = asyncio.Semaphore(0)
+        slots = own_lanes.choose_for_poll(private_state(url)).slots = asyncio.Semaphore(0)
         limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
         polls = Poller(reach, limited, own_lanes, BaselineCache(stored(store)), SystemClock())
         poll = asyncio.create_task(polls.poll(PollState(Channel(channel_id(url), url), Validators(), 1), US))
@@ -141,9 +141,9 @@ async def test_a_poll_without_a_slot_before_the_next_of_its_set_is_skipped(store
     """Otherwise an overloaded worker would repeat polls later, at the publishers' cost."""
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         own_lanes, clock = lanes(), SystemClock()
-        slots = own_lanes.choose_for_poll(watched(publisher.url())).slots = asyncio.Semaphore(0)
+        slots = own_lanes.choose_for_poll(private_state(publisher.url())).slots = asyncio.Semaphore(0)
         polls = Poller(reach, politeness(store), own_lanes, BaselineCache(stored(store)), clock)
-        state, now_s = watched(publisher.url()), clock.monotonic_s()
+        state, now_s = private_state(publisher.url()), clock.monotonic_s()
         late, early = (asyncio.create_task(polls.poll(state, US, before_s)) for before_s in (now_s, now_s + 1000.0))
         await until_so(lambda: len(slots._waiters or ()) == 2, "both waits for a slot")
         slots.release()
@@ -160,9 +160,9 @@ async def test_many_channels_of_a_silent_host_delay_no_other_host(store: Store) 
     feed = answering(ok(b"feed"), then_close=False)
     async with raw_publisher(silent) as dead, raw_publisher(feed) as healthy, fetcher() as reach:
         polls = poller(store, reach)
-        waiting = [asyncio.create_task(polls.poll(watched(dead.url(f"/{n}")), US)) for n in range(200)]
+        waiting = [asyncio.create_task(polls.poll(private_state(dead.url(f"/{n}")), US)) for n in range(200)]
         await until_so(lambda: dead.requests, "the silent host is asked")
-        result = (await polls.poll(watched(healthy.url()), US)).result
+        result = (await polls.poll(private_state(healthy.url()), US)).result
         assert result.outcome == "unchanged"
         assert len(dead.requests) <= 3
         for poll in waiting:
@@ -173,7 +173,7 @@ async def test_many_channels_of_a_silent_host_delay_no_other_host(store: Store) 
 async def test_a_document_that_killed_its_parser_is_not_parsed_again(store: Store) -> None:
     parser = Parser()
     async with raw_publisher(answering(ok(b"deadly"), then_close=False)) as publisher, fetcher() as reach:
-        polls, state = poller(store, reach, fast=parser), watched(publisher.url())
+        polls, state = poller(store, reach, fast=parser), private_state(publisher.url())
         outcomes = [(await polls.poll(state, US)).result.outcome for _ in range(3)]
         assert outcomes == [ParseKilled.code] * 3
         assert parser.deaths == 1
@@ -183,7 +183,7 @@ async def test_a_slow_channel_is_polled_in_the_slow_lane_until_it_is_fast_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as publisher, fetcher() as reach:
-        polls, state = poller(store, reach), watched(publisher.url())
+        polls, state = poller(store, reach), private_state(publisher.url())
         monkeypatch.setattr("workers.polling.poller.FAST_FETCH_S", -1.0)
         await polls.poll(state, US)
         assert state.slow
@@ -191,7 +191,7 @@ async def test_a_slow_channel_is_polled_in_the_slow_lane_until_it_is_fast_again(
         lane = polls._lanes.choose_for_poll(state)
         async with lane.site(publisher_of(state.channel, "")):  # the slow lane has one slot per site
             waiting = asyncio.create_task(polls.poll(state, US))
-            prompt = await polls.poll(watched(publisher.url()), US)
+            prompt = await polls.poll(private_state(publisher.url()), US)
             assert not waiting.done()
         assert prompt.result.outcome == (await waiting).result.outcome == "unchanged"
         assert not state.slow
