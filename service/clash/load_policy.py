@@ -134,7 +134,8 @@ LoadsByKeyspace = Mapping[Keyspace, Mapping[KeyGroup, float]]
 class LoadLimits(msgspec.Struct, frozen=True):
     """Thresholds, as shares of a keyspace's ``capacity``, which is a load in deliveries per second.
 
-    Measured loads of a steady fan-out fluctuate by about 12 %, because fan-outs come in bursts.
+    A keyspace above ``overload`` splits a group; a merge must leave it below ``merge_limit``. The loads of a steady
+    fan-out fluctuate by about 12 %, because fan-outs come in bursts.
     """
 
     capacity: float

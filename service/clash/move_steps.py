@@ -5,10 +5,10 @@
     recall  RecallGroup ┘     └ declined: Abandon
 
 ``*`` is the commit: before it the donor accepts keys, after it the taker, which becomes the taker by a client's proof
-if the keeper fails to carry out the next step. The state of a move is entirely in the tables. After a failure, the
-keeper's successor reads its keyspace's table, continues with :func:`resume_step`, and repeats steps without effect.
+if the balancer fails to carry out the next step. The state of a move is entirely in the tables. After a failure, the
+balancer's successor reads its keyspace's table, continues with :func:`resume_step`, and repeats steps without effect.
 
-Each step names its move by number, so that it changes nothing when it is repeated, or arrives late from a keeper that
+Each step names its move by number, so that it changes nothing when it is repeated, or arrives late from a balancer that
 no longer serves the keyspace.
 """
 
@@ -48,11 +48,11 @@ class _MoveStep(msgspec.Struct, frozen=True):
 
 
 class AcceptKeyGroup(_MoveStep, frozen=True):
-    """ACCEPT_KEYGROUP, in the child of a split: it has the right child now. Answered by :class:`StepDone`."""
+    """In the child of a split: accept the right child (ACCEPT_KEYGROUP). Answered by :class:`StepDone`."""
 
 
 class Settle(_MoveStep, frozen=True):
-    """In the child of a split: all records have arrived; drop the tombstones. Answered by :class:`StepDone`."""
+    """In the child of a split, after the last record: mark the group as complete. Answered by :class:`StepDone`."""
 
 
 class GiveKeyGroup(_MoveStep, frozen=True):
@@ -60,19 +60,19 @@ class GiveKeyGroup(_MoveStep, frozen=True):
 
 
 class Abandon(_MoveStep, frozen=True):
-    """In the keyspace of a merge: the child has declined. Answered by :class:`StepDone`."""
+    """In the parent's keyspace, after the child has declined: drop the merge. Answered by :class:`StepDone`."""
 
 
 class TakeBack(_MoveStep, frozen=True):
-    """In the keyspace of a merge: it has the whole group now. Answered by :class:`StepDone`."""
+    """In the parent's keyspace, after the child has given: accept the whole group. Answered by :class:`StepDone`."""
 
 
 class Forget(_MoveStep, frozen=True):
-    """In the child of a merge: all records have left it. Answered by :class:`StepDone`."""
+    """In the child of a merge, after the last record: remove the group. Answered by :class:`StepDone`."""
 
 
 class Finish(_MoveStep, frozen=True):
-    """In the move's keyspace: end the move, and drop the tombstones of a merge. Answered by :class:`StepDone`."""
+    """In the parent's keyspace: end the move, and drop the tombstones of a merge. Answered by :class:`StepDone`."""
 
 
 class Fetch(msgspec.Struct, frozen=True):

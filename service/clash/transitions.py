@@ -10,7 +10,7 @@ A *recall* is a merge of a group whose left child is split: the right child come
 ``AcceptObject`` is a keyspace's reply to a client that has guessed a key's depth, for reads and writes alike. In the
 store, the reply and the write itself are one script, so that the leaf that accepts a record is the one that stores it.
 A client that was redirected by the keyspace that gave the group away presents that :class:`Move` as proof: if the
-keeper has not informed this keyspace yet, the proof makes it the taker.
+balancer has not informed this keyspace yet, the proof makes it the taker.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def is_giving(table: ServerTable, move: Move) -> bool:
 
 
 def finish(table: ServerTable, move: Move) -> ServerTable:
-    """End a move in the keyspace that carries it out: all records have arrived, and the child is done with it."""
+    """End a move in the parent's keyspace: all records have arrived, and the child has completed its part."""
     check_involved(table, move)
     if table.move != move or table.stage is MoveStage.PLANNED:
         return table
@@ -108,7 +108,7 @@ def _start_giving(
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """ACCEPT_KEYGROUP, in the child: accept the right child.
+    """Accept the right child of a split in its own keyspace (ACCEPT_KEYGROUP).
 
     A child never refuses (§V.A) and accepts each move once.
     """
@@ -121,16 +121,15 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
-    """In the keyspace that carries out a split: no records are left to fetch, so it stops giving.
+    """Record in the parent's keyspace that a split has no records left to give, so that it stops giving.
 
-    This precedes the child's ``settle``: after that, the child may split the group, and a part of it may come back
-    here.
+    This precedes the child's :func:`settle`: after that, the child may split the group, and a part of it may come back.
     """
     return replace(table, stage=MoveStage.EMPTIED) if table.move == move and table.stage is MoveStage.GIVING else table
 
 
 def settle(table: ServerTable, move: Move) -> ServerTable:
-    """In the child of a split: all records have arrived."""
+    """Mark the right child of a split as complete in its own keyspace, because all records have arrived."""
     check_involved(table, move)
     if not is_taking(table, move):
         return table
@@ -163,9 +162,9 @@ def recall(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """In the child of a merge: give the group back if it is a settled leaf; each move is decided once.
+    """Give the right child back to its parent's keyspace if it is a settled leaf, or decline.
 
-    :func:`has_given` returns the decision.
+    Each move is decided once; :func:`has_given` returns the decision.
     """
     check_involved(table, move)
     if move.number <= table.seen.get(move.keyspace, 0):
@@ -182,13 +181,13 @@ def has_given(table: ServerTable, move: Move) -> bool:
 
 
 def abandon(table: ServerTable, move: Move) -> ServerTable:
-    """In the keyspace that carries out a merge: the child has declined."""
+    """Drop a planned merge in the parent's keyspace, because the child has declined."""
     check_involved(table, move)
     return replace(table, move=None, stage=None) if _is_planned(table, move) else table
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """In the keyspace that carries out a merge: the child gave the group, so the whole group is a leaf again.
+    """Make the whole group a leaf again in the parent's keyspace, because the child has given its half.
 
     After a recall, the right child is the leaf.
     """
@@ -209,7 +208,7 @@ def take_back(table: ServerTable, move: Move) -> ServerTable:
 
 
 def forget(table: ServerTable, move: Move) -> ServerTable:
-    """In the child of a merge: none of the group's records are left here."""
+    """Remove a given group from the child's table, because all of its records have been fetched."""
     check_involved(table, move)
     return table.with_entries({move.group: None}) if has_given(table, move) else table
 

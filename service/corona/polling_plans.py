@@ -203,7 +203,7 @@ class PollingPlans:
             yield before, plan.schedule
 
     def count_by_set_size(self) -> Counter[int]:
-        """Return the number of channels by size of their polling set, rounded up to a power of two."""
+        """Return the number of channels per size of their polling set; sizes are rounded up to powers of two."""
         rotas = (plan.schedule for plan in self._plans.values())
         return Counter(1 << (schedule.size - 1).bit_length() for schedule in rotas if schedule is not None)
 

@@ -67,7 +67,7 @@ class SiteBudgets:
                 self._shares[site] = {node: share for node, share in shares.items() if node in view}
 
     def scale(self, site: Site) -> float:
-        """Return a site's scale; ``UNBOUNDED_SCALE`` if none is known."""
+        """Return a site's scale; ``UNBOUNDED_SCALE`` if the site's budget does not bind or its scale is unknown."""
         known = self._scales.get(site)
         return known.scale if known else UNBOUNDED_SCALE
 
@@ -77,14 +77,14 @@ class SiteBudgets:
 
     def send_shares(self, own: Iterable[tuple[Site, AllocationProblem]]) -> Iterator[Send]:
         """Send this node's channels of these sites, without the sites' bounds, to the sites' coordinators."""
-        by_keeper: dict[NodeId, list[SiteShare]] = {}
+        by_coordinator: dict[NodeId, list[SiteShare]] = {}
         for site, problem in own:
-            keeper = self._view.owner(_point(site))
-            if keeper is not None:
+            coordinator = self._view.owner(_point(site))
+            if coordinator is not None:
                 share = SiteShare(site, encode(summarise(problem, limit=CLUSTERS_PER_SITE)))
-                by_keeper.setdefault(keeper, []).append(share)
-        for keeper, shares in by_keeper.items():
-            yield Send(keeper, SiteShares(tuple(shares)))
+                by_coordinator.setdefault(coordinator, []).append(share)
+        for coordinator, shares in by_coordinator.items():
+            yield Send(coordinator, SiteShares(tuple(shares)))
 
     def on_shares(self, sender: NodeId, message: SiteShares, now_s: float) -> None:
         """Store an owner's shares of the sites that this node coordinates."""

@@ -103,10 +103,13 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
 
 
 def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) -> UpdateHistory:
-    """Return the update history after a delta has been stored as a version.
+    """Return a channel's update history after a delta has been stored as a version.
 
-    A channel's first content carries no information, and neither does the time before it, when nobody observed the
-    channel. A change of a page counts as one update, however many lines it touches.
+    Args:
+        updates: The history before.
+        delta: Its additions count as updates, and so does a change of a page, however many lines it touches. A notice
+            does not. A channel's first content carries no information, and neither does the time before it.
+        fleet_s: When it was stored, in fleet time.
     """
     if delta.initial or not updates.since_s:
         return UpdateHistory(updates.estimate, fleet_s)

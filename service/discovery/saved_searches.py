@@ -129,13 +129,13 @@ def _refusal_reason(refusal: Exception) -> str:
 _USUAL_SHARE: Final = {
     "channel": 0.1, "word": 1, "author": 1, "tag": 3, "host": 2, "domain": 3, "region": 80, "tld": 300, "lang": 400,
 }  # fmt: skip
-_GUESS_WEIGHS = 200
+_PRIOR_WEIGHT = 200
 
 
 class PairFrequencies:
     """Frequencies of pairs among recent entries, with prior frequencies until there are enough of them."""
 
-    MOST_KNOWN: Final = 100_000
+    MAX_KNOWN: Final = 100_000
 
     def __init__(self) -> None:
         self._seen: Counter[Pair] = Counter()
@@ -145,14 +145,14 @@ class PairFrequencies:
         """Count an entry's pairs."""
         self._seen.update(pairs)
         self._entries += 1
-        if len(self._seen) > self.MOST_KNOWN:
+        if len(self._seen) > self.MAX_KNOWN:
             self._entries //= 2
             self._seen = Counter({each: count // 2 for each, count in self._seen.items() if count > 1})
 
     def share(self, pair: Pair) -> float:
         """Return the estimated share of entries that have a pair."""
         guess = _USUAL_SHARE[attribute_of(pair)] / 1000
-        return (self._seen[pair] + guess * _GUESS_WEIGHS) / (self._entries + _GUESS_WEIGHS)
+        return (self._seen[pair] + guess * _PRIOR_WEIGHT) / (self._entries + _PRIOR_WEIGHT)
 
 
 def rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> Pair:

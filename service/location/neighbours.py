@@ -77,7 +77,7 @@ class Neighbourhood:
     """One node's part in the overlay. Methods return effects, in order."""
 
     def __init__(self, node_id: NodeId, limits: NeighbourLimits) -> None:
-        """Begin without any known peers."""
+        """Create a node without known peers."""
         self.node_id = node_id
         self.links: set[NodeId] = set()
         self._limits = limits

@@ -49,7 +49,7 @@ class LocationNode:
     """One node. A message that raises :class:`PeerProtocolError` changes nothing."""
 
     def __init__(self, node_id: NodeId, shape: FilterShape, filtering: Filtering = Filtering.SOURCE) -> None:
-        """Begin without documents and neighbours."""
+        """Create a node without documents and neighbours."""
         self.node_id = node_id
         self.own = LocalFilter(shape)
         self._filtering = filtering

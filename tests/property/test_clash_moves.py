@@ -1,4 +1,4 @@
-"""Key groups split and merge during subscriptions, deletions and fan-outs, and keepers fail at any step."""
+"""Key groups split and merge during subscriptions, deletions and fan-outs, and balancers fail at any step."""
 
 from random import Random
 

@@ -101,7 +101,7 @@ def test_a_recalled_leaf_merges_with_its_sibling_at_once() -> None:
 
 
 def test_clients_of_a_recalled_key_are_redirected_after_the_commit() -> None:
-    """The keeper fails right after the child has given the group."""
+    """The balancer fails right after the child has given the group."""
     made = with_split_left_half()
     begun = made.carry_out(RecallGroup(home(made), ROOT))
     asked = next_step(RecallGroup(home(made), ROOT), begun)
@@ -137,7 +137,7 @@ def test_a_declined_merge_stays_declined_for_a_late_request() -> None:
 
 
 def test_a_redirected_writers_proof_makes_the_taker_accept() -> None:
-    """The keeper fails right after the commit and has no successor yet."""
+    """The balancer fails right after the commit and has no successor yet."""
     made = store()
     made.carry_out(SplitGroup(home(made), ROOT))
     refused = accept_object(made.tables[1 - home(made)], 15)
@@ -160,7 +160,7 @@ def test_a_deletion_during_a_move_is_kept() -> None:
 
 
 def test_a_late_step_of_an_old_move_has_no_effect() -> None:
-    """A keeper that was delayed during the next move does not settle, put or drop any of its records."""
+    """A balancer that was delayed during the next move does not settle, put or drop any of its records."""
     made = store()
     made.carry_out(SplitGroup(home(made), ROOT))
     old = made.tables[home(made)].move
