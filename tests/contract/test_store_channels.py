@@ -10,7 +10,7 @@ from service.location.content_cache import Content, digest_of, merge_latest, unp
 from service.model import Change, Delta, Entry, PollResult
 from service.store import Store
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
-from tests.support.redis_nodes import everywhere
+from tests.support.redis_nodes import on_every_node
 
 
 async def test_creating_a_channel_twice_keeps_the_first(store: Store) -> None:
@@ -130,7 +130,7 @@ async def test_a_removed_channel_leaves_no_subscription_and_no_key(store: Store)
     await store.remove_channel(channel.id)
     assert await store.subscriptions.of_user("alice@localhost") == []
     assert await store.channels.get(channel.id) is None
-    assert not any(await everywhere(store, "KEYS", f"*{channel.id}*"))
+    assert not any(await on_every_node(store, "KEYS", f"*{channel.id}*"))
 
 
 async def test_a_version_has_its_content_under_its_name(store: Store) -> None:

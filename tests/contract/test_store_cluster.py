@@ -19,7 +19,7 @@ from service.store.client.identity import READ_IDENTITY
 from service.store.coordination.requests import InboxMessage
 from tests.support.channels import make_channel
 from tests.support.redis_cluster import RedisCluster
-from tests.support.redis_nodes import everywhere
+from tests.support.redis_nodes import on_every_node
 from tests.support.waiting import until, until_so
 
 NAMES = [f"name:{number}" for number in range(300)]
@@ -37,7 +37,7 @@ async def test_the_url_of_one_node_is_enough_and_commands_find_their_nodes(store
     assert await store.redis.call_many([("SET", name, name) for name in NAMES]) == [True] * len(NAMES)
     held = await store.redis.call_many([("GET", name) for name in reversed(NAMES)])
     assert held == [name.encode() for name in reversed(NAMES)]
-    assert all(size > len(NAMES) / 6 for size in await everywhere(store, "DBSIZE"))
+    assert all(size > len(NAMES) / 6 for size in await on_every_node(store, "DBSIZE"))
 
 
 async def test_a_pipeline_may_be_the_first_that_meets_the_cluster(clean_cluster: RedisCluster) -> None:

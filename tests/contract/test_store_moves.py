@@ -15,7 +15,7 @@ from service.store.channels.moves import agreed_version
 from service.store.client import keys
 from tests.contract.test_store_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, make_channel, publish
-from tests.support.redis_nodes import everywhere
+from tests.support.redis_nodes import on_every_node
 from tests.support.waiting import until
 from workers.ownership.fanout import FanOut
 
@@ -136,7 +136,7 @@ async def test_a_chain_of_moves_leads_to_its_end_and_back_if_the_publisher_goes_
 
 async def test_whatever_step_a_process_dies_at_the_next_one_completes_the_move(store: Store) -> None:
     for survives in range(60):
-        await everywhere(store, "FLUSHALL")
+        await on_every_node(store, "FLUSHALL")
         await make_channel(store, URL)
         await store.subscriptions.subscribe(ALICE, OLD_ID)
         await say_moved(store)
@@ -163,7 +163,7 @@ async def test_a_subscription_whose_mover_died_is_healed_without_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for survives in range(60):
-        await everywhere(store, "FLUSHALL")
+        await on_every_node(store, "FLUSHALL")
         await make_channel(store, URL)
         await store.subscriptions.subscribe(ALICE, OLD_ID)
         await say_moved(store)

@@ -12,7 +12,7 @@ from service.model import Change, Channel, Delta, Entry, Notice, PollResult
 from service.store import Store
 from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel, polled, publish
-from tests.support.redis_nodes import everywhere
+from tests.support.redis_nodes import on_every_node
 from workers.ownership.fanout import FanOut
 
 ALICE = "alice@localhost"
@@ -157,7 +157,7 @@ async def test_polls_of_a_channel_that_was_removed_leave_nothing(store: Store) -
     channel = await make_channel(store)
     await store.remove_channel(channel.id)
     assert await _poll(store, channel, 10.0, BadStatus.code, 410) is None
-    assert not any(await everywhere(store, "KEYS", f"*{channel.id}*"))
+    assert not any(await on_every_node(store, "KEYS", f"*{channel.id}*"))
 
 
 async def test_a_notice_is_a_version_that_sets_the_condition_and_leaves_the_content_alone(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Channels to optimise for: small ones of every kind, and the fleet of Corona's evaluation (§5)."""
+"""Allocation problems: small ones of every kind, and the workload of Corona's evaluation (§5)."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ BUDGET_PER_CHANNEL = 50.0
 
 
 def problems(max_channels: int = 8) -> st.SearchStrategy[AllocationProblem]:
-    """Every kind of channel: weightless, dear, with bounds that contradict each other, with none."""
+    """Return a strategy for problems with weightless, expensive, unbounded and contradictorily bounded channels."""
     channel = st.tuples(
         st.one_of(st.just(0.0), st.floats(1e-3, 1e6)),
         st.floats(1e-2, 1e4),

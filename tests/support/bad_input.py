@@ -1,4 +1,4 @@
-"""Everything bad that a URL can be or lead to, and what people who bring it are told."""
+"""Malicious and invalid URLs, responses and documents, with the bot's expected answers."""
 
 import datetime as dt
 import ssl
@@ -32,9 +32,9 @@ PUBLIC, PUBLIC6 = "93.184.216.34", "[2606:4700::1111]"
 
 
 class Case(NamedTuple):
-    """What somebody sends, how the publisher answers, and what the person is told; ``then``: after "yes" to that.
+    """A URL, the publisher's response, and the expected answers: ``told`` first, ``then`` after "yes".
 
-    ``{port}`` in the URL is the publisher's; as ports come again, ``{unique}`` is in those that may be accepted.
+    ``{port}`` in the URL is the publisher's port; ``{unique}`` makes accepted URLs unique, because ports are reused.
     """
 
     told: str

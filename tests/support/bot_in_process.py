@@ -1,4 +1,4 @@
-"""A bot within the test's own process."""
+"""Bots in the test's own process."""
 
 import asyncio
 import contextlib
@@ -25,11 +25,11 @@ from tests.support.waiting import until
 Server = PrivateProsody | PrivateEjabberd
 
 Person = Callable[[], Awaitable[ChatClient]]
-"""Makes a person with an account of their own, online."""
+"""Creates an online client with a new account."""
 
 
 class JumpingClock(SystemClock):
-    """The machine's clocks, but so many seconds ahead."""
+    """The system clocks, advanced by ``ahead_s`` seconds."""
 
     ahead_s = 0.0
 
@@ -44,7 +44,7 @@ class JumpingClock(SystemClock):
 async def serving(
     settings: Settings, store: Store, clock: Clock | None = None, assigned_users: AssignedUsers | None = None
 ) -> AsyncIterator[Bot]:
-    """Run a bot, of everybody unless ``assigned_users`` says otherwise; it has a session when the block begins."""
+    """Run a bot for all users, or for ``assigned_users``; it is connected when the block begins."""
     clock = clock or SystemClock()
     if assigned_users is None:
         assigned_users = AssignedUsers(store.inbound_log, clock, settings.xmpp_jid)
@@ -54,7 +54,7 @@ async def serving(
     try:
         async with asyncio.timeout(20):
             await bot.connection.connected.wait()
-            # By the answer its server has taken its presence in, too: what came before would have been kept for later.
+            # The response implies that the server has processed the bot's presence and delivers messages to it.
             await bot.connection._ping()
         yield bot
     finally:
@@ -63,7 +63,7 @@ async def serving(
 
 
 async def tell(store: Store, people: Sequence[ChatClient], channel: Channel, *keys: str, base: int = 1) -> Delta:
-    """Publish entries with these keys as one version of a channel, and queue it for people."""
+    """Publish entries with these keys as one version of a channel, and queue it for users."""
     delta = await publish(store, channel, *keys, base=base)
     await store.outbox.enqueue(
         [user_id(person.jid) for person in people], channel.id, delta.version, 2_000.0, VersionParts()
@@ -72,7 +72,7 @@ async def tell(store: Store, people: Sequence[ChatClient], channel: Channel, *ke
 
 
 async def logging_in(server: Server, login: str, redis_url: str) -> Settings:
-    """Return the settings of a bot that logs in at this server as a "component" or as a "client" of its own account."""
+    """Return the settings of a bot that logs in at this server as "component" or, with a new account, as "client"."""
     if login == "component":
         jid, password, port = server.bot_jid, server.component_secret, server.component_port
     else:
@@ -93,7 +93,7 @@ async def logging_in(server: Server, login: str, redis_url: str) -> Settings:
 
 
 async def moved(settings: Settings, prosody: PrivateProsody) -> Settings:
-    """Return the settings of the same bot at another Prosody, which need not run yet."""
+    """Return the settings of the same bot at another Prosody, which need not be running."""
     await prosody.program()
     if settings.xmpp_login == "component":
         jid, password, port = prosody.component_jid, prosody.component_secret, prosody.component_port
@@ -105,17 +105,17 @@ async def moved(settings: Settings, prosody: PrivateProsody) -> Settings:
 
 
 def bounced(logs: Sequence[MutableMapping[str, Any]], uid: UserId) -> bool:
-    """Whether a bot has logged that a message to a person came back."""
+    """Return whether a bot logged that a message to a user bounced."""
     return any(entry["event"] == "message bounced" and entry["user"] == uid for entry in logs)
 
 
 async def knows_receipts(store: Store, person: ChatClient) -> bool:
-    """Whether the bot has learnt that this person's client sends receipts."""
+    """Return whether the bot knows that this user's client sends receipts."""
     return (await store.users.get(person.jid)).receipts
 
 
 async def reach(client: ChatClient) -> None:
-    """Talk to the bot until it answers: a component's server keeps nothing that is said while there is none."""
+    """Send commands until the bot answers, because servers drop messages to a disconnected component."""
 
     async def answered() -> bool:
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""A bot as a process of its own, as `coronet bot` is."""
+"""Bots as separate processes (`coronet bot`)."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from service.settings import Settings
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Return the environment that tells a program these settings of ours."""
+    """Return the environment variables for a program with these settings."""
     told = {
         "PRESET": settings.preset,
         "REDIS_URL": settings.redis_url,
@@ -37,7 +37,7 @@ class BotProcess:
 
     @classmethod
     async def start(cls, environ: Mapping[str, str], log: Path) -> "BotProcess":
-        """Start it; it need not have a session yet."""
+        """Start the process without waiting until it is connected."""
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "service.cli", "bot"),
@@ -49,7 +49,7 @@ class BotProcess:
         return cls(process)
 
     async def kill(self) -> None:
-        """Kill -9."""
+        """Kill the process with SIGKILL."""
         if self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
@@ -57,7 +57,7 @@ class BotProcess:
 
 @contextlib.asynccontextmanager
 async def bots(settings: Settings, directory: Path, count: int) -> AsyncIterator[list[BotProcess]]:
-    """Run so many bots with these settings; their logs are in the directory."""
+    """Run ``count`` bots with these settings; their logs are in ``directory``."""
     running: list[BotProcess] = []
     try:
         told, logs = environment(settings), [directory / f"bot-{number}.log" for number in range(count)]

@@ -1,4 +1,4 @@
-"""A real browser that is logged in, and axe in it."""
+"""Login of a real browser, and accessibility checks with axe in it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +17,14 @@ _RUN = """async ([only, but]) =>
 
 
 async def violations(page: Page, rules: Sequence[str] = WCAG_AA, but: str = "") -> list[str]:
-    """Return what axe finds wrong with a page, leaving out the part that a selector names."""
+    """Return axe's violations of a page, except in elements that match the selector ``but``."""
     await page.evaluate(_AXE)
     found: list[str] = await page.evaluate(_RUN, [list(rules), but])
     return found
 
 
 async def enter_as(somebody: Visitor, page: Page | BrowserContext) -> None:
-    """Give the browser the cookies of somebody who is logged in."""
+    """Give the browser the cookies of a logged-in visitor."""
     context = page.context if isinstance(page, Page) else page
     for cookie in somebody.http.cookie_jar:
         await context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": somebody.origin}])

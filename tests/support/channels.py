@@ -1,4 +1,4 @@
-"""Ready channels for tests that are about something else."""
+"""Functions that create, poll and change channels in a store."""
 
 from typing import Literal
 
@@ -20,20 +20,20 @@ async def make_channel(
 
 
 async def polled(store: Store, cid: ChannelId, result: PollResult, permanent_url: str = "") -> ChannelHealth | None:
-    """Record how a poll ended; return what there is to judge."""
+    """Record a poll's result; return the channel's health to judge, if any."""
     channel = await store.channels.get(cid)
     report = PollReport(result, symptom_of(channel.url if channel else "", result, permanent_url))
     return (await store.channels.record_polls([(cid, report)]))[0]
 
 
 async def publish(store: Store, channel: Channel, *keys: str, base: int = 1, node: str = "a" * 40) -> Delta:
-    """Adopt the channel and add entries to it as one version."""
+    """Adopt the channel and publish new entries as one version."""
     entries = (Entry(key, f"Entry {key}", f"https://example.org/{key}") for key in keys)
     return await change(store, channel, *(Change("addition", entry) for entry in entries), base=base, node=node)
 
 
 async def change(store: Store, channel: Channel, *changes: Change, base: int = 1, node: str = "a" * 40) -> Delta:
-    """Adopt the channel and change it, as one version."""
+    """Adopt the channel and publish changes as one version."""
     (state,) = await store.channels.adopt([channel.id], node)
     assert state is not None
     delta = Delta(channel.id, base, 0, 2_000.0, changes)

@@ -1,8 +1,7 @@
-"""A person's chat client, as tests need one: it talks, remembers all it got, and comes back by itself.
+"""An XMPP client for tests: it sends commands, keeps all received messages, and reconnects automatically.
 
-It does what ordinary clients do: STARTTLS, stream management (XEP-0198), receipts (XEP-0184),
-presence. A question carries a fresh ``<thread>``; Coronet answers within it (RFC 6121 §5.2.5),
-so that an answer is never mistaken for a notification.
+It supports STARTTLS, stream management (XEP-0198), receipts (XEP-0184) and presence. Every command has a new
+``<thread>``, in which the bot answers (RFC 6121 §5.2.5), so that answers are distinguished from notifications.
 """
 
 import asyncio
@@ -17,16 +16,16 @@ from typing import Any
 from slixmpp import ClientXMPP
 
 RECONNECT_S = 0.3
-"""Between two attempts; a test client need not be polite."""
+"""Delay between two connection attempts."""
 _DELAY = "{urn:xmpp:delay}delay"
 
 
 @dataclass(frozen=True)
 class Received:
-    """One message with a body, as it arrived (``at_s`` is Unix time); ``replaces``: the id of what it corrects.
+    """A received message with a body; ``at_s`` is the Unix time of arrival, ``replaces`` the id that it corrects.
 
-    ``resource`` is that of the sender's session, ``file`` the URL of a file that the message is (XEP-0066), ``stamp``
-    when it was sent first, "" if it does not say (XEP-0203).
+    ``resource`` is the resource of the sender, ``file`` the URL of an attached file (XEP-0066), ``stamp`` the time at
+    which the message was first sent (XEP-0203), "" without one.
     """
 
     id: str
@@ -41,10 +40,10 @@ class Received:
 
 
 class ChatClient:
-    """One account's client.
+    """The client of one account.
 
-    ``received`` is everything in order of arrival, resends included; ``unique`` keeps the first
-    of each message id. ``await start()`` returns when the account is online.
+    ``received`` has all messages in order of arrival, including repetitions; ``unique`` has the first of each message
+    id. :meth:`start` returns when the account is online.
     """
 
     def __init__(self, jid: str, password: str, host: str, port: int, bot_jid: str, *, resource: str = "test") -> None:
@@ -75,22 +74,22 @@ class ChatClient:
 
     @property
     def unique(self) -> list[Received]:
-        """What a client shows that drops repeated message ids."""
+        """The messages without repeated message ids."""
         return list({message.id: message for message in reversed(self.received)}.values())[::-1]
 
     @property
     def notifications(self) -> list[Received]:
-        """``unique`` without the answers to what we said."""
+        """The messages in ``unique`` that are not answers to commands."""
         return [message for message in self.unique if not message.thread]
 
     async def start(self, timeout_s: float = 20.0) -> "ChatClient":
-        """Go online; reconnect by itself until :meth:`stop`."""
+        """Go online, and reconnect automatically until :meth:`stop`."""
         self._keeper = asyncio.create_task(self._stay_online())
         await asyncio.wait_for(self.online.wait(), timeout_s)
         return self
 
     async def stop(self) -> None:
-        """Go offline for good."""
+        """Go offline."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -102,11 +101,11 @@ class ChatClient:
             await asyncio.gather(sender, return_exceptions=True)
 
     def send_raw(self, stanza: str) -> None:
-        """Write a stanza as it is: what no decent client would send."""
+        """Write a stanza unchanged, even an invalid one."""
         self._xmpp.send_raw(stanza)
 
     async def vanish(self) -> None:
-        """Lose the connection without a word, so that the server waits for us; :meth:`start` comes back."""
+        """Abort the connection, so that the server waits for a resumption; :meth:`start` reconnects."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -114,20 +113,20 @@ class ChatClient:
         self.online.clear()
 
     def give_receipts(self, *, willing: bool) -> None:
-        """Send receipts (XEP-0184) from now on, or send none."""
+        """Enable or disable receipts (XEP-0184)."""
         self._xmpp.plugin["xep_0184"].auto_ack = willing
 
     async def befriend(self) -> None:
-        """Ask the bot for its presence, as adding a contact does."""
+        """Request a presence subscription, like adding the bot as a contact."""
         self._xmpp.send_presence_subscription(pto=self.bot_jid)
 
     @property
     def sees_the_bot(self) -> str:
-        """Our server's word on whose presence is shown to whom: "both", "to", "from" or "none"."""
+        """The state of the presence subscription: "both", "to", "from" or "none"."""
         return str(self._xmpp.client_roster[self.bot_jid]["subscription"])
 
     def send(self, text: str, *, thread: str = "") -> str:
-        """Send one chat message and return its id, waiting for nothing."""
+        """Send one chat message without waiting; return its id."""
         message = self._xmpp.make_message(mto=self.bot_jid, mbody=text, mtype="chat")
         message["id"] = uuid.uuid4().hex
         if thread:
@@ -136,14 +135,14 @@ class ChatClient:
         return str(message["id"])
 
     async def say(self, text: str, timeout_s: float = 20.0) -> str:
-        """Send ``text`` and return the text of the bot's answer to it."""
+        """Send a command and return the text of the bot's answer."""
         await asyncio.wait_for(self.online.wait(), timeout_s)
         thread = uuid.uuid4().hex
         self.send(text, thread=thread)
         return (await self.wait_for(lambda message: message.thread == thread, timeout_s)).body
 
     async def wait_for(self, wanted: Callable[[Received], bool], timeout_s: float = 20.0) -> Received:
-        """Return the first message, past or future, that is ``wanted``; TimeoutError says what came instead."""
+        """Return the first past or future message for which ``wanted`` holds; raise TimeoutError with the last ones."""
         try:
             async with asyncio.timeout(timeout_s), self._news:
                 while True:
@@ -195,7 +194,7 @@ class ChatClient:
 async def online(
     jid: str, password: str, host: str, port: int, bot_jid: str, *, resource: str = "test"
 ) -> AsyncIterator[ChatClient]:
-    """Yield a client that is online, and take it offline afterwards."""
+    """Yield an online client; stop it afterwards."""
     client = ChatClient(jid, password, host, port, bot_jid, resource=resource)
     try:
         yield await client.start()

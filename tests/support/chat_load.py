@@ -1,4 +1,4 @@
-"""People who talk without waiting for answers, each thing in a thread of its own."""
+"""Users who send commands without waiting for answers, each in its own thread."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from tests.support.chat import ChatClient
 
 
 async def talk(person: ChatClient, threads: Sequence[str]) -> None:
-    """Say one thing after another, and wait for no answer."""
+    """Send commands in sequence without waiting for answers."""
     for number, thread in enumerate(threads):
         person.send("list" if number % 2 else "status", thread=thread)
         await asyncio.sleep(0.05)
 
 
 def answered(person: ChatClient, threads: Sequence[str]) -> list[str]:
-    """The threads that were answered, in the order of the answers; what was answered twice is there twice."""
+    """Return the threads of all answers in order, with duplicates."""
     return [message.thread for message in person.received if message.thread in threads]

@@ -1,4 +1,4 @@
-"""What a person's software asks of a bot behind their back: discovery, vCards, ad-hoc commands."""
+"""Requests of a user's client to the bot: service discovery, vCards, ad-hoc commands."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ PLUGINS = ("xep_0004", "xep_0030", "xep_0050", "xep_0054", "xep_0060", "xep_0084
 
 
 def software(client: ChatClient) -> Any:
-    """The client's own stream, with what it needs for this."""
+    """Return the client's stream with the plugins for these requests."""
     for plugin in PLUGINS:
         client._xmpp.register_plugin(plugin)
     return client._xmpp
 
 
 def where(bot: Bot) -> str:
-    """Where a bot's own software is reached: behind an account, only under its full address."""
+    """Return the bot's full address, which handles requests also for a client account."""
     return bot.connection.session_jid
 
 
 class Errand:
-    """One run of an ad-hoc command, as software carries it out."""
+    """One session of an ad-hoc command (XEP-0050)."""
 
     def __init__(self, client: ChatClient, to: str, node: str) -> None:
         self._plugin = software(client).plugin["xep_0050"]
@@ -30,7 +30,7 @@ class Errand:
         self.session = ""
 
     async def step(self, action: str = "execute", **values: str | list[str]) -> Any:
-        """Fill in the form, if there was one, and return the command element that comes back; IqError if refused."""
+        """Submit values, if any, and return the command element of the response; raises IqError if refused."""
         form = None
         if values:
             form = self._forms.make_form(ftype="submit")
@@ -44,5 +44,5 @@ class Errand:
 
     @staticmethod
     def note(command: Any) -> tuple[str, str]:
-        """The kind and the words of the first note."""
+        """Return the type and text of the first note."""
         return next(iter(command["notes"]), ("", ""))

@@ -1,4 +1,4 @@
-"""A console that serves, somebody who is logged in to it, and a worker that answers its requests."""
+"""A running console, visitors of it, and workers and bots that answer its requests."""
 
 import asyncio
 import ssl
@@ -70,7 +70,7 @@ async def console(store: Store, public_url: str = "", **chosen: object) -> Async
 
 @dataclass
 class Visitor:
-    """Somebody with a browser. ``csrf`` is the token that their pages hold."""
+    """A client of the console. ``csrf`` is the token in its pages."""
 
     http: aiohttp.ClientSession
     origin: str
@@ -81,7 +81,7 @@ class Visitor:
             return answer.status, await answer.text()
 
     async def post(self, path: str, **fields: str) -> tuple[int, str]:
-        """Send a form as one of the console's own pages does; of a redirect, say where it leads."""
+        """Submit a form like a page of the console; return the status and the redirect's target or the text."""
         sent = {"csrf": self.csrf, **fields}
         async with self.http.post(path, data=sent, headers={"Origin": self.origin}, allow_redirects=False) as answer:
             return answer.status, answer.headers.get("Location") or await answer.text()
@@ -103,13 +103,13 @@ async def visitor(
 async def stranger(
     url: str, *, address: str = "127.0.0.1", trust: ssl.SSLContext | None = None
 ) -> AsyncIterator[Visitor]:
-    """Somebody who is not logged in, and comes from this address of loopback."""
+    """Yield a visitor who is not logged in, with this loopback address."""
     async with visitor(url, FORM_COOKIE, "a-form-cookie", address=address, trust=trust) as somebody:
         yield somebody
 
 
 async def make_account(store: Store, name: str = "ada", role: Role = Role.ADMIN) -> Account:
-    """Have an account of this name, with nobody's password."""
+    """Create an account that has no valid password."""
     account = Account("x", 1_000.0, role)
     assert await store.accounts.change(name, account, await store.accounts.all())
     return account
@@ -119,7 +119,7 @@ async def make_account(store: Store, name: str = "ada", role: Role = Role.ADMIN)
 async def logged_in(
     url: str, store: Store, name: str = "ada", role: Role = Role.ADMIN, trust: ssl.SSLContext | None = None
 ) -> AsyncIterator[Visitor]:
-    """Somebody who is logged in, to an account that is made for it."""
+    """Yield a visitor who is logged in to a new account."""
     token = await store.sessions.open(name, await make_account(store, name, role), "192.0.2.7", "A browser")
     async with visitor(url, SESSION_COOKIE, token, trust=trust) as somebody:
         yield somebody
@@ -129,7 +129,7 @@ async def logged_in(
 async def rehearsing(
     store: Store, answer: Callable[[DryRunRequest | MessagePreviewRequest], DryRunReply | MessagePreviewReply]
 ) -> AsyncIterator[None]:
-    """A bot that answers what the console asks it, and does nothing else."""
+    """Run a bot that only answers requests of the console."""
 
     async def answering() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""ContentLocator as tests want them."""
+"""Content locators for tests."""
 
 from service.clock import SystemClock
 from service.location.content_cache import ContentCache
@@ -7,5 +7,5 @@ from workers.peers.content_cache import ContentLocator
 
 
 def stored(store: Store) -> ContentLocator:
-    """The contents of a worker that is alone."""
+    """Return the locator of a single worker, which finds content in its cache and the store."""
     return ContentLocator(store.channels, ContentCache(1_000_000, 3600.0), SystemClock())

@@ -1,4 +1,4 @@
-"""A node's protocol as most tests of it want it."""
+"""A wrapper of the Corona node protocol for tests."""
 
 from service.corona.events import Effect, Event, Send
 from service.corona.fleet_policy import FleetPolicy
@@ -8,7 +8,7 @@ from service.model import NodeId
 
 
 class Node:
-    """Takes one event at a time. Its clock is the fleet's, unless told; effects leave out what it owns all told."""
+    """Handles one event at a time. Node and fleet clocks are equal by default; effects omit summaries."""
 
     def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
         self._protocol = NodeProtocol(me, policy)

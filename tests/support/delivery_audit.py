@@ -1,12 +1,12 @@
-"""The ledger: joins what was published with what people received, and states the guarantees with counts.
+"""The delivery audit: compares published entries with received messages, and counts breaches of the guarantees.
 
 Entries carry a tag, ``[FEED/NUMBER]``, in their titles, which every form of notification shows.
 
-- I1 nothing is lost: an entry published while somebody was subscribed reached them.
-- I2 nothing is shown twice: no entry came under two message ids; a correction shows again what it replaces.
-- I3 nothing went to a non-subscriber, also right after an acknowledged unsubscribe.
-- I4 order is kept per feed and person.
-- I5 what was acknowledged is still there.
+- I1 no loss: every entry published during a subscription reached the subscriber.
+- I2 no duplicates: no entry has two message ids, except for corrections.
+- I3 no message went to a non-subscriber, also right after an acknowledged unsubscribe.
+- I4 entries are in order per feed and user.
+- I5 acknowledged operations are durable.
 """
 
 import re

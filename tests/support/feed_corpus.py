@@ -1,7 +1,7 @@
-"""Feed documents as publishers really send them: every dialect, encoding and defect, generated.
+"""Generated feed documents in every dialect, with encodings and defects that occur in practice.
 
-``encodings`` and ``defects`` say what must come out where the document leaves no doubt; ``damaged``
-documents may come out as anything, or as a ``FeedError``.
+``encodings`` and ``defects`` have the expected result unless the document is ambiguous; ``damaged`` documents may have
+any result or a ``FeedError``.
 """
 
 import codecs
@@ -36,7 +36,7 @@ _UNICODE = {
 
 
 class Sample(NamedTuple):
-    """A document as it arrives. ``titles`` are those of its entries; None where there is a doubt."""
+    """A document as received. ``titles`` are the expected entry titles; None if ambiguous."""
 
     name: str
     body: bytes
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
 
 def encodings() -> Iterator[Sample]:
-    """Yield documents in every encoding, declared rightly, wrongly, twice, or not at all."""
+    """Yield documents in every encoding, declared correctly, wrongly, twice, or not at all."""
     for encoding, title in _SCRIPTS.items():
         other = "koi8-r" if encoding != "koi8-r" else "windows-1251"
         for place, prolog, content_type in (
@@ -82,7 +82,7 @@ def encodings() -> Iterator[Sample]:
 
 
 def defects() -> Iterator[Sample]:
-    """Yield every dialect with defects that do not hide what its entries are."""
+    """Yield every dialect with defects that leave its entries recognisable."""
     for name, dialect in DIALECTS.items():
         titles = _titles(dialect.entries)
         text = dialect.text
@@ -103,7 +103,7 @@ def defects() -> Iterator[Sample]:
 
 
 def damaged() -> Iterator[Sample]:
-    """Yield documents that ended early or were damaged on their way: nobody can say what they hold."""
+    """Yield documents that are truncated or corrupted."""
     for name, dialect in DIALECTS.items():
         body = ('<?xml version="1.0"?>\n' * (not dialect.text.startswith("{")) + dialect.text).encode()
         for end in range(0, len(body), 31):

@@ -1,15 +1,15 @@
-"""The same two entries in every dialect of feeds, and what each of them must come out as."""
+"""The same two entries in every feed dialect, with the expected results."""
 
 import datetime as dt
 import json
 from typing import NamedTuple
 
 URL = "https://example.com/blog/feed"
-"""Where each document was fetched from."""
+"""The URL of each document."""
 
 
 class Stated(NamedTuple):
-    """What a document states of one entry; ``date_s`` (Unix s) is when it was published, else updated."""
+    """The expected values of one entry; ``date_s`` (Unix s) is the publication date, else the update date."""
 
     id: str
     link: str

@@ -1,4 +1,4 @@
-"""Small feed documents for everyone's tests: ``rss([item("a"), item("b")])`` and its likes."""
+"""Feed documents for tests, such as ``rss([item("a"), item("b")])``."""
 
 import datetime as dt
 import email.utils
@@ -64,7 +64,7 @@ def json_feed(entries: Sequence[ParsedEntry] = (), *, title: str = "Example", li
 
 
 def page(feeds: Sequence[str] = (), *, title: str = "A page") -> bytes:
-    """Return an HTML page that names the RSS feeds at these URLs."""
+    """Return an HTML page with links to the RSS feeds at these URLs."""
     links = "".join(f'<link rel="alternate" type="application/rss+xml" href={quoteattr(url)}>' for url in feeds)
     return f"<!doctype html><html><head>{_tag('title', title)}{links}</head><body><p>Hello.</p></body></html>".encode()
 

@@ -1,7 +1,7 @@
-"""A program that fetches each URL it reads, in production settings, and says how that ended.
+"""A program that fetches URLs with production settings in a network namespace, and reports the results.
 
-Runs in a network namespace until its standard input ends. A line in is a URL as JSON; a line out is the HTTP
-status, or the code of the error and what it says, as JSON.
+It runs until its standard input is closed. An input line is a URL as JSON; an output line is the HTTP status, or the
+error's code and text, as JSON.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from service.settings import Settings
 from tests.support.netns import Namespace, output, started
 
 
-class Asker:
-    """What the others see of it."""
+class FetcherProcess:
+    """The running program, as tests use it."""
 
     def __init__(self, program: "subprocess.Popen[str]") -> None:
         self._program = program
 
     def ask(self, url: str) -> tuple[str, str]:
-        """Return how fetching a URL ended: status or error code, and the error's words."""
+        """Fetch a URL; return the status or the error code, and the error's text."""
         assert self._program.stdin is not None
         self._program.stdin.write(json.dumps(url) + "\n")
         self._program.stdin.flush()
@@ -33,10 +33,10 @@ class Asker:
 
 
 @contextlib.contextmanager
-def asker(place: Namespace) -> Iterator[Asker]:
-    """Run it in a namespace."""
+def run_fetcher(place: Namespace) -> Iterator[FetcherProcess]:
+    """Run the program in a namespace."""
     with started(place.command(sys.executable, "-m", "tests.support.fetcher_process")) as program:
-        yield Asker(program)
+        yield FetcherProcess(program)
 
 
 async def _answer(fetcher: Fetcher, url: str) -> tuple[str, str]:

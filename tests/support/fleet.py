@@ -1,8 +1,8 @@
-"""A fleet of node protocols on virtual time: a lossy network, a store, publishers, and faults, from one seed.
+"""A fleet of Corona node protocols in virtual time: a lossy network, a store, publishers and faults, from one seed.
 
-Everything a shell does is here in a few lines: leases, inboxes, polls and the store's two
-scripts. Until ``calm_s`` messages and answers are lost, repeated and late, ring views lag, nodes join
-and crash, and some are cut off; after it everything arrives within ``PROMPT_S``.
+It implements what surrounds the protocol in a worker: leases, inboxes, polls and the store's two scripts. Until
+``calm_s``, messages are lost, repeated and delayed, ring views lag, nodes join and crash, and some are cut off; after
+that, all messages arrive within ``PROMPT_S``.
 """
 
 import heapq
@@ -25,21 +25,21 @@ PROMPT_S = 0.05
 LATE_S = 5.0
 NOTICES_PER_POLL = 0.1
 FLEET_AHEAD_S = 1e6
-"""The fleet's clock is not any node's own."""
+"""Offset of the fleet's clock from the nodes' clocks."""
 
 UNWATCHED = UpdateHistory(since_s=FLEET_AHEAD_S)
 
 
 @dataclass
 class StoredChannel:
-    """What the store and the publisher know of one channel. Contents are numbers that only grow."""
+    """The state of one channel in the store and at its publisher. Contents are increasing numbers."""
 
     subscribers: int
     published: int = 0
     epoch: int = 0
     versions: list[int] = field(default_factory=lambda: [0])
     notices: set[int] = field(default_factory=set)
-    """The versions that tell a notice; their content is that of the version before."""
+    """The versions with a notice; their content is that of the previous version."""
     updates: UpdateHistory = UNWATCHED
     site: str = ""
     polls_s: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class StoredChannel:
 
 
 class Worker:
-    """A shell around one protocol: does what the effects say, and remembers as little as a shell would."""
+    """A simulated worker around one protocol, which executes the protocol's effects."""
 
     def __init__(self, fleet: "Fleet", me: NodeId) -> None:
         self.fleet = fleet
@@ -143,7 +143,7 @@ class Worker:
         self._decide(channel)
 
     def _judge(self, channel: ChannelId) -> None:
-        """Now and then, have something to tell of the channel itself."""
+        """Occasionally publish a notice about the channel."""
         if self.fleet.random.random() < NOTICES_PER_POLL:
             delta = Delta(channel, self.known[channel], 0, self.fleet.now_s, (), notice=Notice("dead"))
             self.handle(events.CandidateFound(messages.Candidate(delta, Validators(), b"")))
@@ -157,7 +157,7 @@ class Worker:
 
 
 class Fleet:
-    """The world of one run; ``run_until`` moves its time."""
+    """The simulation of one run; ``run_until`` advances its time."""
 
     def __init__(
         self, seed: int, channels: int, *, calm_s: float = 0.0, aims: FleetObjective = POLICY.objective
@@ -167,11 +167,11 @@ class Fleet:
         self.calm_s = calm_s
         self.aims = aims
         self.site_rates: dict[str, float] = {}
-        """Requests per second that an admin allows a site."""
+        """Requests per second by site, as set by an admin."""
         self.bounds: dict[ChannelId, ChannelBounds] = {}
-        """What an admin set for single channels."""
+        """Bounds of single channels, as set by an admin."""
         self.cut_off: frozenset[NodeId] = frozenset()
-        """Nodes that reach each other and the store's ring, but nothing else."""
+        """Nodes that reach only each other and the ring in the store."""
         self.channels = {self._random_id(): StoredChannel(subscribers=i % 4) for i in range(channels)}
         self.view = RingView(0, ())
         self.workers: dict[NodeId, Worker] = {}
@@ -199,7 +199,7 @@ class Fleet:
         return worker
 
     def crash(self, worker: Worker) -> None:
-        """Stop a worker for good; the ring learns of it when its lease ends."""
+        """Stop a worker; it leaves the ring when its lease expires."""
         worker.alive = False
         self.after(self._delay_s(), lambda: self._expire(worker.me))
 
@@ -210,7 +210,7 @@ class Fleet:
             self.send("", owner, messages.ChannelAdded(channel))
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
-        """Deliver over the wire: once in calm times; before them perhaps never, twice, or late."""
+        """Send a message; before ``calm_s`` it may be lost, repeated or delayed."""
         if (sender in self.cut_off) != (receiver in self.cut_off):
             return
         raw = messages.encode(sender, message)

@@ -1,4 +1,4 @@
-"""Feeds as the big programs and sites write them, each with its own habits; the words in them are ours."""
+"""Feeds in the formats of widespread publishing software and sites, with invented texts."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -186,7 +186,7 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 
 
 def documents() -> Iterator[tuple[str, str]]:
-    """Yield every habit's feed with 0 to 5 entries, in both orders, on one line and with its first fields left out."""
+    """Yield every format's feed with 0 to 5 entries, in both orders, on one line, and without single fields."""
     for name, habit in HABITS.items():
         for numbers in ((), (1,), (2, 1), (1, 2, 3), (5, 4, 3, 2, 1)):
             text = habit.frame % "\n".join(habit.entry.replace("{n}", str(number)) for number in numbers)

@@ -1,6 +1,6 @@
-"""Documents that are made to hurt whoever reads them; each fits into the 5 MiB that are read of a body.
+"""Documents that attack parsers, each within the body limit of 5 MiB.
 
-Those that no parser survives, but its process's limits end, are tried in the tests of the sandbox.
+Documents that exceed the parser's limits are in the tests of the sandbox.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _BODY_BYTES = 5 * 1024 * 1024
 
 
 def hostile() -> Iterator[Sample]:
-    """Yield every attack known to us on readers of XML, HTML and JSON."""
+    """Yield known attacks on parsers of XML, HTML and JSON."""
     for name, text in {**_entities(), **_sizes(), **_oddities()}.items():
         body = text.encode("utf-8", "surrogatepass")
         assert len(body) <= _BODY_BYTES, name

@@ -1,4 +1,4 @@
-"""Publishers whose HTTP is made to hurt, or wrong: bombs, streams without end, answers that contradict themselves."""
+"""Publishers with malicious or invalid HTTP responses: decompression bombs, endless streams, contradictions."""
 
 import asyncio
 import zlib
@@ -17,7 +17,7 @@ MEBIBYTE = bytes(1024 * 1024)
 
 
 def gzip_of_a_gibibyte() -> bytes:
-    """Pack one mebibyte so that its block can be repeated."""
+    """Return a gibibyte of zeros, compressed from repeated blocks of one mebibyte."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     head = packer.compress(MEBIBYTE) + packer.flush(zlib.Z_FULL_FLUSH)
     return head + (packer.compress(MEBIBYTE) + packer.flush(zlib.Z_FULL_FLUSH)) * 1023
@@ -35,7 +35,7 @@ def zstd_of_a_gibibyte() -> bytes:
 
 
 def endless(start: bytes, again: bytes) -> Handler:
-    """Return a handler that sends until the client leaves."""
+    """Return a handler that sends until the client disconnects."""
 
     async def answer(_head: str, writer: asyncio.StreamWriter) -> NoReturn:
         writer.write(start)
@@ -83,7 +83,7 @@ BAD_ANSWERS: dict[str, Callable[[], Handler]] = {
     "a redirect to itself": lambda: answering(redirect("/feed"), then_close=False),
     "odd bytes in Location": lambda: answering(redirect("http://\xff\xfe/\x01")),
 }
-"""By what is wrong with them; made anew for each publisher, for some are large."""
+"""Handler factories by defect; handlers are created for each publisher, because some are large."""
 
 DRIPS = {
     "status line": b"HTTP/1.1 200 O",
@@ -93,11 +93,11 @@ DRIPS = {
     "a chunk's extension": CHUNKED + b"1;",
     "trailers": CHUNKED + b"0\r\n",
 }
-"""How answers begin that then come byte by byte, for ever."""
+"""Beginnings of responses that continue byte by byte without end."""
 
 ENDLESS = {
     "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
     "a chunk's extension": (CHUNKED + b"1;", b"x" * 65_536),
     "trailers": (CHUNKED + b"0\r\n", b"X: y\r\n" * 10_000),
 }
-"""How answers begin, and what follows for ever, around a body that never comes."""
+"""Beginnings of responses, and what follows without end instead of a body."""

@@ -1,4 +1,4 @@
-"""Another server, whose people and group chats say whatever a test wants."""
+"""A foreign server whose users and group chats send arbitrary stanzas, to impersonate others."""
 
 import asyncio
 import contextlib
@@ -12,11 +12,11 @@ from service.embedded.prosody import PrivateProsody
 from tests.support.prosody import SECRET, STRANGERS
 
 ROOM = f"fake@{STRANGERS}"
-"""What poses as a group chat."""
+"""An address that pretends to be a group chat."""
 
 
 class Strangers:
-    """The component that speaks for that server; ``messages`` is what came in: recipient and text."""
+    """The component that acts as that server; ``messages`` are the received ones: recipient and text."""
 
     def __init__(self, server: PrivateProsody) -> None:
         self.messages: list[tuple[str, str]] = []
@@ -44,11 +44,11 @@ class Strangers:
         self._component.send_raw(stanza)
 
     def say(self, sender: str, to: str, body: str) -> None:
-        """Send a chat message in somebody's name."""
+        """Send a chat message with any sender."""
         self.send(f"<message from={quoteattr(sender)} to='{to}' type='chat'><body>{body}</body></message>")
 
     def say_in_room(self, to: str, nick: str, occupant: str, body: str) -> None:
-        """Send what an occupant of the posed room says to all."""
+        """Send a group chat message of an occupant of the pretended room."""
         named = f"<occupant-id xmlns='urn:xmpp:occupant-id:0' id={quoteattr(occupant)}/>"
         self.send(f"<message from='{ROOM}/{nick}' to='{to}' type='groupchat'><body>{body}</body>{named}</message>")
 
@@ -75,7 +75,7 @@ class Strangers:
         self.entered.set()
 
     def _describe(self, iq: Any) -> None:
-        """Say that it is a group chat."""
+        """Answer service discovery like a group chat."""
         told = "<identity category='conference' type='text'/><feature var='http://jabber.org/protocol/muc'/>"
         query = f"<query xmlns='http://jabber.org/protocol/disco#info'>{told}</query>"
         back = f"from={quoteattr(iq.get('to'))} to={quoteattr(iq.get('from'))} id={quoteattr(iq.get('id', ''))}"
@@ -84,7 +84,7 @@ class Strangers:
 
 @contextlib.asynccontextmanager
 async def strangers(server: PrivateProsody) -> AsyncIterator[Strangers]:
-    """Speak for everybody on another server."""
+    """Run the foreign server."""
     others = Strangers(server)
     try:
         await others.start()

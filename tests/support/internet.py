@@ -1,9 +1,9 @@
-"""The Internet of a test: a name server, and a server at every address, on every port that anybody would try.
+"""A simulated Internet: a name server, and HTTP servers at every address on common ports.
 
-Runs as a program in a network namespace, where every address is local, until its standard input ends.
-Arguments: the zone as JSON, and where to write down every connection and every request. Names have answers
-that take turns, one for each question, as in DNS rebinding. ``/to?URL`` leads to any URL, ``/other``
-is another feed on each port; all else is a feed. With a certificate, port 443 speaks TLS.
+It runs as a program in a network namespace, in which every address is local, until its standard input is closed.
+Arguments are the zone as JSON and the path of a journal of connections and requests. The answers for a name alternate
+with each query, as in DNS rebinding. ``/to?URL`` redirects to URL, ``/other`` is a different feed on each port, and all
+other paths are a feed. With a certificate, port 443 uses TLS.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tests.support.netns import Namespace, started
 PORTS = (22, 25, 80, 443, 6379, 8080, 8443)
 
 Zone = Mapping[str, Sequence[Sequence[str]]]
-"""Name → answers, each of them all addresses of the name."""
+"""Name → answers, each a list of all addresses of the name."""
 
 _A, _AAAA = 1, 28
 _NOT_FOUND = 3
@@ -37,7 +37,7 @@ _FEED = """<rss version="2.0"><channel><title>{title}</title><link>http://{title
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A connection, or a request if it has a ``path``: when (Unix s), and at which address of ours."""
+    """A connection, or a request if it has a ``path``, with its time (Unix s) and local address."""
 
     at_s: float
     address: str
@@ -53,11 +53,11 @@ class Internet:
         self._journal = journal
 
     def seen(self) -> list[Seen]:
-        """Return everything so far, in order."""
+        """Return all connections and requests so far, in order."""
         return [msgspec.json.decode(line, type=Seen) for line in self._journal.read_bytes().splitlines()]
 
     def addresses(self) -> set[str]:
-        """Return the addresses that anybody connected to."""
+        """Return the addresses with connections."""
         return {each.address for each in self.seen()}
 
 
@@ -72,7 +72,7 @@ def internet(place: Namespace, zone: Zone, scratch: Path, certificate: Path | No
 
 
 class NameServer(asyncio.DatagramProtocol):
-    """Answers A and AAAA questions (RFC 1035 §4), to be kept for no time at all."""
+    """Answers A and AAAA queries (RFC 1035 §4) with a TTL of 0."""
 
     def __init__(self, zone: Zone) -> None:
         self._zone = zone
@@ -104,7 +104,7 @@ class NameServer(asyncio.DatagramProtocol):
 
 
 class _Everybody:
-    """Serves HTTP at all addresses."""
+    """The HTTP server at all addresses."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal.open("ab", buffering=0)

@@ -1,4 +1,4 @@
-"""Cells in memory: what the store's scripts do, each command an instant in one cell."""
+"""An in-memory store of discovery cells with the semantics of the store's scripts; every command is atomic."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class MemoryCells:
-    """A store of cells. Time is ``now_ms``, which tests move; ``rates`` are what tests say cells observe."""
+    """The cells. Tests set the time ``now_ms`` and the ``rates`` that cells observe."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -24,7 +24,7 @@ class MemoryCells:
         self.carried_out: Counter[type[Command]] = Counter()
 
     def carry_out(self, command: Command) -> CellAnswer:  # noqa: C901 - one case for each command
-        """Do one command."""
+        """Execute one command."""
         self.carried_out[type(command)] += 1
         place = command.place
         held = self._live(place)
@@ -59,7 +59,7 @@ class MemoryCells:
         return CellAnswer(after, self.matrices.get(place), self._load(place), done, matches, records)
 
     def lead(self, dialogue: Rounds[T]) -> T:
-        """Lead a dialogue to its end, with nothing in between."""
+        """Execute all rounds of a dialogue without interleaving."""
         try:
             commands = next(dialogue)
             while True:
@@ -69,12 +69,12 @@ class MemoryCells:
             return result
 
     def lose(self, place: CellAddress) -> None:
-        """Lose all that one cell had."""
+        """Delete one cell's data."""
         for part in (self.members, self.matrices, self.records):
             part.pop(place, None)
 
     def places_of(self, pair: PairKey) -> Sequence[CellAddress]:
-        """Return the cells that a pair has, or had."""
+        """Return the present and former cells of a pair."""
         return sorted(place for place in self.members if place.pair == pair)
 
     def _live(self, place: CellAddress) -> dict[str, NameRecord]:

@@ -1,4 +1,4 @@
-"""Keyspaces in memory: what the store's scripts do, each method an instant in one keyspace."""
+"""In-memory keyspaces with the semantics of the store's scripts; every method is atomic in one keyspace."""
 
 from collections.abc import Iterable
 
@@ -21,12 +21,12 @@ from service.clash.transitions import (
 
 PAGE = 2
 MOST_STEPS = 1000
-"""More than anything needs here: what takes longer would never end."""
+"""Maximum number of steps; more would indicate an endless loop."""
 NOTHING = Page((), complete=True)
 
 
 class MemoryKeyspaces:
-    """A store of keyspaces, with nobody who keeps them."""
+    """The keyspaces, without workers that maintain them."""
 
     def __init__(self, count: int, bits: int) -> None:
         self.map = Keyspaces(count)
@@ -37,7 +37,7 @@ class MemoryKeyspaces:
         self.records: list[dict[Position, Record]] = [{} for _ in range(count)]
 
     def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
-        """Do a step; raises what :func:`service.clash.move_steps.apply` raises."""
+        """Execute a step; raises the errors of :func:`service.clash.move_steps.apply`."""
         keyspace = move_steps.keyspace_of(step)
         before = self.tables[keyspace]
         after = move_steps.apply(before, step, self.map)
@@ -56,7 +56,7 @@ class MemoryKeyspaces:
         return move_steps.StepDone()
 
     def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """AcceptObject, for a subscription or its end."""
+        """Execute AcceptObject for a subscription or its end."""
         found = self.ask(probe)
         if isinstance(found, Accepted):
             held = self.records[probe.keyspace]
@@ -67,7 +67,7 @@ class MemoryKeyspaces:
         return found
 
     def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """AcceptObject, for a reader."""
+        """Execute AcceptObject for a reader."""
         found = self.ask(question.probe)
         if not isinstance(found, Accepted):
             return found, NOTHING
@@ -76,14 +76,14 @@ class MemoryKeyspaces:
         return found, cut(self._sorted(question.probe.keyspace), wanted, question.after, question.count)
 
     def read_donor(self, question: ReadDonor) -> Page:
-        """What has not gone over yet."""
+        """Return the records that have not been moved yet."""
         move = question.move
         if not is_giving(self.tables[move.donor], move):
             return NOTHING
         return cut(self._sorted(move.donor), question.group, question.after, question.count)
 
     def leaves(self) -> list[KeyGroup]:
-        """Return all groups that accept, or will as soon as somebody asks, in the order of their keys."""
+        """Return all groups that accept objects, now or at the next request, in key order."""
         found = [group for table in self.tables for group, entry in table.entries.items() if entry.state in LEAF_STATES]
         return sorted(found + [move.group for move in self.moves() if self._is_in_between(move)])
 
@@ -91,13 +91,13 @@ class MemoryKeyspaces:
         return [table.move for table in self.tables if table.move is not None]
 
     def _is_in_between(self, move: Move) -> bool:
-        """Say whether the donor has given the group and the taker does not know it yet."""
+        """Return whether the donor gave the group and the recipient has not noticed it."""
         if move.kind is MoveKind.SPLIT:
             return self.tables[move.child].seen.get(move.keyspace, 0) < move.number
         return has_given(self.tables[move.child], move) and self.tables[move.keyspace].stage is MoveStage.PLANNED
 
     def ask(self, probe: Probe) -> AcceptObjectReply:
-        """AcceptObject, for who only wants to know."""
+        """Execute AcceptObject without changes."""
         table = apply_proof(self.tables[probe.keyspace], probe.proof)
         self.tables[probe.keyspace] = table
         return accept_object(table, probe.key)

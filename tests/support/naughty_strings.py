@@ -1,6 +1,6 @@
-"""Strings that have broken programs before: the public list of them, and ours of what may break a bot.
+"""Strings that are known to break programs: the Big List of Naughty Strings, and a list for chat bots.
 
-Ours are shapes, markup, Unicode and verbs misused.
+The latter has shapes, markup, Unicode and misused verbs.
 """
 
 import json
@@ -17,4 +17,4 @@ STRINGS: Final[tuple[str, ...]] = tuple(
         (*(each for path in (_OURS, _PUBLIC) for each in json.loads(path.read_text(encoding="utf-8"))), *_LONG)
     )
 )
-"""Some are empty, or no XML."""
+"""Some strings are empty or not allowed in XML."""

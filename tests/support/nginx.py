@@ -1,4 +1,4 @@
-"""A private nginx that ends TLS in front of a console, as an operator would configure it."""
+"""A private nginx that terminates TLS in front of a console."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ http {{
 
 
 class Proxy(NamedTuple):
-    """Where a running nginx listens, and what makes a client trust its certificate."""
+    """The URL of a running nginx, and an SSL context that trusts its certificate."""
 
     url: str
     trust: ssl.SSLContext

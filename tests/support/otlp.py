@@ -1,4 +1,4 @@
-"""A collector of traces, as OpenTelemetry's exporters know it: OTLP over HTTP, in protobuf."""
+"""An OpenTelemetry collector of traces: OTLP over HTTP with protobuf."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ _PROTOBUF = "application/x-protobuf"
 
 
 class Span(NamedTuple):
-    """A step as a collector is told it. ``parent`` is "" for the first one of a trace; ids are hexadecimal digits."""
+    """An exported span. ``parent`` is "" for the root of a trace; ids are hexadecimal."""
 
     name: str
     trace: str
@@ -26,14 +26,14 @@ class Span(NamedTuple):
 
 
 class Collector:
-    """What was exported to it, in the order in which it came."""
+    """The collector with its spans in order of arrival."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.url = ""
 
     def trace_of(self, **told: str) -> list[Span]:
-        """Return all spans of the traces in which one span tells this; those that began first come first."""
+        """Return all spans, by start time, of the traces in which a span has these attributes."""
         traces = {span.trace for span in self.spans if told.items() <= span.told.items()}
         return sorted((span for span in self.spans if span.trace in traces), key=lambda span: span.began_ns)
 
@@ -51,7 +51,7 @@ class Collector:
 
 @asynccontextmanager
 async def collecting() -> AsyncIterator[Collector]:
-    """Yield a collector that listens on a port of its own."""
+    """Run a collector on a free port."""
     collector, app = Collector(), web.Application()
     app.router.add_post("/v1/traces", collector.export)
     runner = web.AppRunner(app, access_log=None)

@@ -1,4 +1,4 @@
-"""Networks of location's nodes, whose links keep the order of messages and nothing else does."""
+"""Networks of content location nodes; messages keep their order within a link only."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ def name(number: int) -> str:
 
 
 class Network:
-    """Nodes 0 … n-1. What is under way waits until :meth:`deliver` or :meth:`quiet`; every message goes as bytes."""
+    """Nodes 0 … n-1. Encoded messages wait until :meth:`deliver` or :meth:`quiet`."""
 
     def __init__(self, count: int, shape: FilterShape, filtering: Filtering = Filtering.SOURCE, seed: int = 0) -> None:
         self.nodes = [LocationNode(name(number), shape, filtering) for number in range(count)]

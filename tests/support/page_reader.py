@@ -1,4 +1,4 @@
-"""Looking at a page again and again, as a poller does."""
+"""A reader that polls a page repeatedly."""
 
 from collections.abc import Sequence
 
@@ -14,35 +14,35 @@ HOUR_S = 3600.0
 
 
 class Reader:
-    """One channel's memory, and its clock; the first two looks are seconds apart."""
+    """The page state of one channel with a clock; the first two polls are seconds apart."""
 
     def __init__(self, first: str, second: str | None = None) -> None:
-        """Look at the page twice in quick succession, as at subscribe time."""
+        """Poll the page twice in quick succession, as for a new subscription."""
         self.now_s = START_S
         self.state: PageState | None = None
         self.look(parsed(first), after_s=0)
         self.look(parsed(first if second is None else second), after_s=5)
 
     def look(self, page: ParsedPage, *, after_s: float = HOUR_S) -> tuple[Change, ...]:
-        """Return what is told about ``page``, ``after_s`` later; the state goes through the store's format."""
+        """Poll ``page`` after ``after_s``; return the changes. The state is encoded and decoded as in the store."""
         self.now_s += after_s
         decision = detect_page_changes(self.state, page, url=URL, now_s=self.now_s)
         self.state = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.state), type=PageState)
         return decision.changes
 
     def sees(self, markup: str, *, after_s: float = HOUR_S) -> list[tuple[str, str, str]]:
-        """Return kind, text and previous text of what is told."""
+        """Poll HTML; return the kind, text and previous text of each change."""
         changes = self.look(parsed(markup), after_s=after_s)
         return [(change.kind, change.entry.summary, change.before) for change in changes]
 
 
 def parsed(markup: str) -> ParsedPage:
-    """Return the page of this HTML."""
+    """Return the parsed page of this HTML."""
     return parse_page(markup.encode(), headers={"Content-Type": "text/html; charset=utf-8"})
 
 
 def patched(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Return the lines that the changes lead to, as ``patch`` would: places, kinds and texts must all be right."""
+    """Apply changes to lines like ``patch``; asserts that positions, kinds and texts are consistent."""
     new: list[str] = []
     taken = 0
     for change in changes:

@@ -1,4 +1,4 @@
-"""Workers that hand each other contents, in this process, on real sockets; no ring but the one that a test draws."""
+"""Workers in the test's process that exchange content over real sockets, with a ring that the test defines."""
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
@@ -28,7 +28,7 @@ SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5
 
 
 class Worker:
-    """One worker, as others meet it; its node's id decides which channels it owns."""
+    """One worker's content exchange; the node id determines the channels that it owns."""
 
     def __init__(self, node: NodeId, health: HttpServer, peers: ContentExchange) -> None:
         self.info = NodeInfo(node, 1, node[:4], 0.0, f"{health.url}/metrics")
@@ -47,7 +47,7 @@ class Worker:
         return {node for node, link in overlay._node.links.items() if link.is_open} if overlay else set()
 
     def has(self, channel: Channel, content: Content) -> Digest:
-        """Have a content in its cache."""
+        """Put content into the cache; return its digest."""
         digest = digest_of(content)
         self.peers.contents.put(channel.id, digest, content)
         return digest
@@ -58,7 +58,7 @@ class Worker:
 
 @contextlib.asynccontextmanager
 async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> AsyncIterator[Worker]:
-    """Start a worker that knows nobody."""
+    """Run a worker that knows no others."""
 
     async def ready() -> None:
         return
@@ -75,7 +75,7 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
 
 @contextlib.asynccontextmanager
 async def fleet(store: Store, size: int) -> AsyncIterator[list[Worker]]:
-    """Start workers that know of each other, with ids evenly apart."""
+    """Run workers that know each other, with evenly spaced ids."""
     async with contextlib.AsyncExitStack() as stack:
         ids = [f"{number * 16 // size:x}" + "0" * 39 for number in range(size)]
         made = [await stack.enter_async_context(worker(store, node)) for node in ids]
@@ -84,7 +84,7 @@ async def fleet(store: Store, size: int) -> AsyncIterator[list[Worker]]:
 
 
 def introduce(workers: Sequence[Worker], version: int = 1) -> RingView:
-    """Have all know that these, and no others, are the ring."""
+    """Tell all workers that they form the ring; return its view."""
     ring = RingView(version, tuple(sorted((each.info for each in workers), key=lambda info: info.id)))
     for each in workers:
         each.peers.on_ring_changed(ring)
@@ -96,7 +96,7 @@ def some_content(title: str) -> Content:
 
 
 async def owned_by(store: Store, owner: Worker, ring: RingView) -> Channel:
-    """Make a channel that this worker owns."""
+    """Create a channel that this worker owns."""
     number = 0
     while True:
         channel = await make_channel(store, f"https://{number}.example/feed")
@@ -114,14 +114,14 @@ def refused(reason: str) -> float:
 
 
 async def linked(workers: list[Worker]) -> None:
-    """Wait until all are neighbours of all."""
+    """Wait until all workers are neighbours of each other."""
     await until_so(
         lambda: all(len(each.neighbours) == len(workers) - 1 for each in workers), "all are neighbours of all"
     )
 
 
 async def known(asker: Worker, document: bytes) -> None:
-    """Wait until an asker's filters have a document."""
+    """Wait until the filters of ``asker`` have a document."""
     overlay = asker.peers._overlay
     assert overlay is not None
     await until_so(lambda: overlay.first_hop(document.hex()), "the filters know it")

@@ -1,4 +1,4 @@
-"""Looking at processes, by Linux's /proc."""
+"""Process information from Linux's /proc."""
 
 import contextlib
 import resource
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process exists and is more than a zombie."""
+    """Return whether the process exists and is no zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -15,12 +15,12 @@ def is_alive(pid: int) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the ids of the processes that this one started itself."""
+    """Return the ids of the direct children of a process."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
 
 
 def resident_bytes(pid: int) -> int:
-    """Return how much memory a process has; 0 if it has ended."""
+    """Return the resident memory of a process; 0 if it has exited."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
     return 0

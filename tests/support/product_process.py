@@ -1,4 +1,4 @@
-"""The whole product in its own processes, as ``coronet up`` runs it, with what tests do to it."""
+"""The whole product as ``coronet up`` in separate processes, with faults that tests inject."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ class Product:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> float:
-        """Start it and wait until it is ready; return how many seconds that took."""
+        """Start the product and wait until it is ready; return the duration in seconds."""
         started_s = time.monotonic()
         self.directory.mkdir(exist_ok=True)
         with (self.directory / "up.log").open("ab") as log:
@@ -47,7 +47,7 @@ class Product:
         return time.monotonic() - started_s
 
     async def stop(self) -> float:
-        """End it in good order; return how many seconds that took."""
+        """Stop the product with SIGTERM; return the duration in seconds."""
         started_s = time.monotonic()
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
@@ -61,12 +61,12 @@ class Product:
 
     @property
     def ready(self) -> dict[str, Any]:
-        """What the ready file says now."""
+        """The present content of the ready file."""
         found: dict[str, Any] = msgspec.json.decode(self.ready_file.read_bytes())
         return found
 
     def pids(self, *kinds: str) -> list[int]:
-        """Return the present process ids of these kinds."""
+        """Return the present process ids of these kinds of programs."""
         processes = self.ready["processes"]
         return [
             pid
@@ -75,7 +75,7 @@ class Product:
         ]
 
     async def crash(self) -> None:
-        """Kill -9 the supervisor itself; its children have to end by themselves."""
+        """Kill the supervisor with SIGKILL; the kernel kills its children."""
         children = self.pids(*self.ready["processes"])
         if self._process is not None:
             self._process.kill()

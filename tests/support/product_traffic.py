@@ -1,4 +1,4 @@
-"""Traffic on the whole product, for fault tests that end with the ledger."""
+"""Traffic on the whole product for fault tests, which end with a delivery audit."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ PEOPLE = 3
 
 
 class Traffic:
-    """A publisher that does not stop, people who are subscribed, and what the ledger needs of both."""
+    """A continuous publisher and its subscribers, with the data for the delivery audit."""
 
     def __init__(self, product: Product, publisher: SamplePublisher, people: list[ChatClient]) -> None:
         self.product = product

@@ -1,4 +1,4 @@
-"""Publishers that send exactly the bytes a test wants, however wrong they are."""
+"""Publishers that send exactly the given bytes, even invalid ones."""
 
 import asyncio
 import ssl
@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 Handler = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
-"""Gets a request's head and writes the answer."""
+"""Takes a request's head and writes the response."""
 
 
 @dataclass
 class RawPublisher:
-    """A server on 127.0.0.1; ``requests`` are the heads it was sent, ``connections`` is how many came."""
+    """A server on 127.0.0.1 with the received request heads and the number of connections."""
 
     handler: Handler
     port: int = 0
@@ -24,7 +24,7 @@ class RawPublisher:
         return f"{scheme}://{host}:{self.port}{path}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer requests until the client leaves."""
+        """Answer requests until the client disconnects."""
         self.connections += 1
         try:
             while True:
@@ -66,7 +66,7 @@ async def raw_publisher(handler: Handler, *, tls: ssl.SSLContext | None = None) 
 
 
 def answering(*chunks: bytes, pause_s: float = 0.0, then_close: bool = True) -> Handler:
-    """Return a handler that sends these bytes, one chunk after the other."""
+    """Return a handler that sends these chunks in sequence."""
 
     async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
         for chunk in chunks:
@@ -81,10 +81,10 @@ def answering(*chunks: bytes, pause_s: float = 0.0, then_close: bool = True) -> 
 
 
 def ok(body: bytes, *headers: str) -> bytes:
-    """Return a complete 200 answer."""
+    """Return a complete 200 response."""
     return "\r\n".join(["HTTP/1.1 200 OK", f"Content-Length: {len(body)}", *headers, "", ""]).encode("latin-1") + body
 
 
 def redirect(location: str, status: int = 302) -> bytes:
-    """Return an answer that leads elsewhere."""
+    """Return a redirect response."""
     return f"HTTP/1.1 {status} Moved\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode("latin-1")

@@ -1,4 +1,4 @@
-"""A Redis Cluster of our own: three masters and three replicas on free ports of loopback."""
+"""A private Redis Cluster: three masters and three replicas on free loopback ports."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ _FAILED_AFTER_MS = 1_000
 
 
 class RedisCluster:
-    """Six processes over one directory. The first three nodes are masters at the start, the others their replicas."""
+    """Six Redis processes. Initially the first three nodes are masters and the others their replicas."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -33,21 +33,21 @@ class RedisCluster:
 
     @property
     def url(self) -> str:
-        """That of the first node; the others are found by themselves."""
+        """The URL of the first node; clients discover the others."""
         return f"redis://{LOOPBACK}:{self.ports[0]}"
 
     @property
     def urls(self) -> str:
-        """Those of all nodes, as the settings take them."""
+        """The URLs of all nodes, as a value for the setting ``redis_url``."""
         return ",".join(f"redis://{LOOPBACK}:{port}" for port in self.ports)
 
     async def ask(self, port: int, *command: str | int) -> Any:
-        """Ask one node."""
+        """Execute a command on one node."""
         async with Redis(host=LOOPBACK, port=port, decode_responses=True, socket_timeout=5) as client:
             return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
 
     async def masters(self) -> list[int]:
-        """Return the ports of the nodes that are masters with slots now, by the word of those that answer."""
+        """Return the ports of the present masters, according to a node that responds."""
         for port in self.ports:
             try:
                 ranges = await self.ask(port, "CLUSTER", "SLOTS")
@@ -68,7 +68,7 @@ class RedisCluster:
         await child.wait_for_exit()
 
     async def start_node(self, port: int) -> None:
-        """Start a node, or start it again over what it wrote."""
+        """Start a node with its previous data, if any."""
         directory = self._directory / str(port)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         argv = [_server_binary(), "--port", str(port), "--bind", LOOPBACK, "--dir", str(directory), "--save", ""]
@@ -85,7 +85,7 @@ class RedisCluster:
         await child.wait_until_ready(30)
 
     async def whole(self) -> bool:
-        """Say whether every living node knows three masters that have a replica each."""
+        """Return whether every running node knows all slots, and a replica of each master."""
         for port in self._children:
             ranges = await self.ask(port, "CLUSTER", "SLOTS")
             if sum(last - first + 1 for first, last, *_ in ranges) != SLOTS:

@@ -1,12 +1,12 @@
-"""Commands for every node of the Redis that a store uses: one, or the masters of a cluster."""
+"""Commands on every Redis node of a store: the single one, or all masters of a cluster."""
 
 from typing import Any
 
 from service.store import Store
 
 
-async def everywhere(store: Store, *command: str) -> list[Any]:
-    """Return the replies of all nodes."""
+async def on_every_node(store: Store, *command: str) -> list[Any]:
+    """Execute a command on every node; return the replies."""
     lane = store.redis._prompt
     known = lane._slots.map
     nodes = [None] if known is None else list(dict.fromkeys(known.masters))

@@ -1,4 +1,4 @@
-"""Rings and points for tests of the overlay."""
+"""Rings and ids for tests of the overlay, and hypothesis strategies for them."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ points = st.one_of(
     st.integers(0, 255),  # crowded: many shared digits
     st.integers(0, 255).map(lambda small: small << 152),
 ).map(to_hex)
-"""Ids from all over the space, and from two corners of it, so that they also fall together."""
+"""Ids from the whole space and from two small regions, so that some are close together."""
 
 
 def ring(ids: Iterable[NodeId], version: int = 1) -> RingView:
@@ -21,7 +21,7 @@ def ring(ids: Iterable[NodeId], version: int = 1) -> RingView:
 
 
 def joined(count: int) -> list[NodeId]:
-    """Return the ids of so many nodes that joined one after another, in that order."""
+    """Return the ids of ``count`` nodes that joined one after another, in that order."""
     ids: list[NodeId] = []
     for _ in range(count):
         ids.append(balanced_id(ids))

@@ -1,4 +1,4 @@
-"""A person in a room, as tests need one: they open it, invite, speak, and remember what is said."""
+"""A user in a group chat: opens the room, invites, writes, and keeps all messages."""
 
 import uuid
 from typing import Any
@@ -11,14 +11,14 @@ from tests.support.waiting import until_so
 
 
 class Guest:
-    """Somebody in a room, and what they hear there."""
+    """A user in a room, with the messages received there."""
 
     def __init__(self, client: ChatClient, room: str, nick: str) -> None:
         self.room, self.nick = room, nick
         self._at = JID(room)
         self.heard: list[tuple[str, str]] = []
         self.ids: dict[str, str] = {}
-        """By what was said, how the room calls it."""
+        """The room's message ids, by text."""
         self.client = client
         self._xmpp = client._xmpp
         self._xmpp.register_plugin("xep_0045")

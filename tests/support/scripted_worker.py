@@ -1,4 +1,4 @@
-"""A worker that answers the bots' questions from a script instead of fetching anything."""
+"""A worker that answers requests of bots from a script, without fetching anything."""
 
 import asyncio
 import contextlib
@@ -13,15 +13,15 @@ from service.store.coordination.requests import ErrorReply, ProbeReply, ProbeReq
 from tests.support.channels import make_channel
 
 Script = Mapping[str, ProbeReply | CoronetError | None]
-"""Canonical URL → what a probe finds there; None: a feed, of which a channel with one entry is made.
+"""Canonical URL → the result of a probe; None: a feed, for which a channel with one entry is created.
 
-What is asked for as a page becomes one.
+Requests for pages create page channels.
 """
 
 
 @contextlib.asynccontextmanager
 async def scripted_worker(store: Store, script: Script) -> AsyncIterator[NodeInfo]:
-    """Be the ring's only worker and answer probes as ``script`` says; other URLs are not to be found."""
+    """Run the ring's only worker, which answers probes by ``script``; other URLs are unknown."""
     me = await store.ring.join("scripted", "", 60.0, lambda _: "0" * 40)
     answering = asyncio.create_task(_answer(store, me, script))
     try:

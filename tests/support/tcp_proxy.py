@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can turn into a bad link, or be a long one."""
+"""A TCP proxy on loopback that can stall connections or add latency."""
 
 import asyncio
 import contextlib
@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 
 class TcpProxy:
-    """Forwards to one address, from its ``port``."""
+    """Forwards connections from its ``port`` to one address."""
 
     def __init__(self, host: str, port: int, delay_s: float = 0.0) -> None:
-        """Forward to this address, each way so much later; nothing is open before :func:`proxy`."""
+        """Forward to an address with ``delay_s`` in each direction; :func:`proxy` opens the port."""
         self.port = 0
         self._delay_s = delay_s
         self._target = (host, port)
@@ -18,7 +18,7 @@ class TcpProxy:
         self._serving: set[asyncio.Task[None]] = set()
 
     def stall(self) -> None:
-        """Make every present connection half-open: nothing passes, nothing is closed. Those made later are sound."""
+        """Make all present connections half-open: no data passes and none is closed. New connections work."""
         self._passing.clear()
         self._passing = asyncio.Event()
         self._passing.set()
@@ -44,7 +44,7 @@ class TcpProxy:
                 end.transport.abort()
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close all connections."""
         for task in tuple(self._serving):
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""A real terminal: what runs in it is typed to, and read off its screen, as a person would.
+"""A real terminal (tmux): tests type into a program and read its screen.
 
-It is a tmux of our own, on a socket of its own, without anybody's configuration.
+The tmux server has its own socket and no user configuration.
 """
 
 import asyncio
@@ -14,33 +14,33 @@ from tests.support.waiting import until
 
 _COLUMNS: Final = 140
 _LINES: Final = 48
-"""A large window: a whole first talk is on the screen, and no line of it is too long for it."""
+"""A window large enough for a whole first chat without wrapped lines."""
 
 
 class Terminal:
     """One program in a terminal; :func:`terminal` starts and ends it."""
 
     def __init__(self, socket: Path) -> None:
-        """Talk to the tmux that listens there."""
+        """Use the tmux server at ``socket``."""
         self._socket = socket
 
     async def start(self, command: str, environment: Mapping[str, str]) -> None:
-        """Run a shell command in a window of our own."""
+        """Run a shell command in a new window."""
         size = ("-x", str(_COLUMNS), "-y", str(_LINES))
         stated = (part for name, value in environment.items() for part in ("-e", f"{name}={value}"))
         await self._tmux("-f", "/dev/null", "new-session", "-d", *size, *stated, command)
 
     async def type(self, line: str) -> None:
-        """Type a line, and the key that ends it."""
+        """Type a line and press Enter."""
         await self._tmux("send-keys", "-l", "--", line)
         await self._tmux("send-keys", "Enter")
 
     async def screen(self) -> str:
-        """Return what is on the screen, without blanks at the ends of lines."""
+        """Return the screen's text without trailing blanks."""
         return await self._tmux("capture-pane", "-p")
 
     async def shows(self, words: str, *, within_s: float = 20.0) -> str:
-        """Wait until these words are on the screen, and return all of it; fail with what was there instead."""
+        """Wait until the screen contains ``words``, and return its text; raises AssertionError with it otherwise."""
         last = ""
 
         async def look() -> bool:
@@ -55,7 +55,7 @@ class Terminal:
         return last
 
     async def close(self) -> None:
-        """End the program and its terminal; harmless when both have ended already."""
+        """Close the terminal with its program, if they are running."""
         with contextlib.suppress(AssertionError):
             await self._tmux("kill-server")
 

@@ -1,4 +1,4 @@
-"""A WebSub hub that takes subscriptions, verifies them, and pushes to who subscribed."""
+"""A WebSub hub that accepts and verifies subscriptions, and pushes to subscribers."""
 
 import asyncio
 import hashlib
@@ -16,9 +16,9 @@ CHALLENGE = "prove-it"
 
 @dataclass
 class Hub:
-    """What it was asked, and who is subscribed: callback → the form they sent.
+    """The hub with its requests (``asked``) and subscribers (``subscribed``: callback → form).
 
-    It grants leases of ``lease_s``; ``denies`` and ``silent`` (it takes questions and never comes back) are its moods.
+    It grants leases of ``lease_s``. With ``denies`` it denies subscriptions; with ``silent`` it never verifies them.
     """
 
     url: str = ""
@@ -31,7 +31,7 @@ class Hub:
 
     @asynccontextmanager
     async def open(self, port: int = 0) -> AsyncIterator[Self]:
-        """Serve; what was asked and who is subscribed outlasts a pause."""
+        """Run the server; requests and subscribers persist between runs."""
         app = web.Application()
         app.router.add_post("/", self._ask)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -45,11 +45,11 @@ class Hub:
             await runner.cleanup()
 
     async def settled(self) -> None:
-        """Wait until it has verified all that it was asked."""
+        """Wait until all verifications are finished."""
         await asyncio.gather(*self._verifying)
 
     async def push(self, body: bytes, *, secret: str = "") -> list[int]:
-        """Push to all who are subscribed, signed with their secret (or this one); return their answers' statuses."""
+        """Push to all subscribers, signed with their secrets or ``secret``; return the statuses."""
         statuses = []
         async with aiohttp.ClientSession() as http:
             for callback, form in self.subscribed.items():

@@ -15,7 +15,7 @@ from service.errors import AddressRefused
 from service.net.address_guard import DEFAULT_PORTS
 from service.settings import Settings
 from service.store import connect
-from tests.support.fetcher_process import Asker, asker
+from tests.support.fetcher_process import FetcherProcess, run_fetcher
 from tests.support.internet import Internet, Zone, internet
 from tests.support.netns import CORONET, UNREACHABLE, Namespace, namespace
 from tests.support.waiting import until
@@ -144,13 +144,13 @@ def world(place: Namespace, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def client(place: Namespace, world: Internet) -> Iterator[Asker]:  # noqa: ARG001 - it asks the world's name server
-    with asker(place) as running:
+def client(place: Namespace, world: Internet) -> Iterator[FetcherProcess]:  # noqa: ARG001 - it asks the world's name server
+    with run_fetcher(place) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
-def _only_who_is_public_is_connected_to(client: Asker, world: Internet) -> Iterator[None]:
+def _only_who_is_public_is_connected_to(client: FetcherProcess, world: Internet) -> Iterator[None]:
     before = len(world.seen())
     yield
     # Once this is answered, whatever connected before it has been written down.
@@ -160,52 +160,52 @@ def _only_who_is_public_is_connected_to(client: Asker, world: Internet) -> Itera
 
 
 @pytest.mark.parametrize("host", ["public.example", "public6.example", PUBLIC, f"[{PUBLIC6}]", "public.example:8080"])
-def test_public_hosts_are_reached(client: Asker, world: Internet, host: str) -> None:
+def test_public_hosts_are_reached(client: FetcherProcess, world: Internet, host: str) -> None:
     before = len(world.seen())
     assert client.ask(f"http://{host}/feed") == ("200", "")
     assert [each.path for each in world.seen()[before:]][-1] == "/feed"
 
 
 @pytest.mark.parametrize("url", LITERALS)
-def test_other_hosts_are_refused_by_their_address(client: Asker, url: str) -> None:
+def test_other_hosts_are_refused_by_their_address(client: FetcherProcess, url: str) -> None:
     code, words = client.ask(url)
     assert code == "address-refused"
     assert "is not a public address" in words
 
 
 @pytest.mark.parametrize("url", NAMED)
-def test_a_host_name_is_refused_like_its_address(client: Asker, url: str) -> None:
+def test_a_host_name_is_refused_like_its_address(client: FetcherProcess, url: str) -> None:
     code, words = client.ask(url)
     assert code == "address-refused"
     assert "is not a public address" in words
 
 
 @pytest.mark.parametrize("url", DISGUISES)
-def test_disguised_addresses_ports_and_schemes_are_refused(client: Asker, url: str) -> None:
+def test_disguised_addresses_ports_and_schemes_are_refused(client: FetcherProcess, url: str) -> None:
     assert client.ask(url)[0] in NOWHERE
 
 
 @pytest.mark.parametrize("target", [*LITERALS, *NAMED, *sorted({*DISGUISES} - {*LEADS_BACK})])
-def test_redirects_to_refused_addresses_are_refused(client: Asker, target: str) -> None:
+def test_redirects_to_refused_addresses_are_refused(client: FetcherProcess, target: str) -> None:
     code, _ = client.ask(f"http://public.example/to?{quote(target, safe='')}")
     assert code in NOWHERE
 
 
 @pytest.mark.parametrize("target", LEADS_BACK)
-def test_a_relative_redirect_stays_on_its_host(client: Asker, target: str) -> None:
+def test_a_relative_redirect_stays_on_its_host(client: FetcherProcess, target: str) -> None:
     assert client.ask(f"http://public.example/to?{quote(target, safe='')}") == ("200", "")
 
 
-def test_dns_rebinding_is_refused(client: Asker) -> None:
+def test_dns_rebinding_is_refused(client: FetcherProcess) -> None:
     codes = [client.ask(f"http://rebound.example:{port}/")[0] for port in (80, 8080, 8443)]
     assert codes == ["200", "address-refused", "address-refused"]
 
 
-def test_only_the_public_addresses_of_a_name_are_used(client: Asker) -> None:
+def test_only_the_public_addresses_of_a_name_are_used(client: FetcherProcess) -> None:
     assert {client.ask("http://both.example/")[0] for _ in range(4)} == {"200"}
 
 
-def test_private_addresses_are_refused_if_the_public_one_fails(client: Asker) -> None:
+def test_private_addresses_are_refused_if_the_public_one_fails(client: FetcherProcess) -> None:
     assert client.ask("http://fallback.example/")[0] in {"unreachable", "address-refused"}
 
 

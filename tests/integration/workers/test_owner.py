@@ -24,7 +24,7 @@ from service.overlay.ring import RingView
 from service.store import Store
 from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel
-from tests.support.content_locators import stored
+from tests.support.content_locators import store_only_locator
 from tests.support.waiting import until_so
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
@@ -50,7 +50,7 @@ async def test_a_fan_out_interrupted_by_another_owner_is_refused(store: Store, *
         clock=SystemClock(),
         on_events=note,
         tasks=tasks,
-        contents=stored(store),
+        contents=store_only_locator(store),
         fan_out=FanOut(store, 3),
         registrar=DirectoryRegistrar(store, SystemClock(), 3),
     )
@@ -83,7 +83,7 @@ class Owner:
             clock=SystemClock(),
             on_events=self._note,
             tasks=self.tasks,
-            contents=stored(store),
+            contents=store_only_locator(store),
             fan_out=FanOut(store, 3),
             registrar=DirectoryRegistrar(store, SystemClock(), 3),
         )

@@ -21,7 +21,7 @@ from service.store import Store
 from service.store.channels.channels import Snapshot
 from service.store.client import keys
 from tests.integration.workers.test_poller import US, fetcher, politeness
-from tests.support.content_locators import stored
+from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
@@ -72,7 +72,7 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
     lanes = create_poll_lanes(parser, parser, ParserTimeBudgets())
-    return Poller(reach, politeness(store), lanes, BaselineCache(stored(store)), SystemClock())
+    return Poller(reach, politeness(store), lanes, BaselineCache(store_only_locator(store)), SystemClock())
 
 
 def feed(*names: str, more: str = "") -> bytes:

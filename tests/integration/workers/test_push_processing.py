@@ -16,7 +16,7 @@ from service.store import Store
 from service.store.channels.websub import Push
 from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
 from tests.support.channels import SNAPSHOT
-from tests.support.content_locators import stored
+from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
@@ -65,7 +65,7 @@ async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
     tasks, clock, feed = BackgroundTasks(), SystemClock(), answering(ok(b"feed"), then_close=False)
     lanes = create_poll_lanes(parser, Parser(), ParserTimeBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
-        poller = Poller(reach, politeness(store), lanes, BaselineCache(stored(store)), clock)
+        poller = Poller(reach, politeness(store), lanes, BaselineCache(store_only_locator(store)), clock)
         polling = PollScheduler(US, store, poller, clock=clock, on_event=nobody, on_hubs_found=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()
