@@ -1,8 +1,8 @@
-"""How fast one entry reaches thousands of subscribers from one account, with one bot and with two that share it.
+"""Rate at which one entry reaches thousands of subscribers from one account, with one bot and with two that share it.
 
-All on one machine, in the same run, to the same clients, by one Prosody, which archives nothing. A rate is messages per
-second from the moment the entry is in the outboxes until the last client has its message; the median of the rounds
-counts.
+Both measurements use one machine, the same run, the same clients, and one Prosody without an archive. A rate is
+messages per second from the time the entry is in the outboxes until the last client has its message; the result is the
+median of the rounds.
 
 ``python -m tests.bench.bench_bots [--users N] [--rounds N]`` prints JSON.
 """
@@ -36,7 +36,7 @@ from tests.support.waiting import until
 async def measured(
     settings: Settings, store: Store, channel: Channel, crowd: Crowd, jids: list[str], **plan: int
 ) -> list[float]:
-    """Return messages per second of each of ``rounds`` with ``count`` bots; ``first`` is the first version's number."""
+    """Return the messages per second of each round with ``count`` bots; ``first`` is the first version's number."""
     uids = [user_id(jid) for jid in jids]
 
     async def send(number: int) -> float:
@@ -56,7 +56,7 @@ async def measured(
 
 
 async def measure(directory: Path, users: int, rounds: int) -> dict[str, object]:
-    """Return the rates of both, and their ratio."""
+    """Return both rates and their ratio."""
     names = [f"u{number}" for number in range(users)]
     make_accounts(directory / "prosody", [*names, "bot"])
     prosody = ForgetfulProsody(directory / "prosody")
@@ -93,7 +93,7 @@ async def measure(directory: Path, users: int, rounds: int) -> dict[str, object]
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print its results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,10 +1,10 @@
-"""What one check costs a worker, Redis included, when nothing has changed; and what a watched channel weighs.
+"""CPU cost of a poll of an unchanged channel, Redis included, and a worker's memory per channel.
 
 Run it alone on the machine: ``python -m tests.bench.bench_checks [--channels N] [--seconds S]``. One worker polls
-channels of one publisher: first such that answer 304, then such that send the same 33 KB. Prints JSON: processor
-seconds per 1,000 checks of the worker with its children and of Redis, beside a bare aiohttp client's in the same
-run, and the worker's memory per channel besides its bounded caches. A worker's fixed cost, about 17 ms a second,
-is shared out over so many checks: ``--channels 300`` shows a quieter worker's.
+channels of one publisher, first with responses 304, then with the same 33 KB each time. Prints JSON: CPU seconds per
+1,000 polls of the worker with its children and of Redis, compared with a bare aiohttp client in the same run, and the
+worker's memory per channel without its bounded caches. A worker's fixed cost of about 17 ms per second is included:
+``--channels 300`` shows it for a less busy worker.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tests.support.waiting import until
 
 _BARE_REQUESTS = 3_000
 FULL_CACHES, MORE_CHANNELS = 10_000, 6_000
-"""So many channels fill what is bounded: caches of URLs and of bodies."""
+"""Number of channels that fills the bounded caches of URLs and bodies."""
 UNKNOWN, KNOWN = Validators(), Validators('"1"', body_sha256="0" * 64)
 
 
@@ -43,7 +43,7 @@ class Publisher:
         self.origin = f"http://127.0.0.1:{port}"
 
     async def answered(self) -> int:
-        """Return how many requests it has answered."""
+        """Return the number of requests served."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"\n")
@@ -86,7 +86,7 @@ async def working(redis: PrivateRedis, poll_interval_s: float) -> AsyncIterator[
 
 
 def own_memory_mb(pid: int) -> float:
-    """Return what a process has in memory besides the files that it shares with others."""
+    """Return a process's private memory in bytes."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) / 1024
 
@@ -102,7 +102,7 @@ async def add_channels(store: Store, origin: str, path: str, count: int, known: 
 async def checks(
     path: str, channels: int, poll_interval_s: float, for_s: float, *, rounds: int = 3, known: Validators = UNKNOWN
 ) -> dict[str, float]:
-    """Return what checks of channels under ``path`` cost, after so many rounds of polls.
+    """Return the cost of polls of channels under ``path``, after warm-up rounds.
 
     Where the content is ``known`` at the start, no memory of it is ever needed.
     """
@@ -135,7 +135,7 @@ async def checks(
 
 
 async def bare(path: str) -> float:
-    """Return what 1,000 requests cost a bare aiohttp client, in processor seconds."""
+    """Return the CPU seconds of 1,000 requests by a bare aiohttp client."""
     async with publishing() as publisher, aiohttp.ClientSession() as session:
         began_s = time.process_time()
         for number in range(_BARE_REQUESTS):
@@ -146,7 +146,7 @@ async def bare(path: str) -> float:
 
 
 async def main(channels: int, poll_interval_s: float, for_s: float) -> None:
-    """Measure and print."""
+    """Run the benchmark and print its results."""
     found = {
         path: await checks(path, channels, poll_interval_s, for_s) | {"bare_aiohttp_cpu_s_per_1000": await bare(path)}
         for path in ("304", "full")

@@ -1,9 +1,8 @@
-"""What subscriptions in key groups cost: to subscribe, to be found by a fan-out, and in Redis's memory.
+"""Cost of subscriptions in key groups: subscribing, enumeration by a fan-out, and Redis's memory.
 
-A population with the skew of feed directories (Zipf, exponent 1, one channel with a fifth of all) subscribes through
-one process, as people's commands do; then the hottest channel is enumerated as a fan-out does. Beside each, in the
-same run, what bare Redis costs: as many single writes, a walk through one hash, and one sorted set with an index of
-the same content.
+A population with the skew of feed directories (Zipf with exponent 1, one channel with a fifth of all subscriptions)
+subscribes through one process; then the most popular channel is enumerated like in a fan-out. Each result is compared
+with bare Redis in the same run: as many single writes, a scan of one hash, and one sorted set with the same content.
 
 ``python -m tests.bench.bench_clash [--subscriptions N] [--channels N]`` prints JSON.
 """
@@ -35,7 +34,7 @@ ROUNDS = 3
 
 
 def population(subscriptions: int, channels: int) -> list[tuple[str, str]]:
-    """Return who subscribes to which URL, each pair once, in no order."""
+    """Return the (user, URL) pairs of all subscriptions in random order."""
     drawn = random.Random(5)  # noqa: S311 - repeatable, not secret
     urls = [f"https://site{number % SITES}.example/{number}" for number in range(channels)]
     people = int(subscriptions * HOTTEST_SHARE)
@@ -50,12 +49,12 @@ def population(subscriptions: int, channels: int) -> list[tuple[str, str]]:
 
 
 async def memory(store: Store) -> int:
-    """Return the bytes that Redis uses."""
+    """Return Redis's memory in bytes."""
     return int((await store.redis.call("INFO", "memory"))["used_memory"])
 
 
 async def subscribing(store: Store, pairs: Sequence[tuple[str, ChannelId]]) -> float:
-    """Return how many people subscribe in a second."""
+    """Subscribe all pairs; return subscriptions per second."""
     began = time.perf_counter()
     for first in range(0, len(pairs), AT_ONCE):
         some = pairs[first : first + AT_ONCE]
@@ -64,7 +63,7 @@ async def subscribing(store: Store, pairs: Sequence[tuple[str, ChannelId]]) -> f
 
 
 async def enumerating(store: Store, cid: ChannelId) -> tuple[int, float, float]:
-    """Return how many a fan-out of a channel finds, and how fast: per second, and per second of our processor."""
+    """Enumerate a channel's subscribers; return their number, the rate, and the rate per second of CPU time."""
     found, cursor, began, busy = 0, "", time.perf_counter(), time.process_time()
     while True:
         entries, cursor = await store.channel_index.page(cid, cursor, PAGE)
@@ -149,7 +148,7 @@ async def _of_index(store: Store) -> list[str]:
 
 
 def main() -> None:
-    """Print what was measured."""
+    """Run the benchmark and print its results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--subscriptions", type=int, default=200_000)
     parser.add_argument("--channels", type=int, default=10_000)

@@ -1,8 +1,8 @@
-"""What the console costs with very many channels: pages, memory, and open live pages.
+"""Cost of the console with a large number of channels: response times, memory, and open live pages.
 
 Run it alone on the machine: ``python -m tests.bench.bench_console [--channels N]``. Prints JSON: seconds until the
-first page, p50 and p95 of a page in milliseconds by kind, resident memory, and the share of a core that so many
-open overviews take.
+first page, p50 and p95 in milliseconds by kind of page, resident memory, and the share of a core that open overview
+pages use.
 """
 
 import argparse
@@ -36,7 +36,7 @@ WHAT_IF = "goal=fair&longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_po
 
 
 async def fill(store: Store, channels: int) -> None:
-    """Make so many channels of every kind, as their hashes hold them, and some subscriptions."""
+    """Write channels of every kind, and some subscriptions, to Redis."""
     draw, ids = random.Random(7), list[str]()  # noqa: S311 - the same each time
     for start in range(0, channels, 1_000):
         commands: list[tuple[str | float | int, ...]] = []
@@ -75,7 +75,7 @@ async def serving(redis_url: str) -> AsyncIterator[tuple[str, int]]:
 
 
 async def timed_ms(somebody: Visitor, paths: Sequence[str]) -> dict[str, float]:
-    """Return p50 and p95 of these pages, one after the other."""
+    """Request pages in sequence; return p50 and p95 of the response time."""
     took_ms = []
     for path in paths:
         began_s = time.perf_counter()
@@ -87,7 +87,7 @@ async def timed_ms(somebody: Visitor, paths: Sequence[str]) -> dict[str, float]:
 
 
 async def watched_share(somebody: Visitor, pid: int) -> float:
-    """Return which share of a core so many open overviews take."""
+    """Return the share of a core that open overview pages use."""
 
     async def watch() -> None:
         async with somebody.http.get("/live") as stream:
@@ -153,7 +153,7 @@ async def _pages(ada: Visitor, channels: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print its results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--channels", type=int, default=100_000)
     print(json.dumps(asyncio.run(measure(parser.parse_args().channels)), indent=2))  # noqa: T201 - for people

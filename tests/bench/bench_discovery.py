@@ -1,11 +1,11 @@
-"""What searching costs on one Redis: registering names, queries, and matching entries with standing queries.
+"""Cost of search on one Redis: registrations of names, queries, and matching of entries with saved searches.
 
-100,000 names of 12 pairs, as skewed as those of feeds (Zipf), are registered through one process; then one process
-asks queries of 1 to 4 pairs of some name, limit 10, several at once, while upkeep goes on.
+100,000 names of 12 pairs with the skew of feeds (Zipf) are registered through one process; then one process sends
+concurrent queries of 1 to 4 pairs of a name, with limit 10, while maintenance runs.
 
-Last, without Redis, entries of 47 words meet 100,000 standing queries, of which one in ten is a phrase of two words,
-and the others have 1 to 4 pairs of some entry: words, tags, an author, a channel, a domain, as popular among people as
-among entries, also the most common ones. Nobody asks for a language and nothing else. Prints JSON.
+Finally, without Redis, entries of 47 words are matched with 100,000 saved searches. One in ten is a phrase of two
+words; the others have 1 to 4 pairs of an entry: words, tags, an author, a channel or a domain, with the same popularity
+as in entries, including the most frequent ones. No search is for a language only. Prints JSON.
 
 ``python -m tests.bench.bench_discovery [--names N] [--queries N] [--standing N]``
 """
@@ -43,14 +43,14 @@ CHECKED = 200
 
 
 class Zipf:
-    """Draws of ``count`` texts, the first the most frequent."""
+    """Random draws of ``count`` texts with a skewed distribution, the first being the most frequent."""
 
     def __init__(self, drawn: random.Random, form: str, count: int) -> None:
         self._drawn, self._texts = drawn, [form.format(number) for number in range(count)]
         self._weights = list(accumulate(1 / rank for rank in range(1, count + 1)))
 
     def some(self, count: int) -> list[str]:
-        """Return that many different texts."""
+        """Return distinct texts."""
         found: dict[str, None] = {}
         while len(found) < count:
             found.update(dict.fromkeys(self._drawn.choices(self._texts, cum_weights=self._weights)))
@@ -72,7 +72,7 @@ def population(count: int) -> list[frozenset[str]]:
 
 
 async def registering(store: Store, names: Sequence[frozenset[str]]) -> float:
-    """Register all, in batches, two under way at a time; return how many names a second."""
+    """Register all names in batches, two at a time; return names per second."""
     began_s = time.perf_counter()
     batches = iter(range(0, len(names), AT_ONCE))
 
@@ -88,7 +88,7 @@ async def registering(store: Store, names: Sequence[frozenset[str]]) -> float:
 
 
 async def asking(store: Store, queries: Sequence[frozenset[str]]) -> tuple[list[float], float, int]:
-    """Ask all, several at once; return each one's seconds, how many a second, and how many cells were asked."""
+    """Send all queries concurrently; return their durations (s), queries per second, and the number of cells asked."""
     waiting, took_s, cells = list(queries), list[float](), 0
     began_s = time.perf_counter()
 
@@ -107,14 +107,14 @@ async def asking(store: Store, queries: Sequence[frozenset[str]]) -> tuple[list[
 
 
 async def upkeep(store: Store) -> None:
-    """Do what the cells ask for, as workers do."""
+    """Execute the maintenance requests of cells, like workers."""
     while True:
         await asyncio.sleep(UPKEEP_EVERY_S)
         await store.channel_directory.maintain()
 
 
 async def exact(store: Store, names: Sequence[frozenset[str]], queries: Sequence[frozenset[str]]) -> bool:
-    """Say whether queries without a limit find exactly what trying every name does."""
+    """Return whether queries without a limit find exactly the names that a full scan finds."""
     for pairs in queries:
         found = await store.channel_directory.find(pairs, len(names))
         if {match.name for match in found.matches} != {f"{n:040x}" for n, name in enumerate(names) if pairs <= name}:

@@ -1,10 +1,9 @@
-"""What a polled feed costs the child that reads it: changed and unchanged bodies per second of processor time.
+"""CPU cost of a polled feed in the parser process: changed and unchanged documents per second of CPU time.
 
-Run it alone on the machine: ``python -m tests.bench.bench_feeds``. Prints JSON, for an RSS and an Atom feed of
-33 KB (of 1,024 bytes) whose entries hold HTML, of which one is new at each poll: ``changed`` ones per second
-through hash, parser, identity and changes; of channels polled for the ``first`` time, of which every entry is
-read; how many feedparser alone reads (``feedparser``) and ours (``parse``);
-and the ``unchanged`` polls per second after the socket, which only compare hashes.
+Run it alone on the machine: ``python -m tests.bench.bench_feeds``. Prints JSON for an RSS and an Atom feed of 33 KB
+with HTML entries, of which one is new in each poll: ``changed`` documents per second through hashing, parsing,
+identification and change detection; ``first`` polls of channels, which read every entry; documents parsed by feedparser
+alone (``feedparser``) and by Coronet (``parse``); and ``unchanged`` polls per second, which only compare hashes.
 """
 
 import gc
@@ -30,7 +29,7 @@ NOW_S = 1_800_000_000.0
 
 
 def per_s(work: Callable[[], int]) -> float:
-    """Return how much work is done per second of processor time, in the best of some rounds."""
+    """Return the operations per second of CPU time in the best of several rounds."""
     rates = []
     for _ in range(ROUNDS):
         began_s = time.process_time()
@@ -40,7 +39,7 @@ def per_s(work: Callable[[], int]) -> float:
 
 
 def polled(body: bytes, memory: bytes) -> bytes:
-    """Return what is remembered after this body."""
+    """Return the state after parsing a body."""
     return detect_changes(DetectChanges((Document(body, URL, HEADERS),), memory, URL, "feed", NOW_S)).baseline
 
 
@@ -78,7 +77,7 @@ def read(bodies: Sequence[bytes]) -> int:
 
 
 def read_by_feedparser(bodies: Sequence[bytes]) -> int:
-    """Parse each body as feedparser's users do, without what we ask it to leave out."""
+    """Parse each body with feedparser's default options."""
     for body in bodies:
         loaded = feedparser.parse(
             body, response_headers={"content-type": "text/xml"}, sanitize_html=False, resolve_relative_uris=False

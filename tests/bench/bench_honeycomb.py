@@ -1,9 +1,9 @@
-"""What it takes to find the sizes of a million channels with costs of their own, beside sorting them once.
+"""Time to compute the sizes of a million channels with individual costs, compared with sorting them once.
 
-Run it alone on the machine: ``python -m tests.bench.bench_honeycomb [--channels N]``. Prints JSON: for each way to
-solve the same channels the seconds it takes (``s``, the median of some rounds, sizes included) and how many times a
-numpy sort of the same weights in the same round that is (``sorts``); by how much clusters miss the optimum
-(``clusters_off``, a share of it) and their bytes; and what the process weighed at most, channels included.
+Run it alone on the machine: ``python -m tests.bench.bench_honeycomb [--channels N]``. Prints JSON: for each algorithm
+the median time in seconds (``s``) and its multiple of a numpy sort of the same weights in the same round (``sorts``);
+the relative deviation of clusters from the optimum (``clusters_off``) and their size in bytes; and the maximum memory
+of the process, channels included.
 """
 
 import argparse
@@ -27,19 +27,19 @@ CHANNELS_PER_SITE = 20
 
 
 def took_s(work: Callable[[], object]) -> float:
-    """Return how long it takes."""
+    """Return the duration in seconds."""
     began_s = time.perf_counter()
     work()
     return time.perf_counter() - began_s
 
 
 def peak_mb() -> float:
-    """Return what this process has weighed at most so far."""
+    """Return the maximum memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main(channels: int) -> None:
-    """Solve the same channels in every way and print what it took."""
+    """Solve the same problem with every algorithm and print the results."""
     problem = heterogeneous(channels, seed=1)
     random = np.random.default_rng(2)
     sites = (random.pareto(1.0, channels) * channels / CHANNELS_PER_SITE).astype(np.intp) % (channels // 10)

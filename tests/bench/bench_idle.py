@@ -1,8 +1,7 @@
-"""What it costs to watch 1,000 channels on which nothing happens: processor time and memory, all parts together.
+"""CPU time and memory for 1,000 channels without updates, all programs together.
 
-Run it alone on the machine: ``python -m tests.bench.bench_idle``. Prints one JSON object: per part
-the share of one core, its memory (proportional set size, children included), and the polls a second
-that the publisher saw in the same time.
+Run it alone on the machine: ``python -m tests.bench.bench_idle``. Prints one JSON object: for each program the share of
+one core, the memory (proportional set size, children included), and the publisher's polls per second in the same time.
 """
 
 import argparse
@@ -53,7 +52,7 @@ async def add_channels(store: Store, origin: str) -> None:
 
 
 async def measure(product: Product, requests: Path, for_s: float) -> dict[str, object]:
-    """Return what all parts used meanwhile."""
+    """Return the CPU time and memory of all programs during the measurement."""
     parts = {kind: [one for pid in product.pids(kind) for one in family(pid)] for kind in product.ready["processes"]}
     before = {kind: sum(map(cpu_s, pids)) for kind, pids in parts.items()}
     asked, began_s = requests.read_bytes().count(b"\n"), time.monotonic()
@@ -71,7 +70,7 @@ async def measure(product: Product, requests: Path, for_s: float) -> dict[str, o
 
 
 async def main(poll_interval_s: float, for_s: float) -> None:
-    """Measure and print."""
+    """Run the benchmark and print its results."""
     with tempfile.TemporaryDirectory() as folder:
         port = ports.choose_ports(Path(folder) / "ports.json", {"publisher": 0})["publisher"]
         directory = Path(folder) / "publisher"

@@ -1,8 +1,8 @@
-"""What a crowd of wrong logins costs everybody else at the console.
+"""Effect of many failed logins on other users of the console.
 
-Run it alone on the machine: ``python -m tests.bench.bench_logins``. One reader asks for the settings page and the API
-one after another, first alone, then while fifty others, each from an address and for an account of their own, try
-wrong passwords again and again. Prints JSON: milliseconds per request at the median and at p95, and their ratios.
+Run it alone on the machine: ``python -m tests.bench.bench_logins``. One user requests the settings page and the API in
+sequence, first alone, then while fifty clients, each with its own address and account name, try wrong passwords
+repeatedly. Prints JSON: median and p95 of milliseconds per request, and their ratios.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ async def _read(http: aiohttp.ClientSession, for_s: float) -> list[float]:
 
 
 async def _guess(url: str, number: int, answered: dict[int, int]) -> None:
-    """Guess from an address of our own: any of 127.0.0.0/8 is loopback."""
+    """Try passwords from a separate loopback address (127.0.0.0/8)."""
     connector = aiohttp.TCPConnector(local_addr=(f"127.0.1.{number + 1}", 0))
     jar = aiohttp.CookieJar(unsafe=True)
     jar.update_cookies({FORM_COOKIE: "a"}, URL(url))

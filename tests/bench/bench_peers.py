@@ -1,8 +1,8 @@
-"""What the exchange of contents weighs in a worker, for each channel whose content it has.
+"""Memory of the content exchange in a worker, per channel with cached content.
 
-``python -m tests.bench.bench_peers``: prints JSON, bytes per channel by part, as tracemalloc counts them, in a process
-of its own for each number of channels. The contents themselves are counted apart. The worker is one of sixteen with as
-many contents of their own: it has six neighbours, and hears of nine workers more by way of these.
+``python -m tests.bench.bench_peers`` prints JSON: bytes per channel by component, measured by tracemalloc, in a
+separate process for each number of channels. The content itself is counted separately. The worker is one of sixteen
+with equally many cached channels each: it has six neighbours, and learns about nine more workers through these.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NEIGHBOURS, FURTHER = 6, 9
 
 
 def name(number: int) -> str:
-    """Return a worker's id, or a channel's."""
+    """Return a random id of a worker or channel."""
     return f"{number:040x}"
 
 
@@ -78,7 +78,7 @@ def weigh(channels: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run as a program."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--channels", type=int, help="only so many, in this process")
     given = parser.parse_args()

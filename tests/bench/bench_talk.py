@@ -1,4 +1,4 @@
-"""How long a hundred people who talk to one bot at once wait for its answers.
+"""Response times of one bot for a hundred users who send commands at the same time.
 
 ``python -m tests.bench.bench_talk [--users N] [--rounds N]`` prints JSON; fails if the 95th percentile is above 300 ms.
 """
@@ -26,7 +26,7 @@ LONGEST_P95_S: Final = 0.3
 
 
 async def measure(directory: Path, users: int, rounds: int) -> list[float]:
-    """Return how long each answer took, in seconds."""
+    """Return the response times in seconds."""
     names = [f"u{number}" for number in range(users)]
     make_accounts(directory / "prosody", names)
     prosody = PrivateProsody(directory / "prosody")
@@ -53,7 +53,7 @@ async def measure(directory: Path, users: int, rounds: int) -> list[float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print its results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=28)

@@ -1,9 +1,9 @@
-"""What a poll over a new TLS connection costs its worker: polls per second of processor time.
+"""CPU cost of a poll over a new TLS connection: polls per second of CPU time.
 
-Publishers are asked too seldom for connections to be kept, so this is what most polls are. Run it alone on
-the machine: ``python -m tests.bench.bench_tls``. Prints one JSON object: the rate of a :class:`Fetcher`, that
-of bare asyncio streams which send the same request to the same server, and their ratio. Both resolve a name,
-verify an ECDSA certificate, and read an answer of status 304; the server runs in its own process.
+Publishers are polled too rarely to keep connections open, so that most polls need a new one. Run it alone on the
+machine: ``python -m tests.bench.bench_tls``. Prints one JSON object: the rate of a :class:`Fetcher`, that of bare
+asyncio streams which send the same request to the same server, and their ratio. Both resolve a name, verify an ECDSA
+certificate, and read a response with status 304; the server runs in its own process.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ async def measure(port: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print its results."""
     with tempfile.TemporaryDirectory() as folder, publisher(Path(folder)) as port:
         print(json.dumps(asyncio.run(measure(port)), indent=1))  # noqa: T201 - the result
 

@@ -1,7 +1,7 @@
-"""A publisher that costs next to nothing: every request gets the same answer. Runs in a process of its own.
+"""A publisher program that uses little CPU time: every request gets the same response.
 
-``python -m tests.bench.plain_publisher`` prints its port, and on each line from stdin how many requests it answered.
-A request with ``If-None-Match`` gets 304, unless the path begins with ``/full``, which always gets the same 33 KB.
+``python -m tests.bench.plain_publisher`` prints its port, and for each input line the number of requests served. A
+request with ``If-None-Match`` gets 304, unless the path begins with ``/full``, which always returns the same 33 KB.
 """
 
 import asyncio

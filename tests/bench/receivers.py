@@ -1,8 +1,8 @@
-"""A thousand people online in one process: minimal XMPP clients that only count what they get.
+"""A thousand online users in one process: minimal XMPP clients that only count messages.
 
-``python receivers.py HOST PORT PASSWORD RECEIPTS USER…`` logs every user in, prints ``ready``, and then a
-line ``COUNT MONOTONIC_S`` for every as many messages as there are users. With RECEIPTS 1 they are
-answered with receipts (XEP-0184).
+``python receivers.py HOST PORT PASSWORD RECEIPTS USER…`` logs all users in, prints ``ready``, and then a line
+``COUNT MONOTONIC_S`` each time as many messages as users have arrived. With RECEIPTS 1, clients send receipts
+(XEP-0184).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _FROM = re.compile(rb"\bfrom='([^']*)'")
 
 
 class Receivers:
-    """All the clients, and how many messages they got together."""
+    """All clients, and their total number of messages."""
 
     def __init__(self, host: str, port: int, password: str, *, receipts: bool, users: list[str]) -> None:
         self._address = (host, port)
@@ -33,7 +33,7 @@ class Receivers:
         self._tls.verify_mode = ssl.CERT_NONE  # the private server's certificate is its own
 
     async def run(self) -> None:
-        """Log in everybody, then count for ever."""
+        """Log in all users, then count messages until the process ends."""
         streams = await asyncio.gather(*map(self._login, self._users))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
@@ -78,7 +78,7 @@ class Receivers:
 
 
 def main() -> None:
-    """Run as the module's text says."""
+    """Run as described in the module's docstring."""
     host, port, password, receipts, *users = sys.argv[1:]
     asyncio.run(Receivers(host, int(port), password, receipts=receipts == "1", users=users).run())
 

@@ -1,8 +1,8 @@
-"""Many people who talk to a bot at once, in one process.
+"""Many users in one process who send commands to a bot at the same time.
 
-``python -m tests.bench.talkers HOST PORT PASSWORD BOT ROUNDS USER…`` logs every user in. In each round all of them send
-a command in the same moment, each another one, and wait for their answers; in the end it prints how long every
-answer took, in seconds, as JSON. The first round, in which they are welcomed, does not count.
+``python -m tests.bench.talkers HOST PORT PASSWORD BOT ROUNDS USER…`` logs all users in. In each round all of them send
+a different command at the same time and wait for the answers; at the end it prints all response times in seconds as
+JSON. The first round, in which users get a welcome message, is not counted.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Talkers(Receivers):
     """All the clients."""
 
     async def talk(self, bot: str, rounds: int) -> list[float]:
-        """Return how long the answers took, in seconds."""
+        """Return the response times in seconds."""
         streams = await asyncio.gather(*map(self._login, self._users))
         took: list[float] = []
         for number in range(-1, rounds):
@@ -47,7 +47,7 @@ async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bot
 
 
 def main() -> None:
-    """Run as the module's text says."""
+    """Run as described in the module's docstring."""
     host, port, password, bot, rounds, *users = sys.argv[1:]
     talkers = Talkers(host, int(port), password, receipts=False, users=users)
     sys.stdout.write(json.dumps(asyncio.run(talkers.talk(bot, int(rounds)))) + "\n")

@@ -1,7 +1,7 @@
-"""Five minutes with one address: ``python -m tests.live [--seconds S] [--seed N] [--poll-interval S]``.
+"""Five minutes with many feeds on one address: ``python -m tests.live [--seconds S] [--seed N] [--poll-interval S]``.
 
-20 feeds with 5 old entries each; one new entry a second; three workers. Says how often the publisher was
-asked, how long people waited, and what the ledger has to say. One of two people is offline for 70 s.
+20 feeds with 5 initial entries each get one new entry per second, with three workers. Prints the publisher's request
+rate, the delays of subscribers, and the delivery audit. One of two subscribers is offline for 70 s.
 """
 
 import argparse

@@ -1,11 +1,11 @@
 """The publishers of ``tests.live.attacks``, as programs in its network namespace; each ends with its standard input.
 
-``honest JOURNAL``: the name server, and six feeds that get an entry in turns. The news of three is pushed by their
-hubs, and listed five seconds later; the others have no hub. Writes down what is published when.
-``pushes BODY``: four feeds of one site whose hub pushes the bytes of that file, a little different each time.
-``slow-sites BODY MODE``: 24 hosts with three feeds each, that send those bytes as slowly as is just prompt, or trickle.
-``lag URL JOURNAL``: asks the worker's event loop for a sign of life, again and again, and writes down how long it took.
-Those that attack begin when they read a line.
+``honest JOURNAL``: the name server, and six feeds that get entries in turn. The entries of three feeds are pushed by
+their hubs and listed five seconds later; the others have no hub. Publications are recorded in the journal.
+``pushes BODY``: four feeds of one site whose hub pushes the content of a file with small variations.
+``slow-sites BODY MODE``: 24 hosts with three feeds each that send this content just fast enough, or slowly.
+``lag URL JOURNAL``: requests the worker's liveness repeatedly and records the response times.
+The attackers begin when they read a line.
 """
 
 import asyncio

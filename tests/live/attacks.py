@@ -1,18 +1,18 @@
-"""What attacks of the security review cost other people: ``python -m tests.live.attacks pushes|slow-sites [--json]``.
+"""Effect of attacks on other users: ``python -m tests.live.attacks pushes|slow-sites [--json]``.
 
-A worker and a console as they are shipped, on a Redis of their own, in a network namespace that is the whole Internet,
-so that budgets, sites and address networks count as they do outside. A person is subscribed to six honest feeds: the
-news of three is pushed by their hubs, the others are polled. It is counted for a while without, then with the attack.
+A worker and a console with default settings, on a private Redis, run in a network namespace that contains all
+addresses, so that budgets, sites and address networks count as in production. A user is subscribed to six honest feeds:
+the entries of three are pushed by their hubs, the others are polled. Measurements are made without and with the attack.
 
-``pushes``: four feeds of one site with a hub of its own, which pushes 80 documents at once that take 2.7 s to parse,
-half of them of 4 MB, and then 30 a minute each. ``slow-sites``: 24 hosts with three feeds each, of one domain
-(``--mode subdomains``) or of 24 domains in one address network (``--mode network``), whose documents take as long to
-parse, and come at once, just promptly, or in 28 s.
+``pushes``: four feeds of one site whose hub pushes 80 documents at once that take 2.7 s to parse, half of them of 4 MB,
+and then 30 per minute each. ``slow-sites``: 24 hosts with three feeds each, of one domain (``--mode subdomains``) or of
+24 domains in one address network (``--mode network``), whose documents take as long to parse, and arrive at once, just
+fast enough, or in 28 s.
 
-Only polls are more frequent than as shipped: each 2 s, without a bound per channel; the site's and the network's hold.
-Prints quiet and attacked: how long the person's news took until it was in their outbox, the worker's memory (its
-children's apart), and how long its event loop kept others waiting. Fails if a bound does not hold. ``--tree`` runs the
-product of another checkout, to compare.
+Polls are more frequent than by default: every 2 s without a limit per channel; limits of sites and networks apply.
+Prints for both phases the delay until entries are in the user's outbox, the worker's memory (its children's
+separately), and the delays of its event loop. Fails if a bound is exceeded. ``--tree`` runs the product of another
+checkout for comparison.
 """
 
 import argparse

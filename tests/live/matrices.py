@@ -1,13 +1,13 @@
-"""Matrices under a load that grows tenfold in a minute: ``python -m tests.live.matrices``.
+"""Discovery matrices under a load that increases tenfold in a minute: ``python -m tests.live.matrices``.
 
-Once on one Redis, once on a Redis Cluster of six: new names of 12 skewed pairs and queries come at a fixed pace, which
-rises to ten times as much, stays, and falls back. Half of the queries are for one tag, the others for 1 to 4 pairs of a
-name that is there, or for all of them. A registration succeeds if it is acknowledged in a second from when it was due;
-a query if in a second it finds what has all its pairs, and the very name where it asked for all. Prints JSON.
+The test runs on one Redis and on a Redis Cluster of six nodes. Registrations of names with 12 skewed pairs and queries
+arrive at a constant rate, which increases tenfold, stays, and decreases again. Half of the queries are for one tag, the
+others for 1 to 4 pairs, or for all pairs, of a registered name. A registration succeeds if it is acknowledged within a
+second of its due time; a query if it finds within a second a name with all its pairs, and for all pairs the very name.
+Prints JSON.
 
-We deviate from what the product is set to: one machine cannot offer the load that its thresholds are for. So here a
-cell may carry a tenth as many registrations and queries a second (``LIMITS``), and a name is kept
-for a quarter of a minute.
+Deviation from default settings: as one machine cannot generate the load for the default thresholds, a cell accepts a
+tenth of the registrations and queries per second (``LIMITS``), and names expire after a quarter of a minute.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Large lists of feeds sent to the console and the bot, again and again: ``python -m tests.live.opml_attack [--json]``.
+"""Repeated imports of large OPML files: ``python -m tests.live.opml_attack [--json]``.
 
-One person follows a feed and talks to the bot, while others import lists of 5 MiB: three at once at the console, as
-files to the bot, and by URL, which a worker fetches. A quiet phase comes first. Says how long the person waited for
-news and answers in both phases, how much memory the programs and their parser processes had, and how late event loops
-were. Exits with 1 if the person waited more than twice as long, a program grew by more than 150 MB, or an event loop
-was late by more than 100 ms and more than in the quiet phase.
+One user follows a feed and sends commands to the bot, while others import files of 5 MiB: three at once at the console,
+as files to the bot, and by URL, which a worker fetches. A phase without imports comes first. Prints for both phases the
+delays of entries and answers, the memory of programs and their parser processes, and event loop delays. Exits with
+status 1 if delays more than doubled, a program grew by more than 150 MB, or an event loop was delayed by more than 100
+ms and more than in the first phase.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""One worker of :mod:`tests.live.peers`, as it is, but for its links: ``python -m tests.live.peer_worker FILE``.
+"""One worker of :mod:`tests.live.peers`: ``python -m tests.live.peer_worker FILE``.
 
-It reaches others through the proxies of its group, writes down what it looks for and has, and on SIGUSR1 looks for what
-nobody has, on SIGUSR2 begins to spoil what it hands over. Bases that are found nowhere are fetched from their
-publisher, with a header that says so.
+It reaches other workers through the proxies of its group, and records which contents it looks up and has. On SIGUSR1 it
+looks up contents that do not exist; on SIGUSR2 it begins to corrupt contents that it sends. Base contents that are
+found nowhere are fetched from the publisher, with a header that marks the request.
 """
 
 import asyncio

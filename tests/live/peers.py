@@ -1,12 +1,12 @@
-"""Sixteen workers in four places: ``python -m tests.live.peers``.
+"""Content exchange of sixteen workers in four groups: ``python -m tests.live.peers``.
 
-Own processes on one Redis; workers of one place are a millisecond apart, those of different places 100 or 200 ms (round
-trips, by proxies that hold everything up). Feeds whose bytes differ at every poll, so that whoever begins to poll one
-needs its base. Twelve workers begin; then one more joins at each place; then one lies, and a last one joins beside it.
-Before, the same up to there with workers that fetch every base from its publisher. Prints JSON: where bases were found,
-how many requests publishers got for bases, and what was reached of what is wanted.
+Workers are processes on one Redis. The round-trip time is a millisecond within a group, and 100 or 200 ms between
+groups (by delaying proxies). The bytes of feeds differ in every poll, so that a worker that begins to poll a feed needs
+its base content. Twelve workers start; then one more joins each group; then one begins to corrupt contents, and a last
+one joins its group. For comparison, the same is done with workers that fetch every base from its publisher. Prints
+JSON: the sources of base contents, the publishers' requests for them, and whether targets are reached.
 
-What a worker finds at the very moment at which another one of its place gets it counts as had by that one.
+If a worker finds a content while another one of its group receives it, it counts as present in the group.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The processes of ``tests.live.shards``: keepers that kill themselves, and a reader that is the burst."""
+"""The processes of ``tests.live.shards``: maintainers of keyspaces that kill themselves, and a reader as the load."""
 
 import argparse
 import asyncio

@@ -1,8 +1,9 @@
 """Subscriptions under a burst: ``python -m tests.live.shards [--subscriptions N] [--capacity C] [--burst-s S]``.
 
-A Redis Cluster of six nodes holds 200,000 subscriptions, 20 % of them to one channel. A burst on it makes its groups
-split; keepers are killed at every step, and in the middle of it a master. When it is cold, groups merge. All the time
-people subscribe and leave. Prints what was seen as JSON; what was written is the channel index, not the user index.
+A Redis Cluster of six nodes has 200,000 subscriptions, 20 % of them to one channel. A burst on this channel splits its
+key groups; maintainers are killed at every step of a move, and a master during the burst. Afterwards groups merge. All
+the time users subscribe and unsubscribe. Prints measurements as JSON; only the channel index is written, not the user
+index.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""One address with 20 feeds, as a publisher that counts who asks; and what it publishes in five minutes.
+"""A publisher with 20 feeds that counts requests, and its publications in five minutes.
 
-Feed 18 gives all its entries one guid; feed 17 dates them half an hour back; the others behave.
+Feed 18 gives all entries the same guid; feed 17 dates them half an hour back; the others are normal.
 """
 
 import contextlib

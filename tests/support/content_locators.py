@@ -6,6 +6,6 @@ from service.store import Store
 from workers.peers.content_cache import ContentLocator
 
 
-def stored(store: Store) -> ContentLocator:
+def store_only_locator(store: Store) -> ContentLocator:
     """Return the locator of a single worker, which finds content in its cache and the store."""
     return ContentLocator(store.channels, ContentCache(1_000_000, 3600.0), SystemClock())
