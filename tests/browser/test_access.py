@@ -14,7 +14,7 @@ async def test_an_admin_adds_an_account_whose_holder_comes_in_and_makes_a_key(st
         page = await browser.new_page()
         await enter_as(ada, page)
         await page.goto(f"{url}/settings")
-        await page.get_by_text("Add account").click()
+        await page.get_by_text("New account").click()
         form = page.locator('form[action="/settings/accounts"]')
         await form.get_by_label("Name").fill("bob")
         await form.get_by_label("Role").select_option("viewer")
@@ -24,22 +24,22 @@ async def test_an_admin_adds_an_account_whose_holder_comes_in_and_makes_a_key(st
         theirs = await (await browser.new_context()).new_page()
         await theirs.goto(link)
         await theirs.get_by_label("Password", exact=False).first.fill(PASSWORD)
-        await theirs.get_by_label("Password again").fill(PASSWORD)
-        await theirs.get_by_role("button", name="Set the password").click()
+        await theirs.get_by_label("Repeat password").fill(PASSWORD)
+        await theirs.get_by_role("button", name="Set password").click()
         await theirs.get_by_label("Name").fill("bob")
         await theirs.get_by_label("Password").fill(PASSWORD)
         await theirs.get_by_role("button", name="Log in").click()
         await theirs.goto(f"{url}/settings")
-        await theirs.get_by_text("Make a key").click()
+        await theirs.get_by_text("New API key").click()
         await theirs.locator('form[action="/settings/keys"]').get_by_label("Name").fill("board")
         await theirs.get_by_label("fleet:read").check()
-        await theirs.get_by_role("button", name="Make the key").click()
+        await theirs.get_by_role("button", name="Create API key").click()
         assert (await theirs.locator(".secret").inner_text()).startswith("coronet_")
         assert await theirs.get_by_role("heading", name="Accounts").count() == 0
 
         await page.goto(f"{url}/log")
         said = await page.locator("tbody").inner_text()
-        assert "Make an API key of one's own account" in said
+        assert "Create an API key for your own account" in said
         assert "bob: viewer" in said
 
 
@@ -53,7 +53,7 @@ async def test_the_api_is_tried_out_as_oneself_and_the_policy_of_the_page_allows
         page.on("pageerror", lambda error: complaints.append(str(error)))
         await enter_as(ada, page)
         await page.goto(f"{url}/api")
-        await page.get_by_role("button", name="Try it out here").click()
+        await page.get_by_role("button", name="Open Swagger UI").click()
         await page.locator("#operations-fleet-undo_policy").get_by_role("button").first.click()
         await page.get_by_role("button", name="Try it out").click()
         async with page.expect_response("**/api/v1/policy/undo") as answered:

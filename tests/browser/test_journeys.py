@@ -25,7 +25,7 @@ async def test_a_failing_publisher_is_seen_and_tried_again_with_its_steps(store:
         await enter_as(ada, page)
         await page.goto(url)
         await page.get_by_role("link", name="1 failing").click()
-        await expect(page.get_by_text("1 to 1 of 1 channel, out of 2")).to_be_visible()
+        await expect(page.get_by_text("1 to 1 of 1 channel (filtered from 2)")).to_be_visible()
         await page.get_by_role("link", name="A feed").click()
         await expect(page.get_by_text("It said 404.")).to_be_visible()
         await page.get_by_role("button", name="Poll now").click()
@@ -44,11 +44,11 @@ async def test_somebody_is_found_suspended_and_forgotten(store: Store, browser: 
         await page.keyboard.press("Enter")
         await page.get_by_role("link", name="mallory@example.org").click()
         await page.get_by_role("button", name="Suspend").click()
-        await expect(page.get_by_text("nothing they say is answered")).to_be_visible()
-        await page.get_by_role("link", name="Forget…").click()
+        await expect(page.get_by_text("the bot does not answer them")).to_be_visible()
+        await page.get_by_role("link", name="Delete…").click()
         await expect(page.get_by_text("This ends 1 subscription")).to_be_visible()
-        await page.get_by_role("button", name="Forget them").click()
-        await expect(page.get_by_role("status")).to_contain_text("Forgotten")
+        await page.get_by_role("button", name="Delete person").click()
+        await expect(page.get_by_role("status")).to_contain_text("have been deleted")
     assert await store.people.get(keys.user_id("mallory@example.org")) is None
     assert await store.subscriptions.count(channel.id) == 0
 

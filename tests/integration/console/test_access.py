@@ -52,7 +52,7 @@ async def test_an_invited_person_chooses_a_password_and_comes_in_with_their_role
     assert await eve.post("/login", name="bob", password=PASSWORD) == (303, "/")
     status, page = await eve.get("/settings")
     assert "with the role <strong>viewer</strong>" in page
-    assert "Add account" not in page
+    assert "New account" not in page
 
 
 async def test_a_link_is_good_for_no_other_account_and_not_when_its_own_is_gone(
