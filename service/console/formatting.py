@@ -168,7 +168,7 @@ def describe_bounds(bounds: ChannelBounds) -> str:
         parts.append(f"mean delay at most {format_duration(bounds.longest_wait_s)}")
     if bounds.shortest_interval_s is not None:
         parts.append(f"at least {format_duration(bounds.shortest_interval_s)} between polls")
-    return ", ".join(parts) or "none (policy only)"
+    return ", ".join(parts) or "policy only"
 
 
 def keep_units(text: str) -> str:

@@ -23,7 +23,7 @@ async def test_bounds_are_set_shown_and_undone(store: Store, ada: Visitor) -> No
     assert (found.bounds, found.before, found.by) == (ChannelBounds(7_200.0, 900.0), NO_BOUNDS, "ada")
     _, text = await ada.get(path)
     assert "Mean delay at most 2 h, at least 15 min between polls" in text
-    assert "Undo (restore: none (policy only))" in text
+    assert "Undo (restore: policy only)" in text
     assert await ada.post(f"{path}/bounds", undo="1", longest_wait_s="1 s") == (303, f"{path}#bounds")
     found = await store.poll_bounds.get(channel.id)
     assert found is not None
