@@ -1,4 +1,4 @@
-"""Chromium, and a store that holds nothing at the start of each test."""
+"""Fixtures: Chromium."""
 
 from collections.abc import AsyncIterator
 

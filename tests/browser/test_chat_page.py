@@ -38,7 +38,9 @@ async def product(tmp_path: Path) -> AsyncIterator[Product]:
         yield started
 
 
-async def test_the_chat_page_subscribes_and_is_told(product: Product, browser: Browser, tmp_path: Path) -> None:
+async def test_the_chat_page_subscribes_and_gets_a_notification(
+    product: Product, browser: Browser, tmp_path: Path
+) -> None:
     ready = product.ready
     store = await connect(Settings(redis_url=ready["redis_url"]))
     try:

@@ -24,7 +24,7 @@ from tests.support.console import Asked, console, logged_in, worker
 PASSWORD = "correct horse battery"
 
 
-async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, browser: Browser) -> None:
+async def test_from_setup_link_to_first_channel(store: Store, browser: Browser) -> None:
     channel = await make_channel(store, "https://example.org/feed.xml")
     await polled(store, channel.id, PollResult("0" * 40, 1.0, "unchanged", 304))
     complaints: list[str] = []
@@ -75,7 +75,7 @@ async def test_from_the_setup_link_to_a_channel_that_is_watched(store: Store, br
     assert complaints == []
 
 
-async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Browser) -> None:
+async def test_a_page_without_a_feed_is_added_with_a_selector(store: Store, browser: Browser) -> None:
     channel = await make_channel(store, page_url("https://example.org/prices", "main table"), kind="page")
 
     def answer(body: Asked) -> WorkerReply:
@@ -96,9 +96,7 @@ async def test_a_page_without_a_feed_is_watched_itself(store: Store, browser: Br
         await expect(page.get_by_text("Part of a page: main table")).to_be_visible()
 
 
-async def test_the_selector_of_a_page_is_edited_after_it_was_seen_what_that_reads(
-    store: Store, browser: Browser
-) -> None:
+async def test_a_selector_is_changed_after_a_preview(store: Store, browser: Browser) -> None:
     url = "https://example.org/prices"
     whole, part = await make_channel(store, url, kind="page"), page_url(url, "main table")
     channel = await make_channel(store, part, kind="page")
@@ -122,7 +120,7 @@ async def test_the_selector_of_a_page_is_edited_after_it_was_seen_what_that_read
         await expect(page.get_by_text("Part of a page: main table")).to_be_visible()
 
 
-async def test_the_overview_refreshes_itself_and_keeps_the_focus(store: Store, browser: Browser) -> None:
+async def test_live_updates_keep_the_focus(store: Store, browser: Browser) -> None:
     async with console(store) as (url, _), logged_in(url, store) as ada:
         page = await browser.new_page()
         await enter_as(ada, page)

@@ -1,4 +1,4 @@
-"""What holds of every page: anybody can read it, nothing foreign runs, it is light, and it works without scripts."""
+"""Every page is accessible, runs no foreign script, is small, and works without scripts."""
 
 import time
 from collections.abc import AsyncIterator
@@ -21,12 +21,12 @@ from tests.support.console import Asked, Visitor, console, logged_in, worker
 
 HOSTILE = "<script>document.title = 'taken over'</script><img src=x onerror=alert(1)>"
 LARGEST_BYTES = 150_000
-"""What a page's first load may take on the wire."""
+"""Maximum transfer size of a page's first load."""
 PHONE = ViewportSize(width=360, height=800)
 
 
 async def _full(store: Store) -> list[str]:
-    """Fill the store so that every page has something to show; return the pages' paths."""
+    """Fill the store so that every page has content; return the paths of all pages."""
     now_s = time.time()
     good = await make_channel(store, "https://example.org/feed", listed=True)
     failing = await make_channel(store, "https://example.net/" + "long" * 60, listed=True)
@@ -84,7 +84,7 @@ async def _seen(store: Store) -> AsyncIterator[tuple[Visitor, str, list[str]]]:
         yield ada, url, paths
 
 
-async def test_every_page_can_be_read_by_everybody_and_runs_nothing_foreign(store: Store, browser: Browser) -> None:
+async def test_every_page_is_accessible_and_runs_no_foreign_script(store: Store, browser: Browser) -> None:
     found: list[str] = []
     async with _seen(store) as (ada, url, paths):
         # Colours that are on their way from one scheme to the other are neither's.
@@ -129,7 +129,7 @@ async def test_every_page_is_light(store: Store, browser: Browser) -> None:
 
 
 async def _loaded_bytes(wire: CDPSession, page: Page, url: str) -> int:
-    """Load a page as a browser that has never seen it; return how much came over the wire."""
+    """Load a page without cache; return the number of bytes transferred."""
     sizes: list[int] = []
 
     def loaded(event: dict[str, int]) -> None:
@@ -141,7 +141,7 @@ async def _loaded_bytes(wire: CDPSession, page: Page, url: str) -> int:
     return sum(sizes)
 
 
-async def test_every_page_says_what_it_has_to_without_scripts(store: Store, browser: Browser) -> None:
+async def test_every_page_works_without_scripts(store: Store, browser: Browser) -> None:
     async with _seen(store) as (ada, url, paths):
         context = await browser.new_context(java_script_enabled=False)
         await enter_as(ada, context)
@@ -172,7 +172,7 @@ async def test_every_page_says_what_it_has_to_without_scripts(store: Store, brow
         await page.get_by_text("maximum delay 12 h").first.wait_for()
 
 
-async def test_what_one_has_opened_stays_open_while_the_page_renews_itself(store: Store, browser: Browser) -> None:
+async def test_live_updates_keep_details_open(store: Store, browser: Browser) -> None:
     async with _seen(store) as (ada, url, paths):
         page = await browser.new_page()
         await enter_as(ada, page)

@@ -1,4 +1,4 @@
-"""What an admin comes for: to see what fails and try it again, and to put an end to somebody."""
+"""Common tasks of admins: handle a failing channel, suspend and delete a person."""
 
 from playwright.async_api import Browser, expect
 
@@ -11,7 +11,7 @@ from tests.support.channels import make_channel, polled
 from tests.support.console import console, logged_in, worker
 
 
-async def test_a_failing_publisher_is_seen_and_tried_again_with_its_steps(store: Store, browser: Browser) -> None:
+async def test_a_failing_channel_is_found_and_polled_again(store: Store, browser: Browser) -> None:
     channel = await make_channel(store, listed=True)
     await make_channel(store, "https://example.net/fine", listed=True)
     await polled(store, channel.id, PollResult("0" * 40, 1.0, "bad-status", 404, "It said 404."))
@@ -33,7 +33,7 @@ async def test_a_failing_publisher_is_seen_and_tried_again_with_its_steps(store:
         await expect(page.locator("#trace li").last).to_contain_text("Unchanged")
 
 
-async def test_somebody_is_found_suspended_and_forgotten(store: Store, browser: Browser) -> None:
+async def test_a_person_is_found_suspended_and_deleted(store: Store, browser: Browser) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("mallory@example.org", channel.id)
     async with console(store) as (url, _), logged_in(url, store) as ada:
@@ -53,7 +53,7 @@ async def test_somebody_is_found_suspended_and_forgotten(store: Store, browser: 
     assert await store.subscriptions.count(channel.id) == 0
 
 
-async def test_the_overview_draws_the_last_hour_as_it_goes_on(store: Store, browser: Browser) -> None:
+async def test_the_overview_draws_charts(store: Store, browser: Browser) -> None:
     async with console(store) as (url, _), logged_in(url, store) as ada:
         page = await browser.new_page()
         await enter_as(ada, page)

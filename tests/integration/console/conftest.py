@@ -1,4 +1,4 @@
-"""A console over a real Redis that holds nothing at the start of each test."""
+"""Fixtures: a console over a real Redis that is empty at the start of each test."""
 
 from collections.abc import AsyncIterator
 
@@ -17,13 +17,13 @@ async def served(store: Store) -> AsyncIterator[tuple[str, web.Application]]:
 
 @pytest_asyncio.fixture
 async def ada(served: tuple[str, web.Application], store: Store) -> AsyncIterator[Visitor]:
-    """An admin who is logged in."""
+    """A logged-in admin."""
     async with logged_in(served[0], store) as somebody:
         yield somebody
 
 
 @pytest_asyncio.fixture
 async def eve(served: tuple[str, web.Application]) -> AsyncIterator[Visitor]:
-    """Somebody who is not logged in."""
+    """A client that is not logged in."""
     async with stranger(served[0]) as somebody:
         yield somebody

@@ -1,4 +1,4 @@
-"""The JSON API and its document."""
+"""The JSON API and its OpenAPI document."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -44,7 +44,7 @@ async def _ask(api: aiohttp.ClientSession, method: str, path: str, body: object 
         return answer.status, await answer.json(content_type=None)
 
 
-async def test_the_document_is_valid_and_names_every_route(
+async def test_the_openapi_document_is_valid_and_complete(
     served: tuple[str, web.Application], api: aiohttp.ClientSession
 ) -> None:
     status, document = await _ask(api, "GET", "openapi.json")
@@ -59,7 +59,7 @@ async def test_the_document_is_valid_and_names_every_route(
     assert described == served_routes - {("GET", "/openapi.json")}
 
 
-async def test_a_url_becomes_a_channel_that_is_polled(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_adding_a_url_creates_a_polled_channel(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store)
     async with worker(store, lambda _: ProbeReply(channel)):
         status, made = await _ask(api, "POST", "channels", {"url": channel.url})
@@ -70,15 +70,13 @@ async def test_a_url_becomes_a_channel_that_is_polled(store: Store, api: aiohttp
     assert await _ask(api, "GET", f"channels/{channel.id}") == (200, made)
 
 
-async def test_several_feeds_are_answered_as_choices(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_several_feeds_are_returned_as_choices(store: Store, api: aiohttp.ClientSession) -> None:
     async with worker(store, lambda _: ProbeReply(choices=(FeedLink("https://example.org/a", "A"),))):
         status, answer = await _ask(api, "POST", "channels", {"url": "https://example.org/"})
     assert (status, answer) == (300, {"choices": [{"url": "https://example.org/a", "title": "A"}]})
 
 
-async def test_a_page_without_a_feed_is_a_problem_that_says_how_to_watch_it(
-    store: Store, api: aiohttp.ClientSession
-) -> None:
+async def test_a_page_without_a_feed_is_refused_with_a_hint(store: Store, api: aiohttp.ClientSession) -> None:
     async with worker(store, lambda _: ProbeReply(page=True)):
         status, problem = await _ask(api, "POST", "channels", {"url": "example.org"})
     assert (status, problem["code"]) == (422, "user-error")
@@ -93,7 +91,7 @@ async def test_a_page_without_a_feed_is_a_problem_that_says_how_to_watch_it(
         ({"selector": "main table"}, "https://example.org/prices#main%20table"),
     ],
 )
-async def test_a_page_is_watched_itself_or_a_part_of_it(
+async def test_a_page_or_a_part_of_it_can_be_added(
     store: Store, api: aiohttp.ClientSession, wanted: dict[str, object], url: str
 ) -> None:
     asked = []
@@ -110,9 +108,7 @@ async def test_a_page_is_watched_itself_or_a_part_of_it(
     assert made["channel"]["selector"] == wanted.get("selector", "")
 
 
-async def test_a_channel_tells_what_became_of_it_and_what_its_publisher_wants(
-    store: Store, api: aiohttp.ClientSession
-) -> None:
+async def test_channel_details_have_condition_successor_and_hints(store: Store, api: aiohttp.ClientSession) -> None:
     channel, successor = await make_channel(store), await make_channel(store, "https://example.net/feed")
     wishes = msgspec.msgpack.encode(PollingHints(ttl_s=3600.0))
     told = ("condition", "dead", "moved_to", successor.id, "wishes", wishes)
@@ -124,7 +120,7 @@ async def test_a_channel_tells_what_became_of_it_and_what_its_publisher_wants(
     assert 0.0 < about["paused_s"] <= 60.0
 
 
-async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_stores(
+async def test_content_has_its_source_and_falls_back_to_the_store(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel = await make_channel(store)
@@ -159,9 +155,7 @@ async def test_a_content_says_where_it_was_found_and_without_a_worker_it_is_the_
         ({"url": "https://example.org/"}, 503, "no-worker"),
     ],
 )
-async def test_what_cannot_be_added_is_a_problem(
-    api: aiohttp.ClientSession, body: object, status: int, code: str
-) -> None:
+async def test_an_invalid_channel_is_refused(api: aiohttp.ClientSession, body: object, status: int, code: str) -> None:
     async with api.post("channels", json=body) as answer:
         problem = await answer.json(content_type="application/problem+json")
     assert (problem["status"], problem["code"]) == (status, code)
@@ -170,13 +164,13 @@ async def test_what_cannot_be_added_is_a_problem(
 
 
 @pytest.mark.parametrize(("kind", "status"), [("application/json", 400), ("text/plain", 415)])
-async def test_a_body_that_is_no_json_is_a_problem(api: aiohttp.ClientSession, kind: str, status: int) -> None:
+async def test_a_body_that_is_not_json_is_refused(api: aiohttp.ClientSession, kind: str, status: int) -> None:
     async with api.post("channels", data=b"{", headers={"Content-Type": kind}) as answer:
         assert answer.status == status
         assert answer.content_type == "application/problem+json"
 
 
-async def test_cursors_lead_through_all_channels_once(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_cursors_visit_every_channel_once(store: Store, api: aiohttp.ClientSession) -> None:
     made = [(await make_channel(store, f"https://example.org/{i}")).id for i in range(7)]
     found: list[str] = []
     cursor = ""
@@ -190,7 +184,7 @@ async def test_cursors_lead_through_all_channels_once(store: Store, api: aiohttp
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "cursor=nonsense"])
-async def test_an_impossible_page_is_a_problem(api: aiohttp.ClientSession, query: str) -> None:
+async def test_invalid_paging_is_refused(api: aiohttp.ClientSession, query: str) -> None:
     assert (await _ask(api, "GET", f"channels?{query}"))[0] == 422
 
 
@@ -214,7 +208,7 @@ async def test_nodes_and_overview_agree(store: Store, api: aiohttp.ClientSession
     assert fleet["nodes"] == 1
 
 
-async def test_a_hosts_rate_is_set_for_its_whole_site_and_taken_back(api: aiohttp.ClientSession) -> None:
+async def test_a_request_limit_is_set_and_reset_for_the_whole_site(api: aiohttp.ClientSession) -> None:
     usual = {"site": "example.co.uk", "requests_per_s": 1.0, "set": False}
     other = {"site": "example.co.uk", "requests_per_s": 2.5, "set": True}
     assert await _ask(api, "GET", "hosts/www.example.co.uk") == (200, usual)
@@ -225,21 +219,21 @@ async def test_a_hosts_rate_is_set_for_its_whole_site_and_taken_back(api: aiohtt
 
 
 @pytest.mark.parametrize("rate", [0, -1, 101, "1", None])
-async def test_an_impossible_rate_is_a_problem(api: aiohttp.ClientSession, rate: object) -> None:
+async def test_an_invalid_rate_is_refused(api: aiohttp.ClientSession, rate: object) -> None:
     assert (await _ask(api, "PUT", "hosts/example.org", {"requests_per_s": rate}))[0] == 422
 
 
 @pytest.mark.parametrize("host", ["intranet", "a..b", "u:p@example.org", "example.org%20"])
-async def test_what_is_no_host_has_no_rate(api: aiohttp.ClientSession, host: str) -> None:
+async def test_an_invalid_host_has_no_rate(api: aiohttp.ClientSession, host: str) -> None:
     assert (await _ask(api, "GET", f"hosts/{host}"))[0] == 422
 
 
-async def test_what_is_not_there_is_a_problem_too(api: aiohttp.ClientSession) -> None:
+async def test_unknown_routes_are_problems(api: aiohttp.ClientSession) -> None:
     assert (await _ask(api, "GET", "nothing"))[1]["status"] == 404
     assert (await _ask(api, "PUT", "nodes"))[1]["status"] == 405
 
 
-async def test_a_search_says_what_it_found_and_how(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_search_explains_its_results(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store, listed=True)
     naming = DirectoryRegistrar(store, SystemClock(), 3)
     for _ in range(LISTINGS_PER_SCAN):
@@ -253,9 +247,7 @@ async def test_a_search_says_what_it_found_and_how(store: Store, api: aiohttp.Cl
     assert await _ask(api, "GET", "matrices") == (200, {"items": []})
 
 
-async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
-    store: Store, api: aiohttp.ClientSession
-) -> None:
+async def test_memory_directories_have_strategies_and_reasons(store: Store, api: aiohttp.ClientSession) -> None:
     assert await _ask(api, "GET", "directories") == (200, {"items": []})
     measured = DirectoryMeasurements(target=100, entries=1000, servers=20, updates_per_lookup=0.5)
     async with worker(store, lambda _: DirectoriesReply((DirectoryChoice("tag=python", measured, choose(measured)),))):
@@ -271,7 +263,7 @@ async def test_directories_in_memory_are_listed_with_their_strategies_and_why(
     assert 1 < item["messages_per_update"] <= 21
 
 
-async def test_a_directory_is_measured_by_what_its_workers_keep(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_memory_directory_is_measured(store: Store, api: aiohttp.ClientSession) -> None:
     chosen = DirectoryChoice("tag=python", DirectoryMeasurements(2, 4, 2, 0.5), StrategyChoice(Fixed(2), ()))
 
     def answer(asked: Asked) -> WorkerReply:
@@ -300,7 +292,7 @@ async def test_a_directory_is_measured_by_what_its_workers_keep(store: Store, ap
     ],
     ids=range(9),
 )
-async def test_a_search_that_is_none_is_a_problem_in_clear_words_and_leaves_nothing(
+async def test_an_invalid_search_is_refused_without_side_effects(
     store: Store, api: aiohttp.ClientSession, query: str, words: str
 ) -> None:
     before = await store.redis.call("KEYS", "*")
@@ -310,7 +302,7 @@ async def test_a_search_that_is_none_is_a_problem_in_clear_words_and_leaves_noth
     assert await store.redis.call("KEYS", "*") == before
 
 
-async def test_a_search_of_a_megabyte_is_not_even_read(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_very_long_search_is_not_read(store: Store, api: aiohttp.ClientSession) -> None:
     before = await store.redis.call("KEYS", "*")
     async with api.get("search?q=tag=" + "x" * 2**20) as answer:
         assert answer.status == 400

@@ -1,4 +1,4 @@
-"""The console behind a real nginx that ends TLS, with ``trusted_proxies``."""
+"""The console behind a real nginx that terminates TLS, with ``trusted_proxies``."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ async def account(store: Store) -> Account:
 
 
 @pytest.mark.usefixtures("account")
-async def test_people_behind_a_proxy_are_told_apart_by_the_address_it_names(proxy: Proxy, store: Store) -> None:
+async def test_clients_behind_a_proxy_are_distinguished_by_forwarded_address(proxy: Proxy, store: Store) -> None:
     async with (
         stranger(proxy.url, address=EVES, trust=proxy.trust) as eve,
         stranger(proxy.url, address=ADAS, trust=proxy.trust) as ada,
@@ -63,7 +63,7 @@ async def test_people_behind_a_proxy_are_told_apart_by_the_address_it_names(prox
 
 
 @pytest.mark.usefixtures("account")
-async def test_cookies_and_links_are_for_tls_and_forms_are_accepted(proxy: Proxy, store: Store) -> None:
+async def test_cookies_are_secure_and_forms_are_accepted_behind_tls(proxy: Proxy, store: Store) -> None:
     async with stranger(proxy.url, trust=proxy.trust) as ada:
         sent = {"csrf": ada.csrf, "name": "ada", "password": PASSWORD}
         headers = {"Origin": proxy.url}
@@ -83,7 +83,7 @@ async def test_cookies_and_links_are_for_tls_and_forms_are_accepted(proxy: Proxy
             assert await events.content.readline() == b"retry: 3000\n"
 
 
-async def test_metrics_are_for_the_networks_named_and_a_client_is_who_the_proxy_says(proxy: Proxy) -> None:
+async def test_metrics_are_limited_to_networks_by_forwarded_address(proxy: Proxy) -> None:
     async with (
         stranger(proxy.url, address=EVES, trust=proxy.trust) as eve,
         stranger(proxy.url, address=ADAS, trust=proxy.trust) as monitor,
@@ -96,7 +96,7 @@ async def test_metrics_are_for_the_networks_named_and_a_client_is_who_the_proxy_
         assert (await eve.get("/metrics"))[0] == 400
 
 
-async def test_the_chats_websocket_passes_the_proxy_from_our_own_pages_alone(store: Store, tmp_path: Path) -> None:
+async def test_the_chat_websocket_requires_the_consoles_origin(store: Store, tmp_path: Path) -> None:
     async def echo(request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(protocols=["xmpp"])
         await socket.prepare(request)

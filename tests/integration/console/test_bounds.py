@@ -1,4 +1,4 @@
-"""How often one channel is polled has bounds that admins set, see the reason of, and take back."""
+"""Bounds on the poll rate of one channel."""
 
 import aiohttp
 import pytest
@@ -42,7 +42,7 @@ async def test_bounds_are_set_shown_and_undone(store: Store, ada: Visitor) -> No
         ({"undo": "1"}, "there is nothing to undo"),
     ],
 )
-async def test_what_are_no_bounds_is_explained(store: Store, ada: Visitor, fields: dict[str, str], words: str) -> None:
+async def test_invalid_bounds_are_refused(store: Store, ada: Visitor, fields: dict[str, str], words: str) -> None:
     channel = await make_channel(store)
     status, text = await ada.post(f"/channels/{channel.id}/bounds", **fields)
     assert status == 422
@@ -50,7 +50,7 @@ async def test_what_are_no_bounds_is_explained(store: Store, ada: Visitor, field
     assert await store.poll_bounds.get(channel.id) is None
 
 
-async def test_programs_set_and_undo_bounds_which_is_logged(store: Store, served: tuple[str, web.Application]) -> None:
+async def test_the_api_sets_and_undoes_bounds_with_audit(store: Store, served: tuple[str, web.Application]) -> None:
     channel = await make_channel(store, listed=True)
     path = f"/api/v1/channels/{channel.id}/bounds"
     async with aiohttp.ClientSession(served[0], headers={"Authorization": f"Bearer {TOKEN}"}) as api:
@@ -65,7 +65,7 @@ async def test_programs_set_and_undo_bounds_which_is_logged(store: Store, served
     assert "mean delay at most 1 min" in details
 
 
-def test_the_command_line_sets_bounds_too() -> None:
+def test_the_command_line_sets_bounds() -> None:
     call = parse(["set-bounds", "c" * 40, "--shortest-interval-s", "600"])
     assert isinstance(call, ApiRequest)
     assert (call.path, call.body) == (f"/channels/{'c' * 40}/bounds", b'{"shortest_interval_s":600.0}')

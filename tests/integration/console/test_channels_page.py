@@ -1,4 +1,4 @@
-"""The list of channels: found, sorted, paged, and many of them changed at once."""
+"""The list of channels: search, sort orders, paging and bulk changes."""
 
 import re
 
@@ -15,7 +15,7 @@ def _shown(text: str) -> list[str]:
     return re.findall(r'<a href="/channels/([0-9a-f]{40})">', text)
 
 
-async def test_channels_are_paged_and_none_is_missed(store: Store, ada: Visitor) -> None:
+async def test_pages_contain_all_channels(store: Store, ada: Visitor) -> None:
     channels = [await make_channel(store, f"https://example.org/{i}") for i in range(60)]
     _, first = await ada.get("/channels")
     following = re.search(r'href="([^"]+)" rel="next"', first)
@@ -33,7 +33,7 @@ async def test_search_finds_by_url_and_by_title(store: Store, ada: Visitor) -> N
     assert "No channels match" in (await ada.get("/channels?q=nowhere"))[1]
 
 
-async def test_channels_that_come_and_go_are_noticed_at_once(store: Store, ada: Visitor) -> None:
+async def test_added_and_removed_channels_appear_at_once(store: Store, ada: Visitor) -> None:
     assert "There are no channels yet" in (await ada.get("/channels"))[1]
     channel = await make_channel(store)
     assert _shown((await ada.get("/channels"))[1]) == [channel.id]
@@ -41,7 +41,7 @@ async def test_channels_that_come_and_go_are_noticed_at_once(store: Store, ada: 
     assert "There are no channels yet" in (await ada.get("/channels"))[1]
 
 
-async def test_the_most_wanted_channels_come_first_or_last(store: Store, ada: Visitor) -> None:
+async def test_channels_are_sorted_by_subscribers(store: Store, ada: Visitor) -> None:
     few, many = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
     for channel, people in ((few, 1), (many, 3)):
         for number in range(people):
@@ -50,7 +50,7 @@ async def test_the_most_wanted_channels_come_first_or_last(store: Store, ada: Vi
     assert _shown((await ada.get("/channels?sort=-subscribers"))[1]) == [few.id, many.id]
 
 
-async def test_channels_are_found_by_what_becomes_of_them(store: Store, ada: Visitor) -> None:
+async def test_channels_are_filtered_by_state(store: Store, ada: Visitor) -> None:
     states = ("polled", "failing", "idle", "paused")
     made = {
         state: await make_channel(store, f"https://example.org/{state}", listed=state != "idle") for state in states
@@ -62,14 +62,14 @@ async def test_channels_are_found_by_what_becomes_of_them(store: Store, ada: Vis
 
 
 @pytest.mark.parametrize("query", ["sort=best", "state=bad", "sort=--id"])
-async def test_what_nobody_can_look_for_is_refused_with_words(ada: Visitor, query: str) -> None:
+async def test_an_invalid_filter_is_refused(ada: Visitor, query: str) -> None:
     status, text = await ada.get(f"/channels?{query}")
     assert status == 422
     assert "Invalid search" in text
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "99999999999", "x", "²"])
-async def test_a_page_that_there_is_not_is_the_nearest_one(store: Store, ada: Visitor, page: str) -> None:
+async def test_a_page_number_out_of_range_shows_the_nearest_page(store: Store, ada: Visitor, page: str) -> None:
     await make_channel(store)
     assert (await ada.get(f"/channels?page={page}"))[0] == 200
 
@@ -80,7 +80,7 @@ async def _change(ada: Visitor, action: str, *cids: str, **fields: str) -> tuple
         return answer.status, await answer.text()
 
 
-async def test_many_channels_are_paused_and_nobody_else_ends_that(store: Store, ada: Visitor) -> None:
+async def test_a_pause_by_an_admin_outlasts_other_pauses(store: Store, ada: Visitor) -> None:
     one, other = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
     _, text = await _change(ada, "pause", one.id, other.id, **{"for": "2 h"})
     assert "2 channels" in text
@@ -92,7 +92,7 @@ async def test_many_channels_are_paused_and_nobody_else_ends_that(store: Store, 
     assert await store.request_budgets.paused_s(other.id) > 7000
 
 
-async def test_tags_are_given_found_by_and_taken_away(store: Store, ada: Visitor) -> None:
+async def test_tags_are_added_filtered_by_and_removed(store: Store, ada: Visitor) -> None:
     one, other = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
     await _change(ada, "tag", one.id, tag="News")
     await _change(ada, "tag", one.id, tag="daily")
@@ -107,21 +107,21 @@ async def test_tags_are_given_found_by_and_taken_away(store: Store, ada: Visitor
 
 
 @pytest.mark.parametrize("tag", ["", "two words", "x" * 41, "\x00"])
-async def test_what_is_no_tag_is_explained(store: Store, ada: Visitor, tag: str) -> None:
+async def test_an_invalid_tag_is_refused(store: Store, ada: Visitor, tag: str) -> None:
     channel = await make_channel(store)
     status, text = await _change(ada, "tag", channel.id, tag=tag)
     assert status == 422
     assert "A tag is a single word" in text
 
 
-async def test_many_channels_are_polled_and_what_goes_wrong_is_told(store: Store, ada: Visitor) -> None:
+async def test_polling_many_channels_reports_errors(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     assert "No worker is running" in (await _change(ada, "poll", channel.id))[1]
     async with worker(store, lambda _: PollReply(PollResult("a" * 40, 9.0, "unchanged", 304))):
         assert "Done: poll, 1 channel." in (await _change(ada, "poll", channel.id))[1]
 
 
-async def test_many_are_removed_only_after_a_question(store: Store, ada: Visitor) -> None:
+async def test_removing_many_channels_requires_confirmation(store: Store, ada: Visitor) -> None:
     channels = [await make_channel(store, f"https://example.org/{i}") for i in range(3)]
     await store.subscriptions.subscribe("bob@example.org", channels[0].id)
     _, text = await _change(ada, "remove", all="1", q="example")
@@ -133,7 +133,7 @@ async def test_many_are_removed_only_after_a_question(store: Store, ada: Visitor
     assert await store.subscriptions.of_user("bob@example.org") == []
 
 
-async def test_the_api_pages_by_cursor_in_any_order_and_survives_removals(store: Store, ada: Visitor) -> None:
+async def test_api_cursors_survive_removals(store: Store, ada: Visitor) -> None:
     channels = [await make_channel(store, f"https://example.org/{i:02}") for i in range(7)]
     seen, cursor = [], ""
     headers = {"Authorization": f"Bearer {TOKEN}"}

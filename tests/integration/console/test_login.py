@@ -31,7 +31,7 @@ async def _setup_path(store: Store, url: str) -> str:
     return link.removeprefix(url)
 
 
-async def test_a_setup_link_makes_one_account_and_is_then_spent(
+async def test_a_setup_link_creates_one_account_only(
     served: tuple[str, web.Application], store: Store, eve: Visitor
 ) -> None:
     path = await _setup_path(store, served[0])
@@ -45,7 +45,7 @@ async def test_a_setup_link_makes_one_account_and_is_then_spent(
     assert await setup_link(store, served[0]) is None
 
 
-async def test_without_the_link_nobody_makes_an_account(store: Store, eve: Visitor) -> None:
+async def test_the_first_account_requires_the_setup_link(store: Store, eve: Visitor) -> None:
     await store.accounts.new_setup_token()
     assert (await eve.get("/setup"))[0] == 403
     assert (await eve.post("/setup", token="guess", name="eve", password=PASSWORD, again=PASSWORD))[0] == 403
@@ -62,7 +62,7 @@ async def test_without_the_link_nobody_makes_an_account(store: Store, eve: Visit
         ({"name": ""}, "lowercase letters"),
     ],
 )
-async def test_an_unfit_account_is_refused_with_words(
+async def test_an_invalid_account_is_refused_with_an_explanation(
     store: Store, eve: Visitor, form: dict[str, str], words: str
 ) -> None:
     token = await store.accounts.new_setup_token()
@@ -73,7 +73,7 @@ async def test_an_unfit_account_is_refused_with_words(
     assert sent["password"] not in text
 
 
-async def test_who_knows_the_password_gets_in_and_out_again(store: Store, eve: Visitor) -> None:
+async def test_login_and_logout(store: Store, eve: Visitor) -> None:
     await _make_account(store)
     assert await eve.post("/login", name="ada", password=PASSWORD, next="/nodes") == (303, "/nodes")
     status, text = await eve.get("/nodes")
@@ -83,14 +83,14 @@ async def test_who_knows_the_password_gets_in_and_out_again(store: Store, eve: V
     assert (await eve.get("/nodes"))[0] == 303
 
 
-async def test_a_session_that_was_closed_is_over_even_if_its_cookie_comes_back(store: Store, ada: Visitor) -> None:
+async def test_a_closed_session_stays_invalid(store: Store, ada: Visitor) -> None:
     cookie = ada.http.cookie_jar.filter_cookies(URL(ada.origin))[SESSION_COOKIE].value
     assert await store.sessions.find(cookie) is not None
     await ada.post("/logout")
     assert await store.sessions.find(cookie) is None
 
 
-async def test_the_session_cookie_is_out_of_reach_of_scripts_and_other_sites(store: Store) -> None:
+async def test_the_session_cookie_is_http_only_and_same_site(store: Store) -> None:
     await _make_account(store)
     async with console(store, public_url="https://console.example") as (url, _), stranger(url) as eve:
         sent = {"csrf": eve.csrf, "name": "ada", "password": PASSWORD}
@@ -105,7 +105,7 @@ async def test_the_session_cookie_is_out_of_reach_of_scripts_and_other_sites(sto
 
 
 @pytest.mark.parametrize(("name", "password"), [("ada", "wrong password"), ("nobody", PASSWORD), ("", "")])
-async def test_a_wrong_name_and_a_wrong_password_get_the_same_words(
+async def test_a_wrong_name_and_a_wrong_password_get_the_same_message(
     store: Store, eve: Visitor, name: str, password: str
 ) -> None:
     await _make_account(store)
@@ -126,7 +126,7 @@ async def test_the_sixth_login_within_a_minute_is_refused_even_with_the_right_pa
 
 
 @pytest.mark.parametrize("name", ["ada", "nobody", "invited"])
-async def test_whether_there_is_such_an_account_shows_neither_in_the_work_done_nor_in_the_answer(
+async def test_neither_response_nor_hashing_work_reveals_whether_an_account_exists(
     store: Store, eve: Visitor, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _make_account(store)
@@ -149,7 +149,7 @@ async def test_whether_there_is_such_an_account_shows_neither_in_the_work_done_n
     )
 
 
-async def test_who_comes_while_many_wait_is_turned_away_and_others_are_answered_meanwhile(
+async def test_logins_are_refused_while_too_many_hashes_are_queued(
     served: tuple[str, web.Application], store: Store, eve: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _make_account(store)
@@ -174,12 +174,12 @@ async def test_who_comes_while_many_wait_is_turned_away_and_others_are_answered_
 @pytest.mark.parametrize(
     "target", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/a\nb", ""]
 )
-async def test_login_leads_nowhere_but_to_our_own_pages(store: Store, eve: Visitor, target: str) -> None:
+async def test_login_redirects_only_to_local_paths(store: Store, eve: Visitor, target: str) -> None:
     await _make_account(store)
     assert await eve.post("/login", name="ada", password=PASSWORD, next=target) == (303, "/")
 
 
-async def test_who_reads_the_store_finds_no_token_that_works(store: Store) -> None:
+async def test_the_store_contains_no_usable_token(store: Store) -> None:
     session = await store.sessions.open("ada", await make_account(store))
     token = await store.accounts.new_setup_token()
     stored = [*await store.redis.call("KEYS", "*"), *await store.redis.call("SMEMBERS", "cn:{console}:setup")]
@@ -187,7 +187,7 @@ async def test_who_reads_the_store_finds_no_token_that_works(store: Store) -> No
     assert not [value for value in stored if session.encode() in value or token.encode() in value]
 
 
-async def test_sessions_and_setup_tokens_end_by_themselves(store: Store) -> None:
+async def test_sessions_and_setup_tokens_expire(store: Store) -> None:
     account = await make_account(store)
     await store.sessions.open("ada", account)
     await store.accounts.new_setup_token()

@@ -1,4 +1,4 @@
-"""The console as a process, with Redis away and back, and told to stop."""
+"""The console as a process: without Redis, with Redis again, and its shutdown."""
 
 import asyncio
 import signal
@@ -35,7 +35,7 @@ async def _console(redis_url: str, port: int) -> AsyncIterator[asyncio.subproces
 
 
 async def _get(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
-    """Ask until somebody listens."""
+    """Send requests until the console listens."""
     async with asyncio.timeout(20):
         while True:
             try:
@@ -45,7 +45,7 @@ async def _get(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
                 await asyncio.sleep(0.05)
 
 
-async def test_it_serves_while_redis_is_away_and_stops_in_order(tmp_path: Path) -> None:
+async def test_the_console_serves_without_redis_and_stops_cleanly(tmp_path: Path) -> None:
     port = unused_port()
     redis = PrivateRedis(tmp_path / "redis")
     async with _console(redis.url, port) as process, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:

@@ -1,4 +1,4 @@
-"""Lists of subscriptions at the console: taken in, whatever is in them, and given out."""
+"""OPML import and export in the API and on pages."""
 
 from collections.abc import AsyncIterator, Mapping
 from io import BytesIO
@@ -53,7 +53,7 @@ async def _import(api: aiohttp.ClientSession, body: bytes) -> tuple[int, Any]:
         return answer.status, await answer.json(content_type=None)
 
 
-async def test_what_is_polled_is_exported_and_nothing_else(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_only_polled_channels_are_exported(store: Store, api: aiohttp.ClientSession) -> None:
     await make_channel(store, CATS, listed=True)
     subscribed = await make_channel(store, DOGS)
     await store.channel_index.add(subscribed.id, user_id("somebody@localhost"), 1)
@@ -66,7 +66,7 @@ async def test_what_is_polled_is_exported_and_nothing_else(store: Store, api: ai
     assert {feed.title for feed in outline.feeds} == {"A feed"}
 
 
-async def test_more_channels_than_are_loaded_at_once_are_exported(
+async def test_export_spans_several_batches(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.console.pages.opml._BATCH_SIZE", 3)
@@ -76,7 +76,7 @@ async def test_more_channels_than_are_loaded_at_once_are_exported(
         assert len(parse(await answer.read()).feeds) == 7
 
 
-async def test_feeds_of_a_file_are_looked_at_and_listed(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_imported_feeds_are_listed(store: Store, api: aiohttp.ClientSession) -> None:
     made = [await make_channel(store, url) for url in (CATS, DOGS)]
     async with worker(store, _looked_at):
         assert await _import(api, _file(CATS, DOGS)) == (200, {"kept": 2, "left": 0, "problems": []})
@@ -85,7 +85,7 @@ async def test_feeds_of_a_file_are_looked_at_and_listed(store: Store, api: aioht
     ] * 2
 
 
-async def test_a_page_is_looked_at_as_a_page(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_an_imported_page_is_probed_as_a_page(store: Store, api: aiohttp.ClientSession) -> None:
     asked: list[Asked] = []
 
     def look(probe: Asked) -> WorkerReply:
@@ -97,7 +97,7 @@ async def test_a_page_is_looked_at_as_a_page(store: Store, api: aiohttp.ClientSe
     assert asked == [ProbeRequest(f"{CATS}#main", as_page=True)]
 
 
-async def test_what_is_wrong_with_a_feed_is_said_and_spoils_no_other(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_import_reports_problems_per_feed(store: Store, api: aiohttp.ClientSession) -> None:
     await make_channel(store, CATS)
     async with worker(store, _looked_at):
         status, done = await _import(api, _file("ftp://x.example/", GONE, PAGE, BARE, CATS, BUSY))
@@ -111,12 +111,12 @@ async def test_what_is_wrong_with_a_feed_is_said_and_spoils_no_other(store: Stor
     ]
 
 
-async def test_what_is_listed_already_is_not_looked_at_again(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_listed_feeds_are_not_probed_again(store: Store, api: aiohttp.ClientSession) -> None:
     await make_channel(store, CATS, listed=True)
     assert await _import(api, _file(CATS)) == (200, {"kept": 1, "left": 0, "problems": []})
 
 
-async def test_what_takes_too_long_is_left_for_the_next_time(
+async def test_import_stops_at_the_time_limit(
     store: Store, api: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.console.pages.opml._TIME_LIMIT_S", 0.2)
@@ -125,7 +125,7 @@ async def test_what_takes_too_long_is_left_for_the_next_time(
     assert await _import(api, _file(CATS, DOGS, GONE)) == (200, {"kept": 1, "left": 2, "problems": []})
 
 
-async def test_without_a_worker_nothing_is_looked_at(api: aiohttp.ClientSession) -> None:
+async def test_import_without_a_worker_fails(api: aiohttp.ClientSession) -> None:
     status, problem = await _import(api, _file(CATS, DOGS))
     assert (status, problem["code"]) == (503, "no-worker")
 
@@ -134,11 +134,11 @@ async def test_without_a_worker_nothing_is_looked_at(api: aiohttp.ClientSession)
     ("body", "status"),
     [(b"hello", 422), (b"<html/>", 422), (b'<!DOCTYPE o [<!ENTITY a "b">]><opml/>', 422), (b" " * 5_300_000, 413)],
 )
-async def test_what_is_no_list_is_refused(api: aiohttp.ClientSession, body: bytes, status: int) -> None:
+async def test_a_file_that_is_not_opml_is_refused(api: aiohttp.ClientSession, body: bytes, status: int) -> None:
     assert (await _import(api, body))[0] == status
 
 
-async def test_a_file_of_another_kind_is_refused(api: aiohttp.ClientSession) -> None:
+async def test_a_wrong_media_type_is_refused(api: aiohttp.ClientSession) -> None:
     async with api.post("opml", json={}) as answer:
         assert answer.status == 415
 
@@ -151,7 +151,7 @@ async def _upload(ada: Visitor, file: bytes | None, **fields: str) -> tuple[int,
         return answer.status, await answer.text()
 
 
-async def test_a_person_sends_a_file_and_sees_what_became_of_it(store: Store, ada: Visitor) -> None:
+async def test_an_uploaded_file_is_imported(store: Store, ada: Visitor) -> None:
     await make_channel(store, CATS)
     async with worker(store, _looked_at):
         status, text = await _upload(ada, _file(CATS, GONE, BUSY, "javascript:alert('<b>')"))
@@ -163,16 +163,16 @@ async def test_a_person_sends_a_file_and_sees_what_became_of_it(store: Store, ad
 
 
 @pytest.mark.parametrize(("file", "words"), [(None, "Choose a file first"), (b"", "no tag"), (b"<html/>", "not OPML")])
-async def test_a_person_is_told_what_is_wrong_with_a_file(ada: Visitor, file: bytes | None, words: str) -> None:
+async def test_an_invalid_upload_is_refused(ada: Visitor, file: bytes | None, words: str) -> None:
     status, text = await _upload(ada, file)
     assert status == 422
     assert words in text
 
 
-async def test_a_file_is_taken_only_from_our_own_form(ada: Visitor) -> None:
+async def test_an_upload_requires_the_csrf_token(ada: Visitor) -> None:
     assert (await _upload(ada, _file(CATS), csrf="0" * 64))[0] == 403
 
 
-async def test_the_pages_lead_there(ada: Visitor) -> None:
+async def test_pages_link_to_import_and_export(ada: Visitor) -> None:
     assert 'href="/api/v1/channels.opml"' in (await ada.get("/channels"))[1]
     assert 'action="/channels/import"' in (await ada.get("/channels/add"))[1]

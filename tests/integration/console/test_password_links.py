@@ -1,4 +1,4 @@
-"""Links that choose a password: what each is bound to, and what ends it."""
+"""Password links: the account that each is bound to, and what invalidates it."""
 
 from collections.abc import AsyncIterator
 
@@ -35,14 +35,14 @@ async def api(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.Clie
         yield http
 
 
-async def test_a_new_link_ends_the_older_one(store: Store, api: aiohttp.ClientSession, eve: Visitor) -> None:
+async def test_a_new_link_invalidates_the_older_one(store: Store, api: aiohttp.ClientSession, eve: Visitor) -> None:
     await make_account(store)
     older, newer = await _link(api, "ada"), await _link(api, "ada")
     assert not await _is_good(eve, older)
     assert await _is_good(eve, newer)
 
 
-async def test_a_link_sets_no_password_of_an_account_that_was_made_again(
+async def test_a_link_does_not_work_for_a_recreated_account(
     store: Store, api: aiohttp.ClientSession, eve: Visitor
 ) -> None:
     await make_account(store)
@@ -59,7 +59,7 @@ async def test_a_link_sets_no_password_of_an_account_that_was_made_again(
     assert bob.role is Role.ADMIN
 
 
-async def test_a_change_of_the_password_ends_links(
+async def test_a_password_change_invalidates_links(
     served: tuple[str, web.Application], store: Store, api: aiohttp.ClientSession, eve: Visitor
 ) -> None:
     assert await store.accounts.change("ada", Account(await Passwords().hash(PASSWORD), 1_000.0), {})
@@ -74,7 +74,7 @@ async def test_a_change_of_the_password_ends_links(
     assert await store.redis.call("HLEN", keys.CONSOLE_PASSWORD_LINKS) == 0
 
 
-async def test_a_setup_link_is_over_once_somebody_else_can_come_in(
+async def test_a_setup_link_is_invalid_once_an_account_exists(
     served: tuple[str, web.Application], store: Store, api: aiohttp.ClientSession, eve: Visitor
 ) -> None:
     link = await setup_link(store, served[0])

@@ -1,4 +1,4 @@
-"""The console of a store that lost its data: it says so everywhere, and lets the operator accept the store."""
+"""A console whose store lost its data reports this everywhere, and an operator can accept the store."""
 
 import aiohttp
 import pytest
@@ -31,7 +31,7 @@ async def _says_refused(visitor: Visitor, path: str) -> bool:
     return status == 503 and SAID in text and "accept-store" in text
 
 
-async def test_pages_api_and_readiness_say_that_the_store_is_refused(store: Store) -> None:
+async def test_pages_api_and_readiness_report_a_refused_store(store: Store) -> None:
     async with console(store) as (url, _), logged_in(url, store) as ada, stranger(url) as nobody:
         await _lose_all_data(store)
         for path in ("/", "/channels", "/login", "/setup?token=x", "/readyz"):
@@ -43,7 +43,7 @@ async def test_pages_api_and_readiness_say_that_the_store_is_refused(store: Stor
         assert (await nobody.get("/static/console.css"))[0] == 200
 
 
-async def test_the_operator_accepts_the_store_with_the_consoles_token_and_that_is_in_the_log(store: Store) -> None:
+async def test_the_admin_token_accepts_the_store_with_an_audit_entry(store: Store) -> None:
     async with console(store) as (url, _):
         await _lose_all_data(store)
         assert (await _ask(url, "POST", ACCEPT, "another token"))[0] == 401

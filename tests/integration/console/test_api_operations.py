@@ -1,4 +1,4 @@
-"""The API about people, delivery, the policy, nodes, shards and many channels; and requests that are sent twice."""
+"""API operations for people, delivery, policy, nodes and hosts, and idempotent requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -35,9 +35,7 @@ async def _ask(
         return answer.status, await answer.json(content_type=None) if await answer.read() else None
 
 
-async def test_people_are_paged_by_id_found_by_a_part_of_their_address_and_by_all_of_it_first(
-    store: Store, api: aiohttp.ClientSession
-) -> None:
+async def test_people_are_paged_and_found_with_exact_matches_first(store: Store, api: aiohttp.ClientSession) -> None:
     jids = [f"user{n}@example.org" for n in range(7)]
     for jid in jids:
         await store.users.update(jid)
@@ -58,7 +56,7 @@ async def test_people_are_paged_by_id_found_by_a_part_of_their_address_and_by_al
     assert (await _ask(api, "GET", "people?cursor=x"))[0] == 422
 
 
-async def test_a_person_is_suspended_bounded_and_forgotten(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_person_is_suspended_limited_and_deleted(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
     path = f"people/{keys.user_id(ADA)}"
@@ -74,9 +72,7 @@ async def test_a_person_is_suspended_bounded_and_forgotten(store: Store, api: ai
     assert await store.subscriptions.count(channel.id) == 0
 
 
-async def test_who_waits_is_told_and_dead_letters_are_sent_again_or_dropped(
-    store: Store, api: aiohttp.ClientSession
-) -> None:
+async def test_delivery_lists_waiting_people_and_handles_dead_letters(store: Store, api: aiohttp.ClientSession) -> None:
     channel, uid = await make_channel(store), keys.user_id(ADA)
     await store.subscriptions.subscribe(ADA, channel.id)
     for version in (2, 3):
@@ -98,7 +94,7 @@ async def test_who_waits_is_told_and_dead_letters_are_sent_again_or_dropped(
     assert (await _ask(api, "DELETE", "dead-letters/x"))[0] == 404
 
 
-async def test_aims_are_weighed_set_and_undone_and_a_later_change_is_not_overwritten(
+async def test_the_policy_is_previewed_set_and_undone_without_lost_updates(
     store: Store, api: aiohttp.ClientSession
 ) -> None:
     await make_channel(store, listed=True)
@@ -118,7 +114,7 @@ async def test_aims_are_weighed_set_and_undone_and_a_later_change_is_not_overwri
     assert len(log["items"]) == 4, "a question is no deed"
 
 
-async def test_a_node_is_drained_and_its_worker_let_in_again(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_node_is_drained_and_its_worker_restored(store: Store, api: aiohttp.ClientSession) -> None:
     await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
     assert (await _ask(api, "POST", f"nodes/{'a' * 40}/drain"))[0] == 204
     _, nodes = await _ask(api, "GET", "nodes")
@@ -139,7 +135,7 @@ async def test_many_channels_are_changed_at_once(store: Store, api: aiohttp.Clie
         assert (await _ask(api, "POST", "channels/bulk", bulk | wrong))[0] == 422
 
 
-async def test_sites_are_listed_by_how_much_is_watched_there(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_sites_are_listed_by_number_of_channels(store: Store, api: aiohttp.ClientSession) -> None:
     for url in ("https://a.example.org/1", "https://b.example.org/2", "https://example.net/", "https://example.com/"):
         await make_channel(store, url)
     await store.request_budgets.set_site_rate("example.net", 2.5)
@@ -152,7 +148,7 @@ async def test_sites_are_listed_by_how_much_is_watched_there(store: Store, api: 
     assert (await _ask(api, "GET", "hosts?cursor=x"))[0] == 422
 
 
-async def test_a_request_that_is_sent_twice_is_carried_out_once(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_repeated_request_is_executed_once(store: Store, api: aiohttp.ClientSession) -> None:
     channel, polls = await make_channel(store), []
 
     def answer(asked: Asked) -> WorkerReply:
@@ -170,7 +166,7 @@ async def test_a_request_that_is_sent_twice_is_carried_out_once(store: Store, ap
     assert len((await _ask(api, "GET", "log"))[1]["items"]) == 2
 
 
-async def test_what_failed_can_be_sent_again_with_the_same_key(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_failed_request_can_be_repeated_with_the_same_key(store: Store, api: aiohttp.ClientSession) -> None:
     path, one = f"channels/{'a' * 40}/poll", {"Idempotency-Key": "one"}
     for _ in range(2):
         assert (await _ask(api, "POST", path, headers=one))[0] == 404
@@ -179,7 +175,7 @@ async def test_what_failed_can_be_sent_again_with_the_same_key(store: Store, api
     assert not [key for key in await store.redis.call("KEYS", "*") if b"repeat" in key]
 
 
-async def test_an_answer_that_holds_a_secret_is_not_kept(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_response_with_a_secret_is_not_stored(store: Store, api: aiohttp.ClientSession) -> None:
     await make_account(store)
     one = {"Idempotency-Key": "one"}
     status, made = await _ask(api, "POST", "accounts", {"name": "bob", "role": "viewer"}, headers=one)
@@ -191,7 +187,7 @@ async def test_an_answer_that_holds_a_secret_is_not_kept(store: Store, api: aioh
     assert (status, "contained a secret" in problem["detail"]) == (409, True)
 
 
-async def test_one_that_is_still_under_way_is_not_begun_again(store: Store, api: aiohttp.ClientSession) -> None:
+async def test_a_request_in_progress_is_not_repeated(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store)
     path, one = f"channels/{channel.id}/poll", {"Idempotency-Key": "one"}
     await store.ring.join("deaf", "", 60.0, lambda _: "a" * 40)

@@ -1,4 +1,4 @@
-"""The pages about policy, sites, nodes, shards, people and delivery: what they show, and what they change."""
+"""Pages about policy, hosts, nodes, shards, people and delivery."""
 
 import json
 import platform
@@ -28,7 +28,7 @@ from tests.support.console import TOKEN, Visitor, logged_in, worker
 WHAT_IF = "longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute="
 
 
-async def test_what_other_aims_come_to_is_shown_before_they_are_applied(store: Store, ada: Visitor) -> None:
+async def test_a_policy_is_previewed_before_it_is_applied(store: Store, ada: Visitor) -> None:
     await make_channel(store, listed=True)
     _, text = await ada.get(f"/policy?goal=fair&{WHAT_IF}")
     assert "Effect</h2>" in text
@@ -36,7 +36,7 @@ async def test_what_other_aims_come_to_is_shown_before_they_are_applied(store: S
     assert await store.fleet_policy.get() is None
 
 
-async def test_aims_are_applied_and_undone_with_a_history(store: Store, ada: Visitor) -> None:
+async def test_a_policy_is_applied_and_undone_with_a_history(store: Store, ada: Visitor) -> None:
     await make_channel(store, listed=True)
     sent = {"goal": "fast", "longest_wait_s": "1 h", "delay_s": "30 s", "polls_per_channel": "2"}
     assert await ada.post("/policy", seen="0", **sent) == (303, "/policy?applied=1")
@@ -51,7 +51,7 @@ async def test_aims_are_applied_and_undone_with_a_history(store: Store, ada: Vis
     assert [revision.by for revision in await store.fleet_policy.history()] == ["ada"] * 3
 
 
-async def test_aims_that_somebody_else_has_changed_meanwhile_stay(store: Store, ada: Visitor) -> None:
+async def test_a_concurrent_policy_change_is_not_overwritten(store: Store, ada: Visitor) -> None:
     await store.fleet_policy.set(FleetObjective(goal=Goal.FAIR), by="bob")
     status, text = await ada.post("/policy", seen="0", goal="lite")
     assert status == 409
@@ -68,13 +68,13 @@ async def test_aims_that_somebody_else_has_changed_meanwhile_stay(store: Store, 
         ({"goal": "lite", "polls_per_channel": "-1"}, "Invalid policy"),
     ],
 )
-async def test_what_are_no_aims_is_explained(ada: Visitor, fields: dict[str, str], words: str) -> None:
+async def test_an_invalid_policy_is_refused(ada: Visitor, fields: dict[str, str], words: str) -> None:
     status, text = await ada.post("/policy", **fields)
     assert status == 422
     assert words in text
 
 
-async def test_a_site_shows_how_it_answers_and_has_its_rate_set(store: Store, ada: Visitor) -> None:
+async def test_a_site_shows_poll_results_and_its_limit_can_be_set(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, "https://news.example.org/feed", listed=True)
     for status in (304, 304, 429, 200):
         await polled(store, channel.id, PollResult("a" * 40, time.time(), "unchanged", status))
@@ -93,7 +93,7 @@ async def test_a_site_shows_how_it_answers_and_has_its_rate_set(store: Store, ad
     assert await store.request_budgets.paused_s(channel.id) == 0
 
 
-async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
+async def test_a_persons_message_log_has_no_text(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     channel, uid = await make_channel(store), keys.user_id("bob@example.org")
@@ -121,7 +121,7 @@ async def test_what_became_of_a_persons_messages_is_told_but_not_what_they_said(
     assert [told["title"] for told in items[0]["tells"]] == ["A feed"]
 
 
-async def test_a_channel_shows_what_its_hub_has_agreed_to_and_no_secret(store: Store, ada: Visitor) -> None:
+async def test_a_channel_shows_its_hub_without_secrets(store: Store, ada: Visitor) -> None:
     channel, now_s = await make_channel(store, "https://example.org/page", kind="page"), time.time()
     named = HubTopic("https://hub.example/", channel.url)
     state = HubState(named, "a-secret", "a-token", "verified", now_s - 60, now_s + 7_200, 2)
@@ -135,7 +135,7 @@ async def test_a_channel_shows_what_its_hub_has_agreed_to_and_no_secret(store: S
     assert 'value="#prices"' in text
 
 
-async def test_a_message_that_cannot_be_read_is_shown_as_such_and_deleted(store: Store, ada: Visitor) -> None:
+async def test_an_unreadable_dead_letter_can_be_deleted(store: Store, ada: Visitor) -> None:
     letter = await store.redis.call("XADD", keys.DEAD_LETTERS, "*", "why", b"\xff", "items", "nonsense")
     status, text = await ada.get("/delivery")
     assert status == 200
@@ -146,7 +146,7 @@ async def test_a_message_that_cannot_be_read_is_shown_as_such_and_deleted(store:
     assert await store.dead_letters.count() == 0
 
 
-async def test_a_node_drains_and_comes_back(store: Store, ada: Visitor) -> None:
+async def test_a_node_is_drained_and_restored(store: Store, ada: Visitor) -> None:
     async with worker(store, lambda _: ProbeReply(), name="north") as node:
         assert "north" in (await ada.get("/nodes"))[1]
         assert await ada.post(f"/nodes/{node.id}/drain") == (303, "/nodes")
@@ -157,9 +157,7 @@ async def test_a_node_drains_and_comes_back(store: Store, ada: Visitor) -> None:
         assert not await store.ring.record_if_drained("north")
 
 
-async def test_a_node_shows_what_its_process_says_of_itself(
-    served: tuple[str, web.Application], store: Store, ada: Visitor
-) -> None:
+async def test_a_node_shows_its_metrics(served: tuple[str, web.Application], store: Store, ada: Visitor) -> None:
     health = await serve_health("127.0.0.1", 0, store.ping)
     try:
         async with (
@@ -182,7 +180,7 @@ async def test_a_node_shows_what_its_process_says_of_itself(
         assert "No metrics yet" in (await ada.get("/nodes"))[1]
 
 
-async def test_a_key_group_is_split_by_hand_and_drawn(store: Store, ada: Visitor) -> None:
+async def test_a_key_group_is_split_and_merged_manually(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("bob@example.org", channel.id)
     status, text = await ada.post("/shards", action="split", label="*")
@@ -195,7 +193,7 @@ async def test_a_key_group_is_split_by_hand_and_drawn(store: Store, ada: Visitor
     assert "is no leaf" in text
 
 
-async def test_a_person_is_suspended_bounded_and_forgotten(store: Store, ada: Visitor) -> None:
+async def test_a_person_is_suspended_limited_and_deleted(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("bob@example.org", channel.id)
     uid = keys.user_id("bob@example.org")
@@ -214,7 +212,7 @@ async def test_a_person_is_suspended_bounded_and_forgotten(store: Store, ada: Vi
     assert (await ada.get(f"/people/{uid}"))[0] == 404
 
 
-async def test_who_waits_is_on_the_delivery_page(store: Store, ada: Visitor) -> None:
+async def test_waiting_people_are_on_the_delivery_page(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("bob@example.org", channel.id)
     assert "All notifications have been delivered" in (await ada.get("/delivery"))[1]
@@ -224,7 +222,7 @@ async def test_who_waits_is_on_the_delivery_page(store: Store, ada: Visitor) -> 
     assert "bob@example.org" in (await ada.get("/delivery"))[1]
 
 
-async def test_versions_show_what_each_changed(store: Store, ada: Visitor) -> None:
+async def test_versions_show_their_changes(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await publish(store, channel, "one")
     edited = Change("replacement", Entry("one", "One", summary="Apples cost more"), before="Apples cost less")
@@ -237,7 +235,7 @@ async def test_versions_show_what_each_changed(store: Store, ada: Visitor) -> No
     assert "Entry one" in text
 
 
-async def test_the_content_says_where_its_nearest_copy_was(store: Store, ada: Visitor) -> None:
+async def test_content_shows_its_source(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await publish(store, channel, "one")
     _, text = await ada.get(f"/channels/{channel.id}/content")
@@ -249,7 +247,7 @@ async def test_the_content_says_where_its_nearest_copy_was(store: Store, ada: Vi
     assert "From near by" in text
 
 
-async def test_a_poll_on_demand_tells_its_steps(store: Store, ada: Visitor) -> None:
+async def test_a_poll_streams_its_steps(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     result = PollResult("a" * 40, 9.0, "unchanged", 304)
     async with worker(store, lambda _: PollReply(result), steps=(ProgressReply("Asks example.org.", 0.1),)):
@@ -260,14 +258,14 @@ async def test_a_poll_on_demand_tells_its_steps(store: Store, ada: Visitor) -> N
     assert told[-1]["well"] is True
 
 
-async def test_a_poll_that_nobody_carries_out_says_so_at_its_end(store: Store, ada: Visitor) -> None:
+async def test_a_poll_without_a_worker_ends_with_an_error(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     _, text = await ada.post(f"/channels/{channel.id}/trace")
     last = json.loads(text.splitlines()[-1])
     assert (last["well"], "No worker is running" in last["words"]) == (False, True)
 
 
-async def test_a_viewer_is_shown_nothing_to_press(served: tuple[str, object], store: Store) -> None:
+async def test_viewers_see_no_actions(served: tuple[str, object], store: Store) -> None:
     channel = await make_channel(store, listed=True)
     await store.fleet_policy.set(FleetObjective(), by="ada")
     async with logged_in(served[0], store, "vic", Role.VIEWER) as vic:
@@ -276,7 +274,7 @@ async def test_a_viewer_is_shown_nothing_to_press(served: tuple[str, object], st
             assert text.count('method="post"') == 1, path
 
 
-async def test_the_overview_is_told_to_all_who_watch(ada: Visitor) -> None:
+async def test_the_overview_streams_updates(ada: Visitor) -> None:
     async with ada.http.get("/live") as answer:
         assert answer.content_type == "text/event-stream"
         text = ""
@@ -288,7 +286,7 @@ async def test_the_overview_is_told_to_all_who_watch(ada: Visitor) -> None:
     assert "No worker is running" in text
 
 
-async def test_an_invitation_is_made_on_the_settings_page_and_opens_the_door_once(store: Store, ada: Visitor) -> None:
+async def test_an_invitation_is_created_and_works_once(store: Store, ada: Visitor) -> None:
     status, text = await ada.post("/settings/invitations", uses="1", days="2")
     assert status == 200
     (code,) = re.findall(r"invite (\S+?)<", text)

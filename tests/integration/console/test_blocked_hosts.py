@@ -20,7 +20,7 @@ async def api(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.Clie
         yield session
 
 
-async def test_a_host_is_blocked_which_its_channels_say_and_allowed(store: Store, ada: Visitor) -> None:
+async def test_a_host_is_blocked_and_unblocked(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, "https://news.example.org/feed", listed=True)
     other = await make_channel(store, "https://example.org/feed", listed=True)
     blocked = await ada.post(f"{SITE}/block", name="News.Example.org", why="they asked us to")
@@ -48,7 +48,9 @@ async def test_only_hosts_of_the_site_are_blocked_on_its_page(store: Store, ada:
     assert await store.blocked_hosts.all() == {}
 
 
-async def test_nothing_is_added_at_a_blocked_host(store: Store, ada: Visitor, api: aiohttp.ClientSession) -> None:
+async def test_channels_cannot_be_added_on_a_blocked_host(
+    store: Store, ada: Visitor, api: aiohttp.ClientSession
+) -> None:
     await store.blocked_hosts.add("example.org", HostBlock("ada", 1.0))
     status, text = await ada.post("/channels/add", url="https://www.example.org/feed")
     assert status == 422
@@ -57,7 +59,7 @@ async def test_nothing_is_added_at_a_blocked_host(store: Store, ada: Visitor, ap
         assert (answer.status, (await answer.json())["code"]) == (422, "host-blocked")
 
 
-async def test_programs_block_and_allow_hosts(api: aiohttp.ClientSession) -> None:
+async def test_the_api_blocks_and_unblocks_hosts(api: aiohttp.ClientSession) -> None:
     async with api.put("hosts/www.example.org/block", json={"why": "spam"}) as answer:
         assert answer.status == 200
         (name,) = (await answer.json())["items"]

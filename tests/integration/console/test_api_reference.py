@@ -1,4 +1,4 @@
-"""The page API: every operation of the document, and every type that it refers to."""
+"""The API reference page lists every operation and type of the OpenAPI document."""
 
 import re
 
@@ -6,13 +6,13 @@ from service.console import routes as api
 from tests.support.console import Visitor
 
 
-async def test_every_operation_is_there_once(ada: Visitor) -> None:
+async def test_every_operation_is_listed_once(ada: Visitor) -> None:
     _, text = await ada.get("/api")
     found = re.findall(r'class="method">(\w+)</span> <code>([^<]+)</code>', text)
     assert sorted(found) == sorted((each.method, each.path) for each in api.OPERATIONS)
 
 
-async def test_every_type_that_is_named_is_described(ada: Visitor) -> None:
+async def test_every_referenced_type_is_described(ada: Visitor) -> None:
     _, text = await ada.get("/api")
     named = set(re.findall(r'<a href="#(\w+)">\1</a>', text))
     described = re.findall(r'<section class="type" id="(\w+)">', text)
@@ -21,7 +21,7 @@ async def test_every_type_that_is_named_is_described(ada: Visitor) -> None:
     assert len({*described}) == len(described)
 
 
-async def test_what_an_operation_takes_and_gives_is_said_in_words(ada: Visitor) -> None:
+async def test_an_operation_shows_request_body_and_response(ada: Visitor) -> None:
     _, text = await ada.get("/api")
     (aim,) = re.findall(r"PUT</span> <code>/policy</code>.*?</details>", text, re.DOTALL)
     assert '<dt>Request body</dt><dd><a href="#SetPolicy">SetPolicy</a></dd>' in aim

@@ -1,4 +1,4 @@
-"""Another part of a page is seen before it is watched; then everybody moves, and the log knows who wanted that."""
+"""Changing the selector of a page: preview, move of subscribers, and audit entry."""
 
 import aiohttp
 import pytest
@@ -19,7 +19,7 @@ async def _page_and_part(store: Store) -> tuple[Channel, Channel]:
     return await make_channel(store, URL, kind="page"), part
 
 
-async def test_another_part_is_seen_and_then_watched_by_everybody(store: Store, ada: Visitor) -> None:
+async def test_a_selector_is_previewed_and_changed(store: Store, ada: Visitor) -> None:
     page, part = await _page_and_part(store)
     await store.subscriptions.subscribe("bob@example.org", page.id)
     asked: list[Asked] = []
@@ -45,9 +45,7 @@ async def test_another_part_is_seen_and_then_watched_by_everybody(store: Store, 
 @pytest.mark.parametrize(
     ("kind", "words"), [("page", "This part is already being watched"), ("feed", "Only pages have a selector")]
 )
-async def test_what_makes_no_sense_is_refused_and_nobody_asked(
-    store: Store, ada: Visitor, kind: str, words: str
-) -> None:
+async def test_an_invalid_selector_change_is_refused(store: Store, ada: Visitor, kind: str, words: str) -> None:
     channel = await make_channel(store, URL, kind="feed" if kind == "feed" else "page")
     selector = "" if kind == "page" else "main"
     status, text = await ada.post(f"/channels/{channel.id}/selector", selector=selector, sure="1")
@@ -57,7 +55,7 @@ async def test_what_makes_no_sense_is_refused_and_nobody_asked(
     assert ('id="selector"' in (await ada.get(f"/channels/{channel.id}"))[1]) == (kind == "page")
 
 
-async def test_programs_do_the_same(store: Store, served: tuple[str, web.Application]) -> None:
+async def test_the_api_changes_selectors(store: Store, served: tuple[str, web.Application]) -> None:
     page, part = await _page_and_part(store)
     headers, body = {"Authorization": f"Bearer {TOKEN}"}, {"selector": "main table"}
     async with (

@@ -1,4 +1,4 @@
-"""Times by the clocks of whoever looks."""
+"""Pages show times in the time zone of the account."""
 
 import re
 
@@ -16,7 +16,7 @@ PASSWORD = "correct horse battery"
 LOGIN = {"name": "bob", "password": PASSWORD}
 
 
-async def test_times_are_by_the_clock_that_one_has_chosen(store: Store, ada: Visitor) -> None:
+async def test_times_are_shown_in_the_chosen_zone(store: Store, ada: Visitor) -> None:
     url = "https://example.org/feed"
     channel = Channel(channel_id(url), url, created_s=1_750_000_000.0)
     await store.channels.create(channel, Snapshot(Validators(), b"", "", ""), [], 1.0)
@@ -29,18 +29,18 @@ async def test_times_are_by_the_clock_that_one_has_chosen(store: Store, ada: Vis
     assert re.search(r"The time there is [^<]* JST\.", (await ada.get("/settings"))[1])
 
 
-async def test_the_log_says_the_time_and_not_only_how_long_ago(ada: Visitor) -> None:
+async def test_the_audit_log_shows_absolute_times(ada: Visitor) -> None:
     await ada.post("/settings/zone", zone="Asia/Tokyo")
     assert " JST</time>" in (await ada.get("/log"))[1]
 
 
 @pytest.mark.parametrize(("words", "answer"), [("nowhere", "is not a time zone"), ("", "is not a time zone")])
-async def test_a_zone_that_is_none_is_explained(ada: Visitor, words: str, answer: str) -> None:
+async def test_an_invalid_zone_is_refused(ada: Visitor, words: str, answer: str) -> None:
     status, page = await ada.post("/settings/zone", zone=words)
     assert (status, answer in page) == (422, True)
 
 
-async def test_the_browsers_zone_is_taken_at_the_first_login_and_no_later_one(store: Store, eve: Visitor) -> None:
+async def test_the_browsers_zone_is_stored_at_the_first_login_only(store: Store, eve: Visitor) -> None:
     account = Account(await Passwords().hash(PASSWORD), 0.0)
     assert await store.accounts.change("bob", account, {})
 

@@ -1,4 +1,4 @@
-"""Accounts, sessions, API keys and the log: by the API, by the pages, and what becomes of who had them."""
+"""Accounts, sessions, API keys and the audit log, in the API and on pages."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -37,7 +37,7 @@ async def _key(store: Store, name: str, scopes: Sequence[str]) -> str:
     return (await store.api_keys.make("a key", (name, account), tuple(scopes), 1.0))[1]
 
 
-async def test_an_invited_person_chooses_a_password_and_comes_in_with_their_role(
+async def test_an_invited_account_chooses_a_password_and_logs_in(
     served: tuple[str, web.Application], ada: Visitor, eve: Visitor
 ) -> None:
     status, page = await ada.post("/settings/accounts", name="bob", role="viewer")
@@ -55,7 +55,7 @@ async def test_an_invited_person_chooses_a_password_and_comes_in_with_their_role
     assert "New account" not in page
 
 
-async def test_a_link_is_good_for_no_other_account_and_not_when_its_own_is_gone(
+async def test_a_password_link_is_bound_to_its_account(
     served: tuple[str, web.Application], store: Store, eve: Visitor
 ) -> None:
     await make_account(store)
@@ -66,7 +66,7 @@ async def test_a_link_is_good_for_no_other_account_and_not_when_its_own_is_gone(
     assert (await eve.post("/join", token=token, name="ada", password=PASSWORD, again=PASSWORD))[0] == 403
 
 
-async def test_roles_change_at_once_and_the_last_admin_stays(
+async def test_role_changes_apply_at_once_and_the_last_admin_remains(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     async with program(served[0]) as http, logged_in(served[0], store, "bob", Role.ADMIN) as bob:
@@ -82,13 +82,13 @@ async def test_roles_change_at_once_and_the_last_admin_stays(
         assert (status, "At least one admin who can log in must remain" in page) == (422, True)
 
 
-async def test_an_admin_who_was_only_invited_is_none_who_could_come_in(store: Store, ada: Visitor) -> None:
+async def test_an_invited_admin_does_not_count_as_the_last_admin(store: Store, ada: Visitor) -> None:
     await ada.post("/settings/accounts", name="bob", role="admin")
     assert (await ada.post("/settings/accounts/ada/remove"))[0] == 422
     assert await store.accounts.get("ada") is not None
 
 
-async def test_who_is_removed_is_out_with_all_keys_even_if_the_name_comes_back(
+async def test_removing_an_account_invalidates_sessions_and_keys_for_good(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     async with logged_in(served[0], store, "bob", Role.OPERATOR) as bob:
@@ -103,7 +103,7 @@ async def test_who_is_removed_is_out_with_all_keys_even_if_the_name_comes_back(
             assert (await bob.get("/settings"))[0] == 303
 
 
-async def test_a_new_password_ends_all_sessions_but_the_one_it_was_set_in(
+async def test_a_new_password_ends_all_other_sessions(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     (_, account) = next(iter((await store.accounts.all()).items()))
@@ -126,7 +126,7 @@ async def test_a_new_password_ends_all_sessions_but_the_one_it_was_set_in(
         assert (await second.get("/settings"))[0] == 303
 
 
-async def test_sessions_are_listed_and_ended_ones_own_and_by_admins_all(
+async def test_accounts_end_their_own_sessions_and_admins_all(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     async with logged_in(served[0], store, "bob", Role.VIEWER) as bob:
@@ -145,7 +145,7 @@ async def test_sessions_are_listed_and_ended_ones_own_and_by_admins_all(
         assert (await bob.get("/"))[0] == 303
 
 
-async def test_a_key_is_shown_once_and_does_what_its_scopes_and_its_accounts_role_allow(
+async def test_a_key_is_shown_once_and_limited_by_scopes_and_role(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     async with logged_in(served[0], store, "bob", Role.VIEWER) as bob:
@@ -189,7 +189,7 @@ async def test_a_key_is_shown_once_and_does_what_its_scopes_and_its_accounts_rol
     ],
     ids=["no scope", "unknown scope", "no name", "a name of two lines", "more than its maker's", "as good"],
 )
-async def test_a_key_makes_only_keys_that_may_do_no_more(
+async def test_a_key_creates_only_keys_within_its_scopes(
     served: tuple[str, web.Application], store: Store, body: object, status: int
 ) -> None:
     await make_account(store)
@@ -197,7 +197,7 @@ async def test_a_key_makes_only_keys_that_may_do_no_more(
         assert (await _ask(http, "POST", "/keys", body))[0] == status
 
 
-async def test_the_token_of_the_settings_belongs_to_no_account_and_makes_no_key(
+async def test_the_admin_token_cannot_create_keys(
     served: tuple[str, web.Application],
 ) -> None:
     async with program(served[0]) as http:
@@ -205,7 +205,7 @@ async def test_the_token_of_the_settings_belongs_to_no_account_and_makes_no_key(
     assert (status, "Log in" in problem["detail"]) == (422, True)
 
 
-async def test_who_reads_the_store_finds_no_key_link_or_session_that_works(store: Store) -> None:
+async def test_the_store_contains_no_usable_key_link_or_session(store: Store) -> None:
     account = await make_account(store)
     tokens = [
         await _key(store, "ada", ["fleet:read"]),
@@ -218,7 +218,7 @@ async def test_who_reads_the_store_finds_no_key_link_or_session_that_works(store
     assert not [value for value in stored for token in tokens if token in value]
 
 
-async def test_every_change_is_in_the_log_with_who_what_where_and_how_it_ended(
+async def test_every_change_is_in_the_audit_log(
     served: tuple[str, web.Application], store: Store, ada: Visitor
 ) -> None:
     await ada.post("/settings/accounts", name="bob", role="viewer")
@@ -242,7 +242,7 @@ async def test_every_change_is_in_the_log_with_who_what_where_and_how_it_ended(
     assert "Failed (404)" in page
 
 
-async def test_what_a_console_began_and_did_not_live_to_end_is_in_the_log(store: Store, ada: Visitor) -> None:
+async def test_changes_interrupted_by_a_crash_are_in_the_audit_log(store: Store, ada: Visitor) -> None:
     await ada.post("/settings/accounts", name="bob", role="viewer")
     ((noted,), _) = await store.audit_log.page()
     await store.audit_log.begin("lost", noted.deed)
@@ -265,7 +265,7 @@ _AS_ADMIN = [
 
 @pytest.mark.parametrize("change", _AS_ADMIN)
 @pytest.mark.parametrize("scopes", [["access:write"], SCOPES], ids=["one scope", "all scopes"])
-async def test_a_key_makes_changes_and_removes_no_admins(
+async def test_a_key_cannot_manage_admins(
     served: tuple[str, web.Application], store: Store, change: tuple[str, str, object], scopes: Sequence[str]
 ) -> None:
     for name, role in (("ada", Role.ADMIN), ("bob", Role.ADMIN), ("cyd", Role.VIEWER)):
@@ -286,10 +286,10 @@ async def test_a_key_makes_changes_and_removes_no_admins(
         (SCOPES, "operator", 201),
     ],
 )
-async def test_a_key_makes_no_account_that_may_do_more_than_the_key(
+async def test_a_key_cannot_create_accounts_with_more_rights(
     served: tuple[str, web.Application], store: Store, scopes: Sequence[str], role: str, status: int
 ) -> None:
-    """With the account's link, whoever has the key could otherwise log in and do what the key may not."""
+    """Otherwise the key's holder could log in with the account's link and exceed the key's scopes."""
     await make_account(store)
     async with program(served[0], await _key(store, "ada", scopes)) as http:
         assert (await _ask(http, "POST", "/accounts", {"name": "eve", "role": role}))[0] == status
@@ -298,7 +298,7 @@ async def test_a_key_makes_no_account_that_may_do_more_than_the_key(
         assert (await _ask(http, "POST", "/accounts/dan/link"))[0] == expected
 
 
-async def test_a_key_locks_no_other_admin_out(served: tuple[str, web.Application], store: Store) -> None:
+async def test_a_key_cannot_end_sessions_of_other_admins(served: tuple[str, web.Application], store: Store) -> None:
     ada, bob = await make_account(store), await make_account(store, "bob")
     await store.sessions.open("bob", bob)
     await store.sessions.open("ada", ada)

@@ -1,4 +1,4 @@
-"""What hubs, and those who play hub, achieve at the console."""
+"""WebSub callbacks: verification, signed pushes, and limits."""
 
 import asyncio
 import hashlib
@@ -29,14 +29,14 @@ MEBIBYTE = 1024 * 1024
 
 @pytest_asyncio.fixture
 async def hub(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.ClientSession]:
-    """Somebody with an HTTP client."""
+    """An HTTP client for the console."""
     async with aiohttp.ClientSession(served[0]) as session:
         yield session
 
 
 @pytest_asyncio.fixture
 async def channel(store: Store) -> Channel:
-    """A channel whose hub was asked for a subscription."""
+    """A channel with a requested hub subscription."""
     made = await make_channel(store, TOPIC, listed=True)
     await store.websub.compare_and_set(made.id, None, ASKED)
     return made
@@ -74,7 +74,7 @@ class Sending:
 async def sending(
     app: web.Application, hub: aiohttp.ClientSession, channel: Channel, body: bytes
 ) -> AsyncIterator[Sending]:
-    """Begin to push, and go on once the console has begun to read."""
+    """Start a push, and continue once the console has started to read it."""
     end = asyncio.Event()
 
     async def slowly() -> AsyncIterator[bytes]:
@@ -104,7 +104,7 @@ async def _status(store: Store, channel: Channel) -> Status | None:
     return state.status if state else None
 
 
-async def test_what_we_asked_for_is_confirmed_with_the_hubs_challenge(
+async def test_a_requested_subscription_is_confirmed_with_the_challenge(
     store: Store, hub: aiohttp.ClientSession, channel: Channel
 ) -> None:
     assert await _verify(hub, channel, challenge="<b>é</b>") == (200, "<b>é</b>")
@@ -114,19 +114,19 @@ async def test_what_we_asked_for_is_confirmed_with_the_hubs_challenge(
 @pytest.mark.parametrize(
     "said", [{"topic": "https://example.org/other"}, {"mode": "unsubscribe"}, {"mode": "publish"}, {"token": "a-tokem"}]
 )
-async def test_what_we_did_not_ask_for_is_not_confirmed(
+async def test_an_unrequested_subscription_is_not_confirmed(
     store: Store, hub: aiohttp.ClientSession, channel: Channel, said: dict[str, str]
 ) -> None:
     assert await _verify(hub, channel, **said) == (404, "")
     assert await _status(store, channel) == "pending"
 
 
-async def test_a_hub_may_deny(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
+async def test_a_denial_by_the_hub_is_recorded(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
     assert (await _verify(hub, channel, mode="denied"))[0] == 200
     assert await _status(store, channel) == "refused"
 
 
-async def test_a_hub_that_is_left_has_it_confirmed_and_is_not_known_any_more(
+async def test_an_unsubscription_is_confirmed_and_the_hub_forgotten(
     store: Store, hub: aiohttp.ClientSession, channel: Channel
 ) -> None:
     await store.websub.compare_and_set(channel.id, ASKED, msgspec.structs.replace(ASKED, status="leaving"))
@@ -148,14 +148,14 @@ async def test_a_signed_push_reaches_the_channels_owner(
 
 
 @pytest.mark.parametrize("secret", ["", "a-secreu"])
-async def test_a_push_with_a_wrong_signature_is_thanked_for_and_ignored(
+async def test_a_push_with_a_wrong_signature_is_accepted_and_ignored(
     store: Store, hub: aiohttp.ClientSession, channel: Channel, secret: str
 ) -> None:
     assert await _push(hub, channel, b"<feed/>", secret=secret) == 202
     assert await store.websub.take_pushes(channel.id) == []
 
 
-async def test_who_does_not_know_the_token_or_the_channel_is_told_nothing(
+async def test_a_wrong_token_or_channel_is_not_found(
     store: Store, hub: aiohttp.ClientSession, channel: Channel
 ) -> None:
     other = await make_channel(store, "https://example.org/other", listed=True)
@@ -165,7 +165,7 @@ async def test_who_does_not_know_the_token_or_the_channel_is_told_nothing(
     assert await store.websub.take_pushes(channel.id) == await store.websub.take_pushes(other.id) == []
 
 
-async def test_five_mebibytes_are_taken_and_not_a_byte_more(
+async def test_pushes_are_accepted_up_to_five_mebibytes(
     store: Store, hub: aiohttp.ClientSession, channel: Channel
 ) -> None:
     async def in_chunks() -> AsyncIterator[bytes]:
@@ -182,26 +182,26 @@ async def test_five_mebibytes_are_taken_and_not_a_byte_more(
     assert [len(push.body) for push in await store.websub.take_pushes(channel.id)] == [5 * MEBIBYTE]
 
 
-async def test_a_push_that_is_repeated_is_kept_once(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
+async def test_a_repeated_push_is_stored_once(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
     assert [await _push(hub, channel, b"<feed/>") for _ in range(5)] == [202] * 5
     assert len(await store.websub.take_pushes(channel.id)) == 1
 
 
-async def test_pushes_that_pile_up_become_one_poll(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
+async def test_too_many_queued_pushes_become_one_poll(
+    store: Store, hub: aiohttp.ClientSession, channel: Channel
+) -> None:
     for number in range(MAX_QUEUED_PUSHES + 1):
         await _push(hub, channel, b"<feed>%d</feed>" % number)
     assert await store.websub.take_pushes(channel.id) == [Push()]
 
 
-async def test_of_a_hundred_pushes_a_minutes_worth_is_taken(
-    store: Store, hub: aiohttp.ClientSession, channel: Channel
-) -> None:
+async def test_pushes_are_limited_per_minute(store: Store, hub: aiohttp.ClientSession, channel: Channel) -> None:
     answers = [await _push(hub, channel, b"<feed/>") for _ in range(100)]
     assert answers == [202] * PUSHES_PER_MINUTE + [429] * (100 - PUSHES_PER_MINUTE)
     assert await store.websub.take_pushes(channel.id) == [Push()], "the rest becomes one poll"
 
 
-async def test_a_second_push_of_a_channel_is_not_read_beside_the_first(
+async def test_only_one_push_of_a_channel_is_read_at_a_time(
     served: tuple[str, web.Application], store: Store, hub: aiohttp.ClientSession, channel: Channel
 ) -> None:
     async with sending(served[1], hub, channel, b"<feed>1</feed>") as first:
@@ -212,7 +212,7 @@ async def test_a_second_push_of_a_channel_is_not_read_beside_the_first(
     assert [push.body for push in await store.websub.take_pushes(channel.id)] == [b"<feed>1</feed>"]
 
 
-async def test_pushes_that_arrive_together_share_a_bounded_memory(
+async def test_concurrent_pushes_share_a_memory_limit(
     served: tuple[str, web.Application],
     store: Store,
     hub: aiohttp.ClientSession,
@@ -231,7 +231,7 @@ async def test_pushes_that_arrive_together_share_a_bounded_memory(
         assert await first.status() == 202
 
 
-async def test_a_push_that_takes_too_long_becomes_a_poll(
+async def test_a_slow_push_becomes_a_poll(
     served: tuple[str, web.Application],
     store: Store,
     hub: aiohttp.ClientSession,
@@ -244,7 +244,7 @@ async def test_a_push_that_takes_too_long_becomes_a_poll(
     assert await store.websub.take_pushes(channel.id) == [Push()]
 
 
-async def test_a_channel_that_nobody_wants_any_more_leaves_its_hub(
+async def test_a_push_of_a_dormant_channel_unsubscribes_from_the_hub(
     store: Store, hub: aiohttp.ClientSession, channel: Channel
 ) -> None:
     await _verify(hub, channel)

@@ -1,4 +1,4 @@
-"""Whatever a program sends, the API answers as its document says, and never with a mistake of ours."""
+"""Responses to arbitrary API requests conform to the OpenAPI document and are never internal errors."""
 
 import asyncio
 from typing import Any, Final
@@ -38,7 +38,7 @@ from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, make_account, rehearsing, worker
 
 _EXAMPLES: Final = 3
-"""Of each operation: right ones, and such that break the document."""
+"""Number of examples per operation, valid and invalid."""
 _CHECKS = [
     not_a_server_error,
     checks.status_code_conformance,
@@ -49,7 +49,7 @@ _CHECKS = [
 
 
 async def _filled(store: Store) -> Channel:
-    """Have something of each kind, so that what is asked for exists now and then."""
+    """Create an object of each kind, so that some requests refer to existing ones."""
     await make_account(store)
     channel = await make_channel(store, listed=True)
     uid = keys.user_id("ada@example.org")
@@ -81,7 +81,7 @@ def _said(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | Message
 
 
 def _fuzz(base_url: str) -> None:
-    """Send what fits each operation, and what does not; a failure names the operation."""
+    """Send valid and invalid requests to each operation."""
     schema = schemathesis.openapi.from_dict(build_document(api.PREFIX, api.OPERATIONS))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     for operation in api.OPERATIONS:
@@ -103,7 +103,7 @@ def _fuzz(base_url: str) -> None:
 
 
 @pytest.mark.filterwarnings("default")
-async def test_every_answer_is_as_the_document_says(served: tuple[str, web.Application], store: Store) -> None:
+async def test_responses_conform_to_the_document(served: tuple[str, web.Application], store: Store) -> None:
     channel = await _filled(store)
     async with worker(store, lambda asked: _answer(channel, asked)), rehearsing(store, _said):
         await asyncio.to_thread(_fuzz, served[0] + api.PREFIX)

@@ -1,4 +1,4 @@
-"""Accounts, keys and the API's document, as people use them in a browser."""
+"""Accounts, API keys and Swagger UI in a browser."""
 
 from playwright.async_api import Browser
 
@@ -9,7 +9,7 @@ from tests.support.console import console, logged_in
 PASSWORD = "correct horse battery"
 
 
-async def test_an_admin_adds_an_account_whose_holder_comes_in_and_makes_a_key(store: Store, browser: Browser) -> None:
+async def test_an_invited_account_logs_in_and_creates_a_key(store: Store, browser: Browser) -> None:
     async with console(store) as (url, _), logged_in(url, store) as ada:
         page = await browser.new_page()
         await enter_as(ada, page)
@@ -43,9 +43,7 @@ async def test_an_admin_adds_an_account_whose_holder_comes_in_and_makes_a_key(st
         assert "bob: viewer" in said
 
 
-async def test_the_api_is_tried_out_as_oneself_and_the_policy_of_the_page_allows_all_it_does(
-    store: Store, browser: Browser
-) -> None:
+async def test_swagger_ui_works_under_the_content_security_policy(store: Store, browser: Browser) -> None:
     async with console(store) as (url, _), logged_in(url, store) as ada:
         page = await browser.new_page()
         complaints: list[str] = []

@@ -1,4 +1,4 @@
-"""Channels that nobody polls are noticed, whoever is said to own them; those that nobody may poll are not."""
+"""Channels that are not polled although they should be are reported."""
 
 import json
 import struct
@@ -26,7 +26,7 @@ Change = Callable[[Store, str], Awaitable[object]]
 
 
 async def make_late(store: Store, url: str, *, polled_s: float = LATE_S) -> str:
-    """Make a channel with a subscriber that nobody has polled for three times its interval."""
+    """Create a channel with a subscriber that has not been polled for three poll intervals."""
     channel = await make_channel(store, url)
     await store.subscriptions.subscribe("alice@localhost", channel.id)
     await polled(store, channel.id, PollResult(at_s=polled_s, outcome="unchanged", node="a" * 40))
@@ -35,12 +35,12 @@ async def make_late(store: Store, url: str, *, polled_s: float = LATE_S) -> str:
 
 
 async def note_pace(store: Store, cid: str, interval_s: float) -> None:
-    """Have an owner note how often it polls a channel, long ago."""
+    """Record a poll interval as a channel's owner did long ago."""
     await store.redis.call("HSET", keys.channel(cid), "paces", struct.pack("<If", int(LATE_S), interval_s))
 
 
 async def join(store: Store, joined_s: float = 1_000.0) -> None:
-    """Have a worker be in the ring since then, without its polling anything."""
+    """Add a worker to the ring that joined at this time and polls nothing."""
     node = await store.ring.join("w", "", 3_600, balanced_id)
     packed = await store.redis.call("HGET", keys.RING_NODES, node.id)
     value = packed.replace(f'"joined_s":{node.joined_s!r}'.encode(), f'"joined_s":{joined_s!r}'.encode())
@@ -48,7 +48,7 @@ async def join(store: Store, joined_s: float = 1_000.0) -> None:
     await store.redis.call("HSET", keys.RING_NODES, node.id, value)
 
 
-async def test_a_channel_that_nobody_polls_needs_attention(
+async def test_an_unpolled_channel_needs_attention(
     store: Store, served: tuple[str, web.Application], ada: Visitor
 ) -> None:
     await join(store)
@@ -90,7 +90,7 @@ EXCUSES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("excuse", EXCUSES)
-async def test_a_channel_that_nobody_may_poll_needs_none(
+async def test_a_channel_that_must_not_be_polled_is_no_problem(
     store: Store, served: tuple[str, web.Application], excuse: str
 ) -> None:
     cache = served[1][CHANNEL_CACHE]
@@ -105,7 +105,7 @@ async def test_a_channel_that_nobody_may_poll_needs_none(
     assert await until(found, "the other one is late") == (late,)
 
 
-async def test_a_fleet_that_has_just_begun_is_not_late(store: Store, served: tuple[str, web.Application]) -> None:
+async def test_a_new_fleet_has_no_unpolled_channels(store: Store, served: tuple[str, web.Application]) -> None:
     cache = served[1][CHANNEL_CACHE]
     await join(store, time.time())
     await make_late(store, "https://example.org/late")
@@ -114,7 +114,7 @@ async def test_a_fleet_that_has_just_begun_is_not_late(store: Store, served: tup
     assert cache.unpolled == ()
 
 
-async def test_a_channel_that_was_never_polled_is_late(store: Store, served: tuple[str, web.Application]) -> None:
+async def test_a_channel_that_was_never_polled_is_reported(store: Store, served: tuple[str, web.Application]) -> None:
     cache = served[1][CHANNEL_CACHE]
     await join(store)
     channel = await make_channel(store, "https://example.org/never")  # made long ago

@@ -1,4 +1,4 @@
-"""What the bot would say is shown before anything is said: to a person, and of a channel before it is kept."""
+"""Dry runs of commands and previews of notifications."""
 
 import aiohttp
 from aiohttp import web
@@ -29,7 +29,7 @@ def _echo(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | Message
     return DryRunReply(tuple(lines))
 
 
-async def test_what_a_person_would_be_answered_is_shown_command_by_command(store: Store, ada: Visitor) -> None:
+async def test_a_dry_run_shows_replies_and_effects(store: Store, ada: Visitor) -> None:
     await store.users.update(BOB)
     path = f"/people/{keys.user_id(BOB)}"
     assert "Dry run" in (await ada.get(path))[1]
@@ -42,7 +42,7 @@ async def test_what_a_person_would_be_answered_is_shown_command_by_command(store
     assert 'name="before" value="yes"' in text
 
 
-async def test_without_a_bot_nobody_knows_what_it_would_say(store: Store, ada: Visitor) -> None:
+async def test_a_dry_run_requires_a_bot(store: Store, ada: Visitor) -> None:
     await store.users.update(BOB)
     status, text = await ada.post(f"/people/{keys.user_id(BOB)}/rehearsal", command="list")
     assert status == 503
@@ -51,7 +51,7 @@ async def test_without_a_bot_nobody_knows_what_it_would_say(store: Store, ada: V
     assert (await ada.post("/people/nobody/rehearsal", command="list"))[0] == 404
 
 
-async def test_the_preview_of_a_channel_has_the_message_that_subscribers_would_get(store: Store, ada: Visitor) -> None:
+async def test_a_channel_preview_has_an_example_notification(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     async with worker(store, lambda _: ProbeReply(channel, (Entry("k", "First"),))):
         async with rehearsing(store, _echo):
@@ -63,7 +63,7 @@ async def test_the_preview_of_a_channel_has_the_message_that_subscribers_would_g
     assert "Add channel" in text
 
 
-async def test_programs_rehearse_too(store: Store, served: tuple[str, web.Application]) -> None:
+async def test_the_api_dry_runs_commands(store: Store, served: tuple[str, web.Application]) -> None:
     await store.users.update(BOB)
     channel = await make_channel(store)
     headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -77,7 +77,7 @@ async def test_programs_rehearse_too(store: Store, served: tuple[str, web.Applic
             assert await answer.json() == {"text": "*A feed*\n<b>First</b>"}
 
 
-async def test_programs_see_a_channel_before_it_is_kept(store: Store, served: tuple[str, web.Application]) -> None:
+async def test_the_api_previews_channels(store: Store, served: tuple[str, web.Application]) -> None:
     headers, url = {"Authorization": f"Bearer {TOKEN}"}, "https://example.org/feed"
     seen = ProbeReply(Channel("a" * 40, url, "A feed"), (Entry("k", "First"),))
     answers: list[ProbeReply] = [seen, ProbeReply(page=True), ProbeReply(choices=(FeedLink(url),))]

@@ -1,4 +1,4 @@
-"""Nobody comes in whom the authorize does not know, and nothing changes that our own pages did not ask for."""
+"""Authorization of every route, CSRF protection, security headers and body limits."""
 
 import asyncio
 import re
@@ -43,15 +43,15 @@ OWN = {
     "/api/v1/keys/{key}",
     "/api/v1/sessions/{session}",
 }
-"""What everybody may change: it is their own."""
+"""Changes of own data, which every role may make."""
 QUESTIONS = {"/api/v1/policy/what-if"}
-"""What has a body and changes nothing."""
+"""POST routes that change nothing."""
 FOR_ADMINS = re.compile(r"/log|/chat.*|/people/{user}/forget|/api/v1/log|/settings/accounts.*|/api/v1/accounts.*")
-"""What only admins may see or change."""
+"""Routes that require the role admin."""
 CHANGED_BY_ADMINS = re.compile(r"/policy.*|/api/v1/(policy.*|store/accept)|DELETE /api/v1/people/{user}|.*/forget")
-"""What others may see, and only admins change."""
+"""Routes whose changes require the role admin."""
 FORMS = {"/channels/add", "/channels/{cid}/remove"}
-"""Pages that are of no use to who may not change anything."""
+"""Pages that viewers cannot use."""
 
 
 def _routes(app: web.Application) -> list[tuple[str, str]]:
@@ -65,7 +65,7 @@ def _filled(path: str) -> str:
 
 
 def _least(method: str, path: str) -> Role:
-    """What we mean each route to ask for, told apart from how the routes say it."""
+    """Return the role that a route should require, independently of its declaration."""
     if FOR_ADMINS.fullmatch(path):
         return Role.ADMIN
     if method in {"GET", "HEAD"}:
@@ -76,7 +76,7 @@ def _least(method: str, path: str) -> Role:
     return Role.ADMIN if for_admins else Role.OPERATOR
 
 
-async def test_every_route_is_closed_to_strangers_unless_it_is_declared_public(
+async def test_every_route_requires_login_unless_declared_public(
     served: tuple[str, web.Application], eve: Visitor
 ) -> None:
     for method, path in _routes(served[1]):
@@ -91,7 +91,7 @@ async def test_every_route_is_closed_to_strangers_unless_it_is_declared_public(
 
 
 @pytest.mark.parametrize("role", list(Role))
-async def test_every_route_opens_to_the_roles_it_is_meant_for_and_to_no_other(
+async def test_every_route_requires_the_expected_role(
     served: tuple[str, web.Application], store: Store, role: Role
 ) -> None:
     async with logged_in(served[0], store, "bob", role) as bob:
@@ -105,9 +105,7 @@ async def test_every_route_opens_to_the_roles_it_is_meant_for_and_to_no_other(
                 assert answer.status < 500 or answer.status == 503, (method, path)
 
 
-async def test_every_route_of_the_api_needs_the_scope_it_names(
-    served: tuple[str, web.Application], store: Store
-) -> None:
+async def test_every_api_route_requires_its_scope(served: tuple[str, web.Application], store: Store) -> None:
     owner = ("ada", await make_account(store))
     for operation in OPERATIONS:
         if not operation.permission.scope:
@@ -125,9 +123,7 @@ async def test_every_route_of_the_api_needs_the_scope_it_names(
                 assert (answer.status == 403) is (scopes is not SCOPES), (operation.method, path)
 
 
-async def test_a_route_that_does_not_say_who_may_opens_to_nobody(
-    served: tuple[str, web.Application], ada: Visitor
-) -> None:
+async def test_a_route_without_a_permission_is_refused(served: tuple[str, web.Application], ada: Visitor) -> None:
     app = served[1]
     needs = {handler: need for handler, need in app[PERMISSIONS].items() if handler.__name__ != "get_search"}
     app._state[PERMISSIONS] = needs
@@ -135,7 +131,7 @@ async def test_a_route_that_does_not_say_who_may_opens_to_nobody(
     assert (await ada.get("/api/v1/overview"))[0] == 200
 
 
-async def test_no_more_is_declared_public_than_we_know(served: tuple[str, web.Application]) -> None:
+async def test_the_public_routes_are_the_expected_ones(served: tuple[str, web.Application]) -> None:
     app = served[1]
     for key, known in ((PUBLIC, OPEN_TO_ALL), (WEBHOOKS, OPEN_TO_HUBS)):
         declared = {
@@ -146,7 +142,7 @@ async def test_no_more_is_declared_public_than_we_know(served: tuple[str, web.Ap
         assert declared == known
 
 
-async def test_a_new_route_is_closed_until_it_says_otherwise(eve: Visitor) -> None:
+async def test_a_new_route_is_closed_by_default(eve: Visitor) -> None:
     assert (await eve.get("/not/a/route/yet"))[0] == 303
 
 
@@ -162,7 +158,7 @@ async def test_a_new_route_is_closed_until_it_says_otherwise(eve: Visitor) -> No
     ],
     ids=["another origin", "no telling origin", "no origin", "wrong token", "no token", "wrong token in the header"],
 )
-async def test_every_change_needs_our_origin_and_the_token(
+async def test_every_change_requires_origin_and_csrf_token(
     served: tuple[str, web.Application], ada: Visitor, headers: dict[str, str], fields: dict[str, str]
 ) -> None:
     sent = {name: ada.csrf if value == "right" else value for name, value in fields.items()}
@@ -175,14 +171,14 @@ async def test_every_change_needs_our_origin_and_the_token(
             assert answer.status == 403, (method, path)
 
 
-async def test_the_bearer_token_opens_the_api_without_cookies(served: tuple[str, web.Application]) -> None:
+async def test_the_admin_token_authenticates_api_requests(served: tuple[str, web.Application]) -> None:
     async with aiohttp.ClientSession(served[0]) as http:
         for token, status in ((TOKEN, 200), (TOKEN + "x", 401), ("", 401)):
             async with http.get("/api/v1/nodes", headers={"Authorization": f"Bearer {token}"}) as answer:
                 assert answer.status == status
 
 
-async def test_every_answer_forbids_scripts_and_frames_of_others(ada: Visitor) -> None:
+async def test_every_response_has_security_headers(ada: Visitor) -> None:
     for path in ("/", "/login", "/static/console.css", "/livez", "/api/v1/nodes", "/no/such/page"):
         async with ada.http.get(path) as answer:
             policy = answer.headers["Content-Security-Policy"]
@@ -192,7 +188,7 @@ async def test_every_answer_forbids_scripts_and_frames_of_others(ada: Visitor) -
             assert answer.headers["Server"] == "coronet"
 
 
-async def test_pages_hold_no_inline_script_or_style(ada: Visitor) -> None:
+async def test_pages_have_no_inline_script_or_style(ada: Visitor) -> None:
     for path in ("/", "/channels", "/channels/add", "/nodes", "/login", "/settings", "/log"):
         _, text = await ada.get(path)
         assert "style=" not in text
@@ -201,7 +197,7 @@ async def test_pages_hold_no_inline_script_or_style(ada: Visitor) -> None:
         assert text.count("<script") == text.count("<script src=")
 
 
-async def test_ten_megabytes_are_refused(ada: Visitor) -> None:
+async def test_a_large_body_is_refused(ada: Visitor) -> None:
     async with ada.http.post("/channels", data=BytesIO(b"x" * 10_000_000), headers={"Origin": ada.origin}) as answer:
         assert answer.status == 413
 
@@ -223,7 +219,7 @@ async def test_a_malformed_form_is_refused_without_a_traceback(eve: Visitor, med
     assert logged == []
 
 
-async def test_a_form_that_breaks_off_is_no_logged_traceback(eve: Visitor) -> None:
+async def test_an_interrupted_form_logs_no_traceback(eve: Visitor) -> None:
     place = URL(eve.origin)
     head = (
         f"POST /login HTTP/1.1\r\nHost: {place.authority}\r\nOrigin: {eve.origin}\r\n"
@@ -241,7 +237,7 @@ async def test_a_form_that_breaks_off_is_no_logged_traceback(eve: Visitor) -> No
     assert logged == []
 
 
-async def test_ten_megabytes_in_chunks_are_refused(ada: Visitor) -> None:
+async def test_a_large_chunked_body_is_refused(ada: Visitor) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(1_000):
             yield b"x" * 10_000

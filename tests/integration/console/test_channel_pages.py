@@ -1,4 +1,4 @@
-"""What the pages show and do."""
+"""Pages for adding and viewing channels, the overview, errors and static files."""
 
 import time
 
@@ -30,13 +30,13 @@ def _nothing(_: Asked) -> WorkerReply:
     ("path", "words"),
     [("/", "No worker is running"), ("/channels", "There are no channels yet"), ("/nodes", "No worker is running")],
 )
-async def test_an_empty_console_says_what_to_do_first(ada: Visitor, path: str, words: str) -> None:
+async def test_an_empty_console_suggests_the_first_step(ada: Visitor, path: str, words: str) -> None:
     status, text = await ada.get(path)
     assert status == 200
     assert words in text
 
 
-async def test_what_a_publisher_wrote_is_shown_as_text(store: Store, ada: Visitor) -> None:
+async def test_publishers_content_is_escaped(store: Store, ada: Visitor) -> None:
     url = "https://example.org/?<script>"
     wanted = Channel(channel_id(url), url, created_s=1.0, listed=True)
     snapshot = Snapshot(Validators(), b"", HOSTILE, "javascript:alert(1)")
@@ -54,13 +54,13 @@ async def test_what_a_publisher_wrote_is_shown_as_text(store: Store, ada: Visito
 
 
 @pytest.mark.parametrize("cid", ["a" * 40, "A" * 40, "x", "r:nodes"])
-async def test_a_channel_that_is_not_there_is_a_page_that_says_so(ada: Visitor, cid: str) -> None:
+async def test_an_unknown_channel_is_a_404_page(ada: Visitor, cid: str) -> None:
     status, text = await ada.get(f"/channels/{cid}")
     assert status == 404
     assert "There is no such channel" in text
 
 
-async def test_a_channel_is_seen_before_it_is_kept(store: Store, ada: Visitor) -> None:
+async def test_a_channel_is_previewed_and_added(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, "https://example.org/feed")
     asked = []
 
@@ -83,7 +83,7 @@ async def test_a_channel_is_seen_before_it_is_kept(store: Store, ada: Visitor) -
     assert kept.listed
 
 
-async def test_the_preview_of_what_is_no_channel_yet_makes_none(store: Store, ada: Visitor) -> None:
+async def test_a_preview_creates_no_channel(store: Store, ada: Visitor) -> None:
     seen = ProbeReply(
         Channel("a" * 40, "https://example.org/feed", "A feed"), (Entry("k", "The latest"),), discovered=True
     )
@@ -94,7 +94,7 @@ async def test_the_preview_of_what_is_no_channel_yet_makes_none(store: Store, ad
     assert await store.channels.count() == 0
 
 
-async def test_several_feeds_on_a_page_are_a_choice(store: Store, ada: Visitor) -> None:
+async def test_several_feeds_on_a_page_are_offered(store: Store, ada: Visitor) -> None:
     choices = (FeedLink("https://example.org/a", "Articles"), FeedLink("https://example.org/b"))
     async with worker(store, lambda _: ProbeReply(choices=choices)):
         status, text = await ada.post("/channels/add", url="https://example.org/")
@@ -103,7 +103,7 @@ async def test_several_feeds_on_a_page_are_a_choice(store: Store, ada: Visitor) 
     assert 'value="https://example.org/b"' in text
 
 
-async def test_a_page_without_a_feed_can_be_watched_itself_or_a_part_of_it(store: Store, ada: Visitor) -> None:
+async def test_a_page_without_a_feed_can_be_watched(store: Store, ada: Visitor) -> None:
     url = "https://example.org/prices"
     channel = await make_channel(store, page_url(url, "main table"), kind="page")
     script: dict[Asked, WorkerReply] = {
@@ -133,7 +133,7 @@ async def test_a_page_without_a_feed_can_be_watched_itself_or_a_part_of_it(store
 @pytest.mark.parametrize(
     ("condition", "words"), [("dead", "Dead: failing for"), ("quarantined", "Quarantined: failing for")]
 )
-async def test_what_subscribers_were_told_of_a_channel_is_its_state(
+async def test_a_reported_condition_is_the_channels_state(
     store: Store, ada: Visitor, condition: str, words: str
 ) -> None:
     channel = await make_channel(store, listed=True)
@@ -143,7 +143,7 @@ async def test_what_subscribers_were_told_of_a_channel_is_its_state(
         assert words in (await ada.get(path))[1]
 
 
-async def test_a_channel_that_moved_leads_to_its_successor(store: Store, ada: Visitor) -> None:
+async def test_a_moved_channel_links_to_its_successor(store: Store, ada: Visitor) -> None:
     old, new = await make_channel(store), await make_channel(store, "https://example.net/feed")
     await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
     assert f'href="/channels/{new.id}">to another URL' in (await ada.get("/channels"))[1]
@@ -152,9 +152,7 @@ async def test_a_channel_that_moved_leads_to_its_successor(store: Store, ada: Vi
     assert new.url in text
 
 
-async def test_a_channel_shows_what_its_publisher_wants_and_whether_it_is_left_alone(
-    store: Store, ada: Visitor
-) -> None:
+async def test_a_channel_shows_polling_hints_and_pauses(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     assert "Paused" not in (await ada.get(f"/channels/{channel.id}"))[1]
     await store.redis.call(
@@ -173,7 +171,7 @@ async def test_a_channel_shows_what_its_publisher_wants_and_whether_it_is_left_a
         (Fault("address-refused", "10.0.0.1 is not public."), 422, "is not public"),
     ],
 )
-async def test_what_the_worker_met_is_explained_and_the_url_stays_in_the_form(
+async def test_a_worker_error_is_shown_and_the_form_keeps_the_url(
     store: Store, ada: Visitor, fault: Fault, status: int, words: str
 ) -> None:
     async with worker(store, lambda _: ErrorReply(fault)):
@@ -184,20 +182,20 @@ async def test_what_the_worker_met_is_explained_and_the_url_stays_in_the_form(
 
 
 @pytest.mark.parametrize(("url", "words"), [("", "The URL is missing"), ("ftp://example.org/", "http")])
-async def test_what_is_no_url_is_explained_without_a_worker(ada: Visitor, url: str, words: str) -> None:
+async def test_an_invalid_url_is_refused_without_a_worker(ada: Visitor, url: str, words: str) -> None:
     status, text = await ada.post("/channels/add", url=url)
     assert status == 422
     assert words in text
     assert f'value="{url}"' in text
 
 
-async def test_without_a_worker_adding_says_so(ada: Visitor) -> None:
+async def test_adding_without_a_worker_is_an_error(ada: Visitor) -> None:
     status, text = await ada.post("/channels/add", url="https://example.org/")
     assert status == 503
     assert "No worker is running" in text
 
 
-async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: Store, ada: Visitor) -> None:
+async def test_a_channel_shows_its_polling_set_schedule_and_polls(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     nodes = [to_hex(int(place * (1 << BITS))) for place in (0.75, 0.25)]
     why = explain_polling(
@@ -226,13 +224,13 @@ async def test_a_channel_shows_its_place_on_the_ring_and_how_polls_ended(store: 
     assert "mean detection delay 2 min, publishes about every 2 h" in text
 
 
-async def test_poll_now_asks_the_owner_and_comes_back(store: Store, ada: Visitor) -> None:
+async def test_poll_now_redirects_to_the_channel(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     async with worker(store, lambda _: PollReply(PollResult("a" * 40, 9.0, "unchanged", 304))):
         assert await ada.post(f"/channels/{channel.id}/poll") == (303, f"/channels/{channel.id}?polled=1")
 
 
-async def test_a_poll_that_nobody_takes_is_explained_on_the_channel(store: Store, ada: Visitor) -> None:
+async def test_a_failed_poll_is_explained_on_the_channels_page(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     status, text = await ada.post(f"/channels/{channel.id}/poll")
     assert status == 503
@@ -240,7 +238,7 @@ async def test_a_poll_that_nobody_takes_is_explained_on_the_channel(store: Store
     assert "Latest entries" in text
 
 
-async def test_removing_asks_first_and_ends_the_subscriptions(store: Store, ada: Visitor) -> None:
+async def test_removing_a_channel_requires_confirmation(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("bob@example.org", channel.id)
     _, text = await ada.get(f"/channels/{channel.id}/remove")
@@ -250,7 +248,7 @@ async def test_removing_asks_first_and_ends_the_subscriptions(store: Store, ada:
     assert await store.subscriptions.of_user("bob@example.org") == []
 
 
-async def test_the_overview_counts_what_there_is(store: Store, ada: Visitor) -> None:
+async def test_the_overview_shows_key_figures(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("bob@example.org", channel.id)
     await polled(store, channel.id, PollResult("a" * 40, time.time(), "new"))
@@ -261,12 +259,14 @@ async def test_the_overview_counts_what_there_is(store: Store, ada: Visitor) -> 
     assert "bob@example.org" not in text
 
 
-async def test_a_live_part_of_somebody_logged_out_reloads_the_page(eve: Visitor) -> None:
+async def test_a_live_update_after_logout_reloads_the_page(eve: Visitor) -> None:
     async with eve.http.get("/", headers={"HX-Request": "true"}) as answer:
         assert (answer.status, answer.headers["HX-Refresh"]) == (401, "true")
 
 
-async def test_a_bug_is_told_without_its_inside(ada: Visitor, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_reveals_no_details(
+    ada: Visitor, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def broken() -> list[object]:
         raise RuntimeError("secret inside")
 
@@ -277,18 +277,18 @@ async def test_a_bug_is_told_without_its_inside(ada: Visitor, store: Store, monk
     assert "secret inside" not in text
 
 
-async def test_our_own_files_and_no_others_are_served(ada: Visitor) -> None:
+async def test_only_static_files_are_served(ada: Visitor) -> None:
     assert (await ada.get("/static/vendor/htmx/htmx.min.js"))[0] == 200
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/nothing.css", "/static//etc/passwd"):
         assert (await ada.get(path))[0] == 404
 
 
-async def test_a_stranger_who_asked_for_a_page_is_brought_back_to_it(served: tuple[str, object]) -> None:
+async def test_login_returns_to_the_requested_page(served: tuple[str, object]) -> None:
     async with stranger(served[0]) as eve, eve.http.get("/channels?q=a&cursor=", allow_redirects=False) as answer:
         assert URL(answer.headers["Location"]).query["next"] == "/channels?q=a&cursor="
 
 
-async def test_our_own_files_are_compressed_and_sent_once(ada: Visitor) -> None:
+async def test_static_files_are_compressed_and_cached(ada: Visitor) -> None:
     path = "/static/console.css"
     async with ada.http.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["Content-Encoding"] == "gzip"

@@ -1,4 +1,4 @@
-"""How often a login may be tried: by address, by account from one address, by account in all, and by known browser."""
+"""Limits of login attempts per address, per account and address, per account, and per known browser."""
 
 import aiohttp
 import pytest
@@ -28,14 +28,14 @@ async def _log_in(somebody: Visitor, password: str = PASSWORD, name: str = "ada"
 
 
 async def _guess_until_locked(somebody: Visitor) -> None:
-    """Guess five times; a login of somebody else from the same address counts as well."""
+    """Guess a password five times; logins to other accounts from the same address count as well."""
     statuses = [await _log_in(somebody, "guess") for _ in range(6)]
     assert statuses[0] == 401
     assert statuses[-1] == 429
 
 
 @pytest.mark.usefixtures("account")
-async def test_guesses_from_one_address_lock_nobody_out_elsewhere(
+async def test_guesses_from_one_address_do_not_lock_out_others(
     served: tuple[str, web.Application], eve: Visitor
 ) -> None:
     await _guess_until_locked(eve)
@@ -45,7 +45,7 @@ async def test_guesses_from_one_address_lock_nobody_out_elsewhere(
 
 
 @pytest.mark.usefixtures("account")
-async def test_a_known_browser_passes_where_its_address_is_locked(
+async def test_a_known_browser_can_log_in_from_a_locked_address(
     served: tuple[str, web.Application], eve: Visitor
 ) -> None:
     async with stranger(served[0]) as ada:
@@ -56,7 +56,7 @@ async def test_a_known_browser_passes_where_its_address_is_locked(
 
 
 @pytest.mark.usefixtures("account")
-async def test_guesses_from_many_addresses_are_bounded_and_a_known_browser_passes(
+async def test_guesses_from_many_addresses_are_limited_except_for_known_browsers(
     served: tuple[str, web.Application], store: Store
 ) -> None:
     async with stranger(served[0], address=ELSEWHERE) as ada, stranger(served[0]) as newcomer:
@@ -69,7 +69,7 @@ async def test_guesses_from_many_addresses_are_bounded_and_a_known_browser_passe
         assert await _log_in(ada) == 303
 
 
-async def test_one_address_alone_cannot_use_up_what_an_account_has(store: Store) -> None:
+async def test_one_address_cannot_exhaust_the_limit_of_an_account(store: Store) -> None:
     for _ in range(150):
         await store.login_limits.count_attempt("ada", "192.0.2.1")
         for key in await store.redis.call("KEYS", "cn:{console}:attempts:minute:*"):
@@ -77,19 +77,19 @@ async def test_one_address_alone_cannot_use_up_what_an_account_has(store: Store)
     assert await store.login_limits.count_attempt("ada", "192.0.2.2") == 0
 
 
-async def test_ipv6_addresses_are_counted_by_64(store: Store) -> None:
+async def test_ipv6_addresses_are_counted_per_64_bit_network(store: Store) -> None:
     allowed = [await store.login_limits.count_attempt("ada", f"2001:db8::{n:x}") == 0 for n in range(6)]
     assert allowed == [True] * 5 + [False]
     assert await store.login_limits.count_attempt("ada", "2001:db8:0:1::1") == 0
 
 
-async def test_one_address_tries_no_long_list_of_accounts(store: Store) -> None:
+async def test_attempts_on_many_accounts_are_limited_per_address(store: Store) -> None:
     allowed = [await store.login_limits.count_attempt(f"name{n}", "192.0.2.1") == 0 for n in range(30)]
     assert allowed == [True] * 20 + [False] * 10
 
 
 @pytest.mark.usefixtures("account")
-async def test_a_new_password_makes_known_browsers_unknown(
+async def test_a_new_password_invalidates_known_browsers(
     served: tuple[str, web.Application], store: Store, eve: Visitor
 ) -> None:
     async with stranger(served[0]) as ada:
@@ -104,7 +104,7 @@ async def test_a_new_password_makes_known_browsers_unknown(
 
 
 @pytest.mark.usefixtures("account")
-async def test_a_known_browsers_cookie_is_for_one_account_and_only_its_hash_is_stored(
+async def test_a_browser_cookie_is_for_one_account_and_stored_as_a_hash(
     store: Store, served: tuple[str, web.Application]
 ) -> None:
     await make_account(store, "bob")
@@ -119,7 +119,7 @@ async def test_a_known_browsers_cookie_is_for_one_account_and_only_its_hash_is_s
     assert token.encode() not in stored
 
 
-async def test_an_account_has_a_bounded_number_of_known_browsers(store: Store, account: Account) -> None:
+async def test_known_browsers_of_an_account_are_limited(store: Store, account: Account) -> None:
     tokens = [await store.login_limits.remember_browser("ada", account, "") for _ in range(MAX_KNOWN_BROWSERS + 5)]
     assert not await store.login_limits.is_known_browser("ada", account, tokens[4])
     assert await store.login_limits.is_known_browser("ada", account, tokens[5])
@@ -129,8 +129,8 @@ async def test_an_account_has_a_bounded_number_of_known_browsers(store: Store, a
 
 
 @pytest.mark.usefixtures("account")
-async def test_an_address_that_nobody_vouches_for_is_not_believed(store: Store) -> None:
-    """Without ``trusted_proxies`` a header changes nothing: five guesses are five guesses."""
+async def test_a_forwarded_address_without_a_trusted_proxy_is_ignored(store: Store) -> None:
+    """Without ``trusted_proxies``, forwarding headers do not change whose guesses count."""
     async with console(store) as (url, _), aiohttp.ClientSession() as http, stranger(url) as eve:
         statuses = []
         for number in range(6):
