@@ -20,7 +20,7 @@ from service.store.client import connection as links
 from service.store.client import keys
 from service.store.client.connection import BatchingClient, RedisClient
 from service.store.subscriptions.keyspaces import KeyspaceStore, unpack_page
-from tests.support.keyspace_histories import BITS, Moves, live_through
+from tests.support.keyspace_histories import BITS, Moves, run_history
 from tests.support.memory_keyspaces import MemoryKeyspaces
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class BothMoves(Moves):
 
     redis: Redis
 
-    def opened(self, count: int) -> MemoryKeyspaces:
+    def create_store(self, count: int) -> MemoryKeyspaces:
         return BothKeyspaces(count, self.redis)
 
 
@@ -138,7 +138,7 @@ def test_drawn_histories_go_as_they_do_in_memory(redis: Redis, block: int) -> No
     for seed in range(block * HISTORIES_PER_BLOCK, (block + 1) * HISTORIES_PER_BLOCK):
         moves = BothMoves()
         moves.redis = redis
-        live_through(moves, Random(seed))  # noqa: S311 - repeatable, not secret
+        run_history(moves, Random(seed))  # noqa: S311 - repeatable, not secret
 
 
 KEY = 0xABCDEF01

@@ -11,7 +11,7 @@ from service.corona.tradeoff_clusters import decode, encode, summarise
 from service.model import NodeId
 from service.overlay.id_space import digit, from_hex, shared_digits
 from service.overlay.ring import RingView
-from tests.support.ring_strategies import joined, ring, rings
+from tests.support.ring_strategies import joined_ids, ring, rings
 
 bases = st.sampled_from([2, 4, 16])
 
@@ -70,7 +70,7 @@ def test_all_nodes_agree_on_a_fleet_in_which_each_counts_once(view: RingView, ba
 
 
 def test_a_thousand_nodes_agree_after_three_ticks_with_fifty_summaries_each() -> None:
-    nodes = _fleet(ring(joined(1024)), base=16)
+    nodes = _fleet(ring(joined_ids(1024)), base=16)
     for _ in range(3):
         _tick(nodes)
     assert len({node.fleet().clusters for node in nodes.values()}) == 1

@@ -19,7 +19,7 @@ from service.clash.prefix_query import Page, Record, merge_pages
 from service.clash.server_table import GroupState, from_fields, to_fields
 from service.clash.transitions import Accepted, IncorrectDepth, accept_object
 from service.errors import MoveRefused
-from tests.support.memory_keyspaces import MemoryKeyspaces, carried_through, cut, units
+from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, find_leaf_groups, make_page
 
 BITS = 8
 KEYS = st.integers(0, (1 << BITS) - 1)
@@ -35,7 +35,7 @@ def trees(draw: st.DrawFn) -> MemoryKeyspaces:
         whole = leaf.parent if recalls and leaf.depth else leaf
         keyspace = next(table.keyspace for table in store.tables if whole in table.entries)
         try:
-            carried_through(store, RecallGroup(keyspace, whole) if recalls else SplitGroup(keyspace, leaf))
+            complete_move(store, RecallGroup(keyspace, whole) if recalls else SplitGroup(keyspace, leaf))
         except MoveRefused:
             continue
     return store
@@ -127,7 +127,7 @@ def test_a_cached_leaf_is_found_by_one_probe(store: MemoryKeyspaces, keys: list[
 @given(trees(), GROUPS)
 def test_leaf_group_search_finds_all_leaf_groups_under_a_prefix(store: MemoryKeyspaces, prefix: KeyGroup) -> None:
     shared = [leaf.intersection(prefix) for leaf in store.leaves()]
-    assert units(store, prefix, DepthCache()) == [unit for unit in shared if unit is not None]
+    assert find_leaf_groups(store, prefix, DepthCache()) == [unit for unit in shared if unit is not None]
 
 
 @given(st.lists(GROUPS), KEYS)
@@ -153,7 +153,7 @@ def test_merging_all_groups_restores_the_root(store: MemoryKeyspaces) -> None:
     while len(store.leaves()) > 1:
         deepest = max(store.leaves(), key=lambda group: group.depth).parent
         keyspace = next(table.keyspace for table in store.tables if deepest in table.entries)
-        carried_through(store, MergeGroup(keyspace, deepest))
+        complete_move(store, MergeGroup(keyspace, deepest))
     assert store.leaves() == [KeyGroup(0, 0, BITS)]
     assert sum(len(table.entries) for table in store.tables) == 1
 
@@ -171,7 +171,7 @@ def test_merged_pages_have_the_records_of_both(earlier: list[Record], later: lis
     page = Page((), complete=False)
     while not page.complete:
         after = found[-1].position if found else None
-        page = merge_pages(*(cut(held, everything, after, count) for held in places))
+        page = merge_pages(*(make_page(held, everything, after, count) for held in places))
         found += page.records
     assert found == list(expected)
 
@@ -209,7 +209,7 @@ def test_a_recall_frees_a_keyspace_and_never_causes_a_split(store: MemoryKeyspac
             child = table.entries[step.group].right_child
             assert child not in (None, table.keyspace)
             before, used = store.leaves(), _used(store)
-            carried_through(store, step)
+            complete_move(store, step)
             assert store.leaves() == before
             assert _used(store) == used - {child}
             assert choose_split(table.keyspace, {**own, step.group.right: lone[step.group]}, limits) is None

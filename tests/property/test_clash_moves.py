@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from hypothesis import settings
 
-from tests.support.keyspace_histories import Moves, live_through
+from tests.support.keyspace_histories import Moves, run_history
 
 BLOCKS, HISTORIES_PER_BLOCK = 50, 300
 blocks = pytest.mark.parametrize(
@@ -18,7 +18,7 @@ blocks = pytest.mark.parametrize(
 def test_random_histories_keep_all_invariants(block: int) -> None:
     """The rules of the state machine, drawn evenly: past errors required a dozen rules in a row, and long histories."""
     for seed in range(block * HISTORIES_PER_BLOCK, (block + 1) * HISTORIES_PER_BLOCK):
-        live_through(Moves(), Random(seed))  # noqa: S311 - repeatable, not secret
+        run_history(Moves(), Random(seed))  # noqa: S311 - repeatable, not secret
 
 
 TestMoves = Moves.TestCase

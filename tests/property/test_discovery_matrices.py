@@ -85,7 +85,7 @@ class Matrices(RuleBasedStateMachine):
     def begin(self, *, wider: int, taller: int) -> None:
         """Start with matrices of some size that contain all names."""
         for pair in PAIRS:
-            self.cells.lead(find_or_create_matrix(pair, LIMITS))
+            self.cells.run(find_or_create_matrix(pair, LIMITS))
             for kind in [ResizeKind.INC_P] * wider + [ResizeKind.INC_R] * taller:
                 self.request(pair=pair, kind=kind, partition=0, replica=0, last=True)
                 self.finish()
@@ -137,7 +137,7 @@ class Matrices(RuleBasedStateMachine):
         again = NameRecord(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
         before = self._partitions_of(pair, name)
         size = self.known.get(pair) if known == "last" else MatrixSize() if known else None
-        self.cells.lead(register(pair, again, self.draws[name], LIMITS, size))
+        self.cells.run(register(pair, again, self.draws[name], LIMITS, size))
         its_home = home_partition(self.draws[name], self.cells.matrices[head_address(pair)].size.partitions)
         assert self._partitions_of(pair, name) - before <= {its_home}
 
@@ -181,7 +181,7 @@ class Matrices(RuleBasedStateMachine):
     def settle(self, pair: str) -> None:
         """Run passes of resizing until the matrix is settled."""
         for _ in range(12):
-            if self.cells.lead(reconcile_matrix(pair, LIMITS, page=2)) is not None:
+            if self.cells.run(reconcile_matrix(pair, LIMITS, page=2)) is not None:
                 break
         else:
             raise AssertionError("the matrix never settles")
@@ -248,7 +248,7 @@ class Matrices(RuleBasedStateMachine):
         for pairs in (set(PAIRS[:1]), set(PAIRS[1:])):
             for known in ({}, self.known):
                 wanted = set(self._findable(pairs))
-                found = self.cells.lead(search(frozenset(pairs), ALL, len(self.running), LIMITS, known))
+                found = self.cells.run(search(frozenset(pairs), ALL, len(self.running), LIMITS, known))
                 self._check(found, pairs, wanted, {name: r.version for name, r in self.registered.items()})
 
     def teardown(self) -> None:

@@ -19,7 +19,7 @@ from service.corona.honeycomb import (
     sizes,
     solve_clipped_sum,
 )
-from tests.support.allocation_problems import delay, part, problems
+from tests.support.allocation_problems import delay, problems, select
 
 ROUNDING = 1e-9
 TAU_S = 1800.0
@@ -65,7 +65,7 @@ def test_sizes_grow_with_the_scale(problem: AllocationProblem, one: float, other
 @given(problems(), st.data())
 def test_no_exchange_between_two_channels_improves_the_optimum(problem: AllocationProblem, data: st.DataObject) -> None:
     """Σ w/n is convex, so a solution that no small exchange of cost improves is the optimum."""
-    problem = part(problem, problem.most > 0)
+    problem = select(problem, problem.most > 0)
     budget = _floor(problem) + data.draw(_budgets(problem)) + 1e-6
     found = sizes(problem, scale_for_budget(problem, budget))
     spare = (found - np.minimum(problem.least, problem.most)) * problem.costs
@@ -83,7 +83,7 @@ def test_no_exchange_between_two_channels_improves_the_optimum(problem: Allocati
 def test_a_delay_costs_no_more_than_the_budget_that_gives_it(problem: AllocationProblem, delay_s: float) -> None:
     scale = scale_for_delay(problem, delay_s, TAU_S)
     found = sizes(problem, scale)
-    counted = part(problem, (problem.weights > 0) & (problem.most > 0))
+    counted = select(problem, (problem.weights > 0) & (problem.most > 0))
     sized = sizes(counted, scale)
     allowed = counted.weights.sum() * 2 * delay_s / TAU_S
     reached = delay(counted, sized)

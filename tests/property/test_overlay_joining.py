@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from service.model import NodeId
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import balanced_id
-from tests.support.ring_strategies import joined, points
+from tests.support.ring_strategies import joined_ids, points
 
 
 def _shares(ids: list[int], bit: int = BITS - 1) -> list[Fraction]:
@@ -22,14 +22,14 @@ def _shares(ids: list[int], bit: int = BITS - 1) -> list[Fraction]:
 
 @given(st.integers(1, 120))
 def test_shares_differ_at_most_by_a_factor_of_two(count: int) -> None:
-    shares = _shares([from_hex(node) for node in joined(count)])
+    shares = _shares([from_hex(node) for node in joined_ids(count)])
     assert sum(shares) == 1
     assert max(shares) <= 2 * min(shares)
 
 
 @given(st.integers(0, 8))
 def test_shares_are_equal_at_powers_of_two(power: int) -> None:
-    assert set(_shares([from_hex(node) for node in joined(1 << power)])) == {Fraction(1, 1 << power)}
+    assert set(_shares([from_hex(node) for node in joined_ids(1 << power)])) == {Fraction(1, 1 << power)}
 
 
 @given(st.lists(points, max_size=60, unique=True))
@@ -41,7 +41,7 @@ def test_a_balanced_id_is_new_and_independent_of_order(existing: list[NodeId]) -
 
 @given(st.integers(0, 6), st.data())
 def test_gaps_are_filled_before_further_splits(power: int, data: st.DataObject) -> None:
-    full = joined(1 << power)
+    full = joined_ids(1 << power)
     ids = data.draw(st.lists(st.sampled_from(full), unique=True))
     while len(ids) < len(full):
         ids.append(balanced_id(ids))

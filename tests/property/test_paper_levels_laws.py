@@ -18,7 +18,7 @@ from service.simulate.corona.paper_levels import (
     summarise_by_level,
 )
 from service.simulate.corona.workload import Points
-from tests.support.allocation_problems import POLL_INTERVAL_S, delay, part
+from tests.support.allocation_problems import POLL_INTERVAL_S, delay, select
 
 CHANNELS, OWNERS, NODES, BINS = 6400, 64, 1024, 16
 OPTIONS = level_sizes(NODES, 16)
@@ -43,7 +43,7 @@ class _Fleet:
     def clusters(self) -> TradeoffClusters:
         problem = self.problem
         return merge_by_level(
-            [summarise_by_level(part(problem, self._owner == one), BINS) for one in range(OWNERS)], BINS
+            [summarise_by_level(select(problem, self._owner == one), BINS) for one in range(OWNERS)], BINS
         )
 
     def round(self, *, budget: float | None = None, delay_s: float = 30.0) -> Floats:
@@ -56,7 +56,7 @@ class _Fleet:
         )
         for one in range(OWNERS):
             mine = self._owner == one
-            found[mine] = owner_sizes(part(problem, mine), self._points[mine], told, OPTIONS, solution)
+            found[mine] = owner_sizes(select(problem, mine), self._points[mine], told, OPTIONS, solution)
         self._levels = np.searchsorted(-OPTIONS, -found)
         return found
 

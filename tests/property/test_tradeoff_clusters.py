@@ -20,7 +20,7 @@ from service.corona.tradeoff_clusters import (
     summarise,
 )
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget, sizes_at
-from tests.support.allocation_problems import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, part, problems
+from tests.support.allocation_problems import POLL_INTERVAL_S, corona_fleet, delay, heterogeneous, problems, select
 
 NEAR = 0.002
 SINGLE = 1e-6
@@ -33,7 +33,7 @@ SUMS = ("weight", "rise", "least_cost", "most_cost")
 def _over_the_wire(problem: AllocationProblem, owners: int, seed: int, log_bins: int = 0) -> TradeoffClusters:
     """Return a node's clusters of a fleet's channels: each owner's summary, sent and merged in two rounds."""
     owner = np.random.default_rng(seed).integers(0, owners, len(problem.weights))
-    summaries = [summarise(part(problem, owner == one), log_bins=log_bins) for one in range(owners)]
+    summaries = [summarise(select(problem, owner == one), log_bins=log_bins) for one in range(owners)]
     halves = [merge(summaries[start::2], log_bins=log_bins) for start in range(2)]
     received = [decode(encode(half)) for half in halves]
     return merge([half for half in received if half is not None], log_bins=log_bins)
@@ -122,7 +122,7 @@ def test_few_channels_are_summarised_exactly(problem: AllocationProblem, budget:
         problem.weights, problem.costs, least=problem.least, most=np.minimum(problem.most, 1e5)
     )
     lonely = merge(
-        [summarise(part(finite, np.arange(len(finite.weights)) == one)) for one in range(len(finite.weights))]
+        [summarise(select(finite, np.arange(len(finite.weights)) == one)) for one in range(len(finite.weights))]
     )
     exact = sizes(finite, scale_for_budget(finite, budget))
     found = sizes(finite, lonely.scale_for_budget(budget))

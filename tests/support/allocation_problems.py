@@ -51,7 +51,7 @@ def corona_fleet(channels: int = 100_000, subscriptions: float = 5e6, seed: int 
     return popularity * subscriptions / popularity.sum(), update_interval_s
 
 
-def part(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> AllocationProblem:
+def select(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> AllocationProblem:
     return AllocationProblem(
         problem.weights[chosen], problem.costs[chosen], problem.least[chosen], problem.most[chosen]
     )

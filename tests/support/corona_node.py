@@ -10,8 +10,8 @@ from service.model import NodeId
 class Node:
     """Handles one event at a time. Node and fleet clocks are equal by default; effects omit summaries."""
 
-    def __init__(self, me: NodeId, policy: FleetPolicy) -> None:
-        self._protocol = NodeProtocol(me, policy)
+    def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
+        self._protocol = NodeProtocol(node_id, policy)
         self.plans = self._protocol.plans
         self.explain = self._protocol.explain
 

@@ -21,13 +21,13 @@ class MemoryCells:
         self.matrices: dict[CellAddress, Matrix] = {}
         self.records: dict[CellAddress, dict[str, NameRecord]] = {}
         self.rates: dict[CellAddress, tuple[float, float]] = {}
-        self.carried_out: Counter[type[Command]] = Counter()
+        self.command_counts: Counter[type[Command]] = Counter()
 
     def carry_out(self, command: Command) -> CellAnswer:  # noqa: C901 - one case for each command
         """Execute one command."""
-        self.carried_out[type(command)] += 1
+        self.command_counts[type(command)] += 1
         place = command.place
-        held = self._live(place)
+        stored = self._live(place)
         before = self.members.get(place)
         if isinstance(command, cell.UpdateMatrix) and self.matrices.get(place) == command.before:
             self.matrices[place] = command.after
@@ -39,31 +39,31 @@ class MemoryCells:
         records: tuple[NameRecord, ...] = ()
         match command:
             case cell.PutRecords():
-                changed = cell.merge_records(held, command, after)
-                held |= changed
+                changed = cell.merge_records(stored, command, after)
+                stored |= changed
                 done = len(changed) == len({record.name for record in command.records})
             case cell.FindNames():
-                found = [record for record in held.values() if record.pairs and command.pairs <= record.pairs]
+                found = [record for record in stored.values() if record.pairs and command.pairs <= record.pairs]
                 matches = tuple(Match(record.name, record.version) for record in found[: command.limit])
             case cell.FetchRecords():
-                names = sorted(name for name in held if name > command.after)[: command.count]
-                records = tuple(held[name] for name in names)
+                names = sorted(name for name in stored if name > command.after)[: command.count]
+                records = tuple(stored[name] for name in names)
             case cell.CloseCell() if after is not before and not command.keep:
-                held.clear()
+                stored.clear()
             case cell.DropRecords() if after is not None and after.state is CellState.CLOSED:
                 for record in command.records:
-                    if held.get(record.name) == record:
-                        del held[record.name]
+                    if stored.get(record.name) == record:
+                        del stored[record.name]
             case cell.UpdateMatrix():
                 done = self.matrices.get(place) == command.after
         return CellAnswer(after, self.matrices.get(place), self._load(place), done, matches, records)
 
-    def lead(self, dialogue: Rounds[T]) -> T:
+    def run(self, protocol: Rounds[T]) -> T:
         """Execute all rounds of a dialogue without interleaving."""
         try:
-            commands = next(dialogue)
+            commands = next(protocol)
             while True:
-                commands = dialogue.send([self.carry_out(command) for command in commands])
+                commands = protocol.send([self.carry_out(command) for command in commands])
         except StopIteration as stopped:
             result: T = stopped.value
             return result
@@ -78,10 +78,10 @@ class MemoryCells:
         return sorted(place for place in self.members if place.pair == pair)
 
     def _live(self, place: CellAddress) -> dict[str, NameRecord]:
-        held = self.records.setdefault(place, {})
-        for name in [name for name, record in held.items() if record.expires_ms <= self.now_ms]:
-            del held[name]
-        return held
+        stored = self.records.setdefault(place, {})
+        for name in [name for name, record in stored.items() if record.expires_ms <= self.now_ms]:
+            del stored[name]
+        return stored
 
     def _load(self, place: CellAddress) -> CellLoad:
         names = sum(bool(record.pairs) for record in self._live(place).values())

@@ -20,9 +20,9 @@ from service.clash.transitions import (
 )
 
 PAGE = 2
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 """Maximum number of steps; more would indicate an endless loop."""
-NOTHING = Page((), complete=True)
+EMPTY_PAGE = Page((), complete=True)
 
 
 class MemoryKeyspaces:
@@ -59,28 +59,28 @@ class MemoryKeyspaces:
         """Execute AcceptObject for a subscription or its end."""
         found = self.ask(probe)
         if isinstance(found, Accepted):
-            held = self.records[probe.keyspace]
-            latest = written(held.get(record.position), record, arriving=found.move is not None)
-            held.pop(record.position, None)
+            stored = self.records[probe.keyspace]
+            latest = record_after_write(stored.get(record.position), record, arriving=found.move is not None)
+            stored.pop(record.position, None)
             if latest is not None:
-                held[record.position] = latest
+                stored[record.position] = latest
         return found
 
-    def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
+    def read_leaf(self, request: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
         """Execute AcceptObject for a reader."""
-        found = self.ask(question.probe)
+        found = self.ask(request.probe)
         if not isinstance(found, Accepted):
-            return found, NOTHING
-        wanted = found.group.intersection(question.prefix)
+            return found, EMPTY_PAGE
+        wanted = found.group.intersection(request.prefix)
         assert wanted is not None
-        return found, cut(self._sorted(question.probe.keyspace), wanted, question.after, question.count)
+        return found, make_page(self._sorted(request.probe.keyspace), wanted, request.after, request.count)
 
-    def read_donor(self, question: ReadDonor) -> Page:
+    def read_donor(self, request: ReadDonor) -> Page:
         """Return the records that have not been moved yet."""
-        move = question.move
+        move = request.move
         if not is_giving(self.tables[move.donor], move):
-            return NOTHING
-        return cut(self._sorted(move.donor), question.group, question.after, question.count)
+            return EMPTY_PAGE
+        return make_page(self._sorted(move.donor), request.group, request.after, request.count)
 
     def leaves(self) -> list[KeyGroup]:
         """Return all groups that accept objects, now or at the next request, in key order."""
@@ -108,7 +108,7 @@ class MemoryKeyspaces:
             return move_steps.FetchResult(())
         for record in step.transferred:
             self.records[donor].pop(record.position, None)
-        left = cut(self._sorted(donor), step.move.group, None, PAGE).records
+        left = make_page(self._sorted(donor), step.move.group, None, PAGE).records
         if not left:
             self.tables[donor] = mark_emptied(self.tables[donor], step.move)
         return move_steps.FetchResult(left)
@@ -118,14 +118,14 @@ class MemoryKeyspaces:
         if not is_taking(self.tables[taker], step.move):
             return move_steps.PutResult(taking=False)
         for record in step.records:
-            held = self.records[taker].get(record.position, record)
-            self.records[taker][record.position] = newer(held, record)
+            stored = self.records[taker].get(record.position, record)
+            self.records[taker][record.position] = newer(stored, record)
         return move_steps.PutResult(taking=True)
 
     def _drop_tombstones(self, keyspace: int, leaf: KeyGroup) -> None:
-        held = self.records[keyspace]
-        for position in [position for position, record in held.items() if position[0] in leaf and not record.present]:
-            del held[position]
+        stored = self.records[keyspace]
+        for position in [position for position, record in stored.items() if position[0] in leaf and not record.present]:
+            del stored[position]
 
     def _sorted(self, keyspace: int) -> list[Record]:
         return [record for _, record in sorted(self.records[keyspace].items())]
@@ -136,69 +136,69 @@ def search(store: MemoryKeyspaces, key: int, depths: DepthCache) -> DepthSearch:
 
 
 def write(store: MemoryKeyspaces, record: Record, depths: DepthCache) -> int:
-    """Write through, and return how many probes it took."""
-    asking = search(store, record.key, depths)
-    while (found := asking.on_answer(store.write(asking.probe, record))) is None:
+    """Write a record, and return the number of probes."""
+    search_state = search(store, record.key, depths)
+    while (found := search_state.on_answer(store.write(search_state.probe, record))) is None:
         pass
-    depths.record(found.group, asking.depth)
-    return asking.probes
+    depths.record(found.group, search_state.depth)
+    return search_state.probes
 
 
-def walk_on(store: MemoryKeyspaces, walk: PrefixQuery) -> tuple[Record, ...]:
-    """Answer a walk's question, and return what it found by that."""
+def advance_query(store: MemoryKeyspaces, walk: PrefixQuery) -> tuple[Record, ...]:
+    """Carry out a prefix query's request, and return the records that it completed."""
     match walk.request:
-        case ReadLeaf() as question:
-            walk.on_leaf_page(*store.read_leaf(question))
+        case ReadLeaf() as request:
+            walk.on_leaf_page(*store.read_leaf(request))
             return walk.records
-        case ReadDonor() as question:
-            walk.on_donor_page(question.move, store.read_donor(question))
+        case ReadDonor() as request:
+            walk.on_donor_page(request.move, store.read_donor(request))
     return ()
 
 
-def everything(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> list[Record]:
-    """Return what a prefix query finds."""
+def query_all(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> list[Record]:
+    """Return all records of a prefix query."""
     walk = PrefixQuery(prefix, store.map, depths, PAGE)
     found: list[Record] = []
-    for _ in range(MOST_STEPS):
-        found += walk_on(store, walk)
+    for _ in range(MAX_STEPS):
+        found += advance_query(store, walk)
         if walk.request is None:
             return found
     raise AssertionError("A reader goes round in circles.")
 
 
-def units(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> list[KeyGroup]:
-    """Return the leaf groups under a prefix, as their keyspaces tell them."""
-    asking, found = LeafGroupSearch(prefix, store.map, depths), list[KeyGroup]()
-    for _ in range(MOST_STEPS):
-        found += next_units(store, asking)
-    assert asking.probe is None
+def find_leaf_groups(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> list[KeyGroup]:
+    """Return the leaf groups under a prefix."""
+    search_state, found = LeafGroupSearch(prefix, store.map, depths), list[KeyGroup]()
+    for _ in range(MAX_STEPS):
+        found += next_leaf_groups(store, search_state)
+    assert search_state.probe is None
     return found
 
 
-def next_units(store: MemoryKeyspaces, asking: LeafGroupSearch) -> list[KeyGroup]:
-    """Answer one question, and return what was found by that: one unit or none."""
-    found = None if asking.probe is None else asking.on_answer(store.ask(asking.probe))
+def next_leaf_groups(store: MemoryKeyspaces, search_state: LeafGroupSearch) -> list[KeyGroup]:
+    """Send one probe, and return the leaf group that it found, if any."""
+    found = None if search_state.probe is None else search_state.on_answer(store.ask(search_state.probe))
     return [] if found is None else [found]
 
 
-def carried_through(store: MemoryKeyspaces, step: move_steps.Step | None) -> int:
-    """Carry out a step and all that follow; return how many."""
+def complete_move(store: MemoryKeyspaces, step: move_steps.Step | None) -> int:
+    """Carry out a step and all that follow; return their number."""
     count = 0
     while step is not None:
         step = next_step(step, store.carry_out(step))
         count += 1
-        assert count < MOST_STEPS
+        assert count < MAX_STEPS
     return count
 
 
-def written(held: Record | None, record: Record, *, arriving: bool) -> Record | None:
-    """Return what lies in a leaf after a write, given what it held of that subscription; ``arriving``: it is filled."""
-    latest = record if held is None else newer(record, held)
+def record_after_write(stored: Record | None, record: Record, *, arriving: bool) -> Record | None:
+    """Return the record that a leaf stores after a write; ``arriving`` if the leaf is still being filled."""
+    latest = record if stored is None else newer(record, stored)
     return latest if latest.present or arriving else None
 
 
-def cut(records: Iterable[Record], group: KeyGroup, after: Position | None, count: int) -> Page:
-    """Return the first ``count`` records of a group beyond a position, from all of a keyspace in their order."""
+def make_page(records: Iterable[Record], group: KeyGroup, after: Position | None, count: int) -> Page:
+    """Return the first ``count`` records of a group after a position, from all records of a keyspace in order."""
     found = (record for record in records if record.key in group and (after is None or record.position > after))
     page = tuple(record for record, _ in zip(found, range(count + 1), strict=False))
     return Page(page[:count], complete=len(page) <= count)

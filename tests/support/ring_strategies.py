@@ -20,7 +20,7 @@ def ring(ids: Iterable[NodeId], version: int = 1) -> RingView:
     return RingView(version, tuple(NodeInfo(node, 1, "", 0.0) for node in sorted(ids)))
 
 
-def joined(count: int) -> list[NodeId]:
+def joined_ids(count: int) -> list[NodeId]:
     """Return the ids of ``count`` nodes that joined one after another, in that order."""
     ids: list[NodeId] = []
     for _ in range(count):

@@ -16,7 +16,7 @@ from service.clash.move_steps import (
 from service.clash.prefix_query import Record
 from service.clash.server_table import GroupState, Move, MoveKind, MoveStage
 from service.clash.transitions import Accepted, IncorrectDepth, accept_object
-from tests.support.memory_keyspaces import MemoryKeyspaces, carried_through, everything, search, write
+from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, query_all, search, write
 
 BITS = 4
 ROOT = KeyGroup(0, 0, BITS)
@@ -54,7 +54,7 @@ def test_steps_of_a_split() -> None:
 
 def test_steps_of_a_merge() -> None:
     made = store()
-    carried_through(made, SplitGroup(home(made), ROOT))
+    complete_move(made, SplitGroup(home(made), ROOT))
     steps = step_names(made, MergeGroup(home(made), ROOT))
     assert steps == ["MergeGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Forget", "Finish"]
     assert made.leaves() == [ROOT]
@@ -63,8 +63,8 @@ def test_steps_of_a_merge() -> None:
 def with_split_left_half() -> MemoryKeyspaces:
     made = store()
     write(made, Record(15, "ada", 1), DepthCache())
-    carried_through(made, SplitGroup(home(made), ROOT))
-    carried_through(made, SplitGroup(home(made), ROOT.left))
+    complete_move(made, SplitGroup(home(made), ROOT))
+    complete_move(made, SplitGroup(home(made), ROOT.left))
     return made
 
 
@@ -81,7 +81,7 @@ def test_steps_of_a_recall() -> None:
 
 def test_splitting_a_recalled_leaf_sends_it_to_its_own_keyspace_whole() -> None:
     made = with_split_left_half()
-    carried_through(made, RecallGroup(home(made), ROOT))
+    complete_move(made, RecallGroup(home(made), ROOT))
     before = made.leaves()
     steps = step_names(made, SplitGroup(home(made), ROOT.right))
     assert steps == ["SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Fetch", "Settle", "Finish"]
@@ -92,10 +92,10 @@ def test_splitting_a_recalled_leaf_sends_it_to_its_own_keyspace_whole() -> None:
 
 def test_a_recalled_leaf_merges_with_its_sibling_at_once() -> None:
     made = with_split_left_half()
-    carried_through(made, RecallGroup(home(made), ROOT))
+    complete_move(made, RecallGroup(home(made), ROOT))
     while ROOT.left not in made.leaves():
         deepest = max(made.leaves(), key=lambda leaf: leaf.depth).parent
-        carried_through(made, MergeGroup(made.map.keyspace_of(deepest), deepest))
+        complete_move(made, MergeGroup(made.map.keyspace_of(deepest), deepest))
     assert step_names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup"]
     assert made.leaves() == [ROOT]
 
@@ -109,13 +109,13 @@ def test_clients_of_a_recalled_key_are_redirected_after_the_commit() -> None:
     made.carry_out(asked)
     assert write(made, Record(15, "bob", 2), DepthCache()) <= 3
     assert made.tables[home(made)].state(ROOT.right) is GroupState.RETURNING
-    assert [record.id for record in everything(made, ROOT, DepthCache())] == ["ada", "bob"]
+    assert [record.id for record in query_all(made, ROOT, DepthCache())] == ["ada", "bob"]
 
 
 def test_a_child_that_is_not_a_leaf_declines_and_the_merge_is_abandoned() -> None:
     made = store()
-    carried_through(made, SplitGroup(home(made), ROOT))
-    carried_through(made, SplitGroup(1 - home(made), ROOT.right))
+    complete_move(made, SplitGroup(home(made), ROOT))
+    complete_move(made, SplitGroup(1 - home(made), ROOT.right))
     before = made.leaves()
     assert step_names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup", "GiveKeyGroup", "Abandon"]
     assert made.leaves() == before
@@ -124,13 +124,13 @@ def test_a_child_that_is_not_a_leaf_declines_and_the_merge_is_abandoned() -> Non
 
 def test_a_declined_merge_stays_declined_for_a_late_request() -> None:
     made = store()
-    carried_through(made, SplitGroup(home(made), ROOT))
-    carried_through(made, SplitGroup(1 - home(made), ROOT.right))
+    complete_move(made, SplitGroup(home(made), ROOT))
+    complete_move(made, SplitGroup(1 - home(made), ROOT.right))
     begun = made.carry_out(MergeGroup(home(made), ROOT))
     asked = next_step(MergeGroup(home(made), ROOT), begun)
     assert isinstance(asked, GiveKeyGroup)
-    carried_through(made, asked)
-    carried_through(made, MergeGroup(1 - home(made), ROOT.right))
+    complete_move(made, asked)
+    complete_move(made, MergeGroup(1 - home(made), ROOT.right))
     before = list(made.tables)
     assert next_step(asked, made.carry_out(asked)) is not None
     assert made.tables == before
@@ -154,8 +154,8 @@ def test_a_deletion_during_a_move_is_kept() -> None:
         step = next_step(step, made.carry_out(step))
     assert isinstance(step, Put)
     write(made, Record(15, "ada", 2, present=False), DepthCache())
-    carried_through(made, step)
-    assert everything(made, ROOT, DepthCache()) == []
+    complete_move(made, step)
+    assert query_all(made, ROOT, DepthCache()) == []
     assert made.records == [{}, {}]
 
 
@@ -165,8 +165,8 @@ def test_a_late_step_of_an_old_move_has_no_effect() -> None:
     made.carry_out(SplitGroup(home(made), ROOT))
     old = made.tables[home(made)].move
     assert old is not None
-    carried_through(made, resume_step(made.tables[home(made)]))
-    carried_through(made, MergeGroup(home(made), ROOT))
+    complete_move(made, resume_step(made.tables[home(made)]))
+    complete_move(made, MergeGroup(home(made), ROOT))
     made.carry_out(SplitGroup(home(made), ROOT))
     new = made.tables[home(made)].move
     assert new is not None
@@ -189,11 +189,11 @@ def test_a_right_child_of_the_same_keyspace_is_split_again() -> None:
     )
     while parent not in made.leaves():
         leaf = next(group for group in made.leaves() if parent.key in group)
-        carried_through(made, SplitGroup(made.map.keyspace_of(leaf), leaf))
-    carried_through(made, SplitGroup(made.map.keyspace_of(parent), parent))
+        complete_move(made, SplitGroup(made.map.keyspace_of(leaf), leaf))
+    complete_move(made, SplitGroup(made.map.keyspace_of(parent), parent))
     assert {parent.left, parent.right.left, parent.right.right} <= set(made.leaves())
     keyspace = made.map.keyspace_of(parent)
-    carried_through(made, MergeGroup(keyspace, parent.right))
+    complete_move(made, MergeGroup(keyspace, parent.right))
     assert step_names(made, MergeGroup(keyspace, parent)) == ["MergeGroup"]
     assert parent in made.leaves()
 
@@ -213,11 +213,11 @@ def test_an_emptied_donor_does_not_give_records_that_return_to_it() -> None:
         for group in (ROOT.right.right, ROOT.right.right.right, ROOT.right.right.right.right)
         if made.map.keyspace_of(group) == home(made)
     )
-    carried_through(made, SplitGroup(1 - home(made), ROOT.right))
+    complete_move(made, SplitGroup(1 - home(made), ROOT.right))
     assert back in made.leaves() or back.depth > ROOT.right.right.depth
     write(made, Record(back.last, "ada", 1), DepthCache())
-    carried_through(made, resume_step(made.tables[home(made)]))
-    assert [record.id for record in everything(made, ROOT, DepthCache())] == ["ada"]
+    complete_move(made, resume_step(made.tables[home(made)]))
+    assert [record.id for record in query_all(made, ROOT, DepthCache())] == ["ada"]
 
 
 def test_a_proof_for_another_keyspace_has_no_effect() -> None:

@@ -33,12 +33,12 @@ def cells_after_growth(*kinds: ResizeKind) -> MemoryCells:
 
 def grow(cells: MemoryCells, *kinds: ResizeKind) -> None:
     for kind in kinds:
-        matrix = cells.lead(find_or_create_matrix(PAIR, LIMITS))
+        matrix = cells.run(find_or_create_matrix(PAIR, LIMITS))
         last = CellAddress(PAIR, matrix.size.partitions - 1, matrix.size.replicas - 1)
         cells.carry_out(
             UpdateMatrix(head_address(PAIR), matrix, after_request(matrix, ResizeRequest(kind, last), LIMITS))
         )
-        assert cells.lead(reconcile_matrix(PAIR, LIMITS)) is not None
+        assert cells.run(reconcile_matrix(PAIR, LIMITS)) is not None
 
 
 def partitions_of(cells: MemoryCells) -> list[int]:
@@ -49,31 +49,31 @@ def partitions_of(cells: MemoryCells) -> list[int]:
 
 def test_refreshing_finds_the_name_with_any_cached_size() -> None:
     cells = cells_after_growth(ResizeKind.INC_P, ResizeKind.INC_P, ResizeKind.INC_P)
-    at = cells.lead(register(PAIR, NAME, DRAW, LIMITS))
+    at = cells.run(register(PAIR, NAME, DRAW, LIMITS))
     for known in (None, MatrixSize(), MatrixSize(1), at.size):
-        assert cells.lead(register(PAIR, NAME, DRAW, LIMITS, known)) == at
+        assert cells.run(register(PAIR, NAME, DRAW, LIMITS, known)) == at
     assert partitions_of(cells) == [5]
 
 
 def test_a_refresh_after_growth_moves_the_name_and_leaves_a_copy_that_expires() -> None:
     cells = cells_after_growth(ResizeKind.INC_P)
-    assert cells.lead(register(PAIR, NAME, DRAW, LIMITS)).partition == 1
+    assert cells.run(register(PAIR, NAME, DRAW, LIMITS)).partition == 1
     grow(cells, ResizeKind.INC_P, ResizeKind.INC_P)
     cells.now_ms = 500
     again = NameRecord(NAME.name, 1, NAME.pairs, 1500)
-    assert cells.lead(register(PAIR, again, DRAW, LIMITS)).partition == 5
+    assert cells.run(register(PAIR, again, DRAW, LIMITS)).partition == 5
     assert partitions_of(cells) == [1, 5]
     cells.now_ms = 1000
-    assert [match.name for match in cells.lead(search(NAME.pairs, 9, 0, LIMITS)).matches] == [NAME.name]
+    assert [match.name for match in cells.run(search(NAME.pairs, 9, 0, LIMITS)).matches] == [NAME.name]
     assert partitions_of(cells) == [5]
 
 
 def test_a_changed_name_is_replaced_in_all_partitions() -> None:
     cells = cells_after_growth(ResizeKind.INC_P)
-    cells.lead(register(PAIR, NAME, DRAW, LIMITS))
+    cells.run(register(PAIR, NAME, DRAW, LIMITS))
     grow(cells, ResizeKind.INC_P, ResizeKind.INC_P)
-    cells.lead(replace(PAIR, NameRecord(NAME.name, 2, frozenset(), 1500), DRAW, LIMITS))
-    assert cells.lead(search(NAME.pairs, 9, 0, LIMITS)).matches == ()
+    cells.run(replace(PAIR, NameRecord(NAME.name, 2, frozenset(), 1500), DRAW, LIMITS))
+    assert cells.run(search(NAME.pairs, 9, 0, LIMITS)).matches == ()
 
 
 def test_a_replica_that_opens_during_registration_gets_the_name() -> None:
@@ -81,11 +81,11 @@ def test_a_replica_that_opens_during_registration_gets_the_name() -> None:
     cells = cells_after_growth(ResizeKind.INC_R)
     lost = CellAddress(PAIR, 0, 1)
     cells.lose(lost)
-    dialogue = register(PAIR, NAME, DRAW, LIMITS, cells.lead(find_or_create_matrix(PAIR, LIMITS)).size)
+    dialogue = register(PAIR, NAME, DRAW, LIMITS, cells.run(find_or_create_matrix(PAIR, LIMITS)).size)
     first, second = next(dialogue)
     assert second.place == lost
     refused = cells.carry_out(second)
-    assert cells.lead(reconcile_matrix(PAIR, LIMITS)) is not None
+    assert cells.run(reconcile_matrix(PAIR, LIMITS)) is not None
     (again,) = dialogue.send([cells.carry_out(first), refused])
     with pytest.raises(StopIteration):
         dialogue.send([cells.carry_out(again)])

@@ -16,6 +16,6 @@ def test_a_query_that_reaches_its_limit_is_not_complete(limit: int, found: int, 
     """A cell returns at most as many names as requested, so there may be others."""
     cells = MemoryCells()
     for number in range(5):
-        cells.lead(register(PAIR, NameRecord(f"n{number}", 1, frozenset({PAIR}), 1000), number, LIMITS))
-    told = cells.lead(search(frozenset({PAIR}), limit, 0, LIMITS))
+        cells.run(register(PAIR, NameRecord(f"n{number}", 1, frozenset({PAIR}), 1000), number, LIMITS))
+    told = cells.run(search(frozenset({PAIR}), limit, 0, LIMITS))
     assert (len(told.matches), told.complete) == (found, complete)
