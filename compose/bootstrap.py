@@ -1,9 +1,9 @@
-# ruff: noqa: INP001 - a script beside its compose file, not a package
-"""Makes every secret of the compose stack and the fleet's id, once: ``docker compose run --rm bootstrap``.
+# ruff: noqa: INP001 - a script, not a package
+"""Creates the secrets of the compose stack and the fleet's id: ``docker compose run --rm bootstrap``.
 
-Needs Python and openssl and nothing else, so it also runs on the host: ``sudo python3 bootstrap.py``.
-What exists stays as it is; to change a secret, delete its file and run this again. Compose mounts
-secret files with the owner they have on the host, hence the ``chown`` to the containers' user.
+It needs only Python and openssl, so that it also runs on the host: ``sudo python3 bootstrap.py``. Existing files are
+kept; to change a secret, delete its file and run this again. Compose mounts secret files with their owner on the host,
+hence the ``chown`` to the containers' user.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ FLEET_ID = "store-identity.json"
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Write the file whole or not at all, readable by its owner only."""
+    """Write a file atomically with mode 0600."""
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -34,10 +34,10 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def redis_users(password: str) -> str:
-    """Return the ACL file: one user who can log in, for our keys only and for nothing that administers or endangers it.
+    """Return the ACL file with one user who can log in, restricted to Coronet's keys and to harmless commands.
 
-    Redis 7 replays its append-only file as the user ``default``, and leaves out what that user may not do: so
-    ``default`` may do everything, but is off and has no password, so that nobody can log in as it.
+    Redis 7 replays its append-only file as the user ``default`` and skips commands that this user may not execute.
+    Therefore ``default`` may do everything, but is disabled and has no password, so that nobody can log in as it.
     """
     digest = hashlib.sha256(password.encode()).hexdigest()
     users = ("default reset ~* &* +@all", f"coronet on #{digest} ~cn:* &* +@all -@admin -@dangerous +info")
@@ -45,12 +45,12 @@ def redis_users(password: str) -> str:
 
 
 def make_certificate(folder: Path) -> None:
-    """Make a self-signed certificate for the chat server on this machine. Raises CalledProcessError."""
+    """Create a self-signed certificate for the XMPP server on localhost. Raises CalledProcessError."""
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     argv += ["-days", str(CERTIFICATE_DAYS), "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     with tempfile.TemporaryDirectory() as made:
         key, certificate = (Path(made) / name for name in CERTIFICATE)
-        subprocess.run(  # noqa: S603 - every word of it stands here
+        subprocess.run(  # noqa: S603 - all arguments are constant
             [*argv, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
         )
         for path in (key, certificate):
@@ -58,9 +58,9 @@ def make_certificate(folder: Path) -> None:
 
 
 def make_fleet_id(folder: Path) -> list[str]:
-    """Make the file with the fleet's id, by which programs know their store; return its name if it was not there.
+    """Create the store identity file with the fleet's id; return its name if it was missing.
 
-    Programs keep in it what they saw of the store. Without this file they would take any store for theirs.
+    Programs record the store's state in it. Without this file they would accept any store.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / FLEET_ID
@@ -74,7 +74,7 @@ def make_fleet_id(folder: Path) -> list[str]:
 
 
 def bootstrap(folder: Path) -> list[str]:
-    """Make what is missing in the folder and return the names of what was made."""
+    """Create the missing files in ``folder`` and return their names."""
     folder.mkdir(mode=0o700, exist_ok=True)
     missing = [name for name in PASSWORDS if not (folder / name).exists()]
     for name in missing:
@@ -90,12 +90,14 @@ def bootstrap(folder: Path) -> list[str]:
 
 
 def main() -> None:
-    """Bootstrap the folder beside this file and say what was done."""
+    """Create the missing files beside this script and report them."""
     folder = Path(__file__).resolve().parent / "secrets"
     made = bootstrap(folder) + make_fleet_id(folder.with_name("state"))
-    sys.stdout.write(f"{folder}: made {', '.join(made)}\n" if made else f"{folder}: everything is there\n")
+    sys.stdout.write(f"{folder}: created {', '.join(made)}\n" if made else f"{folder}: nothing to create\n")
     if os.geteuid() != 0:
-        sys.stdout.write(f"Not root: now give the files to user {CONTAINER_UID}, or the containers cannot read them.\n")
+        sys.stdout.write(
+            f"Not run as root: change the owner of the files to {CONTAINER_UID}, so that containers can read them.\n"
+        )
 
 
 if __name__ == "__main__":

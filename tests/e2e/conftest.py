@@ -1,4 +1,4 @@
-"""Bots that share an account, at the Prosody of all tests, and people who talk to them."""
+"""Bots that share an account at the tests' Prosody, and users who chat with them."""
 
 import asyncio
 import secrets
@@ -17,7 +17,7 @@ PEOPLE = 8
 
 @pytest_asyncio.fixture
 async def settings(clean_redis: str, prosody: PrivateProsody) -> Settings:
-    """Settings of bots with an account of their own."""
+    """Settings of bots with a separate account."""
     jid = await prosody.register(f"bot-{secrets.token_hex(4)}", "a bot's password")
     return Settings(
         redis_url=clean_redis,
@@ -37,7 +37,7 @@ async def settings(clean_redis: str, prosody: PrivateProsody) -> Settings:
 async def people(
     request: pytest.FixtureRequest, settings: Settings, prosody: PrivateProsody
 ) -> AsyncIterator[list[ChatClient]]:
-    """Some people, online; a test may want fewer."""
+    """Online users; the number is the default of the tests."""
     clients = []
     for _ in range(getattr(request, "param", PEOPLE)):
         jid = await prosody.register(f"person-{secrets.token_hex(4)}", "pw")

@@ -1,7 +1,7 @@
-"""Whatever a URL leads to: one true sentence within 10 s, little memory, nothing left over, and nobody else notices.
+"""Malicious and broken URLs: one correct answer within 10 s, bounded memory, no leftovers, no effect on other users.
 
-Several people bring everything that is bad, while another one follows a healthy channel. What needs addresses of
-the whole world, DNS rebinding among them, is in ``tests/integration/net/test_address_guard_netns.py``.
+Several users submit all bad URLs while another one follows a normal channel. Cases that need public addresses, such as
+DNS rebinding, are in ``tests/integration/net/test_address_guard_netns.py``.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ ANSWER_WITHIN_S = 10.0
 MOST_MEMORY_BYTES = 100 * 1024 * 1024
 POLL_INTERVAL_S = 1.0
 PARSERS = 4
-"""Children that one worker keeps: for prompt polls, for slow ones, and two for what people bring."""
+"""Parser processes of one worker: for fast polls, for slow polls, and two for requests of users."""
 LONGEST_ANSWER_CHARS = 1_500
 
 
 class Outcome(NamedTuple):
-    """What the person was told, how long they waited for it, and what was asked of the publisher."""
+    """The bot's answers, the longest response time, and the requests to the publisher."""
 
     told: list[str]
     longest_s: float
@@ -64,7 +64,7 @@ EVERYTHING = {name: case for cases in PEOPLE for name, case in cases.items()}
 
 @dataclass
 class Afternoon:
-    """What happened while several people brought everything bad, and another one followed a healthy channel."""
+    """The observations while several users submitted bad URLs and another one followed a normal channel."""
 
     product: Product
     before: dict[str, Any]
@@ -78,12 +78,12 @@ class Afternoon:
         return pid
 
     def needed_bytes(self) -> int:
-        """Return what the worker and all its parsers need for ordinary documents, at a time without others."""
+        """Return the memory of the worker and all its parsers for normal documents."""
         parser_bytes = max(map(resident_bytes, children_of(self.worker())))
         return resident_bytes(self.worker()) + PARSERS * parser_bytes
 
     async def bring(self, account: int, cases: dict[str, Case], authority: trustme.CA) -> None:
-        """Have one person ask for one thing after the other."""
+        """Let one user submit URLs in sequence."""
         async with self.product.chat(account) as person:
             await person.say("help")
             for name, case in cases.items():
@@ -92,7 +92,7 @@ class Afternoon:
                     self.outcomes[name] = await ask(person, case, publisher, name)
 
     async def follow(self, account: int, publisher: SamplePublisher) -> None:
-        """Have one person follow a healthy channel, for ever."""
+        """Let one user follow a normal channel until cancelled."""
         await publisher.publish("Before")
         async with self.product.chat(account) as person:
             await person.say(f"subscribe {publisher.feed_url()}")
@@ -103,7 +103,7 @@ class Afternoon:
                 self.healthy_delays_s.append(heard.at_s - published.published_s)
 
     async def watch_memory(self) -> None:
-        """Look at the worker and its children again and again."""
+        """Sample the worker and its children until cancelled."""
         while True:
             now_bytes = sum(map(resident_bytes, (self.worker(), *children_of(self.worker()))))
             self.most_bytes = max(self.most_bytes, now_bytes)
@@ -115,7 +115,7 @@ def tells(title: str, message: Received) -> bool:
 
 
 async def ask(person: ChatClient, case: Case, publisher: RawPublisher, name: str) -> Outcome:
-    """Send the URL, answer "yes" if there is more to see, and leave what was subscribed to."""
+    """Send the URL, answer "yes" if the case has a second answer, and unsubscribe."""
     seen, took_s = len(person.unique), []
     url = case.url.format(port=publisher.port, unique=hashlib.sha256(name.encode()).hexdigest()[:8])
     for words in (f"subscribe {url}", *(["yes"] if case.then else [])):
@@ -130,7 +130,7 @@ async def ask(person: ChatClient, case: Case, publisher: RawPublisher, name: str
 
 
 async def leave(person: ChatClient) -> list[str]:
-    """End every subscription, and return what is said to that."""
+    """End all subscriptions; return the answer."""
     return [await person.say(words) for words in ("unsubscribe all", "yes")]
 
 
@@ -167,7 +167,7 @@ async def afternoon(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[A
 
 
 @pytest.mark.parametrize("what", EVERYTHING)
-async def test_who_brings_something_bad_is_told_so_in_one_sentence(afternoon: Afternoon, what: str) -> None:
+async def test_a_bad_url_gets_one_correct_answer(afternoon: Afternoon, what: str) -> None:
     case, outcome = EVERYTHING[what], afternoon.outcomes[what]
     expected = [case.told, *([case.then] if case.then else [])]
     assert len(outcome.told) == len(expected), outcome.told
@@ -177,11 +177,11 @@ async def test_who_brings_something_bad_is_told_so_in_one_sentence(afternoon: Af
     assert outcome.longest_s <= ANSWER_WITHIN_S
 
 
-async def test_the_next_channel_is_unaffected(afternoon: Afternoon) -> None:
+async def test_other_channels_are_unaffected(afternoon: Afternoon) -> None:
     assert max(afternoon.healthy_delays_s) <= ANSWER_WITHIN_S
 
 
-async def test_little_memory_was_needed(afternoon: Afternoon) -> None:
+async def test_memory_is_bounded(afternoon: Afternoon) -> None:
     grown_bytes = afternoon.most_bytes - afternoon.usual_bytes
     slowest = sorted(afternoon.outcomes, key=lambda name: afternoon.outcomes[name].longest_s)[-5:]
     print(f"memory +{grown_bytes / 1e6:.0f} MB; healthy news after {max(afternoon.healthy_delays_s):.1f} s at most")  # noqa: T201 - the figures
@@ -189,7 +189,7 @@ async def test_little_memory_was_needed(afternoon: Afternoon) -> None:
     assert grown_bytes <= MOST_MEMORY_BYTES
 
 
-async def test_nobody_died_and_no_child_is_left_over(afternoon: Afternoon) -> None:
+async def test_no_process_died_and_no_child_is_left(afternoon: Afternoon) -> None:
     assert afternoon.product.ready["processes"] == afternoon.before
     await until_so(lambda: len(children_of(afternoon.worker())) <= PARSERS, "only the pools' children are left")
 
@@ -199,7 +199,7 @@ async def test_a_line_break_does_not_reach_the_publisher(afternoon: Afternoon) -
     assert "X-Injected" not in heads
 
 
-async def test_nothing_is_read_that_a_document_points_to(afternoon: Afternoon, tmp_path: Path) -> None:
+async def test_external_entities_are_not_read(afternoon: Afternoon, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("Open sesame")
     body = b""
@@ -222,7 +222,7 @@ async def test_nothing_is_read_that_a_document_points_to(afternoon: Afternoon, t
 
 @contextlib.asynccontextmanager
 async def watched_page(afternoon: Afternoon, lines: list[str]) -> AsyncIterator[tuple[RawPublisher, ChatClient]]:
-    """Have somebody watch a page that shows a clock and these lines, whatever they are at the time."""
+    """Let a user monitor a page with a clock and these lines, which tests can change."""
 
     async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
         shown = "".join(f"<p>{line}</p>" for line in (f"Your request was number {time.time_ns()}", *lines))
@@ -243,7 +243,7 @@ async def several_looks(publisher: RawPublisher) -> None:
     await until_so(lambda: len(publisher.requests) > before + 3, "the page was looked at several times")
 
 
-async def test_a_clock_on_a_page_is_no_news_and_hides_none(afternoon: Afternoon) -> None:
+async def test_a_clock_on_a_page_triggers_and_hides_no_notification(afternoon: Afternoon) -> None:
     lines = [f"This is what paragraph {number} says." for number in range(20)]
     async with watched_page(afternoon, lines) as (publisher, person):
         lines[7] = "This is news."
@@ -252,7 +252,7 @@ async def test_a_clock_on_a_page_is_no_news_and_hides_none(afternoon: Afternoon)
         assert len(person.notifications) == 1
 
 
-async def test_a_total_rewrite_of_a_long_page_is_told_once(afternoon: Afternoon) -> None:
+async def test_a_complete_rewrite_of_a_long_page_is_one_notification(afternoon: Afternoon) -> None:
     lines = [f"{number} green bottles" for number in range(20_000)]
     async with watched_page(afternoon, lines) as (publisher, person):
         lines[:] = [f"line {number} of something else" for number in range(20_000)]

@@ -1,4 +1,4 @@
-"""Finding and watching, on real parts: what several people follow is found by another, and nothing else is."""
+"""Search and saved searches with real servers: only channels with several subscribers are found by others."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +20,7 @@ async def product(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
         yield started
 
 
-async def test_a_stranger_finds_and_watches_only_what_several_people_follow(product: Product, tmp_path: Path) -> None:
+async def test_a_stranger_finds_and_watches_only_public_channels(product: Product, tmp_path: Path) -> None:
     async with SamplePublisher(tmp_path) as publisher, product.chat(0) as alice, product.chat(1) as bob:
         await publisher.publish("Before", 1)
         await publisher.publish("Before", 2)

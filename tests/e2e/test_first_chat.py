@@ -1,4 +1,4 @@
-"""The main job, on real parts: a person subscribes in chat and is told what changed."""
+"""The main function with real servers: a user subscribes in chat and receives changes."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ async def publisher(tmp_path: Path) -> AsyncIterator[SamplePublisher]:
         yield serving
 
 
-async def test_a_person_subscribes_is_told_what_changes_and_leaves(
+async def test_a_user_subscribes_receives_changes_and_unsubscribes(
     product: Product, publisher: SamplePublisher, collector: Collector
 ) -> None:
     await publisher.publish("Before")
@@ -76,13 +76,13 @@ async def test_a_person_subscribes_is_told_what_changes_and_leaves(
 
 
 async def _exported(collector: Collector, message_id: str) -> list[Span]:
-    """Return the spans of the change that a message was about, once all processes have exported theirs."""
+    """Wait until all processes have exported the spans of a message's change, and return them."""
     spans = collector.trace_of(message=message_id)
     return spans if {span.name for span in spans} == _STEPS else []
 
 
 async def _way_of(product: Product, message_id: str) -> bool:
-    """Return whether the logs of all processes tell every step of the change that a message was about, by one id."""
+    """Return whether the logs of all processes have every step of a message's change under one trace id."""
     lines = [line for log in (product.directory / "logs").glob("*.log") for line in log.read_text().splitlines()]
     steps = [step for line in lines if line.startswith("{") and "trace" in (step := json.loads(line))]
     traces = {step["trace"] for step in steps if step.get("message") == message_id}
@@ -90,10 +90,10 @@ async def _way_of(product: Product, message_id: str) -> bool:
     return any(events == _STEPS for events in told.values())
 
 
-async def test_fifty_entries_arrive_within_a_polls_share_of_the_interval(
+async def test_fifty_entries_arrive_within_the_poll_interval_divided_by_nodes(
     product: Product, publisher: SamplePublisher
 ) -> None:
-    """From the publisher's new entry to the chat message ≤ (polling interval / n) + 2 s at the 95th percentile."""
+    """The 95th percentile from publication to the chat message is at most (poll interval / n) + 2 s."""
     feed = 1
     await publisher.publish(tagged(feed, 0), feed)
     async with product.chat(1) as bob:
@@ -120,7 +120,7 @@ async def test_fifty_entries_arrive_within_a_polls_share_of_the_interval(
 
 
 def heard(screen: str, nick: str) -> list[str]:
-    """Return what somebody said in Profanity, message by message."""
+    """Return the messages of a chat in Profanity."""
     # Each begins with its time and who says it; its further lines stand below, indented.
     talk = screen.rstrip().rpartition("\n")[0]  # what follows is the line to type in
     messages = re.split(r"^\d\d:\d\d:\d\d - ", talk, flags=re.MULTILINE)
@@ -128,10 +128,10 @@ def heard(screen: str, nick: str) -> list[str]:
     return ["\n".join(said).removeprefix(f"{nick}: ") for said in lines if said[0].startswith(f"{nick}: ")]
 
 
-async def test_a_first_contact_in_a_terminal_reads_as_it_is_meant(
+async def test_a_first_chat_in_profanity_is_readable(
     product: Product, publisher: SamplePublisher, tmp_path: Path
 ) -> None:
-    """Profanity, as somebody uses it who has just installed it."""
+    """Profanity runs with its default configuration."""
     feed, xmpp = publisher.feed_url(4), product.ready["xmpp"]
     erin, bot = xmpp["accounts"][4], xmpp["bot_jid"]
     await publisher.publish("Before", 4)
@@ -178,7 +178,7 @@ async def test_a_first_contact_in_a_terminal_reads_as_it_is_meant(
         ("{publisher}/bad/huge", "larger"),
     ],
 )
-async def test_what_cannot_be_watched_gets_its_own_sentence_and_changes_nothing(
+async def test_an_unusable_url_gets_a_specific_answer_and_changes_nothing(
     product: Product, publisher: SamplePublisher, what: str, words: str
 ) -> None:
     before = product.ready["processes"]
@@ -189,14 +189,12 @@ async def test_what_cannot_be_watched_gets_its_own_sentence_and_changes_nothing(
     assert product.ready["processes"] == before
 
 
-async def test_every_program_says_that_it_is_well(product: Product) -> None:
+async def test_every_program_is_ready(product: Product) -> None:
     async with aiohttp.ClientSession() as session, session.get(product.ready["console_url"] + "/readyz") as answer:
         assert answer.status == 200
 
 
-async def test_workers_hand_each_other_contents_without_anybodys_doing(
-    product: Product, publisher: SamplePublisher
-) -> None:
+async def test_workers_exchange_contents(product: Product, publisher: SamplePublisher) -> None:
     async with product.store() as store, aiohttp.ClientSession() as session:
         nodes = await store.ring.nodes()
 
