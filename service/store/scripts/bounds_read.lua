@@ -1,6 +1,8 @@
 -- read-only
--- Read all channels' bounds, if they have changed. KEYS bounds, edition   ARGV edition that was read.
--- Returns the edition, and channel, value, …; nothing besides the edition if that is the one that was read.
+-- Read the poll bounds of all channels if they have changed.
+-- KEYS: bounds, edition
+-- ARGV: edition that the caller has
+-- Reply: {edition} if it is the caller's, else {edition, {channel id, value, …}}
 local edition = redis.call('GET', KEYS[2]) or '0'
 if edition == ARGV[1] then
   return {edition}

@@ -1,6 +1,8 @@
--- Bound a channel's polls, keeping what held before so that it can be had back.
--- KEYS bounds, edition   ARGV channel, bounds (JSON), who, how many channels at most.
--- Returns 1, or 0 if too many have some; the same once more changes nothing.
+-- Set the poll bounds of a channel; the earlier ones are kept with them. Setting the same bounds again changes
+-- nothing.
+-- KEYS: bounds, edition
+-- ARGV: channel id, bounds (JSON), name of the admin, maximum number of channels with bounds
+-- Reply: 1, or 0 at the maximum
 local raw = redis.call('HGET', KEYS[1], ARGV[1])
 local before = '{}'
 if raw then

@@ -1,5 +1,8 @@
--- Change how a cell stands, if it stands as before. ARGV[2] membership before, [3] after, each '' if there is none, [4] 1:
--- forget its names. The reply begins with whether it did.
+-- Replace the membership of a cell if it has not changed.
+-- KEYS: see cell_common
+-- ARGV: 1 digest of the cell's pair, 2 membership before, 3 membership after (each '' for none), 4 '1' to delete all
+--   names
+-- Reply: {1 if the membership was as before, answer}
 -- include cell_common
 local cell = look()
 if (cell.m or '') ~= ARGV[2] then

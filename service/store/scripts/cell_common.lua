@@ -1,8 +1,13 @@
--- A cell of a matrix. KEYS the cell, its names, its index, its slots   ARGV[1] the digest of the cell's own pair
--- names: name → record: slot (3), version (6), when it expires (6, ms), the digests of its pairs (8 each); without any it
--- is withdrawn. A cell with more than INDEXED_FROM records has an index: bit-sliced signatures. Each pair has two of ROWS
--- rows; in both, the bit of the name's slot is set. So those that may have all pairs asked for are the conjunction of a
--- few rows, some 500 bytes each for 4,000 names; whether they do, their records say. slots: name by slot, padded.
+-- A cell of a matrix: names with their records, and an index of bit-sliced signatures.
+-- KEYS: cell, names, index, slots
+-- ARGV: 1 digest (8 bytes) of the cell's own pair, further ones by script
+-- names: hash, name → record: slot (3 bytes), version (6), expiry in ms (6), digest of each pair (8 each). A record
+-- without pairs is a withdrawn name.
+-- index: string, a matrix of ROWS rows with one bit per slot. A cell with more than INDEXED_FROM records has it. Each
+-- pair has two rows, by its digest; the bit of a name's slot is set in both rows of each of its pairs. The
+-- conjunction of the rows of several pairs, about 500 bytes each for 4,000 names, contains all names that have all of
+-- the pairs, and a few others, which the records rule out.
+-- slots: string, the name of each slot, padded with zeros to WIDTH bytes.
 local CELL, NAMES, INDEX, SLOTS = unpack(KEYS)
 local OWN = ARGV[1]
 local INDEXED_FROM, ROWS, LEAST_BITS, WIDTH, HEAD = 64, 512, 128, 64, 15
@@ -11,9 +16,9 @@ local LIFE_MS, SLACK_MS = 86400000, 300000
 local clock = redis.call('TIME')
 local now_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- fresh: a key of it was just made, and does not expire yet.
--- Its fields: m membership, x the matrix's record, n names, w and q registrations and queries of late (see counted), bits of each row, h slots ever used, f free ones, u until when it is
--- kept, c where the sweep is.
+-- Return the fields of the cell: m membership, x record of the matrix, n number of names, w and q windows of
+-- registrations and queries (see counted), bits of each row, h number of slots ever used, f free slots, u expiry of the
+-- keys (ms), c cursor of the sweep. Scripts set `fresh` when they create a key, which does not expire yet.
 local function look()
   local found = redis.call('HMGET', CELL, 'm', 'n', 'w', 'q', 'x', 'bits', 'h', 'f', 'u', 'c')
   return {m = found[1], n = tonumber(found[2] or 0), w = found[3] or '', q = found[4] or '', x = found[5],
@@ -21,11 +26,13 @@ local function look()
     c = found[10] or '0'}
 end
 
+-- Return the reply of all scripts: {membership, matrix, number of names, w, q, now in ms, 1 if done, further results}.
 local function answer(cell, done, ...)
   return {cell.m, cell.x, cell.n, cell.w, cell.q, string.format('%d', now_ms), done and 1 or 0, ...}
 end
 
--- Windows tumble, and last a second at least: a batch is no rate. Events in this one, when it began; the same of the last.
+-- Count events in a window 'COUNT BEGAN LAST_COUNT LAST_BEGAN'; windows are consecutive and last at least a second, so
+-- that a batch is not a rate. Return the window, and true if it is a new one.
 local function counted(window, events)
   local count, began, last, before = string.match(window, '^(%d+) (%d+) (%d+) (%d+)$')
   if not began then
@@ -62,8 +69,8 @@ local function rows_of(digest)
   return (a * 256 + b) % ROWS, (c * 256 + d) % ROWS
 end
 
--- Bits to set or clear, gathered: one command for many costs a fraction, and what we do is to no avail until it is sent.
--- Redis writes numbers as those they might be, with 17 digits; text it takes as it is.
+-- Collected arguments of BITFIELD: one command for many bits is much cheaper. Numbers are formatted here, because Redis
+-- would convert them with 17 digits.
 local steps, waiting = {}, 0
 local function send_marks()
   if waiting > 0 then
@@ -72,7 +79,7 @@ local function send_marks()
   end
 end
 
--- Set or clear the bits of a record. What is cleared, other pairs of the same record may have set: they are set again.
+-- Set or clear the bits of a record's pairs. Clearing may clear bits of other pairs of the record: they are set again.
 local function mark(cell, record, slot, bit)
   local bits, n = cell.bits, waiting
   for at = HEAD + 1, #record, 8 do
@@ -129,7 +136,7 @@ local function build_index(cell)
   end
 end
 
--- Keep a record in place of another one, or of none.
+-- Store a record in place of `before`, which is nil or false for none.
 local function keep(cell, name, before, record)
   local slot
   if cell.bits > 0 then
@@ -169,7 +176,7 @@ local function expires_ms(record)
   return struct.unpack('>I6', record, 10)
 end
 
--- Forget what has expired, of a few records at a time; of more while there is much of it.
+-- Delete expired records among some of the names, and of more names while many of them have expired.
 local function sweep(cell)
   for _ = 1, 8 do
     local found = redis.call('HSCAN', NAMES, cell.c, 'COUNT', 16)

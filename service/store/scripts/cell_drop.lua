@@ -1,4 +1,7 @@
--- In a closed cell, forget records that are as they were. Then of each record its name and itself, without a slot.
+-- Delete records of a closed cell that have not changed.
+-- KEYS: see cell_common
+-- ARGV: 1 digest of the cell's pair, then name and record (slot 0) of each
+-- Reply: answer; done if the cell exists
 -- include cell_common
 local cell = look()
 if cell.m and string.sub(cell.m, 1, 6) == 'closed' then

@@ -1,4 +1,7 @@
--- Names that have all these pairs, and their versions. ARGV[2] most names, then digests. Done unless the cell is absent.
+-- Find names that have all of these pairs.
+-- KEYS: see cell_common
+-- ARGV: 1 digest of the cell's pair, 2 maximum number of names, then digests of the pairs
+-- Reply: answer with {name, version, …}; done if the cell exists
 -- include cell_common
 local cell = look()
 if not cell.m then
@@ -44,7 +47,7 @@ if cell.bits == 0 then
   return answer(cell, true, found)
 end
 if #asked == 0 then
-  -- Any will do: not always the same ones.
+  -- Any names match: start at another slot each time.
   local start = now_ms % math.max(1, cell.h)
   for i = 0, cell.h - 1 do
     if #found >= 2 * limit then
@@ -55,7 +58,7 @@ if #asked == 0 then
   return answer(cell, true, found)
 end
 
--- Of the rows those with the fewest bits first.
+-- Rows with the fewest bits first.
 local rows, bytes = {}, cell.bits / 8
 for _, digest in ipairs(asked) do
   for _, row in ipairs({rows_of(digest)}) do

@@ -1,5 +1,8 @@
--- Replace the matrix's record, if it is as it was. ARGV[2] before, [3] after, '' if there is none, [4] the membership that
--- makes of an absent cell. Done if the record is the one after now.
+-- Replace the record of the matrix in its head cell if it has not changed.
+-- KEYS: see cell_common
+-- ARGV: 1 digest of the cell's pair, 2 record before, 3 record after (each '' for none), 4 membership if the cell is
+--   created
+-- Reply: answer; done if the record is the one after
 -- include cell_common
 local cell = look()
 if (cell.x or '') == ARGV[2] then

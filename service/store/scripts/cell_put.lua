@@ -1,6 +1,8 @@
--- Keep the newer of each record and what is there. ARGV[2] 1: only over what is there; [3] how many partitions the writer
--- knows of, [4] since which epoch; 0 if that is nothing to us; then of each record its name and itself, without a slot.
--- Done unless one was refused.
+-- Store records that are newer than those of the same names.
+-- KEYS: see cell_common
+-- ARGV: 1 digest of the cell's pair, 2 '1' to store only over existing names, 3 number of partitions that the writer
+--   assumes, 4 since which epoch (0: do not check), then name and record (slot 0) of each
+-- Reply: answer; done unless a record was refused, because the cell is closed or the matrix has more partitions
 -- include cell_common
 local cell = look()
 if not cell.m then
@@ -25,7 +27,7 @@ for i = 5, #ARGV, 2 do
     if only_over and (not held or #held == HEAD) then
       arriving = string.sub(arriving, 1, HEAD)
     end
-    -- Version, then whether there are pairs, then how long it is kept.
+    -- The newer version; of the same, a record with pairs; else the later expiry.
     local newer = not held
     if held then
       local version, until_ms = struct.unpack('>I6I6', arriving, 4)
@@ -45,7 +47,7 @@ for i = 5, #ARGV, 2 do
   end
 end
 local tumbled
-if known > 0 or only_over then -- else it is copied from another cell
+if known > 0 or only_over then -- else the records are copied from another cell
   cell.w, tumbled = counted(cell.w, (#ARGV - 4) / 2)
 end
 if tumbled or math.random(16) == 1 then

@@ -1,5 +1,7 @@
--- Forget what has expired, of some names. ARGV[2] where to go on, 0 at first. The reply begins with where to go on; 0: that
--- was all.
+-- Delete expired records, some at a time.
+-- KEYS: see cell_common
+-- ARGV: 1 digest of the cell's pair, 2 cursor, '0' at first
+-- Reply: {next cursor, '0' at the end, answer}
 -- include cell_common
 local cell = look()
 if not cell.m then

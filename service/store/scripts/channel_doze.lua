@@ -1,6 +1,9 @@
--- Note that nobody polls a channel any more, unless somebody has joined since nobody was counted, or is about to come.
--- What was told of it was told to people who have left, and evidence is of polls in a row.
--- KEYS channel, joining   ARGV joins at the count ('' for none). Returns 1 if it dozes.
+-- Mark a channel as dormant, unless a user has joined since the count of its subscribers, or users are moving here.
+-- What subscribers were told of its condition is deleted, since they have left, and so is the evidence of polls in a
+-- row.
+-- KEYS: channel, incoming moves
+-- ARGV: value of field joins at the count ('' for none)
+-- Reply: 1 if it is dormant now, else 0
 local found = redis.call('HMGET', KEYS[1], 'url', 'joins')
 if not found[1] or (found[2] or '') ~= ARGV[1] or redis.call('HLEN', KEYS[2]) > 0 then
   return 0

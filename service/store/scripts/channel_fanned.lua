@@ -1,5 +1,7 @@
--- Record how far the fan-out of a version is, fenced by the owner's epoch.
--- KEYS channel   ARGV epoch, version, cursor ('' when the version is done). Returns 1, or 0 if the epoch is not ours.
+-- Record the progress of a fan-out, fenced by the owner's epoch.
+-- KEYS: channel
+-- ARGV: epoch, version, cursor ('' if the version is complete)
+-- Reply: 1, or 0 if the epoch is another owner's
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 0
 end

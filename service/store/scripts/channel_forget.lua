@@ -1,5 +1,7 @@
--- Delete a channel; where its subscriptions are placed stays for who ends the last of them, and goes with the second
--- call. KEYS channel, log, polls, joining   ARGV '1' if the last are ended
+-- Delete a channel. The first call keeps the site, by which its last subscriptions are found; the second deletes it,
+-- too.
+-- KEYS: channel, log, poll results, incoming moves
+-- ARGV: '' in the first call, '1' in the second
 local found = redis.call('HMGET', KEYS[1], 'url', 'site')
 if ARGV[1] == '1' then
   if not found[1] then

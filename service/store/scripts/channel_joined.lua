@@ -1,4 +1,6 @@
--- Note that somebody is among a channel's subscribers from now on. KEYS channel. Returns 0 if there is no such channel.
+-- Count a new subscriber of a channel.
+-- KEYS: channel
+-- Reply: 1, or 0 if the channel does not exist
 if redis.call('HEXISTS', KEYS[1], 'url') == 0 then
   return 0
 end

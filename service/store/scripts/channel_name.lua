@@ -1,5 +1,7 @@
--- Keep the content name of an existing channel, unless a later version of the channel has one already.
--- KEYS channel   ARGV the version that the name was made of, its AV-pairs ('' for none). Returns 1 if it is kept.
+-- Store the content name of a channel, unless that of a later version is stored.
+-- KEYS: channel
+-- ARGV: version of the channel, AV-pairs (msgpack, '' for none)
+-- Reply: 1 if it was stored, else 0
 local found = redis.call('HMGET', KEYS[1], 'url', 'named')
 if not found[1] or tonumber(found[2] or '0') > tonumber(ARGV[1]) then
   return 0

@@ -1,5 +1,7 @@
--- Note how often a channel is polled from now on, if that is not, within a tolerance, what was noted last.
--- KEYS channel   ARGV s between two polls (0: not at all), tolerance, how many to keep. Returns 1 if it was noted.
+-- Append a poll interval to a channel's history, unless it is close to the last one.
+-- KEYS: channel
+-- ARGV: interval in s (0: not polled), tolerance (a fraction of the last interval), maximum number of entries
+-- Reply: 1 if it was appended, else 0
 local held = redis.call('HMGET', KEYS[1], 'url', 'paces')
 if not held[1] then
   return 0

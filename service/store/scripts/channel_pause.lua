@@ -1,5 +1,7 @@
--- Have nobody poll an existing channel for a time, because admins want that, or end that.
--- KEYS channel, pause   ARGV for so many ms (0 ends it). Returns 1 if the channel exists.
+-- Pause the polls of a channel at an admin's request, or end the pause.
+-- KEYS: channel, pause
+-- ARGV: duration in ms (0 ends the pause)
+-- Reply: 1, or 0 if the channel does not exist
 if redis.call('HEXISTS', KEYS[1], 'url') == 0 then
   return 0
 end

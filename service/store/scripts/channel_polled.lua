@@ -1,6 +1,9 @@
--- Keep how a poll ended, and the evidence that polls in a row make: another charge starts anew, a good poll clears it.
--- KEYS channel, polls   ARGV result ('' if it is kept already), how many to keep, charge ('?' undecided), at s, node
--- Returns {condition, refusals, evidence (JSON) or ''}, or nil when there is nothing to judge.
+-- Store the result of a poll, and update the evidence of consecutive polls: another charge restarts it, a good poll
+-- deletes it.
+-- KEYS: channel, poll results
+-- ARGV: result (msgpack, '' if it is stored already), maximum number of results, charge ('?' if undecided), time
+--   (Unix s), node id
+-- Reply: {condition, refusals, evidence as JSON or ''}, or nil if there is nothing to judge
 local held = redis.call('HMGET', KEYS[1], 'url', 'condition', 'failing_since', 'refusals', 'evidence')
 if not held[1] then
   return false
@@ -37,7 +40,7 @@ local evidence = held[5] and cjson.decode(held[5])
 if not evidence or evidence.charge ~= charge then
   evidence = {charge = charge, first_s = at, polls = 0, nodes = {}}
 end
-if math.abs(at - (evidence.last_s or 0)) > 0.001 then -- else this report is a repetition
+if math.abs(at - (evidence.last_s or 0)) > 0.001 then -- else the report is repeated
   evidence.polls = evidence.polls + 1
 end
 evidence.last_s = at

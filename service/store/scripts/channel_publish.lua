@@ -1,9 +1,10 @@
--- Version a delta: compare-and-set of the channel's version, fenced by its owner's epoch. What a notice tells is a
--- field of the channel: told once, it is not versioned again. A channel that moved has no further versions, and is
--- awake until all its subscribers have moved.
--- KEYS channel, log   ARGV epoch, base version, delta, silent ('1' or '0'), log length,
---                     what is told (field, value; '' for content), field, value, …
--- Returns {1, version}, {0, 'epoch', current}, {0, 'version', current}, {0, 'moved', current} or {0, 'gone', 0}.
+-- Add a version to a channel: a compare-and-set of its version, fenced by the owner's epoch. A condition that was
+-- announced is a field of the channel and gets no second version. A channel that has moved gets no further versions,
+-- and is not dormant until all its subscribers have moved.
+-- KEYS: channel, log
+-- ARGV: epoch, base version, delta, '1' if silent, length of the log, field and value of the notice ('' for content),
+--   then field and value of each field
+-- Reply: {1, version}, {0, 'epoch', current}, {0, 'version', current}, {0, 'moved', current} or {0, 'gone', 0}
 local found = redis.call('HMGET', KEYS[1], 'url', 'epoch', 'version', 'fanned', 'moved_to', 'condition')
 if not found[1] then
   return {0, 'gone', 0}

@@ -1,4 +1,7 @@
--- Set or remove one field of an existing channel. KEYS channel   ARGV field, value ('' removes). Returns 1 if it exists.
+-- Set or delete a field of a channel.
+-- KEYS: channel
+-- ARGV: field, value ('' deletes the field)
+-- Reply: 1, or 0 if the channel does not exist
 if redis.call('HEXISTS', KEYS[1], 'url') == 0 then
   return 0
 end

@@ -1,5 +1,7 @@
--- Keep which site a channel's subscriptions are placed by; the first to say decides. KEYS channel   ARGV site
--- Returns the site, or nil if there is no such channel (any more).
+-- Store the registrable domain that places a channel's subscriptions, unless one is stored.
+-- KEYS: channel
+-- ARGV: registrable domain
+-- Reply: the stored one, or nil if the channel does not exist
 if redis.call('HEXISTS', KEYS[1], 'url') == 1 then
   redis.call('HSETNX', KEYS[1], 'site', ARGV[1])
 end

@@ -1,8 +1,10 @@
--- Have a channel take over from one that moved, and keep, until all subscribers are here, at which version they join.
--- One that does not exist, dozes, or has moved itself goes on from what the other knew; one that is polled needs not.
--- KEYS channel, log, joining   ARGV the other's id, expected version (0: none), version to join at if it is polled,
---                              snapshot delta, field, value, …
--- Returns {1, version to join at}, or {0, current version}.
+-- Make a channel the successor of one that has moved, and record the version at which subscribers of that one join
+-- until all have joined. A successor that does not exist, is dormant, or has moved itself continues from the given
+-- snapshot; one that is polled continues from its own.
+-- KEYS: channel, log, incoming moves
+-- ARGV: id of the channel that has moved, expected version (0: none), version to join at if the successor is polled,
+--   delta of the snapshot, then field and value of each field
+-- Reply: {1, version to join at}, or {0, current version} if it is not the expected one
 local found = redis.call('HMGET', KEYS[1], 'url', 'version', 'dormant', 'moved_to')
 local joins_at = redis.call('HGET', KEYS[3], ARGV[1])
 if found[1] and joins_at then

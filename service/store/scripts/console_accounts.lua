@@ -1,7 +1,8 @@
--- Write or remove one console account if all accounts are as the caller read them. Its link ends with it, or with its
--- password; the links that make the first account end with any account.
--- KEYS accounts, links, setup   ARGV name, account ("" removes it), 1 if its link ends, then name and account of each
--- that is expected. Returns 1 if written.
+-- Write or remove an account if all accounts are as the caller read them. Its password link ends if the caller says
+-- so; setup tokens end with any account.
+-- KEYS: accounts, links, setup tokens
+-- ARGV: name, account ('' removes it), '1' if its link ends, then name and account of each as read
+-- Reply: 1 if it was written, else 0
 if redis.call('HLEN', KEYS[1]) ~= (#ARGV - 3) / 2 then
   return 0
 end

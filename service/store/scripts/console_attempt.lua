@@ -1,5 +1,7 @@
--- Count a login attempt on every counter, or on none if one is at its limit.
--- KEYS counters   ARGV for each: its limit, its window in ms. Returns for how long to wait in ms; 0 if allowed.
+-- Count a login attempt in every counter, or in none if one is at its limit.
+-- KEYS: counters
+-- ARGV: limit and window in ms of each counter
+-- Reply: 0 if the attempt is allowed, else for how long to wait in ms
 local wait_ms = 0
 for i, key in ipairs(KEYS) do
   if tonumber(redis.call('GET', key) or 0) >= tonumber(ARGV[2 * i - 1]) then

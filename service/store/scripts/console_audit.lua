@@ -1,5 +1,6 @@
--- Move a deed from those that were begun to the log, once.
--- KEYS begun, log   ARGV note, deed, how many are kept.
+-- Move an action from those in progress to the log, once.
+-- KEYS: actions in progress, log
+-- ARGV: note, action, maximum number of actions
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 then
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', 'd', ARGV[2])
 end

@@ -1,5 +1,7 @@
--- Make a browser one that an account is known by, in place of the one it was before; drop the oldest of too many.
--- KEYS known browsers   ARGV member, member it had before, how long it is known in s, how many there are at most.
+-- Add a known browser of an account in place of its earlier entry; drop expired ones, and the oldest above the
+-- maximum.
+-- KEYS: known browsers
+-- ARGV: hash, hash of the earlier entry, validity in s, maximum number
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
 redis.call('ZREM', KEYS[1], ARGV[2])

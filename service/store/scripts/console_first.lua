@@ -1,5 +1,7 @@
--- Create the first console account with a one-time setup token, unless there is an account.
--- KEYS accounts, setup   ARGV token's hash, name, account. Returns 1 if created.
+-- Create the first account with a setup token, unless there is an account.
+-- KEYS: accounts, setup tokens
+-- ARGV: hash of the token, name, account
+-- Reply: 1 if it was created, else 0
 if redis.call('HLEN', KEYS[1]) > 0 or redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 0 then
   return 0
 end

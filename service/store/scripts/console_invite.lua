@@ -1,5 +1,7 @@
--- Keep the only link with which the holder of an account chooses a password.
--- KEYS accounts, links   ARGV name, the account as it was read, link, how long it lasts in s. Returns 1 if kept.
+-- Store the only password link of an account.
+-- KEYS: accounts, links
+-- ARGV: name, account as read, link, validity in s
+-- Reply: 1, or 0 if the account has changed
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
   return 0
 end

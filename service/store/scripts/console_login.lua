@@ -1,5 +1,6 @@
--- Open a session, and drop those from the list that have run out.
--- KEYS sessions, session   ARGV id, how long it lasts in s, session.
+-- Store a session, and drop expired ones from the list.
+-- KEYS: sessions, session
+-- ARGV: id, validity in s, session
 local now = tonumber(redis.call('TIME')[1])
 redis.call('SET', KEYS[2], ARGV[3], 'EX', ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)

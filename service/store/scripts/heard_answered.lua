@@ -1,5 +1,7 @@
--- Note what is going to be answered, so that nobody has to find the answer again; not of what is answered or forgotten.
--- KEYS heard, answers   ARGV place, answers (JSON)
+-- Store the reply to a message before it is sent, unless the message was removed meanwhile.
+-- KEYS: messages, replies
+-- ARGV: entry id of the message, stanzas (JSON)
+-- Reply: 1, or 0 if the message was removed
 if #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) == 0 then
   return 0
 end

@@ -1,8 +1,9 @@
--- Store a message of a user, once, in order; of more than ARGV[4] unanswered ones the oldest are dropped.
--- The address that a user writes to first is their home: for an hour, until they are let in.
--- KEYS heard, known, home   ARGV token ('' for none), the message, its address, most, since when (Unix s) a token names
--- the same message, for how many s it is known
--- Returns 1 if it is new.
+-- Store a message of a user once; above the maximum of unanswered ones the oldest are dropped. The first address that
+-- a user writes to becomes their home address, for an hour unless they are admitted.
+-- KEYS: messages, tokens, home
+-- ARGV: 1 token ('' for none), 2 message, 3 address of the bot, 4 maximum number of unanswered messages, 5 since when
+--   (Unix s) the token identifies the same message, 6 how long it is remembered in s
+-- Reply: 1 if the message is new, else 0
 redis.call('SET', KEYS[3], ARGV[3], 'NX', 'EX', 3600)
 if ARGV[1] ~= '' then
   local now = redis.call('TIME')

@@ -1,7 +1,8 @@
--- Take one request's token from each bucket, or none from any, on Redis's clock.
--- KEYS the rate an admin set, bucket ...   ARGV least tokens left, then of each bucket tokens per s, most tokens
--- Less than 0 left is a debt. An admin's rate is the rate of every bucket here.
--- Returns 0 when taken, else the ms until there is a token in each.
+-- Take a token from each bucket, or from none, on Redis's clock. A negative number of tokens is a debt. A rate that
+-- an admin set applies to every bucket.
+-- KEYS: rate set by an admin, buckets
+-- ARGV: minimum number of tokens to remain, then rate per s and size of each bucket
+-- Reply: 0 if taken, else ms until each bucket has a token
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local set_rate = redis.call('GET', KEYS[1])

@@ -1,5 +1,7 @@
--- Change a channel's hub subscription if nobody else did meanwhile.
--- KEYS hub   ARGV state that it must have ('' for none), state from now on ('' removes). Returns 1 if it was changed.
+-- Replace the hub subscription of a channel if it has not changed.
+-- KEYS: hub subscription
+-- ARGV: state before ('' for none), state after ('' deletes it)
+-- Reply: 1 if it was replaced, else 0
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then
   return 0
 end

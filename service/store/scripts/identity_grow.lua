@@ -1,6 +1,8 @@
--- Let the store's counter grow, or give a store its identity; see identity.py.
--- KEYS identity   ARGV the fleet that was seen or '', the least counter that is trusted, an id for a store that has none
--- or '' if it must have one, ms between two steps. Returns fleet, counter, grown_ms, accepted_ms, refused.
+-- Increment the counter of the store if it is due, or give a new store its identity; see identity.py.
+-- KEYS: identity
+-- ARGV: trusted fleet id or '', least counter that is trusted, id for a store without one ('' if it must have one),
+--   interval of increments in ms
+-- Reply: {fleet, counter, grown_ms, accepted_ms, refused}
 local fields = {'fleet', 'counter', 'grown_ms', 'accepted_ms', 'refused'}
 local found = redis.call('HMGET', KEYS[1], unpack(fields))
 if found[5] then

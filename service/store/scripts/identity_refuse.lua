@@ -1,5 +1,8 @@
--- Note that a program refuses the store, so that all others do, too; not in another fleet's store, nor in one that was
--- accepted meanwhile.   KEYS identity   ARGV fleet, accepted_ms as it was found, why
+-- Record that a process refuses the store, so that all others do, too; not in another fleet's store, nor in one that
+-- was accepted meanwhile.
+-- KEYS: identity
+-- ARGV: fleet id, accepted_ms as read, reason
+-- Reply: 1 if it was recorded, else 0
 local found = redis.call('HMGET', KEYS[1], 'fleet', 'accepted_ms')
 if (not found[1] or found[1] == ARGV[1]) and tonumber(found[2] or 0) == tonumber(ARGV[2]) then
   redis.call('HSET', KEYS[1], 'refused', ARGV[3])

@@ -1,5 +1,7 @@
--- Make a user a guest by an invitation that is still good, and use it up. KEYS invites, guests
--- ARGV hash of the code, user id, now (Unix s). Returns 1 if the user is a guest now.
+-- Make a user a guest and use up an invitation code.
+-- KEYS: invitation codes, guests
+-- ARGV: hash of the code, user id, now (Unix s)
+-- Reply: 1 if the user is a guest now, else 0
 if redis.call('SISMEMBER', KEYS[2], ARGV[2]) == 1 then
   return 1
 end

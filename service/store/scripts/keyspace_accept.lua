@@ -1,5 +1,6 @@
--- AcceptObject: what a keyspace answers for a key, told in 0s and 1s, and a guess of its depth. KEYS table
--- How a leaf stands: a recalled one is at rest like others. Nothing for what is no leaf.
+-- Library: AcceptObject of CLASH, for a key as a string of 0s and 1s, and a guess of its depth. KEYS[1] is the server
+-- table.
+-- Return the standing of a leaf; nil if the entry is no leaf. A recalled leaf accepts like an active one.
 local function leaf_standing(entry)
   local standing = entry and string.match(entry, '^%a+')
   if standing == 'recalled' then
@@ -12,7 +13,7 @@ local function label_of(bits, depth)
   return depth < #bits and string.sub(bits, 1, depth) .. '*' or bits
 end
 
--- The label of the key's leaf and its standing; nothing if no leaf here has it, or the table has keys of another length.
+-- Return the label and standing of the key's leaf; nil if this keyspace has no such leaf, or keys of another length.
 local function accepted(bits, depth)
   local label = label_of(bits, tonumber(depth))
   local found = redis.call('HMGET', KEYS[1], 'bits', label)
@@ -34,7 +35,7 @@ local function accepted(bits, depth)
   end
 end
 
--- A leaf at rest is told by its label; in every other case the table has the answer.
+-- Return the label of an active leaf; in every other case the table, from which the caller derives the answer.
 local function answer(label, standing)
   return standing == 'active' and label or redis.call('HGETALL', KEYS[1])
 end

@@ -1,6 +1,8 @@
--- Drop what the taker has, and return what is to follow; if that is nothing, change the table. KEYS see keyspace_pages
--- ARGV table as it was read, and changes (JSON), positions to drop (joined), first and last position, count
--- Returns {1, whether more follows, records, …}, or {0} if the table is another by now.
+-- Drop the records that the taker of a move has, and read the following ones; if there are none, change the table.
+-- KEYS: see keyspace_pages
+-- ARGV: fields as read, to set and to drop (JSON), positions to drop (concatenated), first and last position, maximum
+--   number of records
+-- Reply: {1, 1 if more records follow, records, …}, or {0} if the table has changed
 -- include keyspace_table
 -- include keyspace_pages
 -- include keyspace_writing

@@ -1,6 +1,7 @@
--- Change the table as all of a leaf has arrived, and drop the first of its ends. KEYS see keyspace_pages
--- ARGV table as it was read, and changes (JSON), first and last position of the leaf, count
--- Returns {1, how many ends were dropped}, or {0} if the table is another by now.
+-- Change the table when a leaf is complete, and drop the first tombstones of the leaf.
+-- KEYS: see keyspace_pages
+-- ARGV: fields as read, to set and to drop (JSON), first and last position of the leaf, maximum number of tombstones
+-- Reply: {1, number of dropped tombstones}, or {0} if the table has changed
 -- include keyspace_table
 -- include keyspace_pages
 -- include keyspace_writing

@@ -1,16 +1,18 @@
--- The pages of a keyspace's subscriptions: sorted runs of records of 28 bytes, a position (key 4, channel 8, user 12) and
--- a word (4: twice the seq, and 1 more for an end). So the greater word is the newer, and an end counts before the
--- beginning of the same seq. KEYS table, pages, records, channels, ends
+-- Library: reads the pages of a keyspace, which are sorted runs of records. A record has 28 bytes, big-endian: a
+-- position (key 4, channel 8, user 12) and a word (4: twice the seq, plus 1 for a tombstone). The greater word is the
+-- newer; a tombstone is newer than a subscription of the same seq.
+-- KEYS: table, pages, records, counts by channel, tombstones
 local PAGES, RECORDS, CHANNELS, ENDS = unpack(KEYS, 2)
 local RECORD, POSITION, MOST = 28, 24, 128
 local NUMBERS = '>I6I6I6I6'
 
--- The page that a position is in, by where it begins; nil before all pages.
+-- Return the first position of the page that contains a position; nil before the first page.
 local function page_of(position)
   return redis.call('ZREVRANGEBYLEX', PAGES, '[' .. position, '-', 'LIMIT', 0, 1)[1]
 end
 
--- How many records of a page come before a position. Lua's own order of strings is the locale's.
+-- Return the number of records of a page before a position. Numbers are compared, because Lua compares strings by
+-- the locale.
 local function before(page, position)
   local a, b, c, d = struct.unpack(NUMBERS, position)
   local low, high = 0, #page / RECORD
@@ -26,7 +28,8 @@ local function before(page, position)
   return low
 end
 
--- Add to a reply whether more follows, and what lies between two positions: all, or more than `count` records.
+-- Append to a reply: 1 if more records follow, and the records between two positions, all or more than `count`.
+-- Return their number.
 local function add_range(reply, low, high, count)
   local most = math.floor(count / 32) + 2
   local starts = redis.call('ZRANGEBYLEX', PAGES, '(' .. low, '[' .. high, 'LIMIT', 0, most)

@@ -1,5 +1,7 @@
--- Take over records that a donor has. KEYS see keyspace_pages   ARGV table as it was read (JSON), records (joined)
--- Returns {1}, or {0} if the table is another by now.
+-- Store the records that a donor has handed over.
+-- KEYS: see keyspace_pages
+-- ARGV: fields of the table as read (JSON), records (concatenated)
+-- Reply: {1}, or {0} if the table has changed
 -- include keyspace_table
 -- include keyspace_pages
 -- include keyspace_writing

@@ -1,6 +1,8 @@
 -- read-only
--- Read a page of the key's leaf. KEYS see keyspace_pages
--- ARGV key, guess, first and last position under the prefix, count. Returns {answer, whether more follows, records, …}.
+-- Run AcceptObject and read a page of the leaf.
+-- KEYS: see keyspace_pages
+-- ARGV: key, guess of its depth, first and last position under the prefix, maximum number of records
+-- Reply: {label of the leaf or the table, 1 if more records follow, records, …}
 -- include keyspace_accept
 -- include keyspace_pages
 local bits, high = ARGV[1], ARGV[4]

@@ -1,5 +1,8 @@
 -- read-only
--- KEYS see keyspace_pages   ARGV first and last position of a group, …   Returns how many records each group has here.
+-- Count the records of key groups.
+-- KEYS: see keyspace_pages
+-- ARGV: first and last position of each group
+-- Reply: the number of records of each group
 -- include keyspace_pages
 local function size(low, high)
   local first, total = page_of(low), 0

@@ -1,4 +1,5 @@
--- Changes of a keyspace's table, which were made from what was read of it. KEYS table
+-- Library: compare-and-set of a keyspace's server table. KEYS[1] is the table.
+-- Return whether the table has exactly these fields.
 local function is_as_read(expected)
   local found, fields = redis.call('HGETALL', KEYS[1]), 0
   for _ in pairs(expected) do
@@ -21,7 +22,7 @@ local function change_table(changes)
   end
 end
 
--- Change the table and return true, unless it is another by now.
+-- Change the table and return true, unless it has changed since it was read.
 local function changed(changes)
   local read = is_as_read(changes.read)
   if read then

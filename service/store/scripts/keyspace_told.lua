@@ -1,4 +1,6 @@
--- Take what fan-outs have noted of a keyspace's groups. KEYS told   Returns group, deliveries, …
+-- Read and reset the deliveries of a keyspace's key groups.
+-- KEYS: deliveries
+-- Reply: {label, deliveries, …}
 local told = redis.call('HGETALL', KEYS[1])
 redis.call('DEL', KEYS[1])
 return told

@@ -1,5 +1,7 @@
--- Write a subscription, or its end, if its leaf is here. KEYS see keyspace_pages   ARGV key, guess, record
--- Returns the answer.
+-- Run AcceptObject and write a subscription or a tombstone if its leaf is here.
+-- KEYS: see keyspace_pages
+-- ARGV: key, guess of its depth, record
+-- Reply: label of the leaf, or the table
 -- include keyspace_accept
 -- include keyspace_pages
 -- include keyspace_writing

@@ -1,11 +1,11 @@
--- How records come into pages, and go.
+-- Library: writes records to pages; a page with more than MOST records is split.
 local FIRST = string.rep('\0', POSITION)
 
 local function present(word)
   return word and string.byte(word, 4) % 2 == 0
 end
 
--- Count what is present, and note where ends lie, which go when their leaf is filled.
+-- Update the count of the channel, and the positions of tombstones, which are dropped when their leaf is complete.
 local function account(position, held, word)
   local change = (present(word) and 1 or 0) - (present(held) and 1 or 0)
   local channel = string.sub(position, 5, 12)
@@ -36,7 +36,7 @@ local function store(start, page, is_new)
   end
 end
 
--- Put in a position's place what `decide` makes of the word that it holds; nil is nothing.
+-- Replace the word at a position by the result of `decide`, which gets the present word; nil is no record.
 local function replace(position, decide)
   local start = page_of(position) or FIRST
   local page = redis.call('HGET', RECORDS, start) or ''
@@ -55,7 +55,7 @@ local function replace(position, decide)
   store(start, string.sub(page, 1, at) .. record .. rest, page == '')
 end
 
--- Keep the newer of a record and of what is there; an end only where records may yet arrive.
+-- Store the newer of a record and the present one; a tombstone only where a move may still bring records.
 local function keep(record, arriving)
   local word = string.sub(record, POSITION + 1)
   replace(string.sub(record, 1, POSITION), function(held)

@@ -1,5 +1,7 @@
--- Append to a list, unless it would be longer than it may be. KEYS list   ARGV most, items…
--- Returns 1 if they are appended.
+-- Append items to a list, unless it would exceed a maximum length.
+-- KEYS: list
+-- ARGV: maximum length, items
+-- Reply: 1 if they were appended, else 0
 if redis.call('LLEN', KEYS[1]) + #ARGV - 1 > tonumber(ARGV[1]) then
   return 0
 end

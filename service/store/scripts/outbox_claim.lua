@@ -1,14 +1,14 @@
--- Move the oldest items of an outbox, news or edits, into a batch in flight; the first item's id names the message for
--- ever. What another channel has told this user already is left out, here at the last step, where nothing that is
--- queued can be taken back any more. Articles are known for 15 to 30 days, in two generations of ~500 marks.
--- What the user does not want is withheld first: it counts as told by nobody. Of somebody who is suspended nothing is kept.
--- What is not to be told yet stays where it is. Of channels that are told at intervals it is noted when they were.
--- KEYS outbox, in flight, articles, articles of the generation before, restrictions, when last told
--- ARGV user id, most items, now s, and perhaps: the last item to look at, channels that are told at intervals, for how
---      long (s) to know when they were, and by the ids of items what is withheld of them (JSON): positions of changes,
---      null for all, 'later' for not yet.
--- Returns {batch as JSON, items still queued}, or the number of batches in flight when nothing is queued, -1 if there may
--- be more after the last item.
+-- Move the oldest items of an outbox, all news or all edits, into a batch in flight. The first item's id determines
+-- the message id. Articles that another channel has delivered to this user are omitted here, the last step before
+-- sending. The marks of delivered articles are kept for 15 to 30 days, in two generations of about 500. Suppressed
+-- changes are omitted first and do not count as delivered. For a suspended user all items are dropped. Items for
+-- later stay in the outbox. For channels with a delivery interval the time of delivery is recorded.
+-- KEYS: 1 outbox, 2 in flight, 3 article marks, 4 older article marks, 5 restrictions, 6 last sent times
+-- ARGV: 1 user id, 2 maximum number of items, 3 now (Unix s), and optionally: 4 last item to consider, 5 channels
+--   with a delivery interval (separated by spaces), 6 how long their times are kept in s, 7 suppressions by item id
+--   (JSON): positions of changes, null for the item, 'later' to keep it
+-- Reply: {batch as JSON, number of items left}; without items the number of batches in flight, or -1 if items are
+--   left
 if redis.call('HGET', KEYS[5], 'suspended') then
   redis.call('DEL', KEYS[1])
   return redis.call('HLEN', KEYS[2])
@@ -19,9 +19,9 @@ if ttl_s >= 0 and (ttl_s < LIFE_S / 2 or redis.call('HLEN', KEYS[3]) >= 500) the
   redis.call('RENAME', KEYS[3], KEYS[4])
 end
 
--- Remember the articles ({position, own mark, mark, …} each) as told by the channel; return the positions of those
--- that another one has told. The own mark is remembered only of what is left out: the edits of that are left out,
--- too, and no others.
+-- Record the articles ({position, own mark, mark, …} each) as delivered by the channel; return the positions of those
+-- that another channel has delivered. The own mark is recorded only for omitted articles, so that their edits are
+-- omitted, too.
 local function told_elsewhere(channel, articles, news)
   local positions = {}
   for _, article in ipairs(articles) do
@@ -56,7 +56,7 @@ for item, positions in pairs(withheld) do
   end
 end
 
--- Return the oldest items that may be told now.
+-- Return the oldest items that may be delivered now.
 local function free_items()
   local free, from = {}, '-'
   repeat
@@ -103,13 +103,13 @@ repeat
     for _, position in ipairs(unwanted) do
       left_out[#left_out + 1] = position
     end
-    -- What standing queries have met may be a part of a version: the rest was left out from the beginning.
+    -- An item of saved searches may be a part of a version: its other changes were omitted when it was queued.
     for _, position in ipairs(cjson.decode(field['x'])) do
       left_out[#left_out + 1] = position
     end
     local queued = {field['c'], tonumber(field['v']), tonumber(field['t']), part == '1'}
     if #left_out > 0 then
-      queued[5] = left_out -- an empty table would become an object of JSON
+      queued[5] = left_out -- cjson would encode an empty table as an object
     end
     if field['w'] ~= '[]' then
       queued[5] = queued[5] or cjson.null

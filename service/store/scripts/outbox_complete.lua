@@ -1,13 +1,15 @@
--- A batch has come further: the server has it and its receipt is awaited ('acked'), the server has it and there is
--- nothing more to wait for ('done'), its receipt came ('received'), or it never will arrive ('lost'). It is remembered,
--- once, as the user's newest message, with how and when that went; a correction takes the place of what it corrects.
--- KEYS outbox, in flight, told   ARGV message id, how far, why it is lost. Returns 1 if nothing is left for this user.
+-- Record the progress of a batch. 'acked': the server has it, its receipt is awaited; 'done': the server has it, no
+-- receipt is awaited; 'received': its receipt has arrived; 'lost': it was given up. The message is remembered once,
+-- as the user's newest, with these times; a correction replaces the message that it corrects.
+-- KEYS: outbox, in flight, sent messages
+-- ARGV: message id, progress, reason if lost
+-- Reply: 1 if the user has no further items or batches, else 0
 local held = redis.call('HGET', KEYS[2], ARGV[1])
 local batch = held and cjson.decode(held)
 local now = redis.call('TIME')
 local now_s = tonumber(now[1]) + math.floor(now[2] / 1000) / 1000
 
--- Return a message that is remembered, as it is written, and its place; ids stand nowhere else in one.
+-- Return a stored message as JSON and its index in the list. A message id occurs nowhere else in a message.
 local function remembered(message_id)
   for place, message in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
     if string.find(message, '"' .. message_id .. '"', 1, true) then
@@ -16,7 +18,7 @@ local function remembered(message_id)
   end
 end
 
--- Note how far a message has come.
+-- Return a message as JSON with its progress.
 local function came(message)
   message['tries'] = batch['tries']
   if ARGV[2] == 'received' then
@@ -28,7 +30,7 @@ local function came(message)
 end
 
 if batch then
-  -- A correction that is lost has left what it was to correct as it is.
+  -- A lost correction leaves the earlier message as it is.
   local message_id = (batch['acked'] or ARGV[2] ~= 'lost') and batch['replaces'] or ARGV[1]
   local written, place
   if batch['acked'] or batch['replaces'] then

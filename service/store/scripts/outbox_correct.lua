@@ -1,7 +1,8 @@
--- Make a batch of edits the correction of a message told earlier: that one's items come first. Nothing is done if the
--- message is forgotten, would become too long, or told of a channel that the user has left.
--- KEYS in flight, told, user index   ARGV message id, id of the message, most items.
--- Returns the batch as JSON, or nil if there is none.
+-- Make a batch of edits the correction of an earlier message, whose items then come first. Nothing changes if that
+-- message is unknown, would have too many items, or has items of a channel that the user has left.
+-- KEYS: in flight, sent messages, user index
+-- ARGV: id of the batch, id of the earlier message, maximum number of items
+-- Reply: the batch as JSON, or nil if it is not in flight
 -- include user_held
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 if not held then

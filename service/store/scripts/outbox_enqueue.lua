@@ -1,9 +1,9 @@
--- Queue the parts of one version of a channel for one user, once: the subscription remembers the last version it was
--- given. One that is paused is given nothing but the version, for its resumption. One that is moving here from another
--- channel is given every version in order: who moves it makes up for those that are missing.
--- KEYS user index, outbox, intents
--- ARGV channel id, version, now s, marks of its news, of its edits (JSON; '' if none).
--- Returns 1 queued, 0 already given or not its turn, 2 withheld for it is paused, -1 not subscribed.
+-- Queue the parts of a version for a user, once: the subscription records the last version that it was given. A
+-- paused subscription records the version only. A subscription that is moving here from another channel is given
+-- versions strictly in order, because the move queues those that are missing.
+-- KEYS: user index, outbox, intents
+-- ARGV: channel id, version, now (Unix s), marks of its news and of its edits (JSON, '' without that part)
+-- Reply: 1 queued, 0 given before or not its turn, 2 withheld by a pause, -1 not subscribed
 -- include user_held
 local held = held_of(KEYS[1], ARGV[1])
 if not held then

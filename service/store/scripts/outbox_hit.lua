@@ -1,9 +1,10 @@
--- Queue what standing queries of one user have met in a version, once; nothing if they are subscribed to the channel,
--- which tells them the whole version. What only ended ones have met is left out as what none has.
--- While the user has paused everything, what is met is only counted. KEYS user index, outbox, watches, hits, user
--- ARGV channel id, version, now s, marks of the entries met (JSON), how many changes the version has, then of each
---      standing query its number, its words, and the positions that it has met (JSON).
--- Returns 1 queued, 0 not again or not needed, 2 only counted, -1 there are no such standing queries any more.
+-- Queue the matches of a user's saved searches in a version, once. Nothing is queued for a subscriber of the channel,
+-- who gets the whole version. Changes that only removed searches match are omitted. While the user's saved searches
+-- are paused, matches are counted only.
+-- KEYS: user index, outbox, saved searches, hits, user
+-- ARGV: channel id, version, now (Unix s), marks of the matching entries (JSON), number of changes in the version,
+--   then number, text and matching positions (JSON) of each saved search
+-- Reply: 1 queued, 0 queued before or not needed, 2 counted only, -1 none of the saved searches exists
 -- include user_held
 local met, wanted = {}, {}
 for i = 6, #ARGV, 3 do

@@ -1,4 +1,6 @@
--- Count that a batch is sent once more. KEYS in flight   ARGV message id.
+-- Count another attempt to send a batch.
+-- KEYS: in flight
+-- ARGV: message id
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 if held then
   local batch = cjson.decode(held)

@@ -1,5 +1,7 @@
--- Queue what a dead letter would have told once more, but for what its person has ended meanwhile.
--- KEYS user index, outbox, that it was done   ARGV items of the letter (JSON). Returns how many were queued.
+-- Put the items of a dead letter back into the outbox, once, without those of ended subscriptions.
+-- KEYS: user index, outbox, marker of this dead letter
+-- ARGV: batch of the letter (JSON)
+-- Reply: the number of queued items
 -- include user_held
 if not redis.call('SET', KEYS[3], '1', 'NX', 'EX', 86400) then
   return 0

@@ -1,5 +1,6 @@
--- Note that a channel's publisher wants to be left alone, unless admins want that anyway.
--- KEYS pause, channel   ARGV for so many ms
+-- Pause the polls of a channel at its publisher's request, unless an admin's pause is active.
+-- KEYS: pause, channel
+-- ARGV: duration in ms
 if redis.call('GET', KEYS[1]) == 'admin' then
   return
 end

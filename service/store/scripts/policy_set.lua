@@ -1,6 +1,8 @@
--- Make a revision of the fleet's aims, unless another was made since the one that its maker saw.
--- KEYS aims, history, revision   ARGV number that was seen or '', aims or '' for those of the settings, who, how many
--- to keep. Returns the revision's number, 0 if it was not made.
+-- Add a revision of the fleet policy, unless another was added since the one that the caller has seen.
+-- KEYS: policy, history, number of the last revision
+-- ARGV: number that was seen or '', policy (JSON) or '' for that of the settings, name of the admin, maximum number
+--   of revisions
+-- Reply: the number of the revision, or 0 if it was not added
 local last = tonumber(redis.call('GET', KEYS[3]) or '0')
 if ARGV[1] ~= '' and tonumber(ARGV[1]) ~= last then
   return 0

@@ -1,6 +1,7 @@
--- Take one poll's token from a channel's bucket unless its publisher wants peace, on Redis's clock.
--- KEYS pause, bucket   ARGV tokens per s, most tokens
--- Returns the ms the pause has left, and the ms until a token is there; two zeros when taken.
+-- Take a token of a channel's poll budget, unless the channel is paused, on Redis's clock.
+-- KEYS: pause, bucket
+-- ARGV: rate per s, size of the bucket
+-- Reply: {ms until the pause ends, ms until there is a token}; {0, 0} if taken
 local paused_ms = redis.call('PTTL', KEYS[1])
 if paused_ms > 0 then
   return {paused_ms, 0}

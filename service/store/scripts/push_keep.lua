@@ -1,9 +1,10 @@
--- Keep a pushed document until the channel's owner takes it. What is too much, for the channel or for all together,
--- becomes one empty document, which asks for a poll.
--- KEYS pushed, sizes, until
--- ARGV channel, document, the empty one, how many to keep, how long (ms), bytes: most of a channel, from which on a
---   channel's are large, most of all large ones, most of all.
--- Returns how many documents are kept.
+-- Queue a document that a hub pushed. If the channel or all channels together exceed a limit, one empty document,
+-- which causes a poll, replaces the channel's queue.
+-- KEYS: queue, sizes, expiry times
+-- ARGV: 1 channel id, 2 document, 3 empty document, 4 maximum length of the queue, 5 TTL in ms, 6 maximum bytes of a
+--   channel, 7 bytes above which a queue counts as large, 8 maximum bytes of large queues, 9 maximum bytes of all
+--   queues
+-- Reply: length of the queue
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local cid, document, empty = ARGV[1], ARGV[2], ARGV[3]

@@ -1,5 +1,7 @@
--- Take what was pushed for a channel.
--- KEYS pushed, sizes, until   ARGV channel, bytes from which on a channel's are large, 1 to have the documents returned
+-- Delete the queue of a channel's pushed documents.
+-- KEYS: queue, sizes, expiry times
+-- ARGV: channel id, bytes above which a queue counts as large, '1' to return the documents
+-- Reply: the documents, oldest first
 local documents = ARGV[3] == '1' and redis.call('LRANGE', KEYS[1], 0, -1) or {}
 redis.call('UNLINK', KEYS[1])
 local size = tonumber(redis.call('HGET', KEYS[2], ARGV[1]) or 0)

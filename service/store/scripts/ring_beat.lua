@@ -1,8 +1,9 @@
--- Renew a lease, expire the dead, and return the ring if the caller has not seen this version. A node without a lease,
--- or a lease without a node, is what a loss of data leaves: it is expired, too. Their numbers differ then, or will as
--- soon as the lease, which nobody can renew, has run out.
--- KEYS nodes, leases, version   ARGV node id ('' to only look), epoch, ttl ms, version the caller knows
--- Returns {held, version, now ms, nodes (id, value, …) or false, ids that expired just now}.
+-- Renew a lease, remove expired nodes, and return the ring if the caller lacks its version. A node without a lease,
+-- or a lease without a node, is the result of a loss of data and is removed, too. Their numbers then differ, or will
+-- when the lease, which nobody can renew, expires.
+-- KEYS: nodes, leases, version
+-- ARGV: node id ('' to only read), epoch, TTL in ms, version that the caller has
+-- Reply: {1 if the lease is valid, version, now in ms, {id, value, …} or nil, ids of removed nodes}
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local held = 0

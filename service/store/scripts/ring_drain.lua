@@ -1,5 +1,8 @@
--- Keep a worker out of the ring, or, if it is kept out, note that it is still there. Who was not there for a day is dropped.
--- KEYS drained   ARGV the worker's name, '1' to keep it out. Returns whether it is kept out.
+-- Keep a worker out of the ring, or, if it is kept out, record that it is running. Workers that did not report for a
+-- day are dropped.
+-- KEYS: drained workers
+-- ARGV: name of the worker, '1' to keep it out
+-- Reply: 1 if it is kept out, else 0
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - 86400000)

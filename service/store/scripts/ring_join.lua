@@ -1,6 +1,7 @@
--- Join the ring if nobody joined, left or expired since the caller looked (compare-and-set on the version).
--- KEYS nodes, leases, version, epoch   ARGV expected version, node id, NodeInfo (JSON, its epoch ignored), ttl ms
--- Returns {1, epoch, version} or {0, current version}.
+-- Join the ring if it has not changed since the caller read it (compare-and-set of its version).
+-- KEYS: nodes, leases, version, epoch
+-- ARGV: expected version, node id, NodeInfo (JSON, its epoch is ignored), TTL in ms
+-- Reply: {1, epoch, version}, or {0, current version}
 local version = tonumber(redis.call('GET', KEYS[3]) or '0')
 if version ~= tonumber(ARGV[1]) or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   return {0, version}

@@ -1,5 +1,7 @@
--- Leave the ring, if the lease is still of this epoch.
--- KEYS nodes, leases, version   ARGV node id, epoch
+-- Leave the ring, if the lease has this epoch.
+-- KEYS: nodes, leases, version
+-- ARGV: node id, epoch
+-- Reply: 1 if the node left, else 0
 local mine = redis.call('HGET', KEYS[1], ARGV[1])
 if not mine or string.match(mine, '^(%d+) ') ~= ARGV[2] then
   return 0

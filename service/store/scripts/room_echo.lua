@@ -1,4 +1,6 @@
--- Remember how a room calls a message of ours, once. KEYS the room's echoes   ARGV both ids (msgpack), how many are kept.
+-- Record the id that a group chat gave to a message of the bot, once.
+-- KEYS: message ids of the group chat
+-- ARGV: both ids (msgpack), maximum number of messages
 redis.call('LREM', KEYS[1], 0, ARGV[1])
 redis.call('RPUSH', KEYS[1], ARGV[1])
 redis.call('LTRIM', KEYS[1], -ARGV[2], -1)

@@ -1,8 +1,10 @@
--- One heartbeat of a process among those that share numbered parts: renew the lease, give parts back, take what is free
--- up to a fair part. The parts of the dead are not free before they are buried.
--- A holder of parts without a lease is what a loss of data leaves: its lease ends now.
--- KEYS holders, parts   ARGV holder, ttl ms, how many parts there are, numbers to give back (spaces between them)
--- Returns the numbers that are ours, how many each may have, the dead with when they ended, and who buries them.
+-- Heartbeat of a process that shares numbered partitions: renew its lease, release partitions, and take free ones up
+-- to its fair share. Partitions of failed processes are not free until their work is recovered. A holder without a
+-- lease is the result of a loss of data; its lease is set to end now.
+-- KEYS: leases, partitions
+-- ARGV: process, TTL in ms, number of partitions, numbers to release (separated by spaces)
+-- Reply: {numbers of the process, fair share, {failed process, end of its lease in ms, …}, process that has to
+--   recover them}
 local now = redis.call('TIME')
 local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
 for number in string.gmatch(ARGV[4], '%S+') do

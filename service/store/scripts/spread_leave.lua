@@ -1,5 +1,7 @@
--- Free the parts of a process that shares them no more: because it ends, or ('dead') because its lease has ended.
--- KEYS holders, parts   ARGV holder, and perhaps 'dead'. Returns 1 if it is gone.
+-- Release the partitions of a process that shuts down, or ('dead') whose lease has ended.
+-- KEYS: leases, partitions
+-- ARGV: process, optionally 'dead'
+-- Reply: 1, or 0 if its lease has not ended
 if ARGV[2] then
   local now = redis.call('TIME')
   local until_ms = redis.call('ZSCORE', KEYS[1], ARGV[1])

@@ -1,4 +1,5 @@
--- The subscription that a user index holds to a channel, by the 20 bytes of the channel's id.
+-- Library: reads the user index. Its fields are the 20 bytes of channel ids.
+-- Return the field of a channel: the 20 bytes of its id.
 local function place(cid)
   local part = {}
   for i = 1, 5 do
@@ -6,11 +7,15 @@ local function place(cid)
   end
   return struct.pack('>I4I4I4I4I4', unpack(part))
 end
+
+-- Return the subscription to a channel; false without one.
 local function held_of(index, cid)
   return redis.call('HGET', index, place(cid))
 end
--- The fields of a subscription: number, seq, version given last, since when, and of one that is paused ' VERSION', the
--- last one that was not withheld, with a star if nobody but we paused it.
+
+-- Return the parts of a subscription 'NUMBER SEQ SEEN SINCE[ VERSION[*]]': its number, the seq of its last change, the
+-- last version given to it, when it began, and of a paused one ' VERSION', the last version before the pause, with a
+-- star if the pause is automatic.
 local function fields_of(held)
   return string.match(held, '^(%S+) (%S+) (%S+) (%S+)(.*)$')
 end

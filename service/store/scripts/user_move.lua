@@ -1,6 +1,9 @@
--- Turn a subscription into one to the channel's successor, with the intents that bring both channel indexes after it.
--- Who is subscribed to the successor already keeps that one. What is queued of the channel stays queued, and is noted
--- for an unsubscribe to find; what a paused one has withheld of it is not told any more. KEYS user, user index, intents, preferences   ARGV channel id, successor, version to join at
+-- Turn a subscription into one to the channel's successor, with intents for both channel indexes. A user who is
+-- subscribed to the successor keeps that subscription. Queued items stay queued, and the old channel is recorded so
+-- that an unsubscribe finds them; versions that a pause has withheld are dropped.
+-- KEYS: user, user index, intents, preferences
+-- ARGV: channel id, id of the successor, version to join at
+-- Reply: 1, or 0 without such a subscription
 -- include user_held
 local held = held_of(KEYS[2], ARGV[1])
 if not held then

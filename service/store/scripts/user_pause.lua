@@ -1,7 +1,8 @@
--- Withhold channels from a user from now on, with what is queued of them; what is in flight goes out, unless it is we who
--- do it, because nothing reaches them: then that is told after the pause, too.
--- KEYS user index, outbox, user, in flight   ARGV '*' if we do, '' if they want it; 1 if standing queries are silent,
--- too; channel ids. Returns the channel ids that are paused now and were not.
+-- Pause subscriptions of a user and withhold their queued items. Batches in flight are sent, unless the pause is
+-- automatic, because messages do not reach the user; then they are withheld, too.
+-- KEYS: user index, outbox, user, in flight
+-- ARGV: '*' for an automatic pause or '', '1' to pause saved searches, too, then channel ids
+-- Reply: ids of channels that were not paused before
 -- include user_held
 local versions, paused = {}, {}
 for i = 3, #ARGV do

@@ -1,5 +1,7 @@
--- Set what admins restrict of somebody we know, or lift it.   KEYS user, restrictions   ARGV field, value ('' lifts it)
--- What is kept of somebody who was forgotten expires when it would have. Returns 1 if we know them.
+-- Set or delete a restriction of a known user. Restrictions of an erased user keep their expiry.
+-- KEYS: user, restrictions
+-- ARGV: field, value ('' deletes it)
+-- Reply: 1, or 0 for an unknown user
 local jid = redis.call('HGET', KEYS[1], 'jid') or redis.call('HGET', KEYS[2], 'jid')
 if not jid then
   return 0

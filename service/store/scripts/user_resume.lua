@@ -1,6 +1,7 @@
--- Tell a user of channels again. All that was withheld of one of them is queued as one item.
--- KEYS user index, outbox, user   ARGV now s, '*' if only what we paused, 1 if standing queries are heard again, too;
--- channel ids. Returns {{channel id, versions withheld} of each that was paused, what standing queries met meanwhile}.
+-- Resume subscriptions of a user; all withheld versions of a channel are queued as one item.
+-- KEYS: user index, outbox, user
+-- ARGV: now (Unix s), '*' to resume only automatic pauses or '', '1' to resume saved searches, too, then channel ids
+-- Reply: {{channel id, number of withheld versions} of each that was paused, matches of saved searches meanwhile}
 -- include user_held
 local resumed = {}
 for i = 4, #ARGV do

@@ -1,4 +1,7 @@
--- The channel index agrees: drop the intent. KEYS intents   ARGV channel id, intent. Returns how many are left.
+-- Delete an intent that the channel index has, unless there is a newer one.
+-- KEYS: intents
+-- ARGV: channel id, intent
+-- Reply: number of intents left
 if redis.call('HGET', KEYS[1], ARGV[1]) == ARGV[2] then
   redis.call('HDEL', KEYS[1], ARGV[1])
 end

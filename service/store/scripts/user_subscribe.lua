@@ -1,8 +1,9 @@
--- Write a subscription into the user index, with the intent to put it into the channel index.
--- KEYS user, user index, intents, restrictions   ARGV jid, channel id, version seen, now, seq above which newcomers
--- begin, most subscriptions unless an admin has set another number ('' for any number)
--- What restricts somebody who was forgotten and comes back does not expire any more.
--- Returns {new, 'number seq seen since', the user's intents (channel id, intent, …)}; {-1, most} if there are as many.
+-- Write a subscription to the user index, with the intent to add it to the channel index. Restrictions of a user who
+-- returns after erasure no longer expire.
+-- KEYS: user, user index, intents, restrictions
+-- ARGV: 1 JID, 2 channel id, 3 version seen, 4 now (encoded), 5 seq above which that of a new user begins, 6 maximum
+--   of subscriptions unless an admin has set another ('' for none)
+-- Reply: {1 if it is new, 'NUMBER SEQ SEEN SINCE', {channel id, intent, …}}, or {-1, maximum} at the maximum
 -- include user_held
 if ARGV[6] ~= '' and not held_of(KEYS[2], ARGV[2]) then
   local most = tonumber(redis.call('HGET', KEYS[4], 'most_subscriptions') or ARGV[6])

@@ -1,6 +1,8 @@
--- Remove a subscription from the user index, with the intent to take it out of the channel index, and purge what is
--- queued of that channel, or of one that moved into it: after the answer to an unsubscribe nothing of it may arrive.
--- KEYS user, user index, intents, outbox, in flight, preferences, when last told   ARGV channel id. Returns the seq of this change, or 0.
+-- Delete a subscription from the user index, with the intent to delete it from the channel index, and purge what is
+-- queued of that channel or of one that has moved into it: nothing of it may arrive after the reply (I3).
+-- KEYS: user, user index, intents, outbox, in flight, preferences, last sent times
+-- ARGV: channel id
+-- Reply: seq of the change, or 0 without such a subscription
 -- include user_held
 local held = held_of(KEYS[2], ARGV[1])
 if not held then

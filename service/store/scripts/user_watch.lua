@@ -1,5 +1,7 @@
--- Keep a standing query, unless there are as many as may be. KEYS user, watches
--- ARGV jid, Watch (msgpack), most. Returns its number, 0 if there are too many.
+-- Store a saved search, unless the user has the maximum.
+-- KEYS: user, saved searches
+-- ARGV: JID, saved search (msgpack), maximum
+-- Reply: its number, or 0 at the maximum
 if redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[3]) then
   return 0
 end
