@@ -1,4 +1,4 @@
-"""The servers that tests share, one each per test process, started when first asked for: all are real."""
+"""Fixtures for real servers that tests share; each test process starts its own on first use."""
 
 import asyncio
 import traceback
@@ -18,36 +18,35 @@ from tests.support.ejabberd import PrivateEjabberd
 from tests.support.prosody import ProsodyWithStrangers
 from tests.support.redis_cluster import RedisCluster
 
-# Laws hold at any speed: no example has a deadline, because the machine may be busy.
-hypothesis.settings.register_profile("laws", deadline=None)
-hypothesis.settings.load_profile("laws")
+# Examples of property tests have no deadline, because the machine may be busy.
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.load_profile("default")
 
-# In debug mode asyncio keeps of each future and each call the stack that made it: in C, of futures, all of it, some
-# sixty frames under pytest, and read from files. That was two fifths of these tests' time; the nearest tell enough.
-constants.DEBUG_STACK_DEPTH = 5  # type: ignore[misc]  # final for mypy; asyncio looks it up each time
+# In debug mode asyncio records the stack at the creation of each future and handle, some sixty frames under pytest.
+# That was two fifths of the tests' time; the innermost frames are enough.
+constants.DEBUG_STACK_DEPTH = 5  # type: ignore[misc]  # Final in typeshed
 traceback.extract_stack.__defaults__ = (None, constants.DEBUG_STACK_DEPTH)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have tests of the whole product run first, in the order that was drawn for them.
+    """Run tests of the whole product first, in their random order.
 
-    They take longest and mostly wait, while other workers of pytest-xdist have the small tests. A worker that has
-    nothing left takes from the end of another's list: so the last tests are short ones, and a product that a whole
-    module shares is started once.
+    They take longest and mostly wait, while other workers of pytest-xdist run short tests. An idle worker takes tests
+    from the end of another's list: if these are short ones, a product that a module shares is started only once.
     """
     items.sort(key=lambda item: not (item.get_closest_marker("e2e") or item.get_closest_marker("faults")))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def redis_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    """The URL of a private Redis; take ``clean_redis`` instead unless what others left there does not matter."""
+    """The URL of a private Redis with data of other tests; most tests need ``clean_redis`` instead."""
     async with PrivateRedis(tmp_path_factory.mktemp("redis")) as redis:
         yield redis.url
 
 
 @pytest_asyncio.fixture
 async def clean_redis(redis_url: str) -> str:
-    """The URL of a private Redis that holds nothing, no scripts either."""
+    """The URL of a private Redis without data and scripts."""
     reader, writer = await asyncio.open_unix_connection(urlsplit(redis_url).path)
     writer.write(b"FLUSHALL\r\nSCRIPT FLUSH\r\n")
     assert [await reader.readline(), await reader.readline()] == [b"+OK\r\n"] * 2
@@ -58,40 +57,40 @@ async def clean_redis(redis_url: str) -> str:
 
 @pytest.fixture
 def settings(clean_redis: str) -> Settings:
-    """Settings of a product whose store holds nothing; folders whose tests need more have their own."""
+    """Settings with an empty store; some folders override this fixture."""
     return Settings(redis_url=clean_redis)
 
 
 @pytest_asyncio.fixture
 async def store(settings: Settings) -> AsyncIterator[Store]:
-    """The store that these settings name, for the test's own hand."""
+    """An open store with these settings."""
     async with opened(settings) as store:
         yield store
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedisCluster]:
-    """A private Redis Cluster of six nodes; whoever kills one of them takes a cluster of their own."""
+    """A private Redis Cluster of six nodes; tests that kill nodes must start their own."""
     async with RedisCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 
 
 @pytest_asyncio.fixture
 async def clean_cluster(redis_cluster: RedisCluster) -> RedisCluster:
-    """A private Redis Cluster that holds nothing."""
+    """A private Redis Cluster without data."""
     await redis_cluster.clear()
     return redis_cluster
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def prosody(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PrivateProsody]:
-    """A private Prosody; register accounts of your own names."""
+    """A private Prosody; tests must register accounts with unique names."""
     async with ProsodyWithStrangers(tmp_path_factory.mktemp("prosody")) as server:
         yield server
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def ejabberd(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PrivateEjabberd]:
-    """A private ejabberd; register accounts of your own names."""
+    """A private ejabberd; tests must register accounts with unique names."""
     async with PrivateEjabberd(tmp_path_factory.mktemp("ejabberd")) as server:
         yield server
