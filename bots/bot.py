@@ -94,7 +94,7 @@ class Bot:
             replies=self._replies,
             assigned_users=assigned_users,
             clock=clock,
-            invited=self._on_invitation,
+            on_invitation=self._on_invitation,
         )
         self._dry_runs = DryRunService(services)
         self._adhoc_sessions = AdhocSessions(
@@ -173,7 +173,7 @@ class Bot:
         await self._opml_importer.lost()
         if self._node_publisher is not None:
             await self._node_publisher.drain()
-        await self._chat_sessions.finished()
+        await self._chat_sessions.wait_for_released_users()
         await self._delivery.drain()
         self._delivery.on_partitions_lost()
 
@@ -193,7 +193,7 @@ class Bot:
             case MessageReceived():
                 self._intake.on_message(event)
             case AdhocCommandReceived():
-                self._adhoc_sessions.hear(event)
+                self._adhoc_sessions.on_command(event)
             case Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
                 self._delivery.on_receipt(event)
             case MessageBounced() if event.resource and event.jid in rooms:

@@ -182,7 +182,7 @@ class Intake:
                         _log.warning("messages not stored", reason=str(error), messages=len(messages))
                         for message in messages:
                             if self._assigned_users.includes(user_id(message.jid)):
-                                self._chat_sessions.hear(message)
+                                self._chat_sessions.on_message(message)
             await self._write_checkpoint()
 
     async def _catch_up(self) -> None:
@@ -228,7 +228,7 @@ class Intake:
             if each.wants_marker:
                 self._xmpp.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
         assigned = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in messages))
-        self._chat_sessions.read(await self._inbound_log.read_unanswered(assigned))
+        self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
         others = {user_id(each.jid) for each in new}.difference(assigned)
         await self._inbound_log.notify([BotNotice(uid) for uid in others])
         return len(new)
@@ -255,7 +255,7 @@ class Intake:
                 notices = await self._inbound_log.read_notices(after_id)
                 assigned = set(await self._assigned_users.select({each.uid for each in notices.values()}))
                 own = {ident: each for ident, each in notices.items() if each.uid in assigned}
-                self._chat_sessions.read(
+                self._chat_sessions.on_stored_messages(
                     await self._inbound_log.read_unanswered(
                         {each.uid for each in own.values() if not each.adhoc_command}
                     )
@@ -264,7 +264,7 @@ class Intake:
                 for each in own.values():
                     if each.adhoc_command:
                         command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
-                        self._adhoc_sessions.hear(msgspec.structs.replace(command, receiver=each.voice))
+                        self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.voice))
                 await self._inbound_log.remove_notices(list(own))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
@@ -278,7 +278,7 @@ class Intake:
             self._is_sweep_due.clear()
             try:
                 assigned = await self._assigned_users.select(await self._inbound_log.unanswered_users())
-                self._chat_sessions.read(await self._inbound_log.read_unanswered(assigned))
+                self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 self._is_sweep_due.set()

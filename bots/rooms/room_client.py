@@ -242,7 +242,7 @@ class RoomClient:
             if self._jobs.qsize() < _MAX_QUEUED:
                 self._jobs.put_nowait(partial(self._leave, event.room, occupant_user_id))
             return
-        self._chat_sessions.hear(
+        self._chat_sessions.on_message(
             MessageReceived(
                 event.room, f"{event.room}/{event.nick}", event.id, addressed.text or "help", "", wants_receipt=False,
                 language=event.language, reply_to_id=addressed.reply_to_id, is_reaction=event.is_reaction,
@@ -255,7 +255,7 @@ class RoomClient:
         """Forward a private message of an occupant of a room that the bot is inside."""
         nick = message.sender.partition("/")[2]
         if nick and not message.sent_s and self._states.is_inside(message.jid):
-            self._chat_sessions.hear(
+            self._chat_sessions.on_message(
                 msgspec.structs.replace(
                     message,
                     can_manage=self._states.is_manager(message.jid, nick),

@@ -1,9 +1,9 @@
-"""Ad-hoc commands (XEP-0050): forms instead of talk, over the same dialogues.
+"""Sessions of ad-hoc commands (XEP-0050): forms that are executed by the same dialogues as text commands.
 
-An errand is one run of one command; its steps may come minutes apart. At most so many are remembered, of each person
-and of all, the oldest are forgotten first, and whoever comes back to a forgotten one is told so (``session-expired``).
-A step is answered by whoever serves the person, at once or not at all, as their software waits.
-Forms are opened no more often than commands are given, and each command that a form stands for is charged.
+A session is one execution of one command; its steps may be minutes apart. The number of sessions is limited, per user
+and in total; the oldest are dropped first, and a step of a dropped session gets the error ``session-expired``. A step
+is executed by the process to which the user is assigned, and is not stored, because the client waits for the response.
+Opening a form is subject to a rate limit of its own, and every command of a form to that of text commands.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from cachetools import TTLCache
 
 from bots.access import COMMAND_LIMITS, FORM_LIMITS, Access, CommandRefused
 from bots.cluster.assigned_users import AssignedUsers
-from bots.commands import parser as commands
+from bots.commands.parser import VERBS
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import BotServices, RequestHandler
 from bots.i18n.translator import Translator, get_translator
@@ -36,197 +36,203 @@ from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice
 
-ERRAND_STANDS_S: Final = 600.0
-MOST_ERRANDS: Final = 2_000
-MOST_ERRANDS_OF_ONE: Final = 5
-MOST_AT_WORK: Final = 1_000
-"""Steps under way; more are refused until some are done."""
-MOST_AT_WORK_OF_ONE: Final = 5
-_MOST_LINES: Final = 300
+SESSION_LIFETIME_S: Final = 600.0
+MAX_SESSIONS: Final = 2_000
+MAX_SESSIONS_PER_USER: Final = 5
+MAX_TASKS: Final = 1_000
+"""Maximum number of steps in execution; further ones get an error."""
+MAX_TASKS_PER_USER: Final = 5
+_MAX_COMMANDS_PER_FORM: Final = 300
 _ACTIONS: Final = ("execute", "next", "complete")
 _log = structlog.get_logger()
 
 
-class _Errand(msgspec.Struct):
-    """One run of a command: the form that was shown last, and the question that it asks."""
+class _Session(msgspec.Struct):
+    """The state of a session: the form that was sent last, and the question that it asks."""
 
     form: Form
-    asked: QuestionReply | None
+    pending_question: QuestionReply | None
 
 
 class AdhocSessions:
-    """Takes what people's software orders; :meth:`hear` never waits."""
+    """The sessions of ad-hoc commands of one bot process."""
 
     def __init__(
         self,
         store: Store,
-        link: XmppSender,
+        xmpp: XmppSender,
         services: BotServices,
         *,
         access: Access,
         assigned_users: AssignedUsers,
         clock: Clock,
     ) -> None:
-        """Answer through ``link`` what ``services`` has done, for those whom ``assigned_users`` has."""
+        """Execute commands of ``assigned_users`` with ``services``, and send the responses to ``xmpp``."""
         self._access = access
         self._assigned_users = assigned_users
         self._store = store
-        self._link = link
+        self._xmpp = xmpp
         self._services = services
-        self._errands: TTLCache[tuple[str, str, str], _Errand]
-        """By JID, command and session."""
-        self._errands = TTLCache(MOST_ERRANDS, ERRAND_STANDS_S, clock.monotonic_s)
-        self._at_work: dict[asyncio.Task[None], str] = {}
-        """For whom each task works, by JID."""
+        self._sessions: TTLCache[tuple[str, str, str], _Session]
+        """By bare JID, command and session id."""
+        self._sessions = TTLCache(MAX_SESSIONS, SESSION_LIFETIME_S, clock.monotonic_s)
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        """The bare JID of the user of each task."""
 
-    def hear(self, ordered: AdhocCommandReceived) -> None:
-        """Begin an errand, or go on with one."""
-        if ordered.jid in self._link.rooms:  # nobody in a room acts for it behind its back
-            self._refuse(ordered, "auth", "forbidden")
+    def on_command(self, command: AdhocCommandReceived) -> None:
+        """Begin a session, or execute its next step, in a task."""
+        if command.jid in self._xmpp.rooms:  # no occupant may act for the room in private
+            self._refuse(command, "auth", "forbidden")
             return
-        at_work_of_one = sum(jid == ordered.jid for jid in self._at_work.values())
-        if len(self._at_work) >= MOST_AT_WORK or at_work_of_one >= MOST_AT_WORK_OF_ONE:
-            self._refuse(ordered, "wait", "resource-constraint")
+        user_task_count = sum(jid == command.jid for jid in self._tasks.values())
+        if len(self._tasks) >= MAX_TASKS or user_task_count >= MAX_TASKS_PER_USER:
+            self._refuse(command, "wait", "resource-constraint")
         else:
-            self._begin_task(ordered.jid, self._serve(ordered))
+            self._begin_task(command.jid, self._serve(command))
 
     async def close(self) -> None:
-        """Stop answering."""
-        await cancel_and_wait(*tuple(self._at_work))
+        """Cancel all steps in execution."""
+        await cancel_and_wait(*tuple(self._tasks))
 
     def _begin_task(self, jid: str, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
-        self._at_work[task] = jid
-        task.add_done_callback(self._at_work.pop)
+        self._tasks[task] = jid
+        task.add_done_callback(self._tasks.pop)
 
-    async def _serve(self, ordered: AdhocCommandReceived) -> None:
-        """Answer one step; a bug in it is logged and stays that person's."""
-        speaker = get_translator(ordered.language)
+    async def _serve(self, command: AdhocCommandReceived) -> None:
+        """Execute one step. An unexpected exception is logged; it affects no other user."""
+        translator = get_translator(command.language)
         try:
-            if not ordered.receiver and await self._is_passed_on(ordered):
+            if not command.receiver and await self._forward_to_assigned(command):
                 return
-            chosen = (await self._store.users.get(ordered.jid)).user_settings.language
-            speaker = get_translator(chosen or ordered.language)
-            await self._step(ordered, speaker)
+            language = (await self._store.users.get(command.jid)).user_settings.language
+            translator = get_translator(language or command.language)
+            await self._step(command, translator)
         except StoreUnavailable as error:
-            self._complete(ordered, ordered.session, RequestFailed(error, "").text(speaker.language), wrong=True)
-        except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's errand only
-            _log.exception("an ad-hoc command failed", jid=ordered.jid, node=ordered.node)
-            self._complete(ordered, ordered.session, internal_error_text(speaker), wrong=True)
+            self._complete(command, command.session, RequestFailed(error, "").text(translator.language), is_failed=True)
+        except Exception:  # noqa: BLE001 - a bug affects only this step
+            _log.exception("ad-hoc command failed", jid=command.jid, node=command.node)
+            self._complete(command, command.session, internal_error_text(translator), is_failed=True)
 
-    async def _is_passed_on(self, ordered: AdhocCommandReceived) -> bool:
-        """Whether another bot serves this person, and has the step now; without Redis we do."""
-        uid = user_id(ordered.jid)
+    async def _forward_to_assigned(self, command: AdhocCommandReceived) -> bool:
+        """Forward a step to the process of its user; return False if that is this one, or the store is unavailable."""
+        uid = user_id(command.jid)
         try:
-            await self._store.inbound_log.record_arrival(ordered.jid, self._link.address)
+            await self._store.inbound_log.record_arrival(command.jid, self._xmpp.address)
             if await self._assigned_users.select([uid]):
                 return False
             await self._store.inbound_log.notify(
-                [BotNotice(uid, msgspec.msgpack.encode(ordered), self._link.session_jid)]
+                [BotNotice(uid, msgspec.msgpack.encode(command), self._xmpp.session_jid)]
             )
         except StoreUnavailable:
-            _log.info("an order is answered by whoever got it", user=uid)
+            _log.info("ad-hoc command not forwarded, store unavailable", user=uid)
             return False
         return True
 
-    async def _step(self, ordered: AdhocCommandReceived, speaker: Translator) -> None:
-        if ordered.node not in commands.VERBS:
-            self._refuse(ordered, "cancel", "item-not-found")
-        elif not ordered.session and ordered.action != "cancel":
-            await self._begin(ordered, speaker)
-        elif (errand := self._errands.pop(_key(ordered, ordered.session), None)) is None:
-            self._refuse(ordered, "cancel", "not-allowed", "session-expired")
-        elif ordered.action == "cancel":
-            self._answer(ordered, adhoc.canceled_response(ordered.node, ordered.session))
-        elif ordered.action not in _ACTIONS:
-            self._errands[_key(ordered, ordered.session)] = errand
-            self._refuse(ordered, "modify", "bad-request", "bad-action")
+    async def _step(self, command: AdhocCommandReceived, translator: Translator) -> None:
+        if command.node not in VERBS:
+            self._refuse(command, "cancel", "item-not-found")
+        elif not command.session and command.action != "cancel":
+            await self._begin(command, translator)
+        elif (state := self._sessions.pop(_key(command, command.session), None)) is None:
+            self._refuse(command, "cancel", "not-allowed", "session-expired")
+        elif command.action == "cancel":
+            self._answer(command, adhoc.canceled_response(command.node, command.session))
+        elif command.action not in _ACTIONS:
+            self._sessions[_key(command, command.session)] = state
+            self._refuse(command, "modify", "bad-request", "bad-action")
         else:
-            await self._go_on(ordered, errand, speaker)
+            await self._continue(command, state, translator)
 
-    async def _begin(self, ordered: AdhocCommandReceived, speaker: Translator) -> None:
-        refused = await self._refused_form(ordered.jid)
-        if refused is not None:
-            self._complete(ordered, secrets.token_hex(8), refused.text(speaker.language), wrong=True)
+    async def _begin(self, command: AdhocCommandReceived, translator: Translator) -> None:
+        refusal = await self._form_refusal(command.jid)
+        if refusal is not None:
+            self._complete(command, secrets.token_hex(8), refusal.text(translator.language), is_failed=True)
             return
-        form = await forms.opening(ordered.node, speaker, RequestHandler(self._services, ordered.jid))
-        errand = _Errand(form, None)
+        form = await forms.opening(command.node, translator, RequestHandler(self._services, command.jid))
+        state = _Session(form, None)
         if form.fields:
-            self._keep(ordered, secrets.token_hex(8), errand)
+            self._store_session(command, secrets.token_hex(8), state)
         else:
-            await self._go_on(ordered, errand, speaker)
+            await self._continue(command, state, translator)
 
-    async def _refused_form(self, jid: str) -> Reply | None:
-        """Return why somebody is shown no form; None if they are."""
-        known = await self._access.count_command(jid, FORM_LIMITS)
-        if isinstance(known, CommandRefused):
-            return known.reply
+    async def _form_refusal(self, jid: str) -> Reply | None:
+        """Return the reply to a user who may not open a form now, or None."""
+        user = await self._access.count_command(jid, FORM_LIMITS)
+        if isinstance(user, CommandRefused):
+            return user.reply
         return None if await self._access.has_access(jid) else AccessDenied()
 
-    async def _go_on(self, ordered: AdhocCommandReceived, errand: _Errand, speaker: Translator) -> None:
-        """Carry out what was filled in, and answer with how it went, the question that it raised, or what is wrong."""
-        session = ordered.session or secrets.token_hex(8)
-        if errand.asked is None:
-            said = forms.lines(ordered.node, ordered.values)[:_MOST_LINES]
+    async def _continue(self, command: AdhocCommandReceived, state: _Session, translator: Translator) -> None:
+        """Execute the submitted form, and respond with the result, a question, or the form again with an error."""
+        session = command.session or secrets.token_hex(8)
+        if state.pending_question is None:
+            lines = forms.lines(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
         else:
-            said = [forms.answer(errand.asked, ordered.values)]
-        replies = await self._replies(ordered.jid, said, errand.asked)
-        words = "\n".join(
-            said for reply in replies for said in (reply.text(speaker.language), *reply.further_texts(speaker.language))
+            lines = [forms.answer(state.pending_question, command.values)]
+        replies = await self._replies(command.jid, lines, state.pending_question)
+        text = "\n".join(
+            lines
+            for reply in replies
+            for lines in (reply.text(translator.language), *reply.further_texts(translator.language))
         )
         last = replies[-1]
-        wrong = any(isinstance(reply, FailureReply) for reply in replies)
-        done = len(replies) - 1 if isinstance(last, TooManyCommands) else 0  # what is left can be tried again
+        is_failed = any(isinstance(reply, FailureReply) for reply in replies)
+        executed_count = (
+            len(replies) - 1 if isinstance(last, TooManyCommands) else 0
+        )  # the user can submit the rest again
         if isinstance(last, QuestionReply):
-            form = forms.question(last, words, speaker)
-            self._keep(ordered, session, _Errand(form, last))
-        elif wrong and errand.asked is None and errand.form.fields:
-            form = forms.again(errand.form, forms.left(ordered.node, ordered.values, done), words)
-            self._keep(ordered, session, _Errand(form, None), words)
+            form = forms.question(last, text, translator)
+            self._store_session(command, session, _Session(form, last))
+        elif is_failed and state.pending_question is None and state.form.fields:
+            form = forms.again(state.form, forms.left(command.node, command.values, executed_count), text)
+            self._store_session(command, session, _Session(form, None), text)
         else:
-            self._complete(ordered, session, words, wrong=wrong)
+            self._complete(command, session, text, is_failed=is_failed)
 
-    async def _replies(self, jid: str, said: list[str], asked: QuestionReply | None) -> list[Reply]:
-        """Return the reply to each line, as far as the person may give so many commands now."""
+    async def _replies(self, jid: str, lines: list[str], pending_question: QuestionReply | None) -> list[Reply]:
+        """Execute the commands in order, and return their replies; ends at the rate limit."""
         replies: list[Reply] = []
-        for line in said:
-            known = await self._access.count_command(jid, COMMAND_LIMITS)
-            if isinstance(known, CommandRefused):
-                return [*replies, known.reply]
-            replies.append(await answer(RequestHandler(self._services, jid, known.most_subscriptions), line, asked))
+        for line in lines:
+            user = await self._access.count_command(jid, COMMAND_LIMITS)
+            if isinstance(user, CommandRefused):
+                return [*replies, user.reply]
+            replies.append(
+                await answer(RequestHandler(self._services, jid, user.most_subscriptions), line, pending_question)
+            )
         return replies
 
-    def _keep(self, ordered: AdhocCommandReceived, session: str, errand: _Errand, note: str = "") -> None:
-        own = [key for key in self._errands if key[0] == ordered.jid]
-        for old in own[: 1 - MOST_ERRANDS_OF_ONE]:
-            self._errands.pop(old, None)
-        self._errands[_key(ordered, session)] = errand
-        self._answer(ordered, adhoc.form_response(ordered.node, session, errand.form, note))
+    def _store_session(self, command: AdhocCommandReceived, session: str, state: _Session, note: str = "") -> None:
+        session_keys = [key for key in self._sessions if key[0] == command.jid]
+        for old in session_keys[: 1 - MAX_SESSIONS_PER_USER]:
+            self._sessions.pop(old, None)
+        self._sessions[_key(command, session)] = state
+        self._answer(command, adhoc.form_response(command.node, session, state.form, note))
 
-    def _complete(self, ordered: AdhocCommandReceived, session: str, words: str, *, wrong: bool = False) -> None:
-        self._answer(ordered, adhoc.completed_response(ordered.node, session, words, wrong=wrong))
+    def _complete(self, command: AdhocCommandReceived, session: str, text: str, *, is_failed: bool = False) -> None:
+        self._answer(command, adhoc.completed_response(command.node, session, text, wrong=is_failed))
 
-    def _answer(self, ordered: AdhocCommandReceived, payload: str) -> None:
-        self._write(ordered, stanzas.iq_result(self._address(ordered), ordered.sender, ordered.id, payload))
+    def _answer(self, command: AdhocCommandReceived, payload: str) -> None:
+        self._send(command, stanzas.iq_result(self._address(command), command.sender, command.id, payload))
 
-    def _refuse(self, ordered: AdhocCommandReceived, kind: str, condition: str, detail: str = "") -> None:
-        told = f"<{detail} xmlns='{service_discovery.NS_COMMANDS}'/>" if detail else ""
+    def _refuse(self, command: AdhocCommandReceived, kind: str, condition: str, detail: str = "") -> None:
+        details = f"<{detail} xmlns='{service_discovery.NS_COMMANDS}'/>" if detail else ""
         error = (kind, condition)
-        self._write(ordered, stanzas.iq_error(self._address(ordered), ordered.sender, ordered.id, error, told))
+        self._send(command, stanzas.iq_error(self._address(command), command.sender, command.id, error, details))
 
-    def _address(self, ordered: AdhocCommandReceived) -> str:
-        return stanzas.bare_jid(ordered.receiver) if ordered.receiver else self._link.address
+    def _address(self, command: AdhocCommandReceived) -> str:
+        return stanzas.bare_jid(command.receiver) if command.receiver else self._xmpp.address
 
-    def _write(self, ordered: AdhocCommandReceived, stanza: str) -> None:
-        if ordered.receiver in ("", self._link.session_jid):
-            self._link.send_unconfirmed(stanza)
+    def _send(self, command: AdhocCommandReceived, stanza: str) -> None:
+        if command.receiver in ("", self._xmpp.session_jid):
+            self._xmpp.send_unconfirmed(stanza)
         else:
-            self._begin_task("", self._pass_back(ordered.receiver, stanza))
+            self._begin_task("", self._send_by_receiver(command.receiver, stanza))
 
-    async def _pass_back(self, voice: str, stanza: str) -> None:
-        with contextlib.suppress(StoreUnavailable):  # their software asks again
-            await self._store.inbound_log.queue_stanzas(voice, [stanza])
+    async def _send_by_receiver(self, session_jid: str, stanza: str) -> None:
+        with contextlib.suppress(StoreUnavailable):  # the client repeats the request
+            await self._store.inbound_log.queue_stanzas(session_jid, [stanza])
 
 
-def _key(ordered: AdhocCommandReceived, session: str) -> tuple[str, str, str]:
-    return ordered.jid, ordered.node, session
+def _key(command: AdhocCommandReceived, session: str) -> tuple[str, str, str]:
+    return command.jid, command.node, session

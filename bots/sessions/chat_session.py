@@ -1,6 +1,6 @@
-"""Answers people: one command at a time per person, many people in parallel.
+"""Text sessions: the commands in messages are executed one at a time per user, and in parallel for many users.
 
-Drives :mod:`bots.dialogue.dispatcher` against the store; :mod:`bots.sessions.reply_sender` sends the answers.
+:mod:`bots.dialogue.dispatcher` executes a command, :mod:`bots.sessions.reply_sender` sends the reply.
 """
 
 import asyncio
@@ -42,238 +42,245 @@ from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import EntryId, UnansweredMessage
 from service.store.people.users import UserState
 
-QUESTION_STANDS_S: Final = 600.0
-"""After this long a question is forgotten, so that a stray "yes" does nothing."""
+QUESTION_LIFETIME_S: Final = 600.0
+"""Seconds after which a question expires, so that a late "yes" has no effect."""
 
-MOST_MISUNDERSTOOD: Final = 5
-"""After so many messages in a row that say nothing to us, we are silent until one does: two bots that answer everything
-would otherwise never end."""
-SILENT_FOR_S: Final = 600.0
-"""Unless nothing was said for so long."""
+MAX_MISUNDERSTOOD: Final = 5
+"""Number of messages in a row that are not commands, after which the bot is silent until the next command. Otherwise
+two bots that reply to everything would never stop."""
+MISUNDERSTOOD_LIFETIME_S: Final = 600.0
+"""Seconds after the last such message until the count starts again."""
 
-_MOST_WAITING = 100
-_MOST_WAITING_OF_ONE = 20
-"""Of one occupant of a room, which all of it share."""
-_MOST_SERVED = 10_000
-"""People at a time whose messages are not stored."""
-_MOST_REMEMBERED = 10_000
-_NOWHERE = (0, 0)
+_MAX_QUEUED = 100
+_MAX_QUEUED_PER_OCCUPANT = 20
+"""Maximum number of queued messages from one occupant of a room; all occupants share the queue of the room."""
+_MAX_UNSTORED_SESSIONS = 10_000
+"""Maximum number of sessions at a time for messages that are not stored."""
+_MAX_CACHED_USERS = 10_000
+_NO_ENTRY = (0, 0)
 _log = structlog.get_logger()
 
 
-class _Task(msgspec.Struct, frozen=True):
-    """A message to ``address``; its place in the store, "" if it is not stored."""
+class _QueuedMessage(msgspec.Struct, frozen=True):
+    """A received message to ``address``; ``entry_id`` is its id in the inbound log, or "" if it is not stored."""
 
-    said: MessageReceived
-    place: EntryId = ""
+    message: MessageReceived
+    entry_id: EntryId = ""
     address: str = ""
-    answers: tuple[str, ...] = ()
+    reply_stanzas: tuple[str, ...] = ()
 
 
-class _Person:
-    """Somebody whose messages are being answered."""
+class _Session:
+    """The queued messages of one session, and the task that processes them."""
 
     def __init__(self) -> None:
-        self.unread: deque[_Task] = deque(maxlen=_MOST_WAITING)
+        self.queue: deque[_QueuedMessage] = deque(maxlen=_MAX_QUEUED)
         self.language = ""
-        self.serving: asyncio.Task[None]
+        self.task: asyncio.Task[None]
 
 
 class ChatSessions:
-    """Takes what people say; :meth:`hear` never waits.
+    """The text sessions of one bot process.
 
-    What it remembers of people is by ``whose``: their JID, or that of the room, or of the occupant who whispers.
+    The key of a session is the bare JID of a user or room, or for private messages in a room the occupant's full JID.
     """
 
     def __init__(
         self,
-        link: XmppSender,
+        xmpp: XmppSender,
         services: BotServices,
         *,
         access: Access,
         replies: ReplySender,
         assigned_users: AssignedUsers,
         clock: Clock,
-        invited: Callable[[MessageReceived, EntryId], None],
+        on_invitation: Callable[[MessageReceived, EntryId], None],
     ) -> None:
-        """Have ``replies`` send what ``services`` has done, to ``assigned_users``; ``link`` says that we are at work.
+        """Execute the commands of ``assigned_users`` with ``services`` and send the replies by ``replies``.
 
-        Of an invitation ``invited`` is told, and where it stands in the store, "" if it stands nowhere.
+        ``xmpp`` sends notifications of composing. Invitations to rooms are passed to ``on_invitation``, with their id
+        in the inbound log, or "" if they are not stored.
         """
-        self._invited = invited
+        self._on_invitation = on_invitation
         self._access = access
         self._replies = replies
         self._assigned_users = assigned_users
         self._services = services
-        self._link = link
-        self._serving: dict[str, _Person] = {}
-        self._latest: LRUCache[str, tuple[int, int]] = LRUCache(_MOST_REMEMBERED)
-        """The place of the latest stored message that was queued, by person."""
-        self._asked: TTLCache[str, QuestionReply] = TTLCache(_MOST_REMEMBERED, QUESTION_STANDS_S, clock.monotonic_s)
-        """The question that a person was asked last."""
+        self._xmpp = xmpp
+        self._sessions: dict[str, _Session] = {}
+        self._last_entry_ids: LRUCache[str, tuple[int, int]] = LRUCache(_MAX_CACHED_USERS)
+        """By session, the sort key of the newest stored message that was queued."""
+        self._pending_questions: TTLCache[str, QuestionReply] = TTLCache(
+            _MAX_CACHED_USERS, QUESTION_LIFETIME_S, clock.monotonic_s
+        )
+        """By session, the question that the user has not answered yet."""
         self._misunderstood: TTLCache[tuple[str, str], int]
-        """How many messages in a row were not understood, by person and occupant of a room."""
-        self._misunderstood = TTLCache(_MOST_REMEMBERED, SILENT_FOR_S, clock.monotonic_s)
-        self._told_too_fast: LRUCache[tuple[str, str], bool] = LRUCache(_MOST_REMEMBERED)
-        """The limits that people exceed and were told of."""
+        """By session and occupant of a room, the number of messages in a row that were not commands."""
+        self._misunderstood = TTLCache(_MAX_CACHED_USERS, MISUNDERSTOOD_LIFETIME_S, clock.monotonic_s)
+        self._limit_notices: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_CACHED_USERS)
+        """The sessions and the rate limits that they exceed, once the user has been notified."""
 
-    def hear(self, said: MessageReceived) -> None:
-        """Queue a message that is not stored; of more than a hundred unread ones the oldest are dropped.
+    def on_message(self, message: MessageReceived) -> None:
+        """Queue a message that is not stored.
 
-        Of one of many in a room, whose commands stand in one line, the newest are, and sooner.
+        If the queue of the session is full, the oldest message is dropped. In a room, whose occupants share a queue,
+        the new message is dropped if its sender already has many queued.
         """
-        if said.invitation is not None:
-            self._invited(said, "")
+        if message.invitation is not None:
+            self._on_invitation(message, "")
             return
-        whose = said.jid if said.jid not in self._link.rooms or said.is_groupchat else said.sender
-        waiting = self._serving[whose].unread if said.is_groupchat and whose in self._serving else ()
-        if sum(each.said.occupant_id == said.occupant_id for each in waiting) >= _MOST_WAITING_OF_ONE:
+        key = message.jid if message.jid not in self._xmpp.rooms or message.is_groupchat else message.sender
+        queue = self._sessions[key].queue if message.is_groupchat and key in self._sessions else ()
+        if sum(each.message.occupant_id == message.occupant_id for each in queue) >= _MAX_QUEUED_PER_OCCUPANT:
             return
-        if whose not in self._serving and len(self._serving) >= _MOST_SERVED:
-            return  # a room can have any number of nicks whisper to us
-        self._queue(whose, _Task(said, address=self._link.address))
+        if key not in self._sessions and len(self._sessions) >= _MAX_UNSTORED_SESSIONS:
+            return  # an attacker can send private messages from any number of nicks
+        self._queue(key, _QueuedMessage(message, address=self._xmpp.address))
 
-    def read(self, unanswered: Sequence[UnansweredMessage]) -> None:
-        """Queue stored messages, in order; not again what was queued: it may have been read before it went."""
+    def on_stored_messages(self, unanswered: Sequence[UnansweredMessage]) -> None:
+        """Queue stored messages in order, except those that were queued before."""
         for each in unanswered:
-            said = msgspec.msgpack.decode(each.payload, type=MessageReceived)
-            latest, place = self._latest.get(said.jid, _NOWHERE), _order(each.entry_id)
-            if place > latest:
-                self._latest[said.jid] = place
-                if said.invitation is not None:
-                    self._invited(said, each.entry_id)
+            message = msgspec.msgpack.decode(each.payload, type=MessageReceived)
+            latest, entry_id = self._last_entry_ids.get(message.jid, _NO_ENTRY), _sort_key(each.entry_id)
+            if entry_id > latest:
+                self._last_entry_ids[message.jid] = entry_id
+                if message.invitation is not None:
+                    self._on_invitation(message, each.entry_id)
                 else:
-                    self._queue(said.jid, _Task(said, each.entry_id, each.address, each.reply))
+                    self._queue(message.jid, _QueuedMessage(message, each.entry_id, each.address, each.reply))
 
-    async def finished(self) -> None:
-        """Return when what was begun is answered, of those whom we have served but do not serve any more."""
-        begun = [
-            each.serving for whose, each in self._serving.items() if not self._assigned_users.includes(user_id(whose))
-        ]
-        if begun:
-            await asyncio.wait(begun)
+    async def wait_for_released_users(self) -> None:
+        """Wait until the commands in execution are done, of users who are no longer assigned to this process."""
+        tasks = [each.task for key, each in self._sessions.items() if not self._assigned_users.includes(user_id(key))]
+        if tasks:
+            await asyncio.wait(tasks)
 
-    def _queue(self, whose: str, task: _Task) -> None:
-        if whose not in self._serving:
-            person = self._serving[whose] = _Person()
-            person.serving = asyncio.create_task(self._serve(whose, person))
-        self._serving[whose].unread.append(task)
+    def _queue(self, key: str, queued: _QueuedMessage) -> None:
+        if key not in self._sessions:
+            session = self._sessions[key] = _Session()
+            session.task = asyncio.create_task(self._serve(key, session))
+        self._sessions[key].queue.append(queued)
 
     async def close(self) -> None:
-        """Stop answering."""
-        await cancel_and_wait(*[each.serving for each in self._serving.values()])
+        """Cancel all sessions."""
+        await cancel_and_wait(*[each.task for each in self._sessions.values()])
 
-    async def _serve(self, whose: str, person: _Person) -> None:
+    async def _serve(self, key: str, session: _Session) -> None:
         try:
-            while person.unread:
-                task = person.unread.popleft()
-                if not task.place or self._assigned_users.includes(
-                    user_id(whose)
-                ):  # else whoever serves them now has read it
-                    await self._answer(whose, person, task)
+            while session.queue:
+                queued = session.queue.popleft()
+                if not queued.entry_id or self._assigned_users.includes(user_id(key)):
+                    await self._answer(key, session, queued)
                 else:
-                    self._latest.pop(whose, None)
+                    self._last_entry_ids.pop(key, None)
         finally:
-            del self._serving[whose]
+            del self._sessions[key]
 
-    async def _answer(self, whose: str, person: _Person, task: _Task) -> None:
-        """Answer one command, or send the answer that was noted for it."""
-        said, answers = task.said, task.answers
-        if task.place and said.jid in self._link.rooms:  # whispered in a room to a bot that died: not for all of it
-            answers = ()
-        elif not answers:
-            contents = await self._contents(whose, person, said)
-            answers = tuple(self._stanza(task, each, count) for count, each in enumerate(contents))
-        await self._replies.send(user_id(said.jid), task.place, task.address, answers)
+    async def _answer(self, key: str, session: _Session, queued: _QueuedMessage) -> None:
+        """Execute one command and send the reply, or send the reply that was stored for it."""
+        message, reply_stanzas = queued.message, queued.reply_stanzas
+        if (
+            queued.entry_id and message.jid in self._xmpp.rooms
+        ):  # sent privately to a process that failed; the room must not see it
+            reply_stanzas = ()
+        elif not reply_stanzas:
+            contents = await self._reply_bodies(key, session, message)
+            reply_stanzas = tuple(self._stanza(queued, each, count) for count, each in enumerate(contents))
+        await self._replies.send(user_id(message.jid), queued.entry_id, queued.address, reply_stanzas)
 
-    async def _contents(self, whose: str, person: _Person, said: MessageReceived) -> list[str]:
-        """Return the contents of the messages that answer a command; a bug in it is logged and stays that person's."""
+    async def _reply_bodies(self, key: str, session: _Session, message: MessageReceived) -> list[str]:
+        """Execute a command and return the bodies of the reply. An unexpected exception is logged."""
         try:
-            limits = message_limits(said)
-            known = await self._access.count_command(said.jid, limits, said.occupant_user_id)
-            if isinstance(known, CommandRefused):
-                return self._refusal(whose, person, said, known)
+            limits = message_limits(message)
+            user = await self._access.count_command(message.jid, limits, message.occupant_user_id)
+            if isinstance(user, CommandRefused):
+                return self._refusal_bodies(key, session, message, user)
             for name in limits:
-                self._told_too_fast.pop((whose, name), None)
-            # A room is spoken to as its owners and admins speak, not as whoever spoke last.
-            known = await self._services.greet(known, said.language if said.can_manage else "")
-            person.language = known.user_settings.effective_language
-            return await self._converse(whose, said, known)
+                self._limit_notices.pop((key, name), None)
+            # The language of a room is that of its owners and admins, not of the latest sender.
+            user = await self._services.greet(user, message.language if message.can_manage else "")
+            session.language = user.user_settings.effective_language
+            return await self._execute(key, message, user)
         except StoreUnavailable as error:
-            words = RequestFailed(error, "").text(person.language or said.language)
-        except Exception:  # noqa: BLE001 - whatever it is, it concerns this person's command only
-            _log.exception("a command failed", jid=said.jid)
-            words = internal_error_text(get_translator(person.language or said.language))
-        return self._first(said, words) if self._count_misunderstood(whose, said) <= MOST_MISUNDERSTOOD else []
+            text = RequestFailed(error, "").text(session.language or message.language)
+        except Exception:  # noqa: BLE001 - a bug affects only this command
+            _log.exception("command failed", jid=message.jid)
+            text = internal_error_text(get_translator(session.language or message.language))
+        return self._first_body(message, text) if self._count_misunderstood(key, message) <= MAX_MISUNDERSTOOD else []
 
-    def _refusal(self, whose: str, person: _Person, said: MessageReceived, refused: CommandRefused) -> list[str]:
-        """Say once that there are too many commands; say nothing to who is suspended."""
-        if not refused.limit or (whose, refused.limit) in self._told_too_fast:
+    def _refusal_bodies(
+        self, key: str, session: _Session, message: MessageReceived, refused: CommandRefused
+    ) -> list[str]:
+        """Return the notice of an exceeded rate limit, once per excess; suspended users get none."""
+        if not refused.limit or (key, refused.limit) in self._limit_notices:
             return []
-        self._told_too_fast[whose, refused.limit] = True
-        return self._first(said, refused.reply.text(person.language or said.language))
+        self._limit_notices[key, refused.limit] = True
+        return self._first_body(message, refused.reply.text(session.language or message.language))
 
-    async def _converse(self, whose: str, said: MessageReceived, known: UserState) -> list[str]:
-        def at_work() -> None:
-            if not said.is_groupchat:
-                self._link.send_unconfirmed(stanzas.composing(self._link.address, said.sender))
+    async def _execute(self, key: str, message: MessageReceived, user: UserState) -> list[str]:
+        def show_composing() -> None:
+            if not message.is_groupchat:
+                self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, message.sender))
 
         reply = await answer(
-            RequestHandler(self._services, said.jid, known.most_subscriptions, at_work),
-            said.text,
-            self._asked.get(whose),
-            reply_to_id=said.reply_to_id,
-            is_reaction=said.is_reaction,
-            can_manage=said.can_manage,
+            RequestHandler(self._services, message.jid, user.most_subscriptions, show_composing),
+            message.text,
+            self._pending_questions.get(key),
+            reply_to_id=message.reply_to_id,
+            is_reaction=message.is_reaction,
+            can_manage=message.can_manage,
         )
-        self._asked.pop(whose, None)
+        self._pending_questions.pop(key, None)
         if isinstance(reply, NOT_EXECUTED):
-            count = self._count_misunderstood(whose, said)
-            if count > MOST_MISUNDERSTOOD:
+            count = self._count_misunderstood(key, message)
+            if count > MAX_MISUNDERSTOOD:
                 return []
-            if count == MOST_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
+            if count == MAX_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
                 reply = SilenceNotice()
         else:
-            self._misunderstood.pop((whose, said.occupant_id), None)
+            self._misunderstood.pop((key, message.occupant_id), None)
         if isinstance(reply, QuestionReply):
-            self._asked[whose] = reply
-        written = stanzas.shared_file if isinstance(reply, ExportFileReply) else stanzas.body
-        more = map(written, reply.further_texts(known.user_settings.effective_language))
-        return [*self._first(said, reply_text(known, reply)), *more]
+            self._pending_questions[key] = reply
+        render = stanzas.shared_file if isinstance(reply, ExportFileReply) else stanzas.body
+        further_bodies = map(render, reply.further_texts(user.user_settings.effective_language))
+        return [*self._first_body(message, reply_text(user, reply)), *further_bodies]
 
-    def _count_misunderstood(self, whose: str, said: MessageReceived) -> int:
-        """Count a message that led to nothing; return how many of them its sender has sent in a row."""
-        count: int = self._misunderstood.get((whose, said.occupant_id), 0) + 1
-        self._misunderstood[whose, said.occupant_id] = count
+    def _count_misunderstood(self, key: str, message: MessageReceived) -> int:
+        """Count a message that is not a command, and return how many its sender has sent in a row."""
+        count: int = self._misunderstood.get((key, message.occupant_id), 0) + 1
+        self._misunderstood[key, message.occupant_id] = count
         return count
 
-    def _first(self, said: MessageReceived, words: str) -> list[str]:
-        """Return the content of the first message of an answer, if it says anything; in a room it names its reader."""
-        if not words:
+    def _first_body(self, message: MessageReceived, text: str) -> list[str]:
+        """Return the first body of a reply unless it is empty; in a room it begins with the nick of the addressee."""
+        if not text:
             return []
-        named = f"{quote_nick(said.sender.partition('/')[2])}: {words}" if said.is_groupchat else words
-        return [stanzas.body(named)]
+        addressed = f"{quote_nick(message.sender.partition('/')[2])}: {text}" if message.is_groupchat else text
+        return [stanzas.body(addressed)]
 
-    def _stanza(self, task: _Task, content: str, count: int) -> str:
-        said, uid = task.said, user_id(task.said.jid)
-        ident = reply_id(uid, task.place, count) if task.place else new_message_id(uid)
-        if said.is_groupchat:
-            return stanzas.message(task.address, said.jid, ident, content, kind="groupchat")
+    def _stanza(self, queued: _QueuedMessage, content: str, count: int) -> str:
+        message, uid = queued.message, user_id(queued.message.jid)
+        message_id = reply_id(uid, queued.entry_id, count) if queued.entry_id else new_message_id(uid)
+        if message.is_groupchat:
+            return stanzas.message(queued.address, message.jid, message_id, content, kind="groupchat")
         content += stanzas.RECEIPT_REQUEST + stanzas.CHAT_ACTIVE
-        return stanzas.message(task.address, said.sender, ident, content, said.thread)
+        return stanzas.message(queued.address, message.sender, message_id, content, message.thread)
 
 
-def _order(place: EntryId) -> tuple[int, int]:
-    at_ms, _, serial = place.partition("-")
+def _sort_key(entry_id: EntryId) -> tuple[int, int]:
+    at_ms, _, serial = entry_id.partition("-")
     return int(at_ms), int(serial)
 
 
-def reply_text(known: UserState, reply: Reply) -> str:
-    """Return a reply's text for a person of whom this was known when they wrote; who is new, or back, is greeted."""
-    language = known.user_settings.effective_language
+def reply_text(user: UserState, reply: Reply) -> str:
+    """Return the text of a reply, preceded by a greeting for new and for returning users.
+
+    ``user`` is the state from before the message.
+    """
+    language = user.user_settings.effective_language
     greeting = (
-        "" if known.welcomed or isinstance(reply, WelcomeReply) else f"{welcome_text(get_translator(language))}\n\n"
+        "" if user.welcomed or isinstance(reply, WelcomeReply) else f"{welcome_text(get_translator(language))}\n\n"
     )
-    if known.unreachable:
+    if user.unreachable:
         greeting = f"{welcome_back_text(get_translator(language))}\n\n"
     return clip(greeting + reply.text(language), MAX_MESSAGE_BYTES)

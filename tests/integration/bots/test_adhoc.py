@@ -101,7 +101,7 @@ async def test_what_is_wrong_is_said_in_the_form_that_can_mend_it(at: str, perso
 @pytest.fixture
 def one_errand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bots that remember one errand."""
-    monkeypatch.setattr(adhoc_session, "MOST_ERRANDS", 1)
+    monkeypatch.setattr(adhoc_session, "MAX_SESSIONS", 1)
 
 
 @pytest.mark.usefixtures("one_errand")

@@ -66,7 +66,7 @@ async def test_a_message_from_the_bots_own_address_is_not_answered(bot: Bot, per
 
 async def test_every_hostile_string_is_answered(bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without characters that XML forbids, for which a server ends the sender's stream, and without quotations."""
-    monkeypatch.setattr(chat_session, "MOST_MISUNDERSTOOD", len(STRINGS))
+    monkeypatch.setattr(chat_session, "MAX_MISUNDERSTOOD", len(STRINGS))
     lines = [line for line in map(remove_invalid_chars, STRINGS) if line and not line.startswith("> ")]
     people = await asyncio.gather(*(person() for _ in range(8)))
     for number, line in enumerate(lines):
@@ -142,7 +142,7 @@ async def test_a_flood_of_commands_is_bounded_and_others_are_served(bot: Bot, pe
         eve.send_raw(message(bot.connection.address) * 1_000)
         assert await bob.say("status")
     assert len(eve.received) < 1_000
-    assert sum(len(each.unread) for each in bot._chat_sessions._serving.values()) <= 100
+    assert sum(len(each.queue) for each in bot._chat_sessions._sessions.values()) <= 100
 
 
 async def test_a_response_counts_only_from_the_receiver_of_the_request(bot: Bot, person: Person) -> None:

@@ -13,7 +13,7 @@ from slixmpp.exceptions import IqError
 from bots import access
 from bots.bot import Bot
 from bots.sessions import adhoc_session
-from bots.sessions.chat_session import MOST_MISUNDERSTOOD
+from bots.sessions.chat_session import MAX_MISUNDERSTOOD
 from bots.xmpp import presence
 from service.feeds import opml
 from service.feeds.opml import OpmlSubscription
@@ -66,7 +66,7 @@ async def test_managers_of_a_room_share_a_rate_limit(others: tuple[Strangers, Bo
         theirs.say_in_room(bot.connection.address, "alice", f"occupant {number}", "Coronet: list")
     theirs.say("bob@" + STRANGERS, bot.connection.address, "status")
     await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "another user is answered")
-    await until_so(lambda: not bot._chat_sessions._serving, "all messages are answered")
+    await until_so(lambda: not bot._chat_sessions._sessions, "all messages are answered")
     answers = [text for to, text in theirs.messages if to == ROOM]
     assert len([text for text in answers if "no subscriptions" in text]) == access.MANAGERS_FACTOR * PER_MINUTE
     assert len([text for text in answers if "That's more than" in text]) == 1
@@ -137,7 +137,7 @@ async def test_a_suspended_room_stays_suspended_after_removing_the_bot(bot: Bot,
     alice.say("Coronet: list")
     await until_so(lambda: any(text == "Coronet: list" for _, text in alice.heard), "the command is sent")
     await alice.client.say("status")
-    await until_so(lambda: not bot._chat_sessions._serving, "all messages are answered")
+    await until_so(lambda: not bot._chat_sessions._sessions, "all messages are answered")
     assert not any("no subscriptions" in text for _, text in alice.heard)
 
 
@@ -152,7 +152,7 @@ async def test_another_spelling_of_an_address_is_the_same_user(others: tuple[Str
         theirs.say(spelling, bot.connection.address, "list")
     theirs.say(f"bob@{STRANGERS}", bot.connection.address, "list")
     await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "bob is answered")
-    await until_so(lambda: not bot._chat_sessions._serving, "all messages are answered")
+    await until_so(lambda: not bot._chat_sessions._sessions, "all messages are answered")
     assert [to for to, _ in theirs.messages] == [f"bob@{STRANGERS}"]
 
 
@@ -168,7 +168,7 @@ async def test_opening_forms_is_rate_limited(limited: Settings, store: Store, pe
 @pytest.fixture
 def few_errands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the number of open forms to slightly more than one user may have."""
-    monkeypatch.setattr(adhoc_session, "MOST_ERRANDS", adhoc_session.MOST_ERRANDS_OF_ONE + 1)
+    monkeypatch.setattr(adhoc_session, "MAX_SESSIONS", adhoc_session.MAX_SESSIONS_PER_USER + 1)
 
 
 @pytest.mark.usefixtures("few_errands")
@@ -176,7 +176,7 @@ async def test_the_forms_of_one_user_do_not_evict_those_of_others(bot: Bot, pers
     alice, eve = await asyncio.gather(person(), person())
     mine = Errand(alice, where(bot), "timezone")
     await mine.step()
-    theirs = [Errand(eve, where(bot), "timezone") for _ in range(adhoc_session.MOST_ERRANDS_OF_ONE + 3)]
+    theirs = [Errand(eve, where(bot), "timezone") for _ in range(adhoc_session.MAX_SESSIONS_PER_USER + 3)]
     for each in theirs:
         await each.step()
     with pytest.raises(IqError):
@@ -215,10 +215,10 @@ async def test_a_bot_that_repeats_everything_is_answered_only_a_few_times(bot: B
     parrot.send("What is that?")
     for _ in range(3):
         await bob.say("status")
-    await until_so(lambda: len(parrot.received) >= MOST_MISUNDERSTOOD, "the parrot is answered")
-    await until_so(lambda: not bot._chat_sessions._serving, "all messages are answered")
+    await until_so(lambda: len(parrot.received) >= MAX_MISUNDERSTOOD, "the parrot is answered")
+    await until_so(lambda: not bot._chat_sessions._sessions, "all messages are answered")
     await bob.say("status")
-    assert len(parrot.received) == MOST_MISUNDERSTOOD
+    assert len(parrot.received) == MAX_MISUNDERSTOOD
     assert "quiet" in parrot.received[-1].body
 
 
@@ -251,9 +251,9 @@ async def test_two_bots_in_a_room_stop_answering_each_other(bot: Bot, robot: Rob
     alice = await Guest(await person(), robot.room, "alice").enter()
     alice.say("Coronet: list")
     await alice.hears("alice: You have no subscriptions")
-    await until_so(lambda: not bot._chat_sessions._serving, "all messages are answered")
+    await until_so(lambda: not bot._chat_sessions._sessions, "all messages are answered")
     answers = [text for nick, text in robot.heard if nick == "Coronet" and text.startswith("Robot: ")]
-    assert len(answers) == MOST_MISUNDERSTOOD
+    assert len(answers) == MAX_MISUNDERSTOOD
 
 
 async def test_a_nick_that_is_a_command_for_another_bot_is_quoted(robot: Robot, person: Person) -> None:

@@ -126,7 +126,7 @@ async def test_who_is_not_invited_gets_one_answer_and_leaves_no_trace(
         assert await alice.say("list") == await alice.say("https://example.com/") == await alice.say("pause")
         assert (await store.users.get(alice.jid)).welcomed is False
         assert "wrong or no longer valid" in await alice.say("invite nonsense")
-        assert "welcome" in await alice.say(f"invite {await store.invitations.create(1, 60.0)}")
+        assert "Welcome" in await alice.say(f"invite {await store.invitations.create(1, 60.0)}")
         assert "no subscriptions" in await alice.say("list")
 
 

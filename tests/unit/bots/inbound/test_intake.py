@@ -109,10 +109,10 @@ class ChatSessions:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def hear(self, said: MessageReceived) -> None:
+    def on_message(self, said: MessageReceived) -> None:
         self.heard.append(said.text)
 
-    def read(self, _unanswered: object) -> None:
+    def on_stored_messages(self, _unanswered: object) -> None:
         """Ignore stored messages."""
 
 
