@@ -170,7 +170,7 @@ class Bot:
         """Return when no work is left for users who are not assigned to this bot any more."""
         self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
-        await self._opml_importer.lost()
+        await self._opml_importer.release_lost_users()
         if self._node_publisher is not None:
             await self._node_publisher.drain()
         await self._chat_sessions.wait_for_released_users()

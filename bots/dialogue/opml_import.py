@@ -1,4 +1,4 @@
-"""Subscribes people to the lists they sent, in the background, and tells them in the end what came of it."""
+"""Importer of OPML lists: subscribes users to the feeds of the lists they sent, in the background."""
 
 import asyncio
 import contextlib
@@ -22,145 +22,150 @@ from service.store import Store
 from service.store.client.keys import user_id
 from service.users.preferences import Preferences
 
-AT_ONCE: Final = 4
-"""Feeds of one person, and people, at the same time."""
-MOST_WAITING: Final = 5_000
-"""Feeds of one person; one list has no more."""
-_LOOK_EVERY_S = 5.0
+MAX_PARALLEL: Final = 4
+"""Maximum number of feeds of one user, and of users, that are imported at the same time."""
+MAX_QUEUED_FEEDS: Final = 5_000
+"""Maximum number of queued feeds of one user; a list has at most as many."""
+_CHECK_INTERVAL_S = 5.0
 _DAY_S = 86_400.0
 _log = structlog.get_logger()
 
 
-async def follow(store: Store, jid: str, cid: ChannelId, most: int) -> tuple[Subscription, bool]:
-    """Return a person's subscription and whether it is new; it is polled then. Raises CoronetError.
+async def subscribe_channel(
+    store: Store, jid: str, cid: ChannelId, max_subscriptions: int
+) -> tuple[Subscription, bool]:
+    """Subscribe a user to a channel, and return the subscription and whether it is new. Raises CoronetError.
 
-    They have at most ``most``, or as many as an admin has set.
+    A new subscription is announced to the workers, so that the channel is polled. ``max_subscriptions`` is the limit
+    unless an admin has set another one for the user.
     """
-    followed = await store.channels.get(cid)
-    if followed is not None:
-        await store.blocked_hosts.check(host_of(followed.url))
-    subscription, new = await store.subscriptions.subscribe(jid, cid, most)
+    channel_before = await store.channels.get(cid)
+    if channel_before is not None:
+        await store.blocked_hosts.check(host_of(channel_before.url))
+    subscription, new = await store.subscriptions.subscribe(jid, cid, max_subscriptions)
     if new:
         await store.worker_requests.announce_channel(subscription.channel)
         channel = await store.channels.get(subscription.channel)
-        if channel is not None and channel.dormant:  # it fell asleep since we looked it up
-            with contextlib.suppress(CoronetError):  # they are subscribed; polls will wake it up
+        if channel is not None and channel.dormant:  # it became dormant in the meantime
+            with contextlib.suppress(CoronetError):  # later polls will activate it
                 await store.worker_requests.probe(channel.url, as_page=channel.kind == "page")
     return subscription, new
 
 
 class OpmlImporter:
-    """The imports of one bot's people. :meth:`run` drives it."""
+    """Imports the lists of the users of one bot process; :meth:`run` drives it."""
 
-    def __init__(self, store: Store, link: XmppSender, assigned_users: AssignedUsers, limits: Limits) -> None:
-        """Import for those whom ``assigned_users`` has, of the people of the bot of this link's address."""
+    def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, limits: Limits) -> None:
+        """Import for ``assigned_users``; results are sent to ``xmpp`` from the address of the bot."""
         self._assigned_users = assigned_users
         self._store = store
-        self._link = link
+        self._xmpp = xmpp
         self._limits = limits
-        self._stirred = asyncio.Event()
-        self._at_work: dict[UserId, asyncio.Task[None]] = {}
+        self._wakeup = asyncio.Event()
+        self._tasks: dict[UserId, asyncio.Task[None]] = {}
 
     async def add(self, jid: str, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Take in what a person wants to import; durable once this returns. Raises LimitReached."""
-        waiting = await self._store.import_queue.count(jid)
-        if waiting and waiting + len(feeds) > MOST_WAITING:
+        """Queue feeds of a user durably. Raises LimitReached."""
+        queued = await self._store.import_queue.count(jid)
+        if queued and queued + len(feeds) > MAX_QUEUED_FEEDS:
             raise LimitReached("Your last list is still being imported. Please send the next one when it's done.")
-        await self._store.import_queue.add(jid, feeds, self._link.address)
-        self._stirred.set()
+        await self._store.import_queue.add(jid, feeds, self._xmpp.address)
+        self._wakeup.set()
 
     async def stop(self, jid: str) -> None:
-        """Leave off with one person's list; what is left of it is theirs to forget."""
-        task = self._at_work.get(user_id(jid))
+        """Stop importing the list of one user, whose data is being deleted."""
+        task = self._tasks.get(user_id(jid))
         if task is not None:
             await cancel_and_wait(task)
 
-    async def lost(self) -> None:
-        """Leave off for those whom another bot serves now."""
-        for uid, task in tuple(self._at_work.items()):
+    async def release_lost_users(self) -> None:
+        """Stop the imports of users who are no longer assigned to this process; another one continues them."""
+        for uid, task in tuple(self._tasks.items()):
             if not self._assigned_users.includes(uid):
                 await cancel_and_wait(task)
 
     async def run(self) -> None:
-        """Import until cancelled; what is left is imported by whoever comes next."""
+        """Import until cancelled; the queue is durable, so another run continues."""
         try:
             while True:
-                self._stirred.clear()
-                await self._begin()
+                self._wakeup.clear()
+                await self._start_tasks()
                 try:
-                    async with asyncio.timeout(_LOOK_EVERY_S):
-                        await self._stirred.wait()
+                    async with asyncio.timeout(_CHECK_INTERVAL_S):
+                        await self._wakeup.wait()
                 except TimeoutError:
                     continue
         finally:
-            await cancel_and_wait(*tuple(self._at_work.values()))
+            await cancel_and_wait(*tuple(self._tasks.values()))
 
-    async def _begin(self) -> None:
+    async def _start_tasks(self) -> None:
         try:
-            waiting = await self._assigned_users.select(await self._store.import_queue.users(self._link.address))
+            queued = await self._assigned_users.select(await self._store.import_queue.users(self._xmpp.address))
         except StoreUnavailable:
             return
-        for uid in waiting:
-            if uid not in self._at_work and len(self._at_work) < AT_ONCE:
-                task = self._at_work[uid] = asyncio.create_task(self._import(uid))
-                task.add_done_callback(lambda _, uid=uid: self._ended(uid))  # type: ignore[misc] # a default has no type
+        for uid in queued:
+            if uid not in self._tasks and len(self._tasks) < MAX_PARALLEL:
+                task = self._tasks[uid] = asyncio.create_task(self._import(uid))
+                task.add_done_callback(lambda _, uid=uid: self._on_task_done(uid))  # type: ignore[misc] # a default has no type
 
-    def _ended(self, uid: UserId) -> None:
-        self._at_work.pop(uid, None)
-        self._stirred.set()
+    def _on_task_done(self, uid: UserId) -> None:
+        self._tasks.pop(uid, None)
+        self._wakeup.set()
 
     async def _import(self, uid: UserId) -> None:
-        came = ImportResult()
+        result = ImportResult()
         try:
             (jid,) = await self._store.outbox.jids([uid])
-            while feeds := await self._store.import_queue.peek(uid, AT_ONCE):
-                known = await self._store.users.get(jid)
-                if not known.suspended:  # else the rest of the list is dropped
-                    came = came.merge(await self._some(jid, feeds, self._limits.of(known.most_subscriptions)))
+            while feeds := await self._store.import_queue.peek(uid, MAX_PARALLEL):
+                user = await self._store.users.get(jid)
+                if not user.suspended:  # otherwise the rest of the list is dropped
+                    result = result.merge(
+                        await self._import_batch(jid, feeds, self._limits.of(user.most_subscriptions))
+                    )
                 await self._store.import_queue.remove(uid, len(feeds))
-            await self._store.import_queue.remove_user(uid, self._link.address)
+            await self._store.import_queue.remove_user(uid, self._xmpp.address)
             if (await self._store.users.get(jid)).suspended:
                 return
         except StoreUnavailable as error:
-            _log.info("an import waits", user=uid, reason=str(error))
-            await asyncio.sleep(_LOOK_EVERY_S)
+            _log.info("import delayed, store unavailable", user=uid, reason=str(error))
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             return
-        await self._tell(jid, came)
+        await self._send_result(jid, result)
 
-    async def _some(self, jid: str, feeds: Sequence[OpmlSubscription], limits: Limits) -> ImportResult:
-        """Subscribe to a few feeds. Raises StoreUnavailable."""
-        mine = {held.channel for held in await self._store.subscriptions.of_user(jid)}
-        room = limits.subscriptions - len(mine)
-        new = [feed for feed in feeds if channel_id(feed.url) not in mine]
-        ended = await asyncio.gather(*(self._target(jid, feed) for feed in new[: max(room, 0)]))
+    async def _import_batch(self, jid: str, feeds: Sequence[OpmlSubscription], limits: Limits) -> ImportResult:
+        """Subscribe to a batch of feeds. Raises StoreUnavailable."""
+        subscribed_ids = {subscription.channel for subscription in await self._store.subscriptions.of_user(jid)}
+        free = limits.subscriptions - len(subscribed_ids)
+        new = [feed for feed in feeds if channel_id(feed.url) not in subscribed_ids]
+        results = await asyncio.gather(*(self._import_feed(jid, feed) for feed in new[: max(free, 0)]))
         full = LimitReached("You've reached the maximum of {count} subscriptions.", count=limits.subscriptions)
-        came = ImportResult(
-            existing=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(room, 0) :])
+        result = ImportResult(
+            existing=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(free, 0) :])
         )
-        for one in ended:
-            came = came.merge(one)
-        return came
+        for each in results:
+            result = result.merge(each)
+        return result
 
-    async def _target(self, jid: str, feed: OpmlSubscription) -> ImportResult:
+    async def _import_feed(self, jid: str, feed: OpmlSubscription) -> ImportResult:
         try:
-            cid = await self._channel(jid, feed)
-            subscription, new = await follow(self._store, jid, cid, self._limits.subscriptions)
+            cid = await self._find_or_create_channel(jid, feed)
+            subscription, new = await subscribe_channel(self._store, jid, cid, self._limits.subscriptions)
         except StoreUnavailable:
             raise
         except CoronetError as error:
             return ImportResult(failed=((feed.url, error),))
-        if new and feed.title:  # they call it what the list calls it, where that is not what its publisher does
+        if new and feed.title:  # keep the title of the list if it differs from the publisher's
             channel = await self._store.channels.get(subscription.channel)
             if channel is not None and channel.title != feed.title:
                 own = Preferences(title=feed.title)
                 await self._store.preferences.put(jid, subscription.number, own)
         return ImportResult(new=int(new), existing=int(not new))
 
-    async def _channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
-        """Return the feed's channel, which may have to be made. Raises what keeps it from that."""
-        known = await self._store.channels.resolve(channel_id(feed.url))
-        if known is not None and not known.dormant:
-            return known.id
+    async def _find_or_create_channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
+        """Return the id of a feed's channel, which a worker creates if necessary. Raises CoronetError."""
+        user = await self._store.channels.resolve(channel_id(feed.url))
+        if user is not None and not user.dormant:
+            return user.id
         if not await self._store.users.count_use(jid, "import", self._limits.subscriptions, _DAY_S):
             raise LimitReached(
                 "You've reached today's maximum of {count} new addresses.", count=self._limits.subscriptions
@@ -170,8 +175,8 @@ class OpmlImporter:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id
 
-    async def _tell(self, jid: str, came: ImportResult) -> None:
+    async def _send_result(self, jid: str, result: ImportResult) -> None:
         (user_settings,) = await self._store.users.user_settings([user_id(jid)])
-        content = stanzas.body(came.text(user_settings.effective_language)) + stanzas.RECEIPT_REQUEST
-        ident = new_message_id(user_id(jid))
-        await send_until_confirmed(self._link, [stanzas.message(self._link.address, jid, ident, content)])
+        content = stanzas.body(result.text(user_settings.effective_language)) + stanzas.RECEIPT_REQUEST
+        message_id = new_message_id(user_id(jid))
+        await send_until_confirmed(self._xmpp, [stanzas.message(self._xmpp.address, jid, message_id, content)])

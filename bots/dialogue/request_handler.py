@@ -15,7 +15,7 @@ import msgspec
 
 from bots.access import Access
 from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.opml_import import OpmlImporter, follow
+from bots.dialogue.opml_import import OpmlImporter, subscribe_channel
 from bots.dialogue.request_types import Limits, MessageReferences
 from bots.i18n.translator import supported_language
 from bots.pubsub.atom_items import node_uri
@@ -215,7 +215,7 @@ class RequestHandler(ReadRequests):
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Subscribe, and return the number of the subscription and whether it is new."""
         await self._store.inbound_log.keep_home_address(self._jid)
-        subscription, new = await follow(self._store, self._jid, cid, self._services.limits.subscriptions)
+        subscription, new = await subscribe_channel(self._store, self._jid, cid, self._services.limits.subscriptions)
         return subscription.number, new
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
@@ -295,7 +295,7 @@ class DryRun(ReadRequests):
         if probed.channel is not None:
             self._probed[probed.channel.id] = probed.channel
             if await self._store.channels.get(probed.channel.id) is None:
-                self.effects.append(f"Make {probed.channel.url} a channel.")
+                self.effects.append(f"Create a channel for {probed.channel.url}.")
         return probed
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
@@ -309,14 +309,14 @@ class DryRun(ReadRequests):
         for each in await self._store.subscriptions.of_user(self._jid):
             if each.channel == cid:
                 return each.number, False
-        self.effects.append(f"Subscribe them to {_name(channel)}.")
+        self.effects.append(f"Subscribe the user to {_name(channel)}.")
         return await self._store.users.next_number(self._jid, "numbers"), True
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
         """Return whether there is a subscription to end."""
         each = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
         if each:
-            self.effects.append(f"End the subscription to {_name(await self._find_channel(cid))}.")
+            self.effects.append(f"Unsubscribe the user from {_name(await self._find_channel(cid))}.")
         return each
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
@@ -337,11 +337,11 @@ class DryRun(ReadRequests):
 
     async def set_user_settings(self, _user_settings: UserSettings) -> None:
         """Record the change."""
-        self.effects.append("Keep when they want to hear from us.")
+        self.effects.append("Change the user's settings.")
 
     async def set_preferences(self, number: int, _preferences: Preferences) -> None:
         """Record the change."""
-        self.effects.append(f"Keep what they prefer of {f'#{number}' if number else 'everything'}.")
+        self.effects.append(f"Change the preferences for {f'#{number}' if number else 'all subscriptions'}.")
 
     async def watch(self, standing: SearchCondition) -> SavedSearch:
         """Return the saved search that exists or would be created."""
@@ -354,32 +354,32 @@ class DryRun(ReadRequests):
                 "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
                 most=self.limits.watches,
             )
-        self.effects.append("Watch for that from now on.")
+        self.effects.append("Save this search.")
         return SavedSearch("", standing, await self._store.users.next_number(self._jid, "watches"))
 
     async def unwatch(self, number: int) -> SavedSearch | None:
         """Return the saved search with a number."""
         watch = next((each for each in await self.watches() if each.number == number), None)
         if watch is not None:
-            self.effects.append(f"End what is watched for as #{number}.")
+            self.effects.append(f"Delete saved search #{number}.")
         return watch
 
     async def share(self, _name: str, _body: bytes, _media_type: str) -> None:
         """Return None, as if the server had no uploads."""
-        self.effects.append("Send the list as a file if their server takes one, and as messages otherwise.")
+        self.effects.append("Send the list as a file if the server accepts uploads, and as messages otherwise.")
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
         """Record the import."""
-        self.effects.append(f"Subscribe them to {len(feeds):,} feeds of a list, one after the other.")
+        self.effects.append(f"Import {len(feeds):,} feeds.")
 
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the user has access, or would get it by the code."""
-        self.effects.append("Use the invitation up, if it is good.")
+        self.effects.append("Redeem the invitation code, if it is valid.")
         return await self.is_admitted() or await self._store.invitations.is_valid(code)
 
     async def forget_everything(self) -> int:
         """Return 0."""
-        self.effects.append("Forget everything about them but what admins have set.")
+        self.effects.append("Delete all data of the user, except restrictions by admins.")
         return 0
 
     async def _find_channel(self, cid: ChannelId) -> Channel | None:
@@ -389,7 +389,7 @@ class DryRun(ReadRequests):
 Requests = RequestHandler | DryRun
 """The requests that dialogues make; mypy checks that both handlers have every method."""
 
-_AND_WATCHES = ", and what they watch for"
+_AND_WATCHES = ", and the saved searches"
 
 
 async def _encoded(text: str) -> bytes:
@@ -397,7 +397,7 @@ async def _encoded(text: str) -> bytes:
 
 
 def _name(channel: Channel | None) -> str:
-    return (channel.title or channel.url) if channel else "a channel that is gone"
+    return (channel.title or channel.url) if channel else "a removed channel"
 
 
 def subscribed_channel(

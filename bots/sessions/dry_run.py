@@ -1,4 +1,7 @@
-"""Answers what the console asks: what somebody would be told. Nothing is done, and nothing is sent."""
+"""Service of dry runs for the console: how the bot would reply to commands, and how it would render a notification.
+
+Nothing is executed, and nothing is sent to users.
+"""
 
 import asyncio
 
@@ -15,80 +18,80 @@ from service.model import Change, Channel, Delta, Entry
 from service.store.coordination.requests import ErrorReply
 from service.store.delivery.dry_runs import (
     BotReply,
+    BotRequest,
     CommandPreview,
     DryRunReply,
     DryRunRequest,
     MessagePreviewReply,
     MessagePreviewRequest,
 )
-from service.store.delivery.dry_runs import BotRequest as Asked
 
 _RETRY_S = 1.0
-_WITHIN_S = 11.0
-_AT_ONCE = 2
+_TIMEOUT_S = 11.0
+_MAX_PARALLEL = 2
 
 _log = structlog.get_logger()
 
 
 class DryRunService:
-    """Waits for questions and answers as ``services`` would; :meth:`run` drives it."""
+    """Takes requests of the console from the store and replies to them; :meth:`run` drives it."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
         self._store = services.store
 
     async def run(self) -> None:
-        """Answer until cancelled, a few questions at a time."""
+        """Process requests until cancelled, a few at a time."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
+            for _ in range(_MAX_PARALLEL):
                 group.create_task(self._serve())
 
     async def _serve(self) -> None:
         while True:
             try:
-                question = await self._store.dry_runs.next_request()
-                if question is not None:
-                    await self._store.dry_runs.reply(question, await self._answer(question))
+                request = await self._store.dry_runs.next_request()
+                if request is not None:
+                    await self._store.dry_runs.reply(request, await self._answer(request))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
 
-    async def _answer(self, question: Asked) -> BotReply:
-        """Return the answer. A bug in one stays that question's."""
+    async def _answer(self, request: BotRequest) -> BotReply:
+        """Return the reply to a request. An unexpected exception is logged and reported to the console."""
         try:
-            async with asyncio.timeout(_WITHIN_S):
-                match question.body:
-                    case DryRunRequest(jid, said):
-                        return DryRunReply(await self._rehearsed(jid, said))
+            async with asyncio.timeout(_TIMEOUT_S):
+                match request.body:
+                    case DryRunRequest(jid, commands):
+                        return DryRunReply(await self._preview_commands(jid, commands))
                     case MessagePreviewRequest(channel, entry):
-                        return MessagePreviewReply(self._drafted(channel, entry))
+                        return MessagePreviewReply(self._preview_message(channel, entry))
         except CoronetError as error:
             return ErrorReply(to_fault(error))
         except TimeoutError:
-            return ErrorReply(to_fault(CoronetError(f"The bot was not done within {_WITHIN_S:g} s. Try again.")))
-        except Exception:  # noqa: BLE001 - whatever it is, the next question has nothing to do with it
-            _log.exception("a rehearsal failed")
-            return ErrorReply(to_fault(CoronetError("The bot failed at that; its log says more.")))
+            return ErrorReply(to_fault(CoronetError(f"The bot did not reply within {_TIMEOUT_S:g} s. Try again.")))
+        except Exception:  # noqa: BLE001 - a bug affects only this request
+            _log.exception("dry run failed")
+            return ErrorReply(to_fault(CoronetError("The bot failed; see its log.")))
 
-    async def _rehearsed(self, jid: str, said: tuple[str, ...]) -> tuple[CommandPreview, ...]:
-        """Return what a person would be answered to these commands, each by what there is now."""
-        known, asked, lines = await self._store.users.get(jid), None, []
-        for text in said:
-            if known.suspended:
-                lines.append(CommandPreview(text, (), ("Say nothing: they are suspended.",)))
+    async def _preview_commands(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
+        """Return the replies of the bot to commands of a user, each according to the present state of the store."""
+        user, pending_question, previews = await self._store.users.get(jid), None, []
+        for command in commands:
+            if user.suspended:
+                previews.append(CommandPreview(command, (), ("No reply, because the user is suspended.",)))
                 continue
-            dry_run = DryRun(self._services, jid, known.most_subscriptions)
-            reply = await answer(dry_run, text, asked)
-            words = reply_text(known, reply)
-            lines.append(
+            dry_run = DryRun(self._services, jid, user.most_subscriptions)
+            reply = await answer(dry_run, command, pending_question)
+            text = reply_text(user, reply)
+            previews.append(
                 CommandPreview(
-                    text, (words, *reply.further_texts(known.user_settings.effective_language)), tuple(dry_run.effects)
+                    command, (text, *reply.further_texts(user.user_settings.effective_language)), tuple(dry_run.effects)
                 )
             )
-            asked = reply if isinstance(reply, QuestionReply) else None
-        return tuple(lines)
+            pending_question = reply if isinstance(reply, QuestionReply) else None
+        return tuple(previews)
 
-    def _drafted(self, channel: Channel, entry: Entry) -> str:
-        """Return the message that would tell of a channel's entry."""
+    def _preview_message(self, channel: Channel, entry: Entry) -> str:
+        """Return the notification about an entry of a channel, in English."""
         change = Change("addition", entry, 1 if channel.kind == "page" else 0)
         delta = Delta(channel.id, channel.version, channel.version + 1, self._services.clock.wall_s(), (change,))
         return render_notification([channel], [delta], {}, {}, get_translator(SOURCE_LANGUAGE))

@@ -1,7 +1,7 @@
-"""Sender of the replies to messages from people.
+"""Sender of the replies to commands.
 
-A reply to a stored message is noted in the store before it is sent, and the message is removed once the server has the
-reply. So whoever takes over from a failed process sends the same reply under the same id.
+A reply to a stored message is stored before it is sent, and the message is removed when the server has received the
+reply. Therefore a process that takes over from a failed one sends the same reply under the same message id.
 """
 
 import asyncio
@@ -16,38 +16,39 @@ from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.delivery.inbound_log import EntryId, InboundLog
 
-FINISH_WITHIN_S: Final = 2.0
-_MOST_AT_ONCE: Final = 200
+CLOSE_TIMEOUT_S: Final = 2.0
+_MAX_PARALLEL: Final = 200
 _RETRY_S: Final = 0.5
 
 
 class ReplySender:
-    """Sends the replies of one bot."""
+    """Sends the replies of one bot process."""
 
-    def __init__(self, heard: InboundLog, link: XmppSender, assigned_users: AssignedUsers) -> None:
-        """Write to ``link`` what is sent from its address; the store passes on what another bot has to write.
+    def __init__(self, inbound_log: InboundLog, xmpp: XmppSender, assigned_users: AssignedUsers) -> None:
+        """Send to ``xmpp`` the replies from its own address; those from other addresses are queued in the store.
 
-        Replies to stored messages are sent only to people whom ``assigned_users`` has.
+        Replies to stored messages are sent only to ``assigned_users``.
         """
-        self._heard = heard
-        self._link = link
+        self._inbound_log = inbound_log
+        self._xmpp = xmpp
         self._assigned_users = assigned_users
         self._sending: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_PARALLEL)
 
-    async def send(self, uid: UserId, place: EntryId, address: str, stanzas: Sequence[str]) -> None:
-        """Answer a message to ``address`` with these stanzas; its place in the store is "" if it is not stored.
+    async def send(self, uid: UserId, entry_id: EntryId, address: str, stanzas: Sequence[str]) -> None:
+        """Send the stanzas of a reply to a message that was sent to ``address``.
 
-        Returns when the server has the reply and nobody will send it again, or when it is another bot's to send.
+        ``entry_id`` is the id of the message in the inbound log, or "" if it is not stored. Returns when the server has
+        received the reply and it cannot be sent again, or when the user is assigned to another process.
         """
         while True:
-            await self._link.connected.wait()
-            if place and not self._assigned_users.includes(uid):
+            await self._xmpp.connected.wait()
+            if entry_id and not self._assigned_users.includes(uid):
                 return
-            if place and not self._assigned_users.is_lease_valid():
+            if entry_id and not self._assigned_users.is_lease_valid():
                 await asyncio.sleep(_RETRY_S)
                 continue
-            task = asyncio.create_task(self._deliver(uid, place, address, stanzas))
+            task = asyncio.create_task(self._deliver(uid, entry_id, address, stanzas))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
             with contextlib.suppress(XmppSessionLost):
@@ -55,26 +56,26 @@ class ReplySender:
                 return
 
     async def close(self) -> None:
-        """Let the replies under way finish, for at most ``FINISH_WITHIN_S``: they would be sent twice otherwise."""
+        """Wait for the replies in transmission, for at most ``CLOSE_TIMEOUT_S``; otherwise they would be sent twice."""
         if self._sending:
-            await asyncio.wait(self._sending, timeout=FINISH_WITHIN_S)
+            await asyncio.wait(self._sending, timeout=CLOSE_TIMEOUT_S)
         await cancel_and_wait(*self._sending)
 
-    async def _deliver(self, uid: UserId, place: EntryId, address: str, stanzas: Sequence[str]) -> None:
-        """Note, write and complete a reply. Raises XmppSessionLost."""
-        if place:
-            with contextlib.suppress(StoreUnavailable):  # whoever takes over now executes the command once more
-                await self._heard.record_reply(uid, place, stanzas)
-        if address == self._link.address:
+    async def _deliver(self, uid: UserId, entry_id: EntryId, address: str, stanzas: Sequence[str]) -> None:
+        """Store a reply, send it, and remove the message. Raises XmppSessionLost."""
+        if entry_id:
+            with contextlib.suppress(StoreUnavailable):  # after a failure now, the command is executed again
+                await self._inbound_log.record_reply(uid, entry_id, stanzas)
+        if address == self._xmpp.address:
             async with self._slots:
-                await self._link.send(stanzas)
+                await self._xmpp.send(stanzas)
         else:
-            await self._surely(lambda: self._heard.queue_stanzas(address, stanzas))
-        if place:
-            await self._surely(lambda: self._heard.remove_answered([(uid, place)]))
+            await self._retry(lambda: self._inbound_log.queue_stanzas(address, stanzas))
+        if entry_id:
+            await self._retry(lambda: self._inbound_log.remove_answered([(uid, entry_id)]))
 
-    async def _surely(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a write until the store takes it: the reply would be lost, or sent twice, otherwise."""
+    async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Retry a write until it succeeds; otherwise the reply would be lost, or sent twice."""
         while True:
             try:
                 return await write()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from bots.dialogue.opml_import import MOST_WAITING
+from bots.dialogue.opml_import import MAX_QUEUED_FEEDS
 from service.errors import AddressRefused
 from service.feeds import opml
 from service.feeds.opml import OpmlSubscription
@@ -109,10 +109,10 @@ async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
 @pytest.mark.usefixtures("bot")
 async def test_more_lists_than_one_person_may_have_waiting_are_refused(store: Store, person: Person) -> None:
     alice = await person()
-    feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MOST_WAITING)]
+    feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MAX_QUEUED_FEEDS)]
     await store.import_queue.add(alice.jid, feeds, "another-bot.example")
     assert "still being imported" in await alice.say(f"import {opml.write('Mine', feeds[:1]).decode()}")
-    assert await store.import_queue.count(alice.jid) == MOST_WAITING
+    assert await store.import_queue.count(alice.jid) == MAX_QUEUED_FEEDS
 
 
 @pytest.mark.usefixtures("worker")

@@ -76,11 +76,11 @@ async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Pe
         for command in ("list", "show #1", "status", "help", "export", "filter #1 deny tea", f"subscribe {OTHER}"):
             assert rehearsed[command][0][0] == await alice.say(command), command
     assert rehearsed["list"][1] == []
-    assert rehearsed[f"subscribe {OTHER}"][1] == ["Subscribe them to A feed."]
-    assert rehearsed["unsubscribe #1"][1] == ["End the subscription to A feed."]
+    assert rehearsed[f"subscribe {OTHER}"][1] == ["Subscribe the user to A feed."]
+    assert rehearsed["unsubscribe #1"][1] == ["Unsubscribe the user from A feed."]
     assert rehearsed["pause #1"][1] == ["Pause 1 subscriptions."]
-    assert rehearsed["watch tag=python"][1] == ["Watch for that from now on."]
-    assert rehearsed["set #1 title Other"][1] == ["Keep what they prefer of #1."]
+    assert rehearsed["watch tag=python"][1] == ["Save this search."]
+    assert rehearsed["set #1 title Other"][1] == ["Change the preferences for #1."]
 
 
 async def test_a_question_is_answered_by_the_next_command(person: Person, store: Store) -> None:
@@ -88,8 +88,8 @@ async def test_a_question_is_answered_by_the_next_command(person: Person, store:
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
     (said,), effects = await _answered(store, alice.jid, "forget me", "yes")
-    assert "forgotten" in said.lower()
-    assert effects == ["Forget everything about them but what admins have set."]
+    assert "deleted everything" in said
+    assert effects == ["Delete all data of the user, except restrictions by admins."]
     assert len(await store.subscriptions.of_user(alice.jid)) == 1
 
 
@@ -107,7 +107,7 @@ async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_woul
     assert "example.org is blocked here by an admin." in said
     assert effects == []
     await store.people.set_suspended(keys.user_id(alice.jid), suspended=True)
-    assert await _answered(store, alice.jid, "list") == ([], ["Say nothing: they are suspended."])
+    assert await _answered(store, alice.jid, "list") == ([], ["No reply, because the user is suspended."])
 
 
 async def test_a_draft_is_the_message_that_subscribers_get(store: Store) -> None:

@@ -61,7 +61,7 @@ async def test_an_answer_that_the_server_confirms_while_the_bot_leaves_is_struck
 
 
 async def test_an_answer_that_no_server_confirms_is_left_to_the_next_bot(monkeypatch: Any) -> None:
-    monkeypatch.setattr("bots.sessions.reply_sender.FINISH_WITHIN_S", 0.01)
+    monkeypatch.setattr("bots.sessions.reply_sender.CLOSE_TIMEOUT_S", 0.01)
     server = _Server()
     await (await _leaving(server))
     assert server.unanswered
