@@ -47,9 +47,9 @@ def polls(*documents: list[ParsedEntry]) -> list[list[str]]:
     """Return the titles of the new entries of each poll of these documents."""
     state, found = None, []
     for document in documents:
-        decision = detect_entry_changes(state, ParsedFeed(entries=tuple(document)), url=URL, now_s=NOW_S)
-        state = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.state), type=IdentityState)
-        found.append([entry.title for entry in decision.new])
+        detected = detect_entry_changes(state, ParsedFeed(entries=tuple(document)), url=URL, now_s=NOW_S)
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(detected.state), type=IdentityState)
+        found.append([entry.title for entry in detected.new])
     return found
 
 
@@ -111,13 +111,13 @@ def test_edits_are_limited_and_reported_once(shape: str, documents: list[dict[st
             for name, version in document.items()
         ]
         feed = ParsedFeed(entries=tuple(entries))
-        decision = detect_entry_changes(state, feed, url=URL, now_s=NOW_S)
-        keys = [entry.key for entry in (*decision.new, *decision.edited)]
+        detected = detect_entry_changes(state, feed, url=URL, now_s=NOW_S)
+        keys = [entry.key for entry in (*detected.new, *detected.edited)]
         assert len(keys) == len(set(keys))
-        assert len(decision.edited) <= MAX_EDITS_PER_POLL
-        again = detect_entry_changes(decision.state, feed, url=URL, now_s=NOW_S)
+        assert len(detected.edited) <= MAX_EDITS_PER_POLL
+        again = detect_entry_changes(detected.state, feed, url=URL, now_s=NOW_S)
         assert (again.new, again.edited, again.gap) == ((), (), False)
-        state = decision.state
+        state = detected.state
 
 
 @given(st.lists(_BLURRED, max_size=5))

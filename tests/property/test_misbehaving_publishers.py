@@ -30,9 +30,9 @@ class Reader:
     def poll(self, feed: ParsedFeed, now_s: float) -> tuple[list[int], list[int]]:
         """Return the numbers of the new and of the edited articles, in order."""
         state = msgspec.msgpack.decode(self._memory, type=IdentityState) if self._memory else None
-        decision = detect_entry_changes(state, feed, url=URL, now_s=now_s)
-        self._memory = msgspec.msgpack.encode(decision.state)
-        return numbers((*decision.new, *decision.latest)), numbers(decision.edited)
+        detected = detect_entry_changes(state, feed, url=URL, now_s=now_s)
+        self._memory = msgspec.msgpack.encode(detected.state)
+        return numbers((*detected.new, *detected.latest)), numbers(detected.edited)
 
 
 def numbers(entries: Iterable[Entry]) -> list[int]:

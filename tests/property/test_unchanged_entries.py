@@ -57,7 +57,7 @@ def completed(feed: ParsedFeed, known: dict[bytes, ParsedEntry]) -> ParsedFeed:
     """Return the feed with the skipped entries, and without element hashes."""
     unread = iter(feed.entries)
     entries = (
-        tuple(known.get(mark) or next(unread) for mark in feed.element_hashes) if feed.element_hashes else feed.entries
+        tuple(known.get(each) or next(unread) for each in feed.element_hashes) if feed.element_hashes else feed.entries
     )
     return msgspec.structs.replace(feed, entries=entries, element_hashes=())
 
@@ -80,11 +80,11 @@ def test_skipping_does_not_affect_detected_changes(habit: str, polls: list[tuple
         how: Any = {"url": URL, "headers": {"content-type": content_type}}
         now_s = START_S + hour * HOUR_S
         previous = (state or IdentityState(now_s)).previous_document()
-        decision = detect_entry_changes(state, parse(body, **how, previous=previous), url=URL, now_s=now_s)
+        detected = detect_entry_changes(state, parse(body, **how, previous=previous), url=URL, now_s=now_s)
         in_full = detect_entry_changes(state_in_full, parse(body, **how), url=URL, now_s=now_s)
-        assert without_marks(decision) == without_marks(in_full)
-        state, state_in_full = decision.state, in_full.state
+        assert without_element_hashes(detected) == without_element_hashes(in_full)
+        state, state_in_full = detected.state, in_full.state
 
 
-def without_marks(decision: EntryChanges) -> EntryChanges:
-    return msgspec.structs.replace(decision, state=msgspec.structs.replace(decision.state, element_hashes=b""))
+def without_element_hashes(detected: EntryChanges) -> EntryChanges:
+    return msgspec.structs.replace(detected, state=msgspec.structs.replace(detected.state, element_hashes=b""))

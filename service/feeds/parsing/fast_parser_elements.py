@@ -113,7 +113,8 @@ class DocumentWalker:
     """A walk through one document, calling the handler of each element.
 
     ``fields`` and ``base`` (the base URL) are those of the innermost entry or feed. ``entries`` are the entries read
-    so far. With a ``hasher``, entries that are unchanged since the previous document are skipped.
+    so far. ``title_depth`` is the depth of the last title that was not empty, -1 if there is none. With a ``hasher``,
+    entries that are unchanged since the previous document are skipped.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ def memory_bytes(name: str, *, reset_peak: bool = False) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
-async def nothing_is_left(fetcher: Fetcher) -> None:
+async def assert_no_connection_left(fetcher: Fetcher) -> None:
     assert fetcher._session is not None
     connector = fetcher._session.connector
     assert connector is not None
@@ -77,7 +77,7 @@ async def test_an_invalid_response_raises_an_error_within_the_memory_limit(fetch
             await fetcher.fetch(publisher.url())
         assert memory_bytes("VmHWM") - before < MOST_MEMORY
         assert (await fetcher.fetch(healthy.url())).body == b"fine"
-    await nothing_is_left(fetcher)
+    await assert_no_connection_left(fetcher)
 
 
 async def test_excess_bytes_are_not_read_as_the_next_response(fetcher: Fetcher) -> None:
@@ -85,7 +85,7 @@ async def test_excess_bytes_are_not_read_as_the_next_response(fetcher: Fetcher) 
     async with raw_publisher(answering(smuggled, then_close=False)) as publisher:
         for _ in range(3):
             assert (await fetcher.fetch(publisher.url())).body == b"fine"
-    await nothing_is_left(fetcher)
+    await assert_no_connection_left(fetcher)
 
 
 @pytest.mark.parametrize("start", DRIPS.values(), ids=DRIPS)
@@ -93,7 +93,7 @@ async def test_a_slow_response_times_out(hasty_fetcher: Fetcher, start: bytes) -
     async with raw_publisher(answering(start, *[b"1"] * 1000, pause_s=0.04)) as publisher:
         with pytest.raises(Unreachable, match=r"longer than 0\.5 s"):
             await hasty_fetcher.fetch(publisher.url())
-    await nothing_is_left(hasty_fetcher)
+    await assert_no_connection_left(hasty_fetcher)
 
 
 @pytest.mark.parametrize("what", ENDLESS)
@@ -103,7 +103,7 @@ async def test_endless_headers_and_trailers_are_aborted(hasty_fetcher: Fetcher, 
         with pytest.raises(FetchError, match=r"\w{3}"):
             await hasty_fetcher.fetch(publisher.url())
         assert memory_bytes("VmHWM") - before < MOST_MEMORY
-    await nothing_is_left(hasty_fetcher)
+    await assert_no_connection_left(hasty_fetcher)
 
 
 async def test_a_flooding_publisher_is_disconnected_before_the_timeout(fetcher: Fetcher) -> None:
@@ -112,7 +112,7 @@ async def test_a_flooding_publisher_is_disconnected_before_the_timeout(fetcher: 
         with pytest.raises(TooLarge, match="more than one answer can hold"):
             await fetcher.fetch(publisher.url())
         assert publisher.connections == 1
-    await nothing_is_left(fetcher)
+    await assert_no_connection_left(fetcher)
 
 
 async def test_the_timeout_includes_all_redirects(hasty_fetcher: Fetcher) -> None:
@@ -129,12 +129,12 @@ async def test_a_refused_connection_is_reported(fetcher: Fetcher) -> None:
         await fetcher.fetch(url)
 
 
-def descriptors() -> int:
+def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def test_failed_and_cancelled_fetches_leave_no_descriptor(fetcher: Fetcher) -> None:
-    before = descriptors()
+    before = open_descriptors()
     async with (
         raw_publisher(answering(OK + b"Content-Length: 100\r\n\r\nshort")) as liar,
         raw_publisher(answering(OK, pause_s=60)) as sleeper,
@@ -147,4 +147,4 @@ async def test_failed_and_cancelled_fetches_leave_no_descriptor(fetcher: Fetcher
         for fetch in fetches:
             fetch.cancel()
         await asyncio.gather(*fetches, return_exceptions=True)
-    await until_so(lambda: descriptors() <= before, "every descriptor is closed")
+    await until_so(lambda: open_descriptors() <= before, "every descriptor is closed")

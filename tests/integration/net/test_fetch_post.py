@@ -24,7 +24,7 @@ async def test_a_form_is_sent_and_the_status_returned(fetcher: Fetcher) -> None:
 
 
 @asynccontextmanager
-async def reading_hub(bodies: list[bytes]) -> AsyncIterator[str]:
+async def recording_hub(bodies: list[bytes]) -> AsyncIterator[str]:
     """Run a hub that records the forms it receives; yield its URL."""
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,7 +40,7 @@ async def reading_hub(bodies: list[bytes]) -> AsyncIterator[str]:
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_method_preserving_redirect_is_followed_with_the_form(fetcher: Fetcher, status: int) -> None:
     bodies: list[bytes] = []
-    async with raw_publisher(answering()) as first, reading_hub(bodies) as second:
+    async with raw_publisher(answering()) as first, recording_hub(bodies) as second:
         first.handler = answering(redirect(second, status))
         assert await fetcher.post(first.url(), FORM) == 202
     assert bodies == [ENCODED]

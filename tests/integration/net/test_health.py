@@ -74,7 +74,7 @@ async def test_readiness_does_not_reveal_the_address_of_redis() -> None:
 async def test_metrics_need_an_allowed_network_or_the_token(
     networks: str, token: str, sent: dict[str, str], status: int
 ) -> None:
-    """The last two have passed a proxy that nobody trusts, so it is not known who asks."""
+    """The last two requests passed an untrusted proxy, so that the client is unknown."""
 
     async def ready() -> None:
         return

@@ -58,7 +58,7 @@ async def _socket(request: web.Request) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def _served(monkeypatch: pytest.MonkeyPatch, **limits: float) -> AsyncIterator[HttpServer]:
+async def _serve(monkeypatch: pytest.MonkeyPatch, **limits: float) -> AsyncIterator[HttpServer]:
     for name, value in limits.items():
         monkeypatch.setattr(http_server, name, value)
     app = web.Application()
@@ -76,7 +76,7 @@ async def _served(monkeypatch: pytest.MonkeyPatch, **limits: float) -> AsyncIter
 
 
 @asynccontextmanager
-async def _connected(server: HttpServer, sent: bytes, address: str = "127.0.0.1") -> AsyncIterator[Streams]:
+async def _connect(server: HttpServer, sent: bytes, address: str = "127.0.0.1") -> AsyncIterator[Streams]:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(address, 0))
     try:
         writer.write(sent)
@@ -104,7 +104,7 @@ async def _drip(writer: asyncio.StreamWriter, byte: bytes) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /hello HTTP/1.1\r\nX: "], ids=["nothing", "part of a header"])
 async def test_missing_headers_end_the_connection(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    async with _served(monkeypatch, HEADERS_TIMEOUT_S=0.3) as server, _connected(server, sent) as (reader, _):
+    async with _serve(monkeypatch, HEADERS_TIMEOUT_S=0.3) as server, _connect(server, sent) as (reader, _):
         assert await _is_closed(reader)
 
 
@@ -113,7 +113,7 @@ async def test_missing_headers_end_the_connection(monkeypatch: pytest.MonkeyPatc
 )
 async def test_slow_headers_end_the_connection(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
     limits = {"HEADERS_TIMEOUT_S": 0.3, "IDLE_TIMEOUT_S": 0.3}
-    async with _served(monkeypatch, **limits) as server, _connected(server, begun) as (reader, writer):
+    async with _serve(monkeypatch, **limits) as server, _connect(server, begun) as (reader, writer):
         dripping = asyncio.create_task(_drip(writer, b"x"))
         assert await _is_closed(reader)
         dripping.cancel()
@@ -121,7 +121,10 @@ async def test_slow_headers_end_the_connection(monkeypatch: pytest.MonkeyPatch, 
 
 async def test_a_slow_body_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-    async with _served(monkeypatch, BODY_TIMEOUT_S=0.3) as server, _connected(server, begun) as (reader, writer):
+    async with (
+        _serve(monkeypatch, BODY_TIMEOUT_S=0.3) as server,
+        _connect(server, begun) as (reader, writer),
+    ):
         dripping = asyncio.create_task(_drip(writer, b"x"))
         assert await _is_closed(reader)
         dripping.cancel()
@@ -130,7 +133,7 @@ async def test_a_slow_body_ends_the_connection(monkeypatch: pytest.MonkeyPatch) 
 async def test_a_body_at_the_minimum_rate_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 400\r\n\r\n"
     limits = {"BODY_TIMEOUT_S": 0.3, "MIN_BYTES_PER_S": 200}
-    async with _served(monkeypatch, **limits) as server, _connected(server, begun) as (reader, writer):
+    async with _serve(monkeypatch, **limits) as server, _connect(server, begun) as (reader, writer):
         for _ in range(10):
             writer.write(b"x" * 40)
             await asyncio.sleep(0.1)
@@ -138,7 +141,7 @@ async def test_a_body_at_the_minimum_rate_is_accepted(monkeypatch: pytest.Monkey
 
 
 async def test_only_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _served(monkeypatch, IDLE_TIMEOUT_S=0.4) as server, _connected(server, b"") as (reader, writer):
+    async with _serve(monkeypatch, IDLE_TIMEOUT_S=0.4) as server, _connect(server, b"") as (reader, writer):
         for _ in range(4):
             writer.write(_GET)
             assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
@@ -148,40 +151,40 @@ async def test_only_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     flood = b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"
-    async with _served(monkeypatch, WRITE_TIMEOUT_S=0.3) as server, _connected(server, flood) as (reader, _):
+    async with _serve(monkeypatch, WRITE_TIMEOUT_S=0.3) as server, _connect(server, flood) as (reader, _):
         await until_so(lambda: server.connections, "it is connected")
         await until_so(lambda: not server.connections, "the connection is ended")
         assert await _is_closed(reader)
 
 
 async def test_connections_per_address_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _served(monkeypatch, MAX_CONNECTIONS_PER_ADDRESS=3) as server, AsyncExitStack() as stack:
+    async with _serve(monkeypatch, MAX_CONNECTIONS_PER_ADDRESS=3) as server, AsyncExitStack() as stack:
         for _ in range(3):
-            reader, _ = await stack.enter_async_context(_connected(server, _GET))
+            reader, _ = await stack.enter_async_context(_connect(server, _GET))
             await reader.readuntil(b"hello")
-        async with _connected(server, _GET) as (reader, _):
+        async with _connect(server, _GET) as (reader, _):
             assert await _is_closed(reader)
-        async with _connected(server, _GET, "127.0.0.9") as (reader, _):
+        async with _connect(server, _GET, "127.0.0.9") as (reader, _):
             assert await reader.readuntil(b"hello")
         await stack.aclose()
         await until_so(lambda: not server.connections, "all are closed")
-        async with _connected(server, _GET) as (reader, _):
+        async with _connect(server, _GET) as (reader, _):
             assert await reader.readuntil(b"hello")
 
 
 async def test_a_full_server_closes_the_longest_waiting_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with _served(monkeypatch, MAX_CONNECTIONS=3) as server, AsyncExitStack() as stack:
-        slow, _ = await stack.enter_async_context(_connected(server, _POST + b"bo"))
+    async with _serve(monkeypatch, MAX_CONNECTIONS=3) as server, AsyncExitStack() as stack:
+        slow, _ = await stack.enter_async_context(_connect(server, _POST + b"bo"))
         await until_so(lambda: server.connections, "it is connected")
-        busy = await stack.enter_async_context(_connected(server, _UPGRADE))
+        busy = await stack.enter_async_context(_connect(server, _UPGRADE))
         await busy[0].readuntil(b"\r\n\r\n")
-        idle = [await stack.enter_async_context(_connected(server, _GET)) for _ in range(2)]
+        idle = [await stack.enter_async_context(_connect(server, _GET)) for _ in range(2)]
         for reader, _ in idle:
             await reader.readuntil(b"hello")
         assert await _is_closed(slow)
-        newest, _ = await stack.enter_async_context(_connected(server, _GET))
+        newest, _ = await stack.enter_async_context(_connect(server, _GET))
         assert await newest.readuntil(b"hello")
         assert await _is_closed(idle[0][0])
         idle[1][1].write(_GET)
@@ -190,18 +193,21 @@ async def test_a_full_server_closes_the_longest_waiting_connection(
 
 
 async def test_a_fully_busy_server_refuses_new_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with _served(monkeypatch, MAX_CONNECTIONS=2) as server, AsyncExitStack() as stack:
+    async with _serve(monkeypatch, MAX_CONNECTIONS=2) as server, AsyncExitStack() as stack:
         for _ in range(2):
-            reader, _ = await stack.enter_async_context(_connected(server, _UPGRADE))
+            reader, _ = await stack.enter_async_context(_connect(server, _UPGRADE))
             await reader.readuntil(b"\r\n\r\n")
-        async with _connected(server, _GET) as (reader, _):
+        async with _connect(server, _GET) as (reader, _):
             assert await _is_closed(reader)
         assert server.connections == 2
 
 
 async def test_too_many_pipelined_requests_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     get = b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"
-    async with _served(monkeypatch, MAX_PIPELINED_BYTES=10_000) as server, _connected(server, get) as (reader, writer):
+    async with (
+        _serve(monkeypatch, MAX_PIPELINED_BYTES=10_000) as server,
+        _connect(server, get) as (reader, writer),
+    ):
         await reader.readuntil(b"\r\n\r\n")
         while not writer.is_closing():
             writer.write(b"GET /hello HTTP/1.1\r\nX: " + b"x" * 1_000 + b"\r\n\r\n")
@@ -224,7 +230,7 @@ async def test_an_invalid_request_logs_no_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sent: bytes, *, breaks_off: bool
 ) -> None:
     with caplog.at_level(logging.INFO):
-        async with _served(monkeypatch) as server, _connected(server, sent) as (reader, writer):
+        async with _serve(monkeypatch) as server, _connect(server, sent) as (reader, writer):
             if breaks_off:
                 writer.close()
             else:
@@ -236,8 +242,8 @@ async def test_an_invalid_request_logs_no_traceback(
 
 async def test_streams_and_websockets_have_no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = dict.fromkeys(("HEADERS_TIMEOUT_S", "BODY_TIMEOUT_S", "WRITE_TIMEOUT_S", "IDLE_TIMEOUT_S"), 0.15)
-    async with _served(monkeypatch, **limits) as server:
-        async with _connected(server, b"GET /events HTTP/1.0\r\n\r\n") as (reader, _):
+    async with _serve(monkeypatch, **limits) as server:
+        async with _connect(server, b"GET /events HTTP/1.0\r\n\r\n") as (reader, _):
             assert (await reader.read()).endswith(b"4\n")
         async with aiohttp.ClientSession() as http, http.ws_connect(f"{server.url}/socket") as socket:
             await asyncio.sleep(0.5)

@@ -25,21 +25,21 @@ A, B = "a" * 40, "b" * 40
 WHY = "example.org answered 404."
 
 
-def _case(
-    charge: str, *, polls: int, over_s: float, nodes: tuple[str, ...] = (A, B), condition: str = ""
+def _after(
+    symptom: str, *, polls: int, over_s: float, nodes: tuple[str, ...] = (A, B), condition: str = ""
 ) -> ChannelHealth:
-    return ChannelHealth(charge, condition, 0, Evidence(charge, 1_000.0, 1_000.0 + over_s, polls, nodes))
+    return ChannelHealth(symptom, condition, 0, Evidence(symptom, 1_000.0, 1_000.0 + over_s, polls, nodes))
 
 
-def _broken(condition: str = "") -> ChannelHealth:
-    return _case("failing", polls=DEAD_POLLS, over_s=DEAD_AFTER_S, condition=condition)
+def _failing(condition: str = "") -> ChannelHealth:
+    return _after("failing", polls=DEAD_POLLS, over_s=DEAD_AFTER_S, condition=condition)
 
 
 GOOD = ChannelHealth("", "")
 
 
 @pytest.mark.parametrize(
-    ("outcome", "status", "charge"),
+    ("outcome", "status", "symptom"),
     [
         ("new", 200, ""),
         ("unchanged", 304, ""),
@@ -55,12 +55,12 @@ GOOD = ChannelHealth("", "")
         (ParseKilled.code, 200, "deadly"),
     ],
 )
-def test_a_poll_result_is_classified_as_a_symptom(outcome: str, status: int, charge: str) -> None:
-    assert symptom_of(URL, PollResult(A, 1.0, outcome, status)) == charge
+def test_a_poll_result_is_classified_as_a_symptom(outcome: str, status: int, symptom: str) -> None:
+    assert symptom_of(URL, PollResult(A, 1.0, outcome, status)) == symptom
 
 
 @pytest.mark.parametrize(
-    ("url", "permanent_url", "charge"),
+    ("url", "permanent_url", "symptom"),
     [
         (URL, NEW, f"moved:{NEW}"),
         (URL, URL, ""),
@@ -68,18 +68,18 @@ def test_a_poll_result_is_classified_as_a_symptom(outcome: str, status: int, cha
         (f"{URL}#main p", NEW, f"moved:{NEW}#main p"),
     ],
 )
-def test_only_another_url_is_a_move_and_keeps_the_selector(url: str, permanent_url: str, charge: str) -> None:
-    assert symptom_of(url, PollResult(A, 1.0, "unchanged", 304), permanent_url) == charge
+def test_only_another_url_is_a_move_and_keeps_the_selector(url: str, permanent_url: str, symptom: str) -> None:
+    assert symptom_of(url, PollResult(A, 1.0, "unchanged", 304), permanent_url) == symptom
 
 
 def test_a_redirect_to_a_failing_url_is_no_move() -> None:
     assert symptom_of(URL, PollResult(A, 1.0, NotAFeed.code, 200), NEW) == "failing"
 
 
-@pytest.mark.parametrize(("charge", "notice"), [(f"moved:{NEW}", Notice("moved", NEW)), ("gone", Notice("dead", WHY))])
-def test_a_move_or_410_needs_three_polls_over_a_day_by_two_nodes(charge: str, notice: Notice) -> None:
+@pytest.mark.parametrize(("symptom", "notice"), [(f"moved:{NEW}", Notice("moved", NEW)), ("gone", Notice("dead", WHY))])
+def test_a_move_or_410_needs_three_polls_over_a_day_by_two_nodes(symptom: str, notice: Notice) -> None:
     def told(polls: int, over_s: float, nodes: tuple[str, ...], pollers: int = 3) -> Notice | None:
-        return diagnose(_case(charge, polls=polls, over_s=over_s, nodes=nodes), pollers, WHY)
+        return diagnose(_after(symptom, polls=polls, over_s=over_s, nodes=nodes), pollers, WHY)
 
     assert told(PERMANENT_POLLS, PERMANENT_AFTER_S, (A, B)) == notice
     assert told(PERMANENT_POLLS - 1, PERMANENT_AFTER_S, (A, B)) is None
@@ -89,15 +89,17 @@ def test_a_move_or_410_needs_three_polls_over_a_day_by_two_nodes(charge: str, no
 
 
 def test_other_failures_need_thirty_days_and_many_polls() -> None:
-    assert diagnose(_broken(), 3, WHY) == Notice("dead", WHY)
-    assert diagnose(_case("failing", polls=DEAD_POLLS, over_s=DEAD_AFTER_S - 1), 3, WHY) is None
-    assert diagnose(_case("failing", polls=DEAD_POLLS - 1, over_s=DEAD_AFTER_S), 3, WHY) is None
-    assert diagnose(_case("failing", polls=999, over_s=DEAD_AFTER_S, nodes=(A,)), 3, WHY) is None
+    assert diagnose(_failing(), 3, WHY) == Notice("dead", WHY)
+    assert diagnose(_after("failing", polls=DEAD_POLLS, over_s=DEAD_AFTER_S - 1), 3, WHY) is None
+    assert diagnose(_after("failing", polls=DEAD_POLLS - 1, over_s=DEAD_AFTER_S), 3, WHY) is None
+    assert diagnose(_after("failing", polls=999, over_s=DEAD_AFTER_S, nodes=(A,)), 3, WHY) is None
 
 
 def test_three_successive_parser_kills_lead_to_quarantine() -> None:
-    assert diagnose(_case("deadly", polls=QUARANTINE_POLLS, over_s=1, nodes=(A,)), 3, WHY) == Notice("quarantined", WHY)
-    assert diagnose(_case("deadly", polls=QUARANTINE_POLLS - 1, over_s=9 * DAY_S), 3, WHY) is None
+    assert diagnose(_after("deadly", polls=QUARANTINE_POLLS, over_s=1, nodes=(A,)), 3, WHY) == Notice(
+        "quarantined", WHY
+    )
+    assert diagnose(_after("deadly", polls=QUARANTINE_POLLS - 1, over_s=9 * DAY_S), 3, WHY) is None
 
 
 @given(refusals=st.integers(0, 10**6), pollers=st.integers(1, 9))
@@ -108,36 +110,36 @@ def test_a_busy_publisher_is_never_dead(refusals: int, pollers: int) -> None:
 @pytest.mark.parametrize("condition", ["dead", "quarantined"])
 def test_a_successful_poll_ends_a_condition(condition: str) -> None:
     assert diagnose(ChannelHealth("", condition), 3, "") == Notice("back")
-    assert diagnose(_case(f"moved:{NEW}", polls=99, over_s=DEAD_AFTER_S, condition=condition), 3, "") == Notice("back")
+    assert diagnose(_after(f"moved:{NEW}", polls=99, over_s=DEAD_AFTER_S, condition=condition), 3, "") == Notice("back")
     assert diagnose(GOOD, 3, "") is None
 
 
 def test_a_notice_is_not_repeated_but_a_worse_one_is_sent() -> None:
-    assert diagnose(_broken("dead"), 3, WHY) is None
-    assert diagnose(_broken("quarantined"), 3, WHY) == Notice("dead", WHY)
-    assert diagnose(_case("deadly", polls=9, over_s=1, condition="quarantined"), 3, WHY) is None
+    assert diagnose(_failing("dead"), 3, WHY) is None
+    assert diagnose(_failing("quarantined"), 3, WHY) == Notice("dead", WHY)
+    assert diagnose(_after("deadly", polls=9, over_s=1, condition="quarantined"), 3, WHY) is None
 
 
 @given(
-    charge=st.sampled_from(["failing", "gone", "deadly", f"moved:{NEW}"]),
+    symptom=st.sampled_from(["failing", "gone", "deadly", f"moved:{NEW}"]),
     condition=st.sampled_from(["", "dead", "quarantined"]),
     polls=st.integers(1, 99),
     over_s=st.floats(0, 99 * DAY_S),
     pollers=st.integers(1, 9),
 )
-def test_a_notice_settles_the_condition(charge: str, condition: str, polls: int, over_s: float, pollers: int) -> None:
+def test_a_notice_settles_the_condition(symptom: str, condition: str, polls: int, over_s: float, pollers: int) -> None:
     """A second diagnosis under the condition of the first notice has no notice, or that of a move."""
-    notice = diagnose(_case(charge, polls=polls, over_s=over_s, condition=condition), pollers, WHY)
+    notice = diagnose(_after(symptom, polls=polls, over_s=over_s, condition=condition), pollers, WHY)
     if notice is not None and notice.kind != "moved":
-        settled = "" if notice.kind == "back" else notice.kind
-        again = diagnose(_case(charge, polls=polls, over_s=over_s, condition=settled), pollers, WHY)
+        condition_after = "" if notice.kind == "back" else notice.kind
+        again = diagnose(_after(symptom, polls=polls, over_s=over_s, condition=condition_after), pollers, WHY)
         assert again is None or again.kind == "moved"
 
 
 def test_a_dead_channel_is_polled_once_a_day() -> None:
     assert (
-        recheck_delay_s(_broken("dead"))
-        == recheck_delay_s(_case("deadly", polls=9, over_s=1, condition="quarantined"))
+        recheck_delay_s(_failing("dead"))
+        == recheck_delay_s(_after("deadly", polls=9, over_s=1, condition="quarantined"))
         == DAY_S
     )
-    assert recheck_delay_s(_broken()) == recheck_delay_s(ChannelHealth("", "dead")) == 0.0
+    assert recheck_delay_s(_failing()) == recheck_delay_s(ChannelHealth("", "dead")) == 0.0

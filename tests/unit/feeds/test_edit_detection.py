@@ -29,10 +29,10 @@ class Channel:
     def poll(self, *entries: ParsedEntry) -> list[tuple[str, str]]:
         """Return the titles and texts of the edited entries, oldest first; no entry may be new."""
         known = self.state is not None
-        decision = detect_entry_changes(self.state, ParsedFeed(entries=entries), url=URL, now_s=self.now_s)
-        self.state = decision.state
-        assert not known or not decision.new
-        return [(entry.title, entry.summary) for entry in decision.edited]
+        detected = detect_entry_changes(self.state, ParsedFeed(entries=entries), url=URL, now_s=self.now_s)
+        self.state = detected.state
+        assert not known or not detected.new
+        return [(entry.title, entry.summary) for entry in detected.edited]
 
 
 def several(count: int = 6, **fields: str) -> list[ParsedEntry]:
@@ -80,8 +80,8 @@ def test_meaningless_changes_are_no_edits(before: dict[str, str], after: dict[st
 
 def test_an_edit_and_its_revert_are_two_edits() -> None:
     channel = Channel(item("a"), *several())
-    told = [channel.poll(item("a", title=title), *several()) for title in ("Corrected", "Title a", "Title a")]
-    assert [[title for title, _ in each] for each in told] == [["Corrected"], ["Title a"], []]
+    reported = [channel.poll(item("a", title=title), *several()) for title in ("Corrected", "Title a", "Title a")]
+    assert [[title for title, _ in each] for each in reported] == [["Corrected"], ["Title a"], []]
 
 
 def test_edits_are_oldest_first_with_the_keys_of_their_entries() -> None:
@@ -95,8 +95,8 @@ def test_edits_are_oldest_first_with_the_keys_of_their_entries() -> None:
 
 def test_at_most_three_edits_of_a_text_are_reported_and_edits_of_titles_besides() -> None:
     channel = Channel(item("a"), *several(20))
-    told = [channel.poll(item("a", summary=f"About {word}."), *several(20)) for word in _WORDS]
-    assert [len(each) for each in told] == [1, 1, 1, 0, 0, 0]
+    reported = [channel.poll(item("a", summary=f"About {word}."), *several(20)) for word in _WORDS]
+    assert [len(each) for each in reported] == [1, 1, 1, 0, 0, 0]
     assert len(channel.poll(item("a", title="Corrected", summary="About grapes."), *several(20))) == 1
 
 
@@ -120,9 +120,9 @@ def test_edits_of_titles_are_reported_in_a_quiet_period_of_texts() -> None:
 
 def test_more_than_ten_edits_in_a_poll_are_not_reported() -> None:
     entries = several(40)
-    for count, told in ((MAX_EDITS_PER_POLL, MAX_EDITS_PER_POLL), (MAX_EDITS_PER_POLL + 1, 0)):
+    for count, reported in ((MAX_EDITS_PER_POLL, MAX_EDITS_PER_POLL), (MAX_EDITS_PER_POLL + 1, 0)):
         edited = [*(item(str(number), summary="Edited.") for number in range(20, 20 + count)), *entries[20 + count :]]
-        assert len(Channel(*entries).poll(*entries[:20], *edited)) == told
+        assert len(Channel(*entries).poll(*entries[:20], *edited)) == reported
 
 
 def relative_date(number: int, hour: int, _: Random) -> str:
@@ -151,15 +151,15 @@ def test_automatic_changes_of_texts_soon_start_a_quiet_period(
     aside: Callable[[int, int, Random], str], size: int
 ) -> None:
     chance = Random(1)  # noqa: S311 - repeatable, not secret
-    state, told = None, 0
+    state, reported = None, 0
     for hour in range(20 * 24):
         newest = hour // _HOURS_APART
         numbers = range(newest, max(-1, newest - size), -1)
         entries = [
             item(str(each), number=each, summary=f"News {each}. {aside(each, hour, chance)}") for each in numbers
         ]
-        decision = detect_entry_changes(
+        detected = detect_entry_changes(
             state, ParsedFeed(entries=tuple(entries)), url=URL, now_s=START_S + hour * DAY_S / 24
         )
-        state, told = decision.state, told + len(decision.edited)
-    assert told <= 9
+        state, reported = detected.state, reported + len(detected.edited)
+    assert reported <= 9

@@ -24,10 +24,10 @@ class Channel:
     def poll(self, *entries: ParsedEntry) -> list[str]:
         """Return the titles of the new entries, oldest first."""
         feed = ParsedFeed(link="https://example.com/", entries=entries)
-        decision = detect_entry_changes(self.state, feed, url=URL, now_s=self.now_s)
-        self.state = decision.state
-        self.latest = [entry.title for entry in decision.latest]
-        return [entry.title for entry in decision.new]
+        detected = detect_entry_changes(self.state, feed, url=URL, now_s=self.now_s)
+        self.state = detected.state
+        self.latest = [entry.title for entry in detected.latest]
+        return [entry.title for entry in detected.new]
 
 
 def test_the_first_poll_reports_nothing_new_and_the_latest_entries() -> None:
@@ -58,8 +58,8 @@ def test_entries_without_valid_dates_keep_the_document_order(date: float | None)
 
 
 def test_a_date_in_the_future_is_omitted() -> None:
-    decision = detect_entry_changes(None, ParsedFeed(entries=(item("a", published=NOW_S + 1e6),)), url=URL, now_s=NOW_S)
-    assert decision.latest[0].published is None
+    detected = detect_entry_changes(None, ParsedFeed(entries=(item("a", published=NOW_S + 1e6),)), url=URL, now_s=NOW_S)
+    assert detected.latest[0].published is None
 
 
 def test_an_id_that_all_entries_share_does_not_hide_new_ones() -> None:
@@ -221,7 +221,7 @@ def test_the_state_is_at_most_66_kib() -> None:
 
 
 @pytest.mark.parametrize(
-    "memory",
+    "encoded",
     [
         msgspec.msgpack.encode([NOW_S, bytes(60), [20_000, 20_000], 2, False]),  # version 0.1.0
         msgspec.msgpack.encode(["page", NOW_S]),
@@ -231,6 +231,6 @@ def test_the_state_is_at_most_66_kib() -> None:
         b"\xc1",
     ],
 )
-def test_an_invalid_state_does_not_decode(memory: bytes) -> None:
+def test_an_invalid_state_does_not_decode(encoded: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        msgspec.msgpack.decode(memory, type=IdentityState)
+        msgspec.msgpack.decode(encoded, type=IdentityState)

@@ -9,7 +9,7 @@ from tests.support.feed_documents import page
 URL = "https://example.com/blog/"
 
 
-def links(head: str) -> list[str]:
+def feed_urls(head: str) -> list[str]:
     return [link.url for link in find_feed_links(f"<html><head>{head}</head><body></body></html>".encode(), url=URL)]
 
 
@@ -38,12 +38,12 @@ def test_every_type_of_feed_link_is_found_with_its_title() -> None:
     ],
 )
 def test_other_links_are_ignored(head: str) -> None:
-    assert links(head) == []
+    assert feed_urls(head) == []
 
 
 def test_links_are_resolved_against_the_base_element() -> None:
     head = '<base href="https://cdn.example.com/x/"><link rel="alternate" type="application/rss+xml" href="feed">'
-    assert links(head) == ["https://cdn.example.com/x/feed"]
+    assert feed_urls(head) == ["https://cdn.example.com/x/feed"]
 
 
 def test_feed_links_are_distinct_and_at_most_twenty() -> None:

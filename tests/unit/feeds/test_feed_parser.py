@@ -13,7 +13,7 @@ from tests.support.feed_documents import atom, item, json_feed, page, rss
 
 URL = "https://example.com/feed"
 GIVES_UP = {"gml_pos", "gml_poslist"}
-"""Without a place to be in, these make feedparser give up the document, which is then told as broken."""
+"""Elements that make feedparser fail outside of a point element, so that BrokenFeed is raised."""
 ENTRY = item("a", authors=("Ann",), tags=("tech", "news"))
 
 

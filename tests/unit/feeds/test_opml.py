@@ -16,7 +16,7 @@ def _opml(body: str, version: str = "2.0") -> bytes:
     return f'<?xml version="1.0"?>\n<opml version="{version}"><head/><body>\n{body}\n</body></opml>'.encode()
 
 
-def _refused(body: bytes) -> str:
+def _error_of(body: bytes) -> str:
     with pytest.raises(UserError) as refusal:
         parse(body)
     return str(refusal.value)
@@ -92,15 +92,15 @@ def test_titles_and_folders_are_plain_short_lines() -> None:
     [b"", b"   ", b"hello", b"\0\1\2", b"<!-- only -->", b"{}", bytes(range(256)), b"<", b"<?xml version='1.0'?>"],
 )
 def test_a_file_that_is_not_xml_is_refused(body: bytes) -> None:
-    assert "no tag" in _refused(body)
+    assert "no tag" in _error_of(body)
 
 
 def test_a_file_that_is_not_opml_is_refused() -> None:
-    assert "<html>" in _refused(b"<html><body><p>Log in</p></body></html>")
+    assert "<html>" in _error_of(b"<html><body><p>Log in</p></body></html>")
 
 
 def test_a_file_that_is_too_large_is_refused() -> None:
-    assert "larger" in _refused(b" " * (MAX_OPML_BYTES + 1))
+    assert "larger" in _error_of(b" " * (MAX_OPML_BYTES + 1))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_file_that_is_too_large_is_refused() -> None:
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
 def test_entities_are_not_expanded(body: str, encoding: str) -> None:
-    assert "entities" in _refused(body.encode(encoding))
+    assert "entities" in _error_of(body.encode(encoding))
 
 
 def test_a_dtd_is_not_loaded() -> None:

@@ -26,9 +26,9 @@ def prices(*rows: tuple[str, str], visitors: int = 0, now: str = "12:00") -> str
 
 def test_the_first_poll_reports_no_changes_and_a_preview() -> None:
     page = parsed("<title>Shop</title><p>One</p><p>" + "word " * 100)
-    decision = detect_page_changes(None, page, url=URL, now_s=START_S)
-    assert decision.changes == ()
-    (proof,) = decision.latest
+    detected = detect_page_changes(None, page, url=URL, now_s=START_S)
+    assert detected.changes == ()
+    (proof,) = detected.latest
     assert (proof.title, proof.link) == ("Shop", URL)
     assert proof.summary.startswith("One word word")
     assert len(proof.summary) <= 300
@@ -118,15 +118,15 @@ def test_relative_ages_are_never_reported() -> None:
 
 
 def test_a_late_second_poll_reports_changes() -> None:
-    decision = detect_page_changes(None, parsed("<p>Price 5"), url=URL, now_s=START_S)
-    later = detect_page_changes(decision.state, parsed("<p>Price 6"), url=URL, now_s=START_S + HOUR_S)
+    detected = detect_page_changes(None, parsed("<p>Price 5"), url=URL, now_s=START_S)
+    later = detect_page_changes(detected.state, parsed("<p>Price 6"), url=URL, now_s=START_S + HOUR_S)
     assert [change.entry.summary for change in later.changes] == ["Price 6"]
 
 
 def test_a_counter_becomes_volatile_after_ten_changes() -> None:
     reader = Reader("<p>This page was read 100 times</p>")
-    told = [reader.sees(f"<p>This page was read {100 + n} times</p>", after_s=1800) for n in range(1, 20)]
-    assert [bool(changes) for changes in told] == [True] * 10 + [False] * 9
+    reported = [reader.sees(f"<p>This page was read {100 + n} times</p>", after_s=1800) for n in range(1, 20)]
+    assert [bool(changes) for changes in reported] == [True] * 10 + [False] * 9
 
 
 def test_a_daily_change_of_a_price_is_reported_each_time() -> None:
@@ -160,8 +160,8 @@ def test_a_clock_stays_volatile_for_months() -> None:
 def test_an_outage_and_its_end_are_reported_but_not_an_alternating_page() -> None:
     versions = ["<h1>Status</h1><p>All systems are down", "<h1>Status</h1><p>All is well"]
     reader = Reader(versions[1])
-    told = [bool(reader.sees(version)) for version in versions * 5]
-    assert told == [True, True] + [False] * 8
+    reported = [bool(reader.sees(version)) for version in versions * 5]
+    assert reported == [True, True] + [False] * 8
     assert reader.sees(versions[0], after_s=2 * DAY_S)
 
 
@@ -193,11 +193,11 @@ def test_a_total_rewrite_is_one_change_within_the_bound(after: list[object]) -> 
     state = detect_page_changes(
         None, ParsedPage(lines=tuple(str(n) for n in range(20_000))), url=URL, now_s=START_S
     ).state
-    decision = detect_page_changes(state, ParsedPage(lines=tuple(map(str, after))), url=URL, now_s=START_S + HOUR_S)
-    (change,) = decision.changes
+    detected = detect_page_changes(state, ParsedPage(lines=tuple(map(str, after))), url=URL, now_s=START_S + HOUR_S)
+    (change,) = detected.changes
     assert change.entry.summary.startswith("Rewritten: 20,000 lines.")
     assert len(change.entry.summary) <= BLOCK_CHARS
-    assert len(msgspec.msgpack.encode(decision.state)) < 256_000
+    assert len(msgspec.msgpack.encode(detected.state)) < 256_000
 
 
 class Counted(str):

@@ -80,15 +80,15 @@ def test_long_documents_have_no_element_hashes(written: str) -> None:
     assert (read(MAX_HASHED_ENTRIES + 1)[0], len(read(MAX_HASHED_ENTRIES + 1)[1])) == (0, MAX_HASHED_ENTRIES + 1)
 
 
-def spaces(count: int) -> str:
+def namespaces(count: int) -> str:
     return "".join(f" xmlns:n{number}='https://example.com/{'x' * 100}/{number}'" for number in range(count))
 
 
 @pytest.mark.parametrize(
     ("around", "entry"),
     [
-        (spaces(30_000), "<item/>"),
-        (spaces(40), "<item/>"),
+        (namespaces(30_000), "<item/>"),
+        (namespaces(40), "<item/>"),
         ("", "<item " + " ".join(f"a{number}=''" for number in range(30)) + "/>"),
     ],
 )

@@ -34,28 +34,28 @@ def test_articles_have_hashes_at_their_positions() -> None:
     )
     assert found.news is not None
     assert found.edits is not None
-    own = [marked[0] for _, marked in (*found.news, *found.edits)]
-    assert [(position, marked[1:]) for position, marked in found.news] == [
+    own = [hashed[0] for _, hashed in (*found.news, *found.edits)]
+    assert [(position, hashed[1:]) for position, hashed in found.news] == [
         (0, article_hashes(entry(1))),
         (2, article_hashes(entry(3))),
     ]
-    assert [(position, marked[1:]) for position, marked in found.edits] == [(1, article_hashes(entry(2)))]
+    assert [(position, hashed[1:]) for position, hashed in found.edits] == [(1, article_hashes(entry(2)))]
     assert len(set(own)) == 3
 
 
 def test_the_entry_hash_is_stable_across_edits_and_differs_between_channels() -> None:
-    told = split_version(delta(Change("addition", Entry("k", "Old"))))
+    delivered = split_version(delta(Change("addition", Entry("k", "Old"))))
     edited = split_version(delta(Change("replacement", Entry("k", "New"))))
     elsewhere = split_version(structs.replace(delta(Change("addition", Entry("k", "Old"))), channel="d" * 40))
-    assert told.news is not None
+    assert delivered.news is not None
     assert edited.edits is not None
     assert elsewhere.news is not None
-    assert told.news[0][1][0] == edited.edits[0][1][0] != elsewhere.news[0][1][0]
+    assert delivered.news[0][1][0] == edited.edits[0][1][0] != elsewhere.news[0][1][0]
 
 
 def test_page_changes_and_notices_are_news_without_articles() -> None:
-    for told in (delta(Change("replacement", entry(1), 3, "before")), delta(notice=Notice("back"))):
-        found = split_version(told)
+    for delivered in (delta(Change("replacement", entry(1), 3, "before")), delta(notice=Notice("back"))):
+        found = split_version(delivered)
         assert (found.news, found.edits) == ((), None)
 
 
@@ -85,7 +85,7 @@ LONG = (
 ARTICLE = Entry("1", "Cold day", "https://example.com/2024/cold-day", LONG)
 
 
-def alike(one: Entry, other: Entry) -> bool:
+def is_same_article(one: Entry, other: Entry) -> bool:
     return bool(set(article_hashes(one)) & set(article_hashes(other)))
 
 
@@ -99,7 +99,7 @@ def alike(one: Entry, other: Entry) -> bool:
     ],
 )
 def test_two_equal_fields_of_link_title_and_long_text_identify_an_article(other: Entry) -> None:
-    assert alike(ARTICLE, other)
+    assert is_same_article(ARTICLE, other)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +119,11 @@ def test_two_equal_fields_of_link_title_and_long_text_identify_an_article(other:
     ],
 )
 def test_one_equal_field_does_not_identify_an_article(one: Entry, other: Entry) -> None:
-    assert not alike(one, other)
+    assert not is_same_article(one, other)
 
 
 def test_a_fragment_distinguishes_articles() -> None:
-    assert alike(
+    assert is_same_article(
         Entry("1", "Home", "https://example.com/#/posts/1"), Entry("2", "Home", "http://example.com#/posts/1", "x")
     )
 

@@ -49,42 +49,42 @@ NOT_PUBLIC = [
 ]
 
 
-def refused(address: str, port: int = 443, *, allow_private: bool = False, extra_ports: tuple[int, ...] = ()) -> str:
+def is_refused(address: str, port: int = 443, *, allow_private: bool = False, extra_ports: tuple[int, ...] = ()) -> str:
     return refusal_reason(address, port, allow_private=allow_private, extra_ports=extra_ports) or ""
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_allowed(address: str) -> None:
     assert is_public(address)
-    assert refused(address) == ""
+    assert is_refused(address) == ""
 
 
 @pytest.mark.parametrize("address", [*NOT_PUBLIC, *LOOPBACK])
 def test_other_addresses_are_refused(address: str) -> None:
     assert not is_public(address)
-    assert "not a public address" in refused(address)
+    assert "not a public address" in is_refused(address)
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_allow_private_allows_no_other_private_address(address: str) -> None:
-    assert "not a public address" in refused(address, allow_private=True)
+    assert "not a public address" in is_refused(address, allow_private=True)
 
 
 @pytest.mark.parametrize("address", LOOPBACK)
 def test_allow_private_allows_loopback_on_any_port(address: str) -> None:
-    assert refused(address, 6379, allow_private=True) == ""
+    assert is_refused(address, 6379, allow_private=True) == ""
 
 
 @pytest.mark.parametrize("port", [0, 21, 22, 25, 6379, 8081, 65535])
 def test_other_ports_are_refused_unless_added(port: int) -> None:
-    assert f"Port {port}" in refused("8.8.8.8", port)
-    assert f"Port {port}" in refused("8.8.8.8", port, allow_private=True)
-    assert refused("8.8.8.8", port, extra_ports=(port,)) == ""
+    assert f"Port {port}" in is_refused("8.8.8.8", port)
+    assert f"Port {port}" in is_refused("8.8.8.8", port, allow_private=True)
+    assert is_refused("8.8.8.8", port, extra_ports=(port,)) == ""
 
 
 @pytest.mark.parametrize("port", [80, 443, 8080, 8443])
 def test_default_ports_are_allowed(port: int) -> None:
-    assert refused("8.8.8.8", port) == ""
+    assert is_refused("8.8.8.8", port) == ""
 
 
 def test_a_refused_address_gets_no_socket() -> None:

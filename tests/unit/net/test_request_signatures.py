@@ -14,7 +14,7 @@ def request(number: int, at_s: float = NOW_S) -> str:
     return RequestSigner("secret", OTHER).sign(ME, "find", b"body", f"{number:024x}", at_s).header()
 
 
-def refused(signer: RequestSigner, header: str, now_s: float) -> str:
+def refusal_of(signer: RequestSigner, header: str, now_s: float) -> str:
     try:
         signer.verify(parse_signature(header), "find", b"body", now_s)
     except PeerProtocolError as error:
@@ -27,18 +27,18 @@ def test_requests_beyond_the_nonce_limit_are_refused_until_the_window_ends(
 ) -> None:
     monkeypatch.setattr(request_signatures, "MAX_NONCES", 3)
     signer = RequestSigner("secret", ME)
-    assert [refused(signer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
-    assert refused(signer, request(0), NOW_S) == "replay"
+    assert [refusal_of(signer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
+    assert refusal_of(signer, request(0), NOW_S) == "replay"
     later_s = NOW_S + 2 * WINDOW_S + 2
-    assert refused(signer, request(9, later_s), later_s) == ""
+    assert refusal_of(signer, request(9, later_s), later_s) == ""
 
 
 def test_a_request_from_a_fast_clock_cannot_be_replayed_later() -> None:
     signer = RequestSigner("secret", ME)
     ahead = request(1, NOW_S + WINDOW_S)
-    assert refused(signer, ahead, NOW_S) == ""
-    assert refused(signer, ahead, NOW_S + 2 * WINDOW_S) == "replay"
-    assert refused(signer, ahead, NOW_S + 2 * WINDOW_S + 1) == "late"
+    assert refusal_of(signer, ahead, NOW_S) == ""
+    assert refusal_of(signer, ahead, NOW_S + 2 * WINDOW_S) == "replay"
+    assert refusal_of(signer, ahead, NOW_S + 2 * WINDOW_S + 1) == "late"
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_an_invalid_signature_header_is_refused(header: str) -> None:
 
 
 def test_a_response_is_valid_for_its_request_only() -> None:
-    mine, theirs = RequestSigner("secret", ME), RequestSigner("secret", OTHER)
-    mac = theirs.response_mac("1" * 24, 200, b"answer")
-    mine.verify_response("1" * 24, 200, b"answer", mac)
+    signer, other_signer = RequestSigner("secret", ME), RequestSigner("secret", OTHER)
+    mac = other_signer.response_mac("1" * 24, 200, b"answer")
+    signer.verify_response("1" * 24, 200, b"answer", mac)
     for nonce, status, body in (("2" * 24, 200, b"answer"), ("1" * 24, 409, b"answer"), ("1" * 24, 200, b"other")):
         with pytest.raises(PeerProtocolError):
-            mine.verify_response(nonce, status, body, mac)
+            signer.verify_response(nonce, status, body, mac)
