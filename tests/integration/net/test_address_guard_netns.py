@@ -150,10 +150,10 @@ def client(place: Namespace, world: Internet) -> Iterator[FetcherProcess]:  # no
 
 
 @pytest.fixture(autouse=True)
-def _only_who_is_public_is_connected_to(client: FetcherProcess, world: Internet) -> Iterator[None]:
+def _only_public_addresses_are_connected_to(client: FetcherProcess, world: Internet) -> Iterator[None]:
     before = len(world.seen())
     yield
-    # Once this is answered, whatever connected before it has been written down.
+    # After this response, all earlier connections have been recorded.
     assert client.ask("http://public.example/end") == ("200", "")
     reached = {(each.address, each.port) for each in world.seen()[before:]}
     assert reached <= {(address, port) for address in (PUBLIC, PUBLIC6) for port in DEFAULT_PORTS}
