@@ -1,11 +1,14 @@
-"""The admin console: the only web server.
+"""The admin console: the only web server for people, with the admin pages and the JSON API.
 
-Rules of the room:
+Rules:
 
-* **Default deny.** The auth middleware closes every route that is not declared public; a test walks them all.
-* **Every change** (any method but GET and HEAD) needs an ``Origin`` that is ours and a CSRF token, or a bearer token.
-* **Useful without JavaScript.** htmx only refreshes and replaces parts that also stand as pages.
-* **Strict CSP.** No inline script, no inline style, nothing from another origin.
-* **What publishers wrote is text.** Jinja2 escapes it; links are shown only if they are http(s).
-* The store may be away: pages answer 503 with words, ``/livez`` stays 200, ``/readyz`` says why not.
+* **Default deny.** The authorization middleware closes every route that is not declared public.
+* **CSRF protection.** Every change (any method but GET and HEAD) needs an ``Origin`` of this console and a CSRF token,
+  or an API key.
+* **Works without JavaScript.** htmx only refreshes parts of pages that are also served as whole pages.
+* **Strict CSP.** No inline scripts or styles, and nothing from another origin.
+* **Publishers' content is text.** Jinja escapes it; only http and https links are rendered as links.
+* **Works without Redis.** Pages answer 503 with an explanation, ``/livez`` answers 200, ``/readyz`` gives the reason.
+
+``auth`` has authentication and authorization, ``pages`` one module per subject with its pages and API operations.
 """

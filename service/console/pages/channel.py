@@ -22,6 +22,7 @@ from service.console.formatting import (
     describe_bounds,
     describe_schedule,
     format_duration,
+    is_success,
     outcome_label,
     parse_duration,
 )
@@ -62,11 +63,11 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class TraceLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step of a poll, ``after_s`` seconds after its start. The last line says whether the poll went ``well``."""
+    """A step of a poll, ``after_s`` seconds after its start. The last line says whether the poll was a ``success``."""
 
-    words: str
+    text: str
     after_s: float = 0.0
-    well: bool | None = None
+    success: bool | None = None
 
 
 @operation("PUT", "/channels/{cid}/bounds", write_access("channels"), 404, 429)
@@ -197,10 +198,10 @@ async def trace(request: web.Request) -> web.StreamResponse:
     try:
         result = await request.app[STORE].worker_requests.poll_now(channel.id, on_progress=on_step)
     except CoronetError as error:
-        await write(TraceLine(public_message(error), well=False))
+        await write(TraceLine(public_message(error), success=False))
     else:
-        well = result.outcome in {"new", "unchanged"}
-        await write(TraceLine(f"{outcome_label(result.outcome)}. {result.detail}".strip(), well=well))
+        success = is_success(result.outcome)
+        await write(TraceLine(f"{outcome_label(result.outcome)}. {result.detail}".strip(), success=success))
     await response.write_eof()
     return response
 

@@ -46,7 +46,7 @@ async function trace(event) {
         const step = JSON.parse(line);
         const ms = step.after_s * 1000;
         const after = ms ? ` (${ms < 1000 ? `${ms.toFixed()} ms` : `${step.after_s.toFixed(1)} s`})` : "";
-        add(step.words + after, step.well === undefined ? "" : step.well ? "state good" : "state bad");
+        add(step.text + after, step.success === undefined ? "" : step.success ? "state good" : "state bad");
       }
     }
   } catch (error) {

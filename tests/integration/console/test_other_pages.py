@@ -254,15 +254,15 @@ async def test_a_poll_streams_its_steps(store: Store, ada: Visitor) -> None:
         status, text = await ada.post(f"/channels/{channel.id}/trace")
     told = [json.loads(line) for line in text.splitlines()]
     assert status == 200
-    assert [line["words"] for line in told[1:]] == ["Asks example.org.", "Unchanged."]
-    assert told[-1]["well"] is True
+    assert [line["text"] for line in told[1:]] == ["Asks example.org.", "Unchanged."]
+    assert told[-1]["success"] is True
 
 
 async def test_a_poll_without_a_worker_ends_with_an_error(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     _, text = await ada.post(f"/channels/{channel.id}/trace")
     last = json.loads(text.splitlines()[-1])
-    assert (last["well"], "No worker is running" in last["words"]) == (False, True)
+    assert (last["success"], "No worker is running" in last["text"]) == (False, True)
 
 
 async def test_viewers_see_no_actions(served: tuple[str, object], store: Store) -> None:
