@@ -45,7 +45,7 @@ def _storms(block: int) -> Iterator[Fleet]:
 
 def _storm(seed: int) -> Fleet:
     """Return a fleet after joins, crashes, partitions, setting changes, publications, message loss and delays."""
-    fleet = Fleet(seed, channels=6, calm_s=STORM_S, aims=GOALS[seed % len(GOALS)])
+    fleet = Fleet(seed, channels=6, calm_s=STORM_S, objective=GOALS[seed % len(GOALS)])
     if seed % 3 == 0:
         fleet.site_rates = {CROWDED: CROWDED_PER_S}
         for stored in list(fleet.channels.values())[1:]:
@@ -60,7 +60,7 @@ def _storm(seed: int) -> Fleet:
     for _ in range(20):
         fleet.after(fleet.random.uniform(0, STORM_S), lambda: _disturb(fleet))
     fleet.run_until(STORM_S)
-    fleet.cut_off = frozenset()
+    fleet.partitioned = frozenset()
     if not fleet.alive:
         fleet.join()
     return fleet
@@ -74,7 +74,7 @@ def _disturb(fleet: Fleet) -> None:
         case "crash" if fleet.alive:
             fleet.crash(fleet.random.choice(fleet.alive))
         case "cut":
-            fleet.cut_off = frozenset(worker.me for worker in fleet.alive if fleet.random.random() < 0.3)
+            fleet.partitioned = frozenset(worker.node_id for worker in fleet.alive if fleet.random.random() < 0.3)
         case "subscribe":
             fleet.subscribe(channel, fleet.random.choice((0, 5)))
         case _:
@@ -82,7 +82,7 @@ def _disturb(fleet: Fleet) -> None:
 
 
 def _ring(fleet: Fleet) -> RingView:
-    assert sorted(worker.me for worker in fleet.alive) == sorted(node.id for node in fleet.view.nodes)
+    assert sorted(worker.node_id for worker in fleet.alive) == sorted(node.id for node in fleet.view.nodes)
     return fleet.view
 
 
@@ -91,7 +91,9 @@ def _wanted(fleet: Fleet) -> list[str]:
 
 
 def _ranks(fleet: Fleet, channel: str) -> dict[str, int]:
-    return {worker.me: worker.phases[channel].rank for worker in fleet.alive if channel in worker.phases}
+    return {
+        worker.node_id: worker.instructions[channel].rank for worker in fleet.alive if channel in worker.instructions
+    }
 
 
 def _sizes(fleet: Fleet) -> dict[str, float]:
@@ -100,7 +102,7 @@ def _sizes(fleet: Fleet) -> dict[str, float]:
     for channel in _wanted(fleet):
         owner = fleet.view.owner(channel)
         assert owner is not None
-        sizes[channel] = POLICY.poll_interval_s / fleet.workers[owner].phases[channel].schedule.gap_s
+        sizes[channel] = POLICY.poll_interval_s / fleet.workers[owner].instructions[channel].schedule.gap_s
     return sizes
 
 
@@ -114,13 +116,13 @@ def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(bloc
         fleet.run_until(HEALED_S)
         ring = _ring(fleet)
         for channel, stored in fleet.channels.items():
-            rotas = {worker.phases[channel].schedule for worker in fleet.alive if channel in worker.phases}
+            rotas = {worker.instructions[channel].schedule for worker in fleet.alive if channel in worker.instructions}
             assert len(rotas) == bool(stored.subscribers)
             members = ring.nearest(channel, next(iter(rotas)).size) if rotas else ()
             ranks = _ranks(fleet, channel)
             assert ranks.keys() == set(members)
             assert sorted(ranks.values()) == list(range(len(members)))
-            owners = [worker.me for worker in fleet.alive if channel in worker.owned]
+            owners = [worker.node_id for worker in fleet.alive if channel in worker.owned]
             assert owners == list(members[:1])
 
 
@@ -133,12 +135,12 @@ def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(block: int) -> 
             assert scales == [None] * len(scales)
             continue
         # Update intervals are estimated, by owners at different moments.
-        same = 1e-2 if fleet.aims.goal is Goal.FAIR else 1e-9
+        same = 1e-2 if fleet.objective.goal is Goal.FAIR else 1e-9
         assert scales == pytest.approx([scales[0]] * len(scales), rel=same)
-        total, aims = sum(_sizes(fleet).values()), fleet.aims
-        if aims.budget_polls_per_minute is not None:
-            assert total <= 1.05 * aims.budget_polls_per_minute * POLICY.poll_interval_s / 60
-        if aims.goal is not Goal.FAST:
+        total, objective = sum(_sizes(fleet).values()), fleet.objective
+        if objective.budget_polls_per_minute is not None:
+            assert total <= 1.05 * objective.budget_polls_per_minute * POLICY.poll_interval_s / 60
+        if objective.goal is not Goal.FAST:
             demand = sum(max(fleet.channels[channel].subscribers, 3) for channel in _wanted(fleet))
             assert total <= 1.05 * demand
 
@@ -161,7 +163,7 @@ def test_a_healed_fleet_keeps_channel_bounds(block: int) -> None:
             bounds, gap_s = fleet.bounds.get(channel, NO_BOUNDS), POLICY.poll_interval_s / size
             assert gap_s >= (bounds.shortest_interval_s or 0.0) * 0.99
             if spared and not fleet.channels[channel].site:
-                assert gap_s / 2 <= (bounds.longest_wait_s or fleet.aims.longest_wait_s) * 1.01
+                assert gap_s / 2 <= (bounds.longest_wait_s or fleet.objective.longest_wait_s) * 1.01
 
 
 @blocks

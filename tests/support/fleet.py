@@ -52,13 +52,13 @@ class StoredChannel:
 class Worker:
     """A simulated worker around one protocol, which executes the protocol's effects."""
 
-    def __init__(self, fleet: "Fleet", me: NodeId) -> None:
+    def __init__(self, fleet: "Fleet", node_id: NodeId) -> None:
         self.fleet = fleet
-        self.me = me
+        self.node_id = node_id
         self.alive = True
-        self.protocol = NodeProtocol(me, POLICY)
+        self.protocol = NodeProtocol(node_id, POLICY)
         self.owned: set[ChannelId] = set()
-        self.phases: dict[ChannelId, events.StartPolling] = {}
+        self.instructions: dict[ChannelId, events.StartPolling] = {}
         self.known: dict[ChannelId, int] = {}
         self._fetched: dict[ChannelId, int] = {}
         self._planned_s: dict[ChannelId, float] = {}
@@ -78,47 +78,47 @@ class Worker:
     def _perform(self, effect: events.Effect) -> None:  # noqa: C901 - one arm per effect
         match effect:
             case events.Send(node, message):
-                self.fleet.send(self.me, node, message)
+                self.fleet.send(self.node_id, node, message)
             case events.StartPolling():
                 self._start(effect)
             case events.LoadObjective():
-                self._ask_once("aims", self.fleet.aims_read)
+                self._request_once("aims", self.fleet.load_objective)
             case events.StopPolling(channel):
-                self.phases.pop(channel, None)
+                self.instructions.pop(channel, None)
                 self.known.pop(channel, None)
                 self._planned_s.pop(channel, None)
-            case events.UpdateBase(channel, told):
-                if told is not None and channel in self.known:
-                    self.known[channel] = max(self.known[channel], told.version)
-                    self._decide(channel)
+            case events.UpdateBase(channel, announcement):
+                if announcement is not None and channel in self.known:
+                    self.known[channel] = max(self.known[channel], announcement.version)
+                    self._report_change(channel)
                 elif self.fleet.store_answers():
                     self.fleet.after(PROMPT_S, lambda: self._refresh(channel))
             case events.ReleaseOwnership(channel):
                 self.owned.remove(channel)
             case events.TakeOwnership(channel):
                 self.owned.add(channel)
-                self._ask_once(channel, lambda: self.fleet.adopt(channel))
-            case events.ListOwnedChannels(asked_s):
-                self._ask_once("registry", lambda: self.fleet.walk(asked_s))
+                self._request_once(channel, lambda: self.fleet.take_ownership(channel))
+            case events.ListOwnedChannels(requested_s):
+                self._request_once("registry", lambda: self.fleet.walk(requested_s))
             case events.Publish():
-                self.fleet.ask(self, lambda: self.fleet.publish(effect))
+                self.fleet.request(self, lambda: self.fleet.publish(effect))
 
-    def _start(self, phase: events.StartPolling) -> None:
-        self.phases[phase.channel] = phase
-        self._plan(phase.channel)
+    def _start(self, instruction: events.StartPolling) -> None:
+        self.instructions[instruction.channel] = instruction
+        self._plan(instruction.channel)
 
-    def _ask_once(self, what: object, question: Callable[[], events.Event]) -> None:
+    def _request_once(self, what: object, question: Callable[[], events.Event]) -> None:
         if what not in self._under_way:
             self._under_way.add(what)
-            self.fleet.ask(self, question, lambda: self._under_way.discard(what))
+            self.fleet.request(self, question, lambda: self._under_way.discard(what))
 
     def _load(self, channel: ChannelId) -> None:
         self.known[channel] = self.fleet.channels[channel].version
 
     def _plan(self, channel: ChannelId) -> None:
-        phase, now_s = self.phases[channel], self.fleet.now_s
+        instruction, now_s = self.instructions[channel], self.fleet.now_s
         after_s = max(now_s, self._polled_s.get(channel, now_s)) + FLEET_AHEAD_S
-        due_s = phase.schedule.next_poll_s(phase.rank, after_s) - FLEET_AHEAD_S
+        due_s = instruction.schedule.next_poll_s(instruction.rank, after_s) - FLEET_AHEAD_S
         if due_s != self._planned_s.get(channel):
             self._planned_s[channel] = due_s
             self.fleet.after(due_s - now_s, lambda: self._poll(channel, due_s))
@@ -135,20 +135,20 @@ class Worker:
         stored = self.fleet.channels[channel]
         stored.polls_s.append(self.fleet.now_s)
         self._fetched[channel] = stored.published
-        self._judge(channel)
-        self._decide(channel)
+        self._report_notice(channel)
+        self._report_change(channel)
 
     def _refresh(self, channel: ChannelId) -> None:
         self._load(channel)
-        self._decide(channel)
+        self._report_change(channel)
 
-    def _judge(self, channel: ChannelId) -> None:
+    def _report_notice(self, channel: ChannelId) -> None:
         """Occasionally publish a notice about the channel."""
         if self.fleet.random.random() < NOTICES_PER_POLL:
             delta = Delta(channel, self.known[channel], 0, self.fleet.now_s, (), notice=Notice("dead"))
             self.handle(events.CandidateFound(messages.Candidate(delta, Validators(), b"")))
 
-    def _decide(self, channel: ChannelId) -> None:
+    def _report_change(self, channel: ChannelId) -> None:
         base, fetched = self.known[channel], self._fetched.get(channel, 0)
         if fetched > self.fleet.channels[channel].versions[base]:
             delta = Delta(channel, base, 0, self.fleet.now_s, ())
@@ -160,17 +160,17 @@ class Fleet:
     """The simulation of one run; ``run_until`` advances its time."""
 
     def __init__(
-        self, seed: int, channels: int, *, calm_s: float = 0.0, aims: FleetObjective = POLICY.objective
+        self, seed: int, channels: int, *, calm_s: float = 0.0, objective: FleetObjective = POLICY.objective
     ) -> None:
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self.now_s = 0.0
         self.calm_s = calm_s
-        self.aims = aims
+        self.objective = objective
         self.site_rates: dict[str, float] = {}
         """Requests per second by site, as set by an admin."""
         self.bounds: dict[ChannelId, ChannelBounds] = {}
         """Bounds of single channels, as set by an admin."""
-        self.cut_off: frozenset[NodeId] = frozenset()
+        self.partitioned: frozenset[NodeId] = frozenset()
         """Nodes that reach only each other and the ring in the store."""
         self.channels = {self._random_id(): StoredChannel(subscribers=i % 4) for i in range(channels)}
         self.view = RingView(0, ())
@@ -192,16 +192,16 @@ class Fleet:
         self.now_s = end_s
 
     def join(self) -> Worker:
-        me = balanced_id([node.id for node in self.view.nodes])
-        worker = self.workers[me] = Worker(self, me)
-        self._set_ring([*self.view.nodes, NodeInfo(me, self.view.version + 1, "", self.now_s)])
+        node_id = balanced_id([node.id for node in self.view.nodes])
+        worker = self.workers[node_id] = Worker(self, node_id)
+        self._set_ring([*self.view.nodes, NodeInfo(node_id, self.view.version + 1, "", self.now_s)])
         self.after(0.0, worker.tick)
         return worker
 
     def crash(self, worker: Worker) -> None:
         """Stop a worker; it leaves the ring when its lease expires."""
         worker.alive = False
-        self.after(self._delay_s(), lambda: self._expire(worker.me))
+        self.after(self._delay_s(), lambda: self._expire(worker.node_id))
 
     def subscribe(self, channel: ChannelId, subscribers: int) -> None:
         self.channels[channel].subscribers = subscribers
@@ -211,17 +211,17 @@ class Fleet:
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
         """Send a message; before ``calm_s`` it may be lost, repeated or delayed."""
-        if (sender in self.cut_off) != (receiver in self.cut_off):
+        if (sender in self.partitioned) != (receiver in self.partitioned):
             return
         raw = messages.encode(sender, message)
         for _ in range(self._copies()):
             self.after(self._delay_s(), lambda: self._deliver(receiver, raw))
 
-    def ask(
+    def request(
         self, worker: Worker, question: Callable[[], events.Event], done: Callable[[], None] = lambda: None
     ) -> None:
         """Have the store do something and answer; either may get lost."""
-        reachable = worker.me not in self.cut_off
+        reachable = worker.node_id not in self.partitioned
         asked, answered = reachable and self.store_answers(), reachable and self.store_answers()
 
         def reach_store() -> None:
@@ -238,10 +238,10 @@ class Fleet:
     def store_answers(self) -> bool:
         return self._copies() > 0
 
-    def aims_read(self) -> events.Event:
-        return events.ObjectiveLoaded(self.aims, self.site_rates, dict(self.bounds))
+    def load_objective(self) -> events.Event:
+        return events.ObjectiveLoaded(self.objective, self.site_rates, dict(self.bounds))
 
-    def adopt(self, channel: ChannelId) -> events.Event:
+    def take_ownership(self, channel: ChannelId) -> events.Event:
         stored = self.channels[channel]
         stored.epoch += 1
         return events.OwnershipTaken(channel, stored.epoch, stored.version, updates=stored.updates, site=stored.site)
@@ -259,9 +259,9 @@ class Fleet:
         stored.updates = asked.updates
         return events.VersionPublished(candidate.channel, stored.version)
 
-    def walk(self, asked_s: float) -> events.Event:
+    def walk(self, requested_s: float) -> events.Event:
         listed = (events.ListedChannel(channel, stored.subscribers) for channel, stored in self.channels.items())
-        return events.ChannelsListed(asked_s, tuple(listed))
+        return events.ChannelsListed(requested_s, tuple(listed))
 
     def _deliver(self, receiver: NodeId, raw: bytes) -> None:
         envelope = messages.decode(raw)
