@@ -1,4 +1,4 @@
-"""The store on a real Redis that holds nothing at the start of each test; in storms on a Redis Cluster as well."""
+"""A store on a real Redis that is emptied before each test; in storms, on a Redis Cluster as well."""
 
 import pytest
 

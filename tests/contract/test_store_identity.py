@@ -1,4 +1,7 @@
-"""A Redis that lost data, or has another fleet's, is noticed and not used: real servers, restarted over real files."""
+"""A Redis that lost data or belongs to another fleet is detected and not used.
+
+Real servers are restarted over real files.
+"""
 
 import asyncio
 import contextlib

@@ -104,19 +104,19 @@ def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | No
         cursor=text(b"cursor"),
         validators=Validators(text(b"etag"), text(b"last_modified"), text(b"body_sha256")),
         failing_since_s=float(failing) if failing else None,
-        updates=_updates(fields.get(b"updates"), channel),
-        wishes=_wishes(fields.get(b"wishes", _NONE)),
+        updates=_parse_updates(fields.get(b"updates"), channel),
+        wishes=_parse_hints(fields.get(b"wishes", _NONE)),
         digest=fields.get(b"digest", b""),
     )
 
 
-def _wishes(raw: bytes) -> PollingHints:
-    """Return what a publisher wants; those that want nothing, which are most, share one value."""
+def _parse_hints(raw: bytes) -> PollingHints:
+    """Parse polling hints; channels without hints, which are most, share one value."""
     return _NO_HINTS if raw == _NONE else msgspec.msgpack.decode(raw, type=PollingHints)
 
 
-def _updates(raw: bytes | None, channel: Channel) -> UpdateHistory:
-    """Return what is known of a channel's updates: at first, that nothing was seen since it was made."""
+def _parse_updates(raw: bytes | None, channel: Channel) -> UpdateHistory:
+    """Parse a channel's update statistics; a new channel has had no update since its creation."""
     return msgspec.msgpack.decode(raw, type=UpdateHistory) if raw else UpdateHistory(since_s=channel.created_s)
 
 
@@ -151,45 +151,46 @@ _MAX_REDIRECTIONS = 8
 _CONTENT_FIELDS = ("version", "digest", "memory", "latest")
 
 FIELDS = {
-    "url": "the canonical URL; a channel without it does not exist",
-    "title": "what the publisher calls it",
-    "link": "its home page",
-    "language": "as its publisher states it",
-    "imprint": "its categories and generator, as its publisher states them (model.FeedMetadata, msgpack)",
+    "url": "canonical URL; a hash without it is no channel",
+    "title": "title, as the publisher states it",
+    "link": "home page",
+    "language": "language, as the publisher states it",
+    "imprint": "categories and generator, as the publisher states them: model.FeedMetadata (msgpack)",
     "kind": "feed or page",
-    "created": "Unix s",
+    "created": "when it was created (Unix s)",
     "private": "1 if the publisher's address is not public",
     "listed": "1 if an admin wants it polled without subscribers",
-    "dormant": "1 while nobody polls it; the first poll after that is taken in silently",
-    "condition": "what subscribers were told last of the channel itself: dead or quarantined",
-    "moved_to": "the channel that took over",
-    "epoch": "raised by each owner that adopts it; fences writes",
-    "owner": "the node that adopted it last",
-    "version": "increasing number",
-    "fanned": "the last version whose fan-out is complete",
-    "cursor": "how far the fan-out of version fanned + 1 is",
-    "etag": "validators of the body the version was made from",
-    "last_modified": "same",
-    "body_sha256": "same",
-    "memory": "what is remembered of its content: see service.feeds.entries.change_detection (msgpack)",
-    "latest": "its latest entries, the other part of its content (service.location.content_cache)",
-    "digest": "that content's name",
-    "wishes": "how often the publisher's documents ask to be polled (model.PollingHints, msgpack)",
-    "site": "the registrable domain by which its subscriptions are placed: see subscriptions.channel_index",
-    "joins": "how many have joined its subscribers; a count of nobody that missed one is void",
-    "paces": "how often it was polled since when: see service.store.channels.admin_settings",
-    "updates": "how often it changes, as far as is known (corona.estimates.Updates, msgpack)",
-    "name": "its content name in the directory, as it was registered last: AV-pairs (msgpack)",
-    "named": "the version that the name was made of",
-    "failing_since": "Unix s of the first failed poll after the last good one",
-    "refusals": "how many polls in a row found the publisher busy",
-    "tags": "the words that admins file it under, in order, with a space between any two",
-    "note": "what admins note about it",
-    "paused": "Unix s: admins want nobody to poll it before",
-    "no_poll_before": "Unix s: its publisher wanted no poll before, or admins ended their pause",
-    "polled": "Unix s: when its last poll ended, whoever made it",
-    "evidence": "what polls in a row have to say against it: service.feeds.channel_health.Evidence (JSON)",
+    "dormant": "1 while it is not polled; the entries of the next poll are not delivered",
+    "condition": "condition that was last announced to subscribers: dead or quarantined",
+    "moved_to": "id of its successor",
+    "epoch": "fencing token, raised by each adoption",
+    "owner": "node that adopted it last",
+    "version": "number of the latest version",
+    "fanned": "last version whose fan-out is complete",
+    "cursor": "progress of the fan-out of version fanned + 1",
+    "etag": "HTTP validator of the body from which the version was made",
+    "last_modified": "HTTP validator of that body",
+    "body_sha256": "SHA-256 of that body",
+    "memory": "change-detection state, a part of the content: see service.feeds.entries.change_detection (msgpack)",
+    "latest": "latest entries, the other part of the content: see service.location.content_cache",
+    "digest": "digest of the content",
+    "wishes": "polling hints in the publisher's documents: model.PollingHints (msgpack)",
+    "site": "registrable domain that places its subscriptions: see service.store.subscriptions.channel_index",
+    "joins": "counter of new subscribers, by which an outdated count of subscribers is recognized",
+    "paces": "poll rate history: see service.store.channels.admin_settings",
+    "updates": "update statistics: service.corona.update_rates.UpdateHistory (msgpack)",
+    "name": "content name as registered last: AV-pairs (msgpack)",
+    "named": "version from which the content name was made",
+    "failing_since": "first failed poll since the last good one (Unix s)",
+    "refusals": "number of consecutive polls to which the publisher replied that it is busy",
+    "tags": "admins' tags, separated by spaces",
+    "note": "admins' note",
+    "paused": "end of an admin's pause (Unix s)",
+    "no_poll_before": "time before which the publisher wants no poll, or at which an admin's pause ended (Unix s)",
+    "polled": "end of the last poll (Unix s)",
+    "evidence": "evidence of consecutive polls: service.feeds.channel_health.Evidence (JSON)",
 }
+"""Fields of a channel's hash."""
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
@@ -204,11 +205,11 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a delta leaves behind: the content's validators, what is remembered of it, names and wishes.
+    """The state that a delta leaves in the channel: validators, change-detection state, metadata and polling hints.
 
-    An empty ``title``, ``link``, ``language`` or ``imprint`` leaves the one that the channel has.
-    ``kind`` is what the channel is from now on, if that changes; ``updates`` what is known of when it does, if that is
-    news. ``latest`` are its latest entries, newest first.
+    An empty ``title``, ``link``, ``language`` or metadata leaves the channel's own unchanged. ``kind`` is the new kind
+    of the channel if that changes; ``updates`` are the update statistics if they have changed. ``latest`` are the
+    latest entries, newest first.
     """
 
     validators: Validators

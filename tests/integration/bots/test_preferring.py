@@ -10,7 +10,7 @@ from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from tests.contract.test_store_forgetting import traces
+from tests.contract.test_erasure import traces
 from tests.support.bot_in_process import JumpingClock, Person, serving, tell
 from tests.support.channels import change, make_channel
 from tests.support.chat import ChatClient

@@ -1,4 +1,4 @@
-"""Which node of a cluster a command goes to, by what Redis itself says of slots."""
+"""The cluster slot of a command, compared with what Redis reports."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every use of the link relies on."""
+"""The Redis client: errors, retries, cancellation and closing."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a person is told once: an article by one of their channels, an edit as the correction of what told it."""
+"""The outbox: an article is delivered once per user, by one of their channels; an edit corrects its message."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Invitations: good for so many people and so long, and nobody comes in with what stands in Redis."""
+"""Invitation codes: limited uses and validity; what Redis stores admits nobody."""
 
 import asyncio
 

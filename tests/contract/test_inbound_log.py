@@ -1,4 +1,4 @@
-"""What people said is kept once, in order, until it is answered; and who serves them knows where they came from."""
+"""The inbound log: messages are stored once, in order, until they are answered; home addresses are remembered."""
 
 from collections.abc import Sequence
 

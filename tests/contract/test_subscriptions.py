@@ -1,4 +1,4 @@
-"""Subscriptions and outboxes: durable when acknowledged, healed after a crash at any step, each version given once."""
+"""Subscriptions: durable when acknowledged, completed after a crash at any step, each version delivered once."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The evidence that polls leave with a channel, and the notices that are versioned because of it."""
+"""The evidence that polls record with a channel, and the notices that become versions because of it."""
 
 from collections.abc import Sequence
 from itertools import takewhile

@@ -1,4 +1,4 @@
-"""How far channels are published: kept per service; news reaches who listens, and costs nothing if nobody does."""
+"""Positions of pubsub nodes are stored by service; changes are announced only while somebody listens."""
 
 from service.store import Store
 from service.store.channels.pubsub_nodes import PublishedPosition

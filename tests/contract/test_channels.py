@@ -1,4 +1,4 @@
-"""Channels: created once, versioned by one owner at a time, remembered in a log."""
+"""Channels: created once, versioned by one owner at a time, with a log of versions."""
 
 import asyncio
 

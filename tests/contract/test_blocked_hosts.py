@@ -1,4 +1,4 @@
-"""What admins block is known by every name that a host goes by, and nothing else is."""
+"""A blocked host or domain is matched by every host name that it covers, and by no other."""
 
 from unittest import mock
 

@@ -1,4 +1,4 @@
-"""Hub subscriptions in the store: changed by one at a time, and never lost to an upkeep that walks the registry."""
+"""Hub subscriptions: changed by compare-and-set, and never lost to an upkeep that walks the registry."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The fleet's aims, and what is learnt of channels' updates, are where the next node finds them."""
+"""The fleet policy and the update statistics of channels are available to the next node."""
 
 from service.corona.fleet_policy import FleetObjective, Goal
 from service.corona.update_rates import UpdateEstimate, UpdateHistory

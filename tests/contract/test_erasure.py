@@ -1,4 +1,4 @@
-"""Forgetting a person: afterwards only what limits them names them, wherever the process died in between."""
+"""Erasure of a user: only restrictions and usage counts remain, even if the process fails in between."""
 
 import asyncio
 from base64 import urlsafe_b64decode
@@ -20,7 +20,7 @@ from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.subscriptions.opml_imports import MAX_QUEUED_FEEDS
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.quiet_hours import UserSettings
-from tests.contract.test_store_subscriptions import DyingLink
+from tests.contract.test_subscriptions import DyingLink
 from tests.support.channels import make_channel
 
 ALICE, BOB = "alice@localhost", "bob@localhost"

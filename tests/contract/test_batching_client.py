@@ -1,4 +1,4 @@
-"""Commands of several askers travel together; each asker gets its own answer, or hears why there is none."""
+"""Commands of several callers are sent together; each caller gets its own replies, or its own error."""
 
 import asyncio
 from collections.abc import Sequence

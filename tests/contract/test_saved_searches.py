@@ -1,4 +1,4 @@
-"""Standing queries: kept with their owner, found by workers, and told once, only while they stand."""
+"""Saved searches: stored with their owner, loaded by workers, and delivered once while they exist."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""How often channels were polled: what changed, the last few of it, and of no channel that is gone."""
+"""The poll rate history: the last few changes, for existing channels only."""
 
 from service.store import Store
 from service.store.channels.admin_settings import MAX_POLL_RATES

@@ -1,4 +1,4 @@
-"""Budgets: whoever asks, wherever, a bucket gives out its burst and then its rate, and nothing in between."""
+"""Request budgets: a bucket grants its burst and then its rate, whichever process takes from it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Keyspaces on Redis do what the ones in memory do, and refuse what is not theirs."""
+"""Keyspaces on Redis behave as the in-memory ones, and refuse foreign keyspaces and keys."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,4 +1,4 @@
-"""Pauses: nothing is queued while they last, nothing is lost by them, and at the end one item stands for all of it."""
+"""Pauses: nothing is queued during a pause, nothing is lost, and at its end one item stands for all versions."""
 
 import pytest
 

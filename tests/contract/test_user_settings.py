@@ -1,4 +1,4 @@
-"""When people want to hear from us, and in which language, is kept apart from what their clients say."""
+"""User settings are stored separately from the language that the user's client declares."""
 
 from service.store import Store
 from service.store.client.keys import user_id

@@ -1,4 +1,4 @@
-"""Several processes share numbered parts: each part has one holder, and the dead keep theirs until they are buried."""
+"""Partitions shared by processes: each has one holder; those of a failed process are released after recovery."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Another part of a page is watched instead: a move, in which nothing of one part says anything of the other."""
+"""A channel moves to another part of the same page: the contents of the two parts have no entries in common."""
 
 import contextlib
 
@@ -8,8 +8,8 @@ from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Validators
 from service.store import Store
 from service.store.client import keys
-from tests.contract.test_store_moves import ALICE, carry_out, say_moved, tell_everybody, told_to
-from tests.contract.test_store_subscriptions import DyingLink
+from tests.contract.test_channel_moves import ALICE, carry_out, say_moved, tell_everybody, told_to
+from tests.contract.test_subscriptions import DyingLink
 from tests.support.channels import SNAPSHOT, make_channel, publish
 
 PAGE = "https://example.org/prices"

@@ -1,4 +1,4 @@
-"""What admins want of single channels' polls is where every node finds it, and what they wanted before with it."""
+"""Poll bounds of channels are available to every node, with the earlier bounds."""
 
 from unittest import mock
 

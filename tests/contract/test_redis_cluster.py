@@ -1,4 +1,4 @@
-"""A Redis Cluster: nobody has to say that it is one, and nothing that was acknowledged is lost with a master."""
+"""A Redis Cluster is detected without configuration, and a failover loses no acknowledged write."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""People as admins see and treat them, and what could not be delivered to them."""
+"""Users as admins see and manage them, and dead letters."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A channel that has moved: its subscriptions follow, whatever dies in between, and no entry is lost or told twice."""
+"""A channel moves: its subscriptions follow, no entry is lost or delivered twice, whichever process fails."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from service.store import Store
 from service.store.channels.channels import ChannelState
 from service.store.channels.moves import agreed_version
 from service.store.client import keys
-from tests.contract.test_store_subscriptions import DyingLink, heal_at_once
+from tests.contract.test_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, make_channel, publish
 from tests.support.redis_nodes import on_every_node
 from tests.support.waiting import until

@@ -1,4 +1,4 @@
-"""The directory on Redis: who registers is found by every subset, while matrices grow and shrink."""
+"""The directory on Redis: a registered name is found by every subset of its pairs while matrices grow and shrink."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""The channel index: whoever is in it all the while is found once, wherever key groups go."""
+"""The channel index: a user who is subscribed throughout a walk is found once, while key groups move."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Cells on Redis are what cells in memory are, whatever comes in whatever order."""
+"""Matrix cells on Redis behave as the in-memory ones, for any commands in any order."""
 
 import asyncio
 import random
