@@ -57,37 +57,37 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 VERB_OF: Final = {word: verb for verb, others in _SYNONYMS.items() for word in (verb, *others)}
-"""Each word, and the verb it stands for."""
+"""The verb of each word that begins a command."""
 
 _MIN_GUESSABLE_CHARS: Final = 4
 GUESSABLE_WORDS: Final = sorted(
     word for word in VERB_OF if len(word) >= _MIN_GUESSABLE_CHARS or word in ("sub", "add", "ls")
 )
-"""What a word nearly like it may have been meant for."""
+"""Words that an unknown word is compared with, to suggest a command."""
 
 LEAVE: Final = frozenset(
     ("leave", "go away", "part", "geh", "geh weg", "verlassen", "pars", "va-t'en", "quitter", "vete", "salir")
 )
-"""How a room's owners and admins send us away."""
+"""Words by which owners and admins of a room make the bot leave."""
 
 ALL_WORDS: Final = frozenset(
     ("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas")
 )
 
 ERASURE_WORDS: Final = frozenset(("", "me", "mich", "moi", "a mí", "me please", "everything"))
-"""Who is to be forgotten."""
+"""Words after `forget` that stand for the user; other words show the help text instead."""
 
 MAX_LIST_CHARS = 16_384
-"""Characters of a list of feeds to import that are read; a longer one is to be imported from its URL."""
+"""Maximum length of an OPML list in a message; longer ones can be imported from a URL."""
 _MAX_VERB_CHARS = 40
 MAX_COMMAND_CHARS = 4096
-"""Characters of a command that are read; longer than any URL we watch."""
+"""Maximum length of other commands; longer than any URL that is accepted."""
 
 
 class SubscribeCommand(msgspec.Struct, frozen=True):
-    """Watch the channel at this URL (empty when none was given); with a CSS selector, that part of the page.
+    """Subscribe to the feed at ``url`` ("" if none was given), or to the part of a page that a CSS selector matches.
 
-    ``settings`` are settings, each with its value, as they were written.
+    ``settings`` are names and values of settings as the user typed them.
     """
 
     url: str
@@ -96,9 +96,9 @@ class SubscribeCommand(msgspec.Struct, frozen=True):
 
 
 class SubscriptionTarget(msgspec.Struct, frozen=True):
-    """Which of one's own subscriptions is meant: by ``number`` (``#3``), by ``url``, or all; none of it if not said.
+    """The subscription that a command is for: by ``number`` (``#3``), by ``url``, or all (``everything``).
 
-    ``selector`` is the part of the page at ``url``.
+    ``selector`` names the part of the page at ``url``. All fields are empty if the command names no subscription.
     """
 
     number: int = 0
@@ -108,10 +108,7 @@ class SubscriptionTarget(msgspec.Struct, frozen=True):
 
 
 class VerbCommand(msgspec.Struct, frozen=True):
-    """A command by its verb, with the subscriptions that are meant and what else was written, still to be read.
-
-    ``forget`` is that of the whole person, which is asked about once, like the end of all subscriptions.
-    """
+    """A command by its verb, with its target; ``words`` are the other words, which are not parsed yet."""
 
     name: str
     target: SubscriptionTarget = SubscriptionTarget()
@@ -119,19 +116,19 @@ class VerbCommand(msgspec.Struct, frozen=True):
 
 
 class YesNoCommand(msgspec.Struct, frozen=True):
-    """Yes or no to what was asked last."""
+    """The answer yes or no to the pending question."""
 
     yes: bool
 
 
 class NumberCommand(msgspec.Struct, frozen=True):
-    """The number chosen from what was offered last."""
+    """The number of an option of the pending question, or of a subscription."""
 
     number: int
 
 
 class UnknownCommand(msgspec.Struct, frozen=True):
-    """Not understood; ``suggestion`` is a whole command that was perhaps meant, or empty."""
+    """Text that is not a command; ``suggestion`` is a complete command that resembles it, or ""."""
 
     text: str
     suggestion: str = ""
@@ -140,7 +137,7 @@ class UnknownCommand(msgspec.Struct, frozen=True):
 Command = SubscribeCommand | VerbCommand | YesNoCommand | NumberCommand | UnknownCommand
 
 _READ_ONLY: Final = ("list", "find", "more", "show", "why", "status", "help", "hello")
-"""Verbs that change nothing."""
+"""Verbs of commands that change nothing."""
 
 DEFAULT_ENTRY_COUNT, MAX_ENTRY_COUNT = 3, 10
 
@@ -149,10 +146,10 @@ VERBS: Final = (
     *("timezone", "language", "pause", "resume", "set", "filter", "export", "import", "forget"),
     "help",
 )
-"""What ``help`` explains."""
+"""Verbs with a help text; they are also the nodes of ad-hoc commands."""
 
 _REPLY_SHORTHANDS: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
-"""What people write under a message and nowhere else, or what means something else there."""
+"""Words that have this meaning only in a reply to a message of the bot; ``{}`` is the number of the subscription."""
 
 _SUBSCRIPTION_ONLY: Final = ("unsubscribe", "show", "why", "pause", "resume")
 _SUBSCRIPTION_FIRST: Final = ("set", "filter")
@@ -164,7 +161,7 @@ COMMAND_OF_REACTION: Final = {
     **dict.fromkeys(("▶", "⏯"), "resume"),
     **dict.fromkeys(("❓", "❔"), "why"),
 }
-"""Emoji, without what only chooses their look, and the command each stands for."""
+"""The command of each emoji in a reaction, without variation selectors."""
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 _WITH = re.compile(r"\s(?:with|mit|avec|con)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
@@ -172,7 +169,7 @@ _NEXT_SETTING = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
 
 
 def parse(text: str) -> Command:
-    """Return the command that ``text`` states."""
+    """Return the command in ``text``."""
     line = truncate_input(text)
     verb, rest = (*line.split(maxsplit=1), "", "")[:2]
     name = VERB_OF.get(verb.lower().rstrip(":,!."))
@@ -186,13 +183,13 @@ def parse(text: str) -> Command:
 
 
 def command_of_reaction(emojis: tuple[str, ...]) -> str:
-    """Return the command that the newest of these reactions stands for; "" if none does."""
+    """Return the command of the newest emoji that stands for one, or ""."""
     found = [COMMAND_OF_REACTION[plain] for emoji in emojis if (plain := emoji.rstrip("\ufe0f")) in COMMAND_OF_REACTION]
     return found[-1] if found else ""
 
 
 def incomplete_command_template(text: str) -> str:
-    """Return the command that lacks a subscription, with ``{}`` in its place; "" if it lacks none."""
+    """Return a command that lacks its subscription, with ``{}`` in place of the number; "" for other text."""
     verb, rest = (*text.strip().lstrip("/").split(maxsplit=1), "", "")[:2]
     plain = verb.lower().rstrip(":,!.")
     if not rest and plain in _REPLY_SHORTHANDS:
@@ -213,20 +210,20 @@ def is_read_only(command: Command) -> bool:
 
 
 def parse_entry_count(words: str) -> int:
-    """Return how many entries these words ask for."""
+    """Return the number of entries in the words of `show`, within bounds, or the default."""
     number = _NUMBER.fullmatch(words)
     return max(1, min(int(number[1]), MAX_ENTRY_COUNT)) if number else DEFAULT_ENTRY_COUNT
 
 
 def truncate_input(text: str) -> str:
-    """Return as much of what somebody writes as is read."""
+    """Return the text without surrounding space and slash, shortened to the maximum length of its command."""
     line = text[:MAX_LIST_CHARS].strip().lstrip("/").strip()
     verb = line[:_MAX_VERB_CHARS].split(maxsplit=1)[:1]
     return line if verb and VERB_OF.get(verb[0].lower()) == "import" else line[:MAX_COMMAND_CHARS].rstrip()
 
 
 def _url(words: str) -> str:
-    """Return the first word without what people and clients put around a URL."""
+    """Return the first word without the punctuation that users and clients put around a URL."""
     return words.split(maxsplit=1)[0].rstrip(",;").strip("<>\"'`") if words else ""
 
 
@@ -237,16 +234,16 @@ def _target(words: str) -> SubscriptionTarget:
 
 
 def _selector(words: str) -> str:
-    """Return what follows the URL; nothing, if a comma shows that somebody just goes on talking."""
+    """Return the words after the URL as a CSS selector, or "" if a comma after the URL shows that they are prose."""
     url, *rest = words.split() or [""]
     return "" if url.endswith((",", ";")) else " ".join(rest)
 
 
 def _subscribe(rest: str, *, bare: bool = False) -> Command:
-    """Return what is wanted of a URL: what is called a list of feeds is to be imported."""
+    """Parse the words after `subscribe`; the URL of an ``.opml`` file becomes an import command."""
     words, *settings = _WITH.split(rest, maxsplit=1)
     url, selector = _url(words), "" if bare else _selector(words)
-    pairs = [wish.partition("=") for wish in _NEXT_SETTING.split(settings[0])] if settings else []
+    pairs = [setting.partition("=") for setting in _NEXT_SETTING.split(settings[0])] if settings else []
     path = url.partition("#")[0].partition("?")[0]
     if path.lower().endswith(".opml") and not selector and not pairs:
         return VerbCommand("import", words=url)
@@ -254,12 +251,12 @@ def _subscribe(rest: str, *, bare: bool = False) -> Command:
 
 
 def _target_or_all(words: str) -> SubscriptionTarget:
-    """Return the subscription that is meant, or all of them."""
+    """Return the target in ``words``, or the target "all" if there are none."""
     return SubscriptionTarget(everything=True) if not words or words.lower() in ALL_WORDS else _target(words)
 
 
 def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
-    """Return which subscriptions are meant, all if the first word names none, and the other words."""
+    """Return the target and the other words; the target is "all" if the first word names no subscription."""
     first, other = (*rest.split(maxsplit=1), "", "")[:2]
     if first.lower() in ALL_WORDS:
         return SubscriptionTarget(everything=True), other
@@ -268,7 +265,7 @@ def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
 
 
 def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
-    """Return the command of a verb and what stands after it."""
+    """Return the command of a verb and the text after it."""
     match name:
         case "subscribe":
             return _subscribe(rest)

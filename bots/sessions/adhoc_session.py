@@ -149,7 +149,7 @@ class AdhocSessions:
         if refusal is not None:
             self._complete(command, secrets.token_hex(8), refusal.text(translator.language), is_failed=True)
             return
-        form = await forms.opening(command.node, translator, RequestHandler(self._services, command.jid))
+        form = await forms.command_form(command.node, translator, RequestHandler(self._services, command.jid))
         state = _Session(form, None)
         if form.fields:
             self._store_session(command, secrets.token_hex(8), state)
@@ -167,9 +167,9 @@ class AdhocSessions:
         """Execute the submitted form, and respond with the result, a question, or the form again with an error."""
         session = command.session or secrets.token_hex(8)
         if state.pending_question is None:
-            lines = forms.lines(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
+            lines = forms.form_to_commands(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
         else:
-            lines = [forms.answer(state.pending_question, command.values)]
+            lines = [forms.form_to_answer(state.pending_question, command.values)]
         replies = await self._replies(command.jid, lines, state.pending_question)
         text = "\n".join(
             lines
@@ -182,10 +182,12 @@ class AdhocSessions:
             len(replies) - 1 if isinstance(last, TooManyCommands) else 0
         )  # the user can submit the rest again
         if isinstance(last, QuestionReply):
-            form = forms.question(last, text, translator)
+            form = forms.question_form(last, text, translator)
             self._store_session(command, session, _Session(form, last))
         elif is_failed and state.pending_question is None and state.form.fields:
-            form = forms.again(state.form, forms.left(command.node, command.values, executed_count), text)
+            form = forms.repeated_form(
+                state.form, forms.remaining_values(command.node, command.values, executed_count), text
+            )
             self._store_session(command, session, _Session(form, None), text)
         else:
             self._complete(command, session, text, is_failed=is_failed)

@@ -1,7 +1,7 @@
-"""Each command as a form to fill in (XEP-0050, XEP-0004), and each question as the next one. Pure.
+"""Data forms of ad-hoc commands (XEP-0050, XEP-0004), for the arguments of commands and for questions. Pure.
 
-A form only gathers words: what is filled in becomes the line that a person would write in chat, and an answer to
-a question the answer they would write. So there is one reading of commands, and one dialogue.
+The values of a submitted form are converted to the text that the user would type in chat, so that commands have only
+one parser and one dialogue.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,17 @@ from service.discovery.query_parser import format_condition
 from service.feeds.parsing.html_text import one_line
 
 Values = Mapping[str, tuple[str, ...]]
-"""What was filled in, by field."""
+"""The values of a submitted form by field."""
 
-_LONGEST_LABEL: Final = 120
+_MAX_LABEL_CHARS: Final = 120
 
 
-_ONE: Final = Field("channel", gettext_noop("Subscription"), "list-single", required=True, choice="subscription")
-_ONE_OR_ALL: Final = msgspec.structs.replace(_ONE, choice="subscription or all")
-_SEVERAL: Final = msgspec.structs.replace(_ONE_OR_ALL, kind="list-multi")
-_WATCH: Final = Field("watch", gettext_noop("Saved search"), "list-single", required=True, choice="watch")
+_SUBSCRIPTION: Final = Field(
+    "channel", gettext_noop("Subscription"), "list-single", required=True, choice="subscription"
+)
+_SUBSCRIPTION_OR_ALL: Final = msgspec.structs.replace(_SUBSCRIPTION, choice="subscription or all")
+_SUBSCRIPTIONS: Final = msgspec.structs.replace(_SUBSCRIPTION_OR_ALL, kind="list-multi")
+_SAVED_SEARCH: Final = Field("watch", gettext_noop("Saved search"), "list-single", required=True, choice="watch")
 _DAYS: Final = (
     ("mon", gettext_noop("Monday")), ("tue", gettext_noop("Tuesday")),
     ("wed", gettext_noop("Wednesday")), ("thu", gettext_noop("Thursday")), ("fri", gettext_noop("Friday")),
@@ -49,13 +51,13 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
             Field("url", gettext_noop("Address of a site, feed or page"), required=True),
             Field("selector", gettext_noop("Only this part of the page (CSS selector)")),
         ),
-    "unsubscribe": (_SEVERAL,),
+    "unsubscribe": (_SUBSCRIPTIONS,),
     "list": (),
     "find": (Field("words", gettext_noop("Words, or e.g. tag=python lang=en"), required=True),),
     "watch": (Field("words", gettext_noop("“A phrase”, tag=python, or /regular expression/")),),
-    "unwatch": (_WATCH,),
-    "show": (_ONE, Field("count", gettext_noop("Number of entries"), values=("3",))),
-    "why": (_ONE,),
+    "unwatch": (_SAVED_SEARCH,),
+    "show": (_SUBSCRIPTION, Field("count", gettext_noop("Number of entries"), values=("3",))),
+    "why": (_SUBSCRIPTION,),
     "status": (),
     "quiet": (
             Field("hours", gettext_noop("Hours, e.g. 22:00-07:00, or off")),
@@ -71,10 +73,10 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
         ),
     "timezone": (Field("words", gettext_noop("A large city in it, or its name")),),
     "language": (Field("words", gettext_noop("English, Deutsch, français, español, or auto")),),
-    "pause": (_SEVERAL,),
-    "resume": (_SEVERAL,),
+    "pause": (_SUBSCRIPTIONS,),
+    "resume": (_SUBSCRIPTIONS,),
     "set": (
-            _ONE_OR_ALL,
+            _SUBSCRIPTION_OR_ALL,
             Field("setting", gettext_noop("Setting (none: show them all)"), "list-single", options=_SETTINGS),
             Field("value", gettext_noop("New value")),
         ),
@@ -88,88 +90,91 @@ _WORDS: Final = (Field("words", gettext_noop("What you would write after the com
 
 
 def _fields(verb: str) -> tuple[Field, ...]:
-    """Return a command's fields in the order of its words.
+    """Return the fields of a command in the order of its arguments.
 
-    A command with the field ``_SEVERAL`` is carried out for each chosen subscription.
+    A command with the field ``_SUBSCRIPTIONS`` is executed once for each selected subscription.
     """
     return _FIELDS.get(verb, _WORDS)
 
 
-async def opening(verb: str, translator: Translator, requests: ReadRequests) -> Form:
-    """Return the form with which a command begins."""
+async def command_form(verb: str, translator: Translator, requests: ReadRequests) -> Form:
+    """Return the form for the arguments of a command, with the user's subscriptions or saved searches as options."""
     fields = []
-    for blank in _fields(verb):
-        options: Options = tuple((value, translator.gettext(label)) for value, label in blank.options)
-        if blank.choice == "watch":
+    for template in _fields(verb):
+        options: Options = tuple((value, translator.gettext(label)) for value, label in template.options)
+        if template.choice == "watch":
             watches = await requests.watches()
             options = tuple((f"#{watch.number}", _label(format_condition(watch.condition))) for watch in watches)
-        elif blank.choice:
-            mine = await requests.subscriptions()
-            options = tuple((f"#{one.number}", _label(f"#{one.number} {title(one.channel)}")) for one in mine)
-            if blank.choice == "subscription or all" and mine:
+        elif template.choice:
+            subscriptions = await requests.subscriptions()
+            options = tuple(
+                (f"#{subscription.number}", _label(f"#{subscription.number} {title(subscription.channel)}"))
+                for subscription in subscriptions
+            )
+            if template.choice == "subscription or all" and subscriptions:
                 options += (("all", translator.gettext("All of them")),)
-        fields.append(msgspec.structs.replace(blank, label=translator.gettext(blank.label), options=options))
+        fields.append(msgspec.structs.replace(template, label=translator.gettext(template.label), options=options))
     return Form(command_title(verb, translator), "", tuple(fields))
 
 
-def lines(verb: str, values: Values) -> list[str]:
-    """Return what a person would write who means what was filled in; several lines are several commands."""
+def form_to_commands(verb: str, values: Values) -> list[str]:
+    """Return the text commands that a submitted form stands for."""
     words: list[str] = []
     each: list[str] = []
-    for blank in _fields(verb):
-        filled = [one_line(value, 4096) for value in values.get(blank.var, ()) if value.strip()]
-        if blank is _SEVERAL:
-            each = ["all"] if "all" in filled else filled
+    for template in _fields(verb):
+        submitted = [one_line(value, 4096) for value in values.get(template.var, ()) if value.strip()]
+        if template is _SUBSCRIPTIONS:
+            each = ["all"] if "all" in submitted else submitted
         else:
-            words += filled
-    return [" ".join((verb, one, *words)) for one in each] or [" ".join((verb, *words))]
+            words += submitted
+    return [" ".join((verb, subscription, *words)) for subscription in each] or [" ".join((verb, *words))]
 
 
-def left(verb: str, values: Values, done: int) -> Values:
-    """Return what was filled in without what the first ``done`` commands were for."""
-    if _SEVERAL not in _fields(verb):
+def remaining_values(verb: str, values: Values, executed_count: int) -> Values:
+    """Return the values without the subscriptions of the first ``executed_count`` commands, which were executed."""
+    if _SUBSCRIPTIONS not in _fields(verb):
         return values
-    chosen = [value for value in values.get(_SEVERAL.var, ()) if value.strip()]
-    return {**values, _SEVERAL.var: tuple(chosen[done:])}
+    selected = [value for value in values.get(_SUBSCRIPTIONS.var, ()) if value.strip()]
+    return {**values, _SUBSCRIPTIONS.var: tuple(selected[executed_count:])}
 
 
-def question(asked: QuestionReply, instructions: str, translator: Translator) -> Form:
-    """Return a question as a form."""
-    match asked:
+def question_form(question: QuestionReply, instructions: str, translator: Translator) -> Form:
+    """Return the form of a question."""
+    match question:
         case ChooseFeed(offered):
-            named = [
+            labels = [
                 _label(f"{one_line(option.title, 80) or 'Feed'}: {one_line(option.url, 300)}") for option in offered
             ]
-            return Form(translator.gettext("Which one?"), instructions, (_numbered(named, (), translator),))
+            return Form(translator.gettext("Which one?"), instructions, (_numbered(labels, (), translator),))
         case SearchResults(hits=hits, has_more=has_more):
-            named = [_label(title(hit.channel)) for hit in hits]
+            labels = [_label(title(hit.channel)) for hit in hits]
             others = (("more", translator.gettext("Show more")),) if has_more else ()
             return Form(
-                translator.gettext("Subscribe to one of these?"), instructions, (_numbered(named, others, translator),)
+                translator.gettext("Subscribe to one of these?"), instructions, (_numbered(labels, others, translator),)
             )
         case _:
-            sure = Field("answer", translator.gettext("Yes"), "boolean", values=("0",))
-            return Form(translator.gettext("Please confirm"), instructions, (sure,))
+            confirmation = Field("answer", translator.gettext("Yes"), "boolean", values=("0",))
+            return Form(translator.gettext("Please confirm"), instructions, (confirmation,))
 
 
-def answer(asked: QuestionReply, values: Values) -> str:
-    """Return what a person would write who answers so; nothing chosen means to let it be."""
-    chosen = one_line("".join(values.get("answer", ())[:1]), 100)
-    if isinstance(asked, ChooseFeed | SearchResults):
-        return chosen or "no"
-    return "yes" if chosen in ("1", "true") else "no"
+def form_to_answer(question: QuestionReply, values: Values) -> str:
+    """Return the text answer that a submitted form stands for; without a selection it is "no"."""
+    selected = one_line("".join(values.get("answer", ())[:1]), 100)
+    if isinstance(question, ChooseFeed | SearchResults):
+        return selected or "no"
+    return "yes" if selected in ("1", "true") else "no"
 
 
-def again(form: Form, values: Values, instructions: str) -> Form:
-    """Return a form as it was filled in, with what is wrong."""
+def repeated_form(form: Form, values: Values, instructions: str) -> Form:
+    """Return a submitted form again, with the error as its instructions."""
     fields = tuple(msgspec.structs.replace(field, values=values.get(field.var, field.values)) for field in form.fields)
     return Form(form.title, instructions, fields)
 
 
-def _numbered(named: Sequence[str], others: Options, translator: Translator) -> Field:
-    options = (*((str(number), label) for number, label in enumerate(named, 1)), *others)
+def _numbered(labels: Sequence[str], others: Options, translator: Translator) -> Field:
+    options = (*((str(number), label) for number, label in enumerate(labels, 1)), *others)
     return Field("answer", translator.gettext("Choose"), "list-single", options=options)
 
 
 def _label(words: str) -> str:
-    return one_line(words, _LONGEST_LABEL)
+    return one_line(words, _MAX_LABEL_CHARS)

@@ -1,7 +1,7 @@
-"""Conversations as they are written down in ``transcripts``: in English, and in a folder for each other language.
+"""Conversations in ``transcripts``: in English, and in a folder for each other language.
 
-Lines after "> " are said; what follows, up to the next, is the answer. ``python -m tests.unit.bots.test_transcripts``
-writes the answers anew, to be read in the difference.
+Lines after "> " are commands; the lines up to the next one are the reply. ``python -m tests.unit.bots.test_transcripts``
+writes the replies again, to be reviewed in the difference.
 """
 
 import re
@@ -12,7 +12,7 @@ from msgspec import structs
 
 from bots.commands.parser import VERB_OF
 from bots.i18n.translator import LANGUAGES, SOURCE_LANGUAGE
-from tests.unit.bots.visiting import visitor
+from tests.unit.bots.sample_web import visitor
 
 FOLDER = Path(__file__).parent / "transcripts"
 TRANSCRIPTS = sorted(FOLDER.rglob("*.txt"))

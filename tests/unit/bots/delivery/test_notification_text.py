@@ -10,7 +10,7 @@ from bots.i18n.translator import get_translator
 from service.feeds.entries.version_parts import select_part
 from service.feeds.urls import channel_id, page_url
 from service.model import Change, Channel, Delta, Entry, Notice
-from tests.unit.bots.safety import hostile, safe
+from tests.unit.bots.text_safety import hostile, safe
 
 NOW_S = 1_700_000_000.0
 ENGLISH = get_translator("en")

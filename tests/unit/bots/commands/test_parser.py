@@ -1,4 +1,4 @@
-"""What people write becomes the command they mean."""
+"""Parsing of commands."""
 
 import pytest
 from hypothesis import given

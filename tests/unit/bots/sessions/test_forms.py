@@ -1,4 +1,4 @@
-"""Commands as forms: what is filled in is what a person would write."""
+"""Forms of ad-hoc commands, and their conversion to text commands."""
 
 from typing import cast
 from xml.etree.ElementTree import XML
@@ -19,7 +19,7 @@ from bots.xmpp.adhoc import Form
 from bots.xmpp.service_discovery import NS_COMMANDS
 from service.discovery.query_parser import SearchHit, parse_query
 from service.model import FeedLink
-from tests.unit.bots.talk import FakeRequests, Person, at_once, feed
+from tests.unit.bots.fake_requests import FakeRequests, Person, at_once, feed
 
 SPEAKER = get_translator("en")
 MINE = (
@@ -31,7 +31,7 @@ MINE = (
 def opened(verb: str) -> Form:
     """The form with which a command begins, for somebody with two subscriptions."""
     person = Person(follows={one.number: one.channel for one in MINE})
-    return at_once(forms.opening(verb, SPEAKER, cast("ReadRequests", FakeRequests(person))))
+    return at_once(forms.command_form(verb, SPEAKER, cast("ReadRequests", FakeRequests(person))))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def opened(verb: str) -> Form:
     ],
 )
 def test_a_form_says_what_a_person_would_write(verb: str, values: forms.Values, lines: list[str]) -> None:
-    assert forms.lines(verb, values) == lines
+    assert forms.form_to_commands(verb, values) == lines
 
 
 @given(
@@ -58,7 +58,7 @@ def test_a_form_says_what_a_person_would_write(verb: str, values: forms.Values, 
     st.dictionaries(st.sampled_from(["url", "words", "channel", "hours", "x"]), st.lists(st.text()).map(tuple)),
 )
 def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, values: forms.Values) -> None:
-    for line in forms.lines(verb, values):
+    for line in forms.form_to_commands(verb, values):
         assert line.split(maxsplit=1)[0] == verb
         assert "\n" not in line
 
@@ -78,11 +78,11 @@ def test_a_choice_among_subscriptions_names_them() -> None:
 def test_questions_are_answered_as_in_chat() -> None:
     choose = ChooseFeed((FeedLink("https://news.example/feed", "News"),))
     found = SearchResults("x", parse_query("tag=x"), (SearchHit(MINE[0].channel),), 0, has_more=True)
-    assert forms.answer(choose, {"answer": ("1",)}) == "1"
-    assert forms.answer(choose, {}) == "no"
-    assert forms.answer(ConfirmUnsubscribeAll(2), {"answer": ("true",)}) == "yes"
-    assert forms.answer(ConfirmUnsubscribeAll(2), {"answer": ("0",)}) == "no"
-    (answers,) = forms.question(found, "", SPEAKER).fields
+    assert forms.form_to_answer(choose, {"answer": ("1",)}) == "1"
+    assert forms.form_to_answer(choose, {}) == "no"
+    assert forms.form_to_answer(ConfirmUnsubscribeAll(2), {"answer": ("true",)}) == "yes"
+    assert forms.form_to_answer(ConfirmUnsubscribeAll(2), {"answer": ("0",)}) == "no"
+    (answers,) = forms.question_form(found, "", SPEAKER).fields
     assert [value for value, _ in answers.options] == ["1", "more"]
 
 

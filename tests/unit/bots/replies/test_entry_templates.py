@@ -1,4 +1,4 @@
-"""Templates: what a publisher writes stays what it is, and nothing of it is looked at again."""
+"""Entry templates: values from publishers are not expanded."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bots.i18n.translator import get_translator
 from bots.replies.entry_templates import MAX_CHARS, Template, is_short_enough, normalize, unknown_variables
 from service.model import Entry
-from tests.unit.bots.safety import hostile
+from tests.unit.bots.text_safety import hostile
 
 ENGLISH = get_translator("en")
 ENTRY = Entry("k", "A title", "https://example.org/1", "Some words.", ("Jane Doe", "Bob"), ("a", "b"), 1_700_000_000.0)

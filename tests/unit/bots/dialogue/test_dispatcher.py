@@ -1,4 +1,4 @@
-"""Dialogues, played against a house of plain values."""
+"""Dialogues with requests that are answered from plain values."""
 
 import pytest
 from hypothesis import given
@@ -29,8 +29,8 @@ from bots.replies.subscriptions import (
 )
 from service.errors import BadStatus, BadUrl
 from service.model import Entry
-from tests.unit.bots.talk import feed, page
-from tests.unit.bots.visiting import BLOG, LIST, NEWS, visitor
+from tests.unit.bots.fake_requests import feed, page
+from tests.unit.bots.sample_web import BLOG, LIST, NEWS, visitor
 
 
 def test_subscribing_to_a_polled_channel_asks_no_worker() -> None:

@@ -1,4 +1,4 @@
-"""What is said: every error has its own words, and every message is safe to send."""
+"""Texts of replies: every error has a text of its own, and every message is safe to send."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from bots.replies.errors import error_text, outcome_text
 from bots.replies.subscriptions import LatestEntries, StatusReport, SubscriptionList
 from service import errors
 from service.model import Change, Channel, Delta, Entry
-from tests.unit.bots.safety import hostile, safe
+from tests.unit.bots.text_safety import hostile, safe
 
 NOW_S = 1_700_000_000.0
 ENGLISH = get_translator("en")

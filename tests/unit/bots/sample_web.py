@@ -1,4 +1,4 @@
-"""Somebody new, in front of a small web in which much goes wrong."""
+"""A new user, and a small web with many kinds of errors, for tests of dialogues."""
 
 from bots.pubsub.atom_items import node_uri
 from service import errors
@@ -8,7 +8,7 @@ from service.discovery.query_parser import SearchHit
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
 from service.store.coordination.requests import ProbeReply
-from tests.unit.bots.talk import NOW_S, Person, feed, page
+from tests.unit.bots.fake_requests import NOW_S, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
 LIST = page_url("https://shop.example/prices", "#list")

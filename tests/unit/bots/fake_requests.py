@@ -1,4 +1,4 @@
-"""Requests answered from plain values: dialogues can be played without XMPP, Redis or a worker."""
+"""Requests answered from plain values, to test dialogues without XMPP, Redis or workers."""
 
 from collections.abc import Coroutine
 from dataclasses import dataclass, field

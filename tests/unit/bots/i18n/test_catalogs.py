@@ -1,4 +1,4 @@
-"""What the bot says is there in every language, whole, and tells people to write what we understand."""
+"""The catalogs contain every sentence of the code, and the commands in translations are understood."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""A bot that is told to leave while an answer is on its way sees to it that nobody gives that answer again."""
+"""A process that stops while it sends a reply makes sure that the reply is not sent again."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What publishers and people may write, and what must hold of any message all the same."""
+"""Strategies for hostile text, and the properties that every message must have."""
 
 from xml.etree import ElementTree as ET
 

@@ -1,4 +1,4 @@
-"""Commands under a message of ours: what they do not name, the message names."""
+"""Commands in replies and reactions to a message: a missing target is taken from the message."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from bots.replies.search import SavedSearchDeleted
 from bots.replies.subscriptions import ChooseSubscription, MessageForgotten, NoSuchSubscription, UnsubscribeReply
 from service.discovery.query_parser import parse_watch
 from service.discovery.saved_searches import SavedSearch
-from tests.unit.bots.talk import Person, feed
+from tests.unit.bots.fake_requests import Person, feed
 
 NEWS, BLOG, OTHER = (feed(f"https://{name}.example/feed", name) for name in ("news", "blog", "other"))
 MINE = (SubscribedChannel(1, NEWS), SubscribedChannel(2, BLOG))

@@ -1,4 +1,4 @@
-"""What people write of when they want to be told."""
+"""Parsing of quiet hours, digests and intervals."""
 
 from collections.abc import Callable
 from itertools import combinations, product

@@ -1,4 +1,4 @@
-"""Strings that have broken programs before: said to the bot, as titles, and as names in rooms, in every language."""
+"""Strings that have broken programs before: as commands, as titles, and as nicks in rooms, in every language."""
 
 import html
 import json
@@ -20,8 +20,8 @@ from service.model import Change, Channel, Delta, Entry
 from service.store.people.rooms import Room
 from service.users.quiet_hours import UserSettings
 from tests.support.naughty_strings import STRINGS
-from tests.unit.bots.safety import safe
-from tests.unit.bots.visiting import visitor
+from tests.unit.bots.sample_web import visitor
+from tests.unit.bots.text_safety import safe
 
 ROOM = "room@rooms.example.org"
 MUC_USER = "http://jabber.org/protocol/muc#user"

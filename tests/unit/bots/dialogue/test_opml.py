@@ -1,4 +1,4 @@
-"""Lists of subscriptions: what is exported in parts that fit messages can be imported again, part by part."""
+"""Export of subscriptions as OPML documents that fit into messages, and import of each of them."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.urls import canonical_url
-from tests.unit.bots.talk import Person, feed, page
+from tests.unit.bots.fake_requests import Person, feed, page
 
 FEEDS = st.lists(
     st.builds(
