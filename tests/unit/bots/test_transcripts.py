@@ -1,7 +1,7 @@
 """Conversations in ``transcripts``: in English, and in a folder for each other language.
 
-Lines after "> " are commands; the lines up to the next one are the reply. ``python -m tests.unit.bots.test_transcripts``
-writes the replies again, to be reviewed in the difference.
+Lines after "> " are commands; the lines up to the next one are the reply.
+``python -m tests.unit.bots.test_transcripts`` writes the replies again, to be reviewed in the difference.
 """
 
 import re
