@@ -163,7 +163,7 @@ async def worker(
     """A node at this place of the ring (in turns) that answers requests and does nothing else.
 
     ``reason`` is its answer to every why; without one, that is not settled yet. ``steps``
-    are told before each other answer.
+    are sent before every other answer.
     """
 
     def explained() -> WorkerReply:

@@ -1,4 +1,4 @@
-"""A publisher that writes articles and, besides, does everything to its feed that publishers do."""
+"""A publisher whose feed misbehaves in all ways that occur in practice."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from service.model import ParsedEntry
 from tests.support.feed_documents import atom, item, rss
 
 HABITS = ("stable", "permalinks", "none", "shared", "recycled", "changing", "text only")
-"""How it makes ids; ``text only``: it makes neither ids nor links."""
+"""How the feed's ids are generated; ``text only``: entries have neither ids nor links."""
 
 _RECYCLED_AFTER = 25
 _CORRECTED_EVERY = 6
@@ -20,11 +20,11 @@ _LONGEST = 20
 
 
 class Publisher:
-    """Lists its latest articles, the newest first unless it is told otherwise.
+    """A feed with its latest articles, newest first by default.
 
-    ``news`` are the numbers of the articles that its last listing was the first to list, ``corrections`` those
-    that it listed before with another title or text. It corrects every sixth article at times. Each text
-    tells how often it was read and what people said to it, which is no part of what it says.
+    ``news`` are the numbers of the articles that are new in the last listing, ``corrections`` those with a changed
+    title or text. Every sixth article can be corrected. Each text contains a reader counter and a number of comments,
+    which are not part of the article.
     """
 
     def __init__(self, habit: str, seed: int = 0) -> None:
@@ -45,7 +45,7 @@ class Publisher:
         self._dress: Callable[[ParsedEntry], ParsedEntry] = lambda entry: entry
 
     def write(self, count: int = 1) -> None:
-        """Write articles."""
+        """Add ``count`` articles."""
         for number in range(len(self._articles), len(self._articles) + count):
             self._readers.append(0)
             self._articles.append(
@@ -59,11 +59,11 @@ class Publisher:
             )
 
     def misbehave(self, how: str) -> None:
-        """Do one of ``MISBEHAVIOUR``."""
+        """Apply a misbehaviour of ``MISBEHAVIOUR`` by name."""
         MISBEHAVIOUR[how](self)
 
     def listing(self) -> list[ParsedEntry]:
-        """Return what it lists now."""
+        """Return the entries that the feed has now."""
         numbers = self._present()
         said = {number: (self._articles[number].title, self._articles[number].summary) for number in numbers}
         self.news = [number for number in numbers if number not in self._listed]
@@ -73,12 +73,12 @@ class Publisher:
         return list(self._order([self._dress(self._shown(number)) for number in reversed(numbers)]))
 
     def document(self) -> tuple[bytes, str]:
-        """Return what it lists now as a document, and its content type."""
+        """Return the feed document with its content type."""
         text = self._build(self.listing()).decode().replace('encoding="utf-8"', f'encoding="{self._charset}"')
         return text.encode(self._charset, "xmlcharrefreplace"), f"text/xml; charset={self._random_charset()}"
 
     def _present(self) -> range:
-        """Return the numbers of what it lists now."""
+        """Return the numbers of the articles in the feed now."""
         return range(0) if self._vanished else range(max(0, len(self._articles) - self._size), len(self._articles))
 
     def _shown(self, number: int) -> ParsedEntry:
@@ -103,7 +103,7 @@ class Publisher:
         return self._random.choice(["utf-8", self._charset, "nonsense"])
 
     def _edit(self, field: str, texts: Sequence[str]) -> None:
-        """Give an article that is listed another title or text: one of two, so that edits are taken back, too."""
+        """Edit the title or text of a listed article; texts alternate, so that edits are also reverted."""
         some = [number for number in self._present() if number % _CORRECTED_EVERY == 0]
         if some and self.habit != "text only":  # an edited text is another text
             number = self._random.choice(some)
@@ -113,7 +113,7 @@ class Publisher:
                 self._articles[number] = msgspec.structs.replace(self._articles[number], **{field: text})
 
     def _count(self) -> None:
-        """Count readers."""
+        """Change the reader counters of articles."""
         if self.habit != "text only":
             for number in self._present():
                 self._readers[number] += self._random.randrange(1000)
@@ -123,7 +123,7 @@ class Publisher:
         self._articles = [msgspec.structs.replace(each, published=date, updated=date) for each in self._articles]
 
     def _rewrap(self) -> None:
-        """Change what means nothing: markup, white space, letter case, the scheme of links and their tracking."""
+        """Change insignificant details: markup, white space, letter case, scheme and tracking parameters of links."""
         mark = self._random.randrange(1000)
         case = self._random.choice(["upper", "title", "strip"])
         self._dress = lambda entry: msgspec.structs.replace(

@@ -65,7 +65,7 @@ class OtherServer:
         return next(filter(wanted, self.received))
 
     async def is_entered(self, room: str) -> Any:
-        """Wait until the bot asks to enter a room; return its presence. What it is told goes to that session."""
+        """Wait until the bot enters a room; return its presence. Later stanzas go to that session."""
         entering = await self.gets(
             lambda one: one.tag.endswith("presence") and one.get("to", "").startswith(f"{room}/"), f"it enters {room}"
         )
@@ -81,7 +81,7 @@ class OtherServer:
         await self.gets(lambda one: one.find(f"{{{_MUC_USER}}}x/{{{_MUC_USER}}}decline") is not None, "it declines")
 
     def invite(self, room: str, by: str) -> None:
-        """Have a room invite the bot, as it says in somebody's name."""
+        """Send an invitation of the bot by a room, with ``by`` as the inviter."""
         invitation = f"<x xmlns='{_MUC_USER}'><invite from={quoteattr(by)}/></x>"
         self.send(f"<message from={quoteattr(room)} to={quoteattr(self.bot)}>{invitation}</message>")
 
@@ -99,7 +99,7 @@ class OtherServer:
         return bool(answer.get("type") == "error")
 
     def show(self, occupant: str, affiliation: str = "none", *statuses: str, jid: str = "") -> None:
-        """Tell the bot that somebody is in a room; 110 among the statuses means the bot itself."""
+        """Send the presence of a room's occupant to the bot; status 110 means the bot itself."""
         self.send(presence(occupant, self.bot, affiliation, *statuses, jid=jid))
 
     def refuse(self, entering: Any, condition: str) -> None:

@@ -54,7 +54,7 @@ class Network:
         self._sent(node, self.nodes[node].refresh())
 
     def deliver(self, most: int) -> None:
-        """Deliver so many messages, of links drawn at random."""
+        """Deliver messages of random links."""
         while most and self._under_way:
             most -= 1
             self.delivered += 1

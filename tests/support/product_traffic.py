@@ -86,7 +86,7 @@ async def traffic(directory: Path) -> AsyncIterator[Traffic]:
 
 
 async def keep_publishing(running_traffic: Traffic) -> None:
-    """An entry a second in every feed, for ever: the publisher's own pace."""
+    """Publish an entry per second in every feed until cancelled."""
     while True:
         await running_traffic.publish_once()
         await asyncio.sleep(1)
@@ -104,7 +104,7 @@ async def entries_coming(running_traffic: Traffic) -> AsyncIterator[None]:
 
 
 async def until_told_something_new(live: Traffic) -> None:
-    """Wait until everybody has received an entry that was published after now: it has healed."""
+    """Wait until all users have received an entry published after the call, which shows that delivery works."""
     now_s = time.time()
 
     async def all_told() -> bool:

@@ -1,4 +1,4 @@
-"""A private Prosody that differs a little from ours."""
+"""Variants of the private Prosody."""
 
 from pathlib import Path
 from typing import Final
@@ -8,15 +8,15 @@ from service.embedded.prosody import PrivateProsody
 STRANGERS: Final = "strangers.localhost"
 """A component whose connection may speak for any name in it, as another server could."""
 ELSEWHERE: Final = "elsewhere.example"
-"""The same, and below no domain of ours."""
+"""The same, under a domain that is not the server's."""
 SECRET: Final = "a stranger's secret"
 
 
 class LimitedProsody(PrivateProsody):
-    """One that limits its clients as Debian's does."""
+    """A Prosody that limits its clients' bandwidth, like Debian's configuration."""
 
     def __init__(self, directory: Path, rate: str) -> None:
-        """Let each client send ``rate``, e.g. "10kb/s"."""
+        """Limit each client to ``rate``, e.g. "10kb/s"."""
         super().__init__(directory)
         self._rate = rate
 

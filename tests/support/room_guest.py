@@ -51,7 +51,7 @@ class Guest:
         self._xmpp.send_message(self._at, text, mtype="groupchat")
 
     def reply(self, told: str, text: str) -> None:
-        """Speak under what was told."""
+        """Reply to a notification."""
         under = f"<reply xmlns='urn:xmpp:reply:0' id='{self.ids[told]}'/>"
         self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body>{under}</message>")
 
@@ -61,7 +61,7 @@ class Guest:
         self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body></message>")
 
     def invite(self, jid: str, *, direct: bool = False) -> None:
-        """Have the room invite somebody, or do so oneself."""
+        """Invite a user through the room (mediated) or directly."""
         if direct:
             inside = f"<x xmlns='jabber:x:conference' jid='{self.room}'/>"
             self._xmpp.send_raw(f"<message to='{jid}' id='{uuid.uuid4().hex}'>{inside}</message>")

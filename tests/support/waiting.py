@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of for a while."""
+"""Waiting for conditions instead of sleeping."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,18 +8,18 @@ T = TypeVar("T")
 
 
 async def until(look: Callable[[], Awaitable[T]], what: str, *, within_s: float = 20.0) -> T:
-    """Look again and again until what is seen is true, and return it; fail in words after ``within_s``."""
+    """Poll ``look`` until its result is true, and return it; raise AssertionError with ``what`` after ``within_s``."""
     try:
         async with asyncio.timeout(within_s):
-            while not (seen := await look()):  # noqa: ASYNC110 - what is awaited happens in other processes
+            while not (result := await look()):  # noqa: ASYNC110 - the event is in another process
                 await asyncio.sleep(0.02)
-            return seen
+            return result
     except TimeoutError:
         raise AssertionError(f"not within {within_s:g} s: {what}") from None
 
 
 async def until_so(condition: Callable[[], object], what: str, *, within_s: float = 20.0) -> None:
-    """Do the same for a condition that need not be awaited."""
+    """Poll a synchronous condition until it is true; raise AssertionError with ``what`` after ``within_s``."""
 
     async def look() -> bool:
         return bool(condition())

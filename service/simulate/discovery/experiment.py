@@ -193,7 +193,7 @@ def _run_registrations(
         _deliver_all(sent[-1], rate_s, matrices, grow=growing)
         if limits.partitions == 1:
             break
-    held = sent[-1].held
+    accepted_counts = sent[-1].accepted_counts
     return RegistrationPoint(
         names=which,
         way=way,
@@ -201,9 +201,9 @@ def _run_registrations(
         partitions=limits.partitions,
         initial=float(sent[0].succeeds.mean()),
         success=float(sent[-1].succeeds.mean()),
-        cv=float(held.std() / held.mean()),
-        empty_nodes=float((held == 0).mean()),
-        most_names=float(held.max() / held.mean()),
+        cv=float(accepted_counts.std() / accepted_counts.mean()),
+        empty_nodes=float((accepted_counts == 0).mean()),
+        most_names=float(accepted_counts.max() / accepted_counts.mean()),
         largest=int(matrices.partitions.max()),
     )
 
@@ -228,7 +228,9 @@ def _run_queries(
     begin_s = registered.last_s + GAP_S
     asked: FullQueries | LimitedQueries
     if scheme is None:
-        asked = LimitedQueries(queries, rate_s, begin_s, matrices, held=RegisteredNames(registered), rng=rng)
+        asked = LimitedQueries(
+            queries, rate_s, begin_s, matrices, registered_names=RegisteredNames(registered), rng=rng
+        )
     else:
         asked = FullQueries(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
     length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)

@@ -52,7 +52,7 @@ class Registrations:
         way: PartitionChoice = PartitionChoice.PAPER,
     ) -> None:
         self.windows = RateWindows()
-        self.held = np.zeros(NODES, dtype=np.int64)
+        self.accepted_counts = np.zeros(NODES, dtype=np.int64)
         """Number of registrations that each node accepted."""
         self.succeeds = np.ones(len(names), dtype=np.bool_)
         self.way = way
@@ -114,19 +114,19 @@ class Registrations:
 
     def _homes(self, sizes: Ints) -> Ints:
         """Return a random name's home partition in each matrix of these sizes."""
-        found = np.empty(len(sizes), dtype=np.int64)
+        result = np.empty(len(sizes), dtype=np.int64)
         draws = self._rng.integers(2**32, size=len(sizes))
         for size in np.unique(sizes):
             of = sizes == size
             table = np.array([home_partition(draw, int(size)) for draw in range(1 << int(size - 1).bit_length())])
-            found[of] = table[draws[of] % len(table)]
-        return found
+            result[of] = table[draws[of] % len(table)]
+        return result
 
     def _share(self, pair: Ints, partition: Ints, at_s: Floats) -> Floats:
         node = node_of(pair, partition, np.zeros_like(pair), self._matrices.salt)
         limits = self._matrices.limits
         rate = self.windows.current_rates_per_s(node, at_s)
-        return np.asarray(np.maximum(self.held[node] / limits.names, rate / limits.registrations_s))
+        return np.asarray(np.maximum(self.accepted_counts[node] / limits.names, rate / limits.registrations_s))
 
     def _arrive(self, which: Ints, end_s: float, *, grow: bool) -> None:
         which, replica = repeat_with_index(which, self.replicas[which])
@@ -135,13 +135,13 @@ class Registrations:
         rates = self.windows.rates_per_s(node, self._arrives_s[which])
         refused = self._refused(pair, node, rates)
         self.succeeds[self._name[which[refused]]] = False
-        self.held += np.bincount(node[~refused], minlength=NODES)
+        self.accepted_counts += np.bincount(node[~refused], minlength=NODES)
         if grow:
-            self._matrices.report_registrations(pair, partition, self.held[node], rates, end_s)
+            self._matrices.report_registrations(pair, partition, self.accepted_counts[node], rates, end_s)
 
     def _refused(self, pair: Ints, node: Ints, rates: Floats) -> Bools:
         limits = self._matrices.limits
-        refused: Bools = (rates > limits.registrations_s) | (self.held[node] > limits.names)
+        refused: Bools = (rates > limits.registrations_s) | (self.accepted_counts[node] > limits.names)
         return refused | self._matrices.growing[pair] if self.way is PartitionChoice.PAPER else refused
 
 
@@ -301,12 +301,12 @@ class RegisteredNames:
         return np.asarray(self._order[self._begin[pair] : self._begin[pair + 1]])
 
     def _names_with(self, pair: int) -> Any:
-        found = self._bits.get(pair)
-        if found is None:
+        result = self._bits.get(pair)
+        if result is None:
             has = np.zeros(len(self._registered.succeeds), dtype=np.bool_)
             has[self._slots(pair) // PAIRS_PER_NAME] = True
-            found = self._bits[pair] = np.packbits(has & self._registered.succeeds)
-        return found
+            result = self._bits[pair] = np.packbits(has & self._registered.succeeds)
+        return result
 
 
 class LimitedQueries(SimulatedQueries):
@@ -319,7 +319,7 @@ class LimitedQueries(SimulatedQueries):
         begin_s: float,
         matrices: SimulatedMatrices,
         *,
-        held: RegisteredNames,
+        registered_names: RegisteredNames,
         rng: np.random.Generator,
     ) -> None:
         super().__init__(queries.count, matrices, rng)
@@ -331,7 +331,7 @@ class LimitedQueries(SimulatedQueries):
             pairs = queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()
             pair = int(choose_matrix({str(pair): matrices.size_of(pair) for pair in pairs}, draw))
             count = int(matrices.partitions[pair])
-            spread = held.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
+            spread = registered_names.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
             asked += [(query, pair, *each) for each in self._rounds(spread, draw, float(sent_s[query]))]
         self._query, self._pair, self._partition = np.array([message[:3] for message in asked]).T
         self._at_s = np.array([at_s for *_, at_s in asked])
@@ -349,12 +349,12 @@ class LimitedQueries(SimulatedQueries):
 
     def _rounds(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
         """Return the partitions that a query asks, with arrival times; those of one round are asked in parallel."""
-        found: list[tuple[int, float]] = []
+        result: list[tuple[int, float]] = []
         matches = 0
-        while wanted := min(partitions_to_ask(len(found), matches, LIMIT), len(spread) - len(found)):
+        while needed := min(partitions_to_ask(len(result), matches, LIMIT), len(spread) - len(result)):
             arrives_s = sent_s + self._rng.exponential(DELAY_S)
-            asked = [(draw + len(found) + place) % len(spread) for place in range(wanted)]
-            found += [(partition, arrives_s) for partition in asked]
+            asked = [(draw + len(result) + place) % len(spread) for place in range(needed)]
+            result += [(partition, arrives_s) for partition in asked]
             matches += int(spread[asked].sum())
-            sent_s += float(slowest(np.array([wanted]), self._rng)[0])
-        return found
+            sent_s += float(slowest(np.array([needed]), self._rng)[0])
+        return result

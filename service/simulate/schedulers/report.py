@@ -20,7 +20,7 @@ JOBS = [
     *(Job("other goals", run, (SchedulersSetup(CHANNELS, goal=goal), 1)) for goal in OTHER_GOALS),
 ]
 
-Found = dict[str, list[Comparison]]
+OutcomesByName = dict[str, list[Comparison]]
 
 HEADINGS = (
     *("scheduler", "polls\n/h", "mean\ns", "p95\ns", "ours\nmean", "ours\np95"),
@@ -28,7 +28,7 @@ HEADINGS = (
 )
 
 
-def page(found: Found) -> str:
+def page(found: OutcomesByName) -> str:
     """Return the report page as Markdown, from all seeds of each kind of publishers and one seed of other goals."""
     poisson, rhythmic = (found[kind] for kind in Publishers)
     goals = [poisson[0], *found["other goals"]]
@@ -63,7 +63,7 @@ def plot_run(comparison: Comparison, file: Path) -> None:
     _plot([comparison], file)
 
 
-def plot(found: Found, file: Path) -> None:
+def plot(found: OutcomesByName, file: Path) -> None:
     """Draw the runs with the first seed of each kind of publishers."""
     _plot([found[kind][0] for kind in Publishers], file)
 

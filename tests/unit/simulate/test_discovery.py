@@ -95,7 +95,7 @@ def test_a_limited_query_asks_partitions_until_it_has_enough_names() -> None:
     sent = Registrations(names, 500.0, 0.0, matrices, rng=rng)
     discovery._deliver_all(sent, 500, matrices, grow=True)
     queries, held = zipf_queries(rng, QUERIES).first(500), RegisteredNames(sent)
-    asked = LimitedQueries(queries, 100.0, sent.last_s + 1, matrices, held=held, rng=rng)
+    asked = LimitedQueries(queries, 100.0, sent.last_s + 1, matrices, registered_names=held, rng=rng)
     several = 0
     for query in range(queries.count):
         of = np.flatnonzero(asked._query == query)
