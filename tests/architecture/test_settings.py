@@ -23,3 +23,8 @@ def documented_settings() -> set[str]:
 
 def test_every_setting_has_a_docstring() -> None:
     assert Settings.model_fields.keys() - documented_settings() == set()
+
+
+def test_every_setting_is_in_the_operators_guide() -> None:
+    guide = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+    assert [name for name in Settings.model_fields if f"`{name}`" not in guide] == []
