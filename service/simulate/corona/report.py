@@ -28,23 +28,23 @@ def _with(setup: CoronaSetup, **changes: object) -> CoronaSetup:
 
 
 _AGAINST_PAPER = {
-    **{f"our {goal}": _with(CORONET, goal=goal) for goal in Goal},
-    **{f"paper's {goal}": _with(PAPER, goal=goal) for goal in Goal},
-    "our fair, longest wait": _with(CORONET, goal=Goal.FAIR, longest_wait_s=120.0),
-    "our lite on 60 nodes": _with(CORONET, **SIXTY),
-    "paper's lite on 60 nodes": _with(PAPER, **SIXTY),
+    **{f"Coronet, {goal}": _with(CORONET, goal=goal) for goal in Goal},
+    **{f"paper mode, {goal}": _with(PAPER, goal=goal) for goal in Goal},
+    "Coronet, fair, longest wait": _with(CORONET, goal=Goal.FAIR, longest_wait_s=120.0),
+    "Coronet, lite on 60 nodes": _with(CORONET, **SIXTY),
+    "paper mode, lite on 60 nodes": _with(PAPER, **SIXTY),
 }
 """Setups that run with all seeds."""
 _ONCE = {
-    "paper's lite, random phases": _with(PAPER, phases=PollPhases.RANDOM),
-    "our lite, random phases": _with(CORONET, phases=PollPhases.RANDOM),
-    "our lite, random ids": _with(CORONET, ids=IdAssignment.RANDOM),
-    "our lite, the paper's bins": _with(CORONET, bins=BinLayout.PAPER),
-    "our lite, levels of base 16": _with(CORONET, base=16),
+    "paper mode, lite, random phases": _with(PAPER, phases=PollPhases.RANDOM),
+    "Coronet, lite, random phases": _with(CORONET, phases=PollPhases.RANDOM),
+    "Coronet, lite, random ids": _with(CORONET, ids=IdAssignment.RANDOM),
+    "Coronet, lite, bins as in the paper": _with(CORONET, bins=BinLayout.PAPER),
+    "Coronet, lite, base-16 levels": _with(CORONET, base=16),
 }
 
 JOBS = [
-    Job("our lite, churn", run, (_with(CORONET, churn=0.05, loss=0.02), 1)),
+    Job("Coronet, lite, churn", run, (_with(CORONET, churn=0.05, loss=0.02), 1)),
     *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
     *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
 ]
@@ -70,16 +70,16 @@ def table(outcome: CoronaOutcome) -> Table:
     rounds = outcome.converged_after_rounds
     rows = (
         ("mean detection, s", f"{outcome.mean_detection_s:.2f}"),
-        ("99 % of subscriptions, s", f"{outcome.p99_detection_s:.1f}"),
-        ("mean delay of a notification, s", f"{outcome.mean_notification_delay_s:.2f}"),
+        ("p99 detection, s", f"{outcome.p99_detection_s:.1f}"),
+        ("notification delay, s", f"{outcome.mean_notification_delay_s:.2f}"),
         ("longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}"),
         ("polls per channel per τ", f"{outcome.polls_per_channel_per_tau:.2f}"),
         ("legacy, s", f"{outcome.legacy_detection_s:.1f}"),
-        ("converged after rounds", "never" if rounds is None else str(rounds)),
+        ("rounds to convergence", "never" if rounds is None else str(rounds)),
         ("overshoot", f"{outcome.max_overshoot:.1%}"),
         ("orphans (empty wedges)", f"{outcome.orphans:,} ({outcome.empty_wedges})"),
-        ("busiest node over mean", f"{outcome.node_load_max_over_mean:.3f}"),
-        ("what the formula says, s", f"{outcome.formula_detection_s:.2f}"),
+        ("busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}"),
+        ("detection by formula, s", f"{outcome.formula_detection_s:.2f}"),
     )
     return terminal_table(("", ""), rows)
 
@@ -94,7 +94,7 @@ def plot(found: OutcomesByName, file: Path) -> None:
     """Draw the paper's figures 3 to 10 with the results of both modes."""
 
     def both(*goals: str) -> dict[str, CoronaOutcome]:
-        return {name: found[name][0] for goal in goals for name in (f"paper's {goal}", f"our {goal}")}
+        return {name: found[name][0] for goal in goals for name in (f"paper mode, {goal}", f"Coronet, {goal}")}
 
     draw(
         file,

@@ -43,11 +43,11 @@ def test_the_page_has_every_run_with_its_command(found: OutcomesByName) -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("our lite", ""),
-        ("paper's lite", " --base 16 --ids random --bins 16"),
-        ("our lite on 60 nodes", " --nodes 60 --channels 7500 --subscriptions 150000 --maintenance 1800.0"),
+        ("Coronet, lite", ""),
+        ("paper mode, lite", " --base 16 --ids random --bins 16"),
+        ("Coronet, lite on 60 nodes", " --nodes 60 --channels 7500 --subscriptions 150000 --maintenance 1800.0"),
     ],
-    ids=["ours", "the paper's", "60 nodes"],
+    ids=["Coronet", "paper mode", "60 nodes"],
 )
 def test_a_command_omits_defaults(found: OutcomesByName, name: str, options: str) -> None:
     assert f"- {name}: `coronet simulate corona{options}`\n" in page(found)
@@ -55,12 +55,12 @@ def test_a_command_omits_defaults(found: OutcomesByName, name: str, options: str
 
 def test_the_papers_figures_are_drawn(found: OutcomesByName, tmp_path: Path) -> None:
     corona_report.plot(found, tmp_path / "all.png")
-    corona_report.plot_run(found["our lite"][0], tmp_path / "one.png")
+    corona_report.plot_run(found["Coronet, lite"][0], tmp_path / "one.png")
     assert (tmp_path / "all.png").stat().st_size > (tmp_path / "one.png").stat().st_size > 10_000
 
 
 def test_the_table_shows_a_run(found: OutcomesByName) -> None:
-    assert len(corona_report.table(found["our lite"][0]).columns) == 2
+    assert len(corona_report.table(found["Coronet, lite"][0]).columns) == 2
 
 
 def test_page_and_plot_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: OutcomesByName) -> None:
@@ -80,7 +80,7 @@ def test_jobs_are_run_and_reported_in_order(monkeypatch: pytest.MonkeyPatch) -> 
     done: list[str] = []
     outcomes = run_all([job._replace(run=ran) for job in JOBS], done.append)
     assert len(done) == len(JOBS)
-    assert done[:2] == ["our lite, churn, seed 1", "our lite, seed 1"]
+    assert done[:2] == ["Coronet, lite, churn, seed 1", "Coronet, lite, seed 1"]
     assert [each for found in outcomes.values() for each in found] == [job.arguments for job in JOBS]
 
 
