@@ -23,8 +23,8 @@ JOBS = [
 OutcomesByName = dict[str, list[Comparison]]
 
 HEADINGS = (
-    *("scheduler", "polls\n/h", "mean\ns", "p95\ns", "ours\nmean", "ours\np95"),
-    *("times\nours", "\npolite", "with\nrhythm", "at\nmost"),
+    *("reader", "polls\n/h", "mean\ns", "p95\ns", "Coronet\nmean", "Coronet\np95"),
+    *("ratio", "\npolite", "with\nrhythm", "upper\nbound"),
 )
 
 
@@ -50,7 +50,7 @@ def table(comparison: Comparison) -> Table:
     shown = terminal_table(
         HEADINGS,
         rows,
-        f"Seconds a notification takes, and how many times longer than ours with goal {setup.goal}",
+        f"Notification delay in seconds, and its ratio to Coronet's with goal {setup.goal}",
         title=f"{setup.channels:,} channels, {publishers}, {setup.weeks} weeks, seed {comparison.seed}",
         padding=0,
     )
@@ -77,9 +77,9 @@ def _delays(axis: Any, comparison: Comparison) -> None:
     peers = sorted(comparison.schedulers, key=lambda peer: peer.requests)
     polls = [_polls_per_channel_hour(peer, comparison.setup) for peer in peers]
     for label, style, field in (
-        ("ours", "o-", "ours"),
-        ("ours, polite", "s:", "ours_polite"),
-        ("ours with rhythm", "^--", "ours_with_rhythm"),
+        ("Coronet", "o-", "ours"),
+        ("Coronet, polite", "s:", "ours_polite"),
+        ("Coronet with rhythm", "^--", "ours_with_rhythm"),
     ):
         axis.plot(polls, [getattr(peer, field).mean_notification_delay_s for peer in peers], style, label=label)
     named: dict[tuple[float, float], list[str]] = {}
@@ -90,7 +90,7 @@ def _delays(axis: Any, comparison: Comparison) -> None:
         axis.annotate("\n".join(names), point, (0, 5), textcoords="offset points", ha="center", fontsize=8)
     axis.margins(0.1)
     axis.set(xscale="log", yscale="log", title=comparison.setup.publishers)
-    axis.set(xlabel="polls per channel and hour", ylabel="mean delay of a notification, s")
+    axis.set(xlabel="polls per channel and hour", ylabel="mean notification delay, s")
     axis.set_xticks(ticks := (0.5, 1, 2, 4, 8), labels=[f"{tick:g}" for tick in ticks])
     axis.tick_params(axis="x", which="minor", labelbottom=False)
 
