@@ -46,15 +46,15 @@ def table(outcome: ClashOutcome) -> Table:
     """Return the results of one run as a table for the terminal."""
     cells: list[tuple[str, Callable[[WorkloadResults], str]]] = [
         ("servers used", lambda found: f"{found.servers_used:.0f}"),
-        ("share of DHT(12)'s", lambda found: f"{found.share_of_dht_12:.0%}"),
+        ("relative to DHT(12)", lambda found: f"{found.share_of_dht_12:.0%}"),
         ("mean load", lambda found: f"{found.mean_load:.0%}"),
-        ("of the coarsest tree", lambda found: f"{found.mean_load_possible:.0%}"),
-        ("max load after transients", lambda found: f"{found.max_load_after_transient:.1%}"),
+        ("mean load of the coarsest tree", lambda found: f"{found.mean_load_possible:.0%}"),
+        ("max load after the transient", lambda found: f"{found.max_load_after_transient:.1%}"),
         ("depth", lambda found: f"{found.depth_min} to {found.depth_max}, {found.depth_mean:.1f}"),
         ("probes per lookup", lambda found: f"{found.lookup_probes_mean:.3f}"),
-        ("the same without memory", lambda found: f"{found.lookup_probes_without_memory:.2f}"),
-        ("messages per server and s", lambda found: f"{found.messages_per_server_s:.2f}"),
-        ("per used server and s", lambda found: f"{found.messages_per_used_server_s:.1f}"),
+        ("probes per lookup without cache", lambda found: f"{found.lookup_probes_without_memory:.2f}"),
+        ("messages per server and second", lambda found: f"{found.messages_per_server_s:.2f}"),
+        ("messages per used server and second", lambda found: f"{found.messages_per_used_server_s:.1f}"),
     ]
     rows = [(label, *map(cell, outcome.workloads)) for label, cell in cells]
     for place, bits in enumerate(LENGTHS):
@@ -87,7 +87,7 @@ def _hours(outcome: ClashOutcome) -> list[float]:
 
 
 def _beside_dhts(axis: Any, outcome: ClashOutcome, shown: Callable[[Loads], float]) -> None:
-    axis.plot(_hours(outcome), [shown(check.loads) for check in outcome.checks], "k", label="ours")
+    axis.plot(_hours(outcome), [shown(check.loads) for check in outcome.checks], "k", label="Coronet")
     for place in (1, 2, 3):
         values = [shown(check.dht[place]) for check in outcome.checks]
         axis.plot(_hours(outcome), values, ":", label=f"DHT({LENGTHS[place]})")
@@ -129,6 +129,6 @@ def _overheads(axis: Any, outcomes: list[ClashOutcome]) -> None:
 
 
 def _probes(axis: Any, outcome: ClashOutcome) -> None:
-    axis.plot(_hours(outcome), [check.probes_without_memory for check in outcome.checks], ":", label="without memory")
-    axis.plot(_hours(outcome), [check.probes for check in outcome.checks], "k", label="ours")
+    axis.plot(_hours(outcome), [check.probes_without_memory for check in outcome.checks], ":", label="without cache")
+    axis.plot(_hours(outcome), [check.probes for check in outcome.checks], "k", label="Coronet")
     axis.set(title="Probes per lookup", xlabel=HOURS, ylim=(0, None))
