@@ -11,13 +11,13 @@ from bots.dialogue.opml_import import OpmlImporter
 from bots.dialogue.request_handler import BotServices
 from bots.dialogue.request_types import Limits
 from bots.inbound.intake import Intake
-from bots.inbound.takeover import Takeover
 from bots.pubsub.node_publisher import NodePublisher
 from bots.rooms.room_client import RoomClient
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
 from bots.sessions.dry_run import DryRunService
 from bots.sessions.reply_sender import ReplySender
+from bots.takeover import Takeover
 from bots.tasks import run_until_one_ends
 from bots.xmpp.connection import Connection
 from bots.xmpp.events import (

@@ -60,7 +60,7 @@ from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.ownership.owner import ChannelOwner
+from workers.ownership.owner_effects import ChannelOwner
 from workers.peers.exchange import ContentExchange
 from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler

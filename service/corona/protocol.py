@@ -1,12 +1,13 @@
 """The polling protocol of one node without I/O: events in, effects out (Corona §3.3).
 
-:class:`~service.corona.owner.Owner` and :class:`~service.corona.member.Member`, the two halves of a node, communicate
-by the same messages as nodes do; messages of a node to itself are processed here and never reach the shell.
+:class:`~service.corona.channel_owner.Owner` and :class:`~service.corona.member.Member` are the two halves of a node. They
+communicate by the same messages as nodes do; messages of a node to itself are processed here and never reach the shell.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from service.corona.channel_owner import Owner
 from service.corona.events import (
     CandidateFound,
     ChannelsListed,
@@ -37,7 +38,6 @@ from service.corona.messages import (
     Unassign,
     VersionAnnouncement,
 )
-from service.corona.owner import Owner
 from service.corona.poll_explanation import PollExplanation
 from service.corona.polling_plans import PollingPlans
 from service.model import ChannelId, NodeId

@@ -29,6 +29,7 @@ IMPURE_IN_FEEDS = (
     "service/feeds/sandbox/parser_pool",
     "service/feeds/sandbox/parser_process",
     "service/feeds/sandbox/confinement",
+    "service/feeds/sandbox/resource_limits",
 )
 
 IMPURE_MODULES = re.compile(

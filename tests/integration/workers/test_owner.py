@@ -28,7 +28,7 @@ from tests.support.content_locators import store_only_locator
 from tests.support.waiting import until_so
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.ownership.owner import ChannelOwner
+from workers.ownership.owner_effects import ChannelOwner
 from workers.tasks import BackgroundTasks
 
 ALICE = "alice@localhost"

@@ -10,8 +10,8 @@ import pytest
 from service.errors import FeedError
 from service.feeds.entries.change_detection import parse_document
 from service.feeds.parsing.feed_parser import parse
-from service.feeds.sandbox.parser_process import CPU_S
 from service.feeds.sandbox.protocol import Document, ParseDocument
+from service.feeds.sandbox.resource_limits import CPU_S
 from tests.support.feed_corpus import Sample, damaged, defects, encodings, wild
 from tests.support.feed_dialects import DIALECTS, URL, Stated
 from tests.support.hostile_documents import hostile

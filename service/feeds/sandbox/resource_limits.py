@@ -1,0 +1,55 @@
+"""Limits on the processor time, wall time and memory of a parser process.
+
+The kernel enforces the limits. The default action of SIGPROF and SIGALRM is to terminate the process, which no C code
+can delay. Memory is limited relative to its amount at the start of the process.
+"""
+
+import functools
+import os
+import resource
+import signal
+
+CPU_S = 5.0
+WALL_S = 10.0
+MEMORY_BYTES = 96 * 1024 * 1024
+"""Address space that the process may map in addition to that at its start; loading the parsers takes 18 MB of it."""
+_RESTART_BYTES = 80 * 1024 * 1024
+_STATM_BYTES = 200
+
+
+def set_timers(cpu_s: float, wall_s: float) -> None:
+    """Terminate this process after these times in seconds: processor time and wall time. 0 stops a timer."""
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    signal.setitimer(signal.ITIMER_REAL, wall_s)
+
+
+def cpu_time_s() -> float:
+    """Return the processor time that this process has used, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def limit_memory() -> None:
+    """Let this process map at most ``MEMORY_BYTES`` more than now, and write no core dump."""
+    limit_bytes = _memory_bytes()[0] + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def needs_restart() -> bool:
+    """Return whether this process keeps so much memory that its parent should replace it."""
+    # Not ru_maxrss: on Linux, a new program inherits the value of the process that started it.
+    _, resident_bytes = _memory_bytes()
+    return resident_bytes > _RESTART_BYTES
+
+
+def _memory_bytes() -> tuple[int, int]:
+    """Return the mapped and the resident memory of this process in bytes."""
+    mapped_pages, resident_pages = map(int, os.pread(_statm_descriptor(), _STATM_BYTES, 0).split()[:2])
+    return mapped_pages * resource.getpagesize(), resident_pages * resource.getpagesize()
+
+
+@functools.cache
+def _statm_descriptor() -> int:
+    """Return an open descriptor of ``/proc/self/statm``; it is kept, because a confined process opens no files."""
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
