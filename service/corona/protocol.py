@@ -1,6 +1,6 @@
 """The polling protocol of one node without I/O: events in, effects out (Corona §3.3).
 
-:class:`~service.corona.channel_owner.Owner` and :class:`~service.corona.member.Member` are the two halves of a node. They
+A node has two halves: :class:`~service.corona.channel_owner.Owner` and :class:`~service.corona.member.Member`. They
 communicate by the same messages as nodes do; messages of a node to itself are processed here and never reach the shell.
 """
 
