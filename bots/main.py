@@ -52,7 +52,7 @@ async def _work(store: Store, process: Process, maintenance_interval_s: float, m
         except StoreUnavailable as error:
             if str(error) != last_warning:
                 last_warning = str(error)
-                _log.warning("waiting for the store", reason=last_warning)
+                _log.warning("store unavailable, will retry", reason=last_warning)
             await asyncio.sleep(_RETRY_S)
     await run_until_one_ends(process.run(), _maintain(store, maintenance_interval_s, metrics_url))
 

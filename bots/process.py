@@ -109,13 +109,13 @@ class Process(abc.ABC):
         except StoreUnavailable as error:
             if str(error) != self._last_warning:
                 self._last_warning = str(error)
-                _log.warning("lease not renewed", reason=self._last_warning)
+                _log.warning("lease renewal failed", reason=self._last_warning)
             return
         self._last_warning = ""
         self._valid_until_s = valid_until_s
         taken_over = self._partitions.in_state(PartitionState.SERVED) - heartbeat.partitions
         if taken_over:
-            _log.warning("partitions taken over by other processes", partitions=len(taken_over))
+            _log.warning("user partitions taken over by other processes", partitions=len(taken_over))
         await self._change_partitions(
             self._partitions.after_heartbeat(heartbeat.partitions, heartbeat.max_partitions, returned)
         )
@@ -136,7 +136,7 @@ class Process(abc.ABC):
                 async with asyncio.timeout(DRAIN_TIMEOUT_S):
                     await finish
             except TimeoutError:
-                _log.warning("draining timed out", partitions=len(numbers))
+                _log.warning("partition drain timed out", partitions=len(numbers))
             finally:
                 self._partitions = self._partitions.after_draining(numbers)
 
@@ -178,7 +178,7 @@ class AccountProcess(Process):
         if now_s - self._last_connected_s <= self._ttl_s:
             await super()._send_heartbeat()
         elif self._partitions.in_state(PartitionState.SERVED):
-            _log.warning("partitions given up, because there is no session with the XMPP server")
+            _log.warning("user partitions released, no xmpp session")
             await self._release_leases()
             await self._change_partitions(self._partitions.after_release())
 
@@ -188,7 +188,7 @@ class AccountProcess(Process):
         if draining:
             self._drain(draining, self._bot.on_partitions_lost())
         if gained:
-            _log.info("partitions gained", partitions=len(served), of=PARTITION_COUNT)
+            _log.info("user partitions acquired", partitions=len(served), of=PARTITION_COUNT)
             await self._bot.on_partitions_gained(gained)
         self._bot.on_lease_renewed()
 
@@ -206,7 +206,7 @@ class ComponentProcess(Process):
 
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
         for number in draining:
-            _log.info("address given up", jid=self._addresses[number])
+            _log.info("xmpp address released", jid=self._addresses[number])
             self._drain(frozenset((number,)), cancel_and_wait(self._bots.pop(number)[2]))
         for number in sorted(gained):
             self._start_bot(number)
@@ -216,7 +216,7 @@ class ComponentProcess(Process):
 
     def _start_bot(self, number: int) -> None:
         address = self._addresses[number]
-        _log.info("address gained", jid=address)
+        _log.info("xmpp address acquired", jid=address)
         assigned_users = AssignedUsers(self._store.inbound_log, self._clock, address, self._addresses)
         assigned_users.assign(ALL_PARTITIONS)
         settings = self._settings.model_copy(update={"xmpp_jid": address})

@@ -133,7 +133,7 @@ class KeyGroupBalancer:
                     return
                 step = due[keyspace]
         except _REFUSALS as error:
-            log.info("key group move refused", keyspace=keyspace, reason=str(error))
+            log.info("key group move rejected by keyspace", keyspace=keyspace, reason=str(error))
         except StoreUnavailable as error:
             log.warning("key group move interrupted", keyspace=keyspace, error=str(error))
         finally:
@@ -153,5 +153,5 @@ class KeyGroupBalancer:
                     await self._start_due(await self._load_tables([step.move.child]), fleet_s)
             if kind is not None:
                 GROUP_MOVES.labels(kind).inc()
-                log.info("key groups moved", kind=kind, keyspace=keyspace, step=repr(step))
+                log.info("key group move step completed", kind=kind, keyspace=keyspace, step=repr(step))
         return kind is not None

@@ -129,15 +129,15 @@ async def _run_node(worker: NodeInfo, context: WorkerContext, handlers: WorkerRe
         except (StoreUnavailable, LeaseLost) as error:
             if str(error) != last_error:
                 last_error = str(error)
-                log.warning("join failed, will retry", error=last_error)
+                log.warning("ring join failed, will retry", error=last_error)
             await asyncio.sleep(_RETRY_S)
             continue
         last_error = ""
-        log.info("joined the ring", node=info.id[:8], epoch=info.epoch)
+        log.info("ring joined", node=info.id[:8], epoch=info.epoch)
         try:
             await Node(info, context, handlers.handle).run()
         except LeaseLost as error:
-            log.warning("lease lost, will join again", node=info.id[:8], error=str(error))
+            log.warning("ring lease lost, will join again", node=info.id[:8], error=str(error))
         finally:
             with contextlib.suppress(StoreUnavailable):
                 await store.ring.leave(info)

@@ -287,7 +287,7 @@ class Node:
             try:
                 messages, self._inbox_cursor = await self._store.node_inboxes.read(self.info.id, self._inbox_cursor)
             except StoreUnavailable as error:
-                log.warning("inbox unreadable", node=self.info.id[:8], error=str(error))
+                log.warning("node inbox unreadable", node=self.info.id[:8], error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             events: list[Event] = []
@@ -320,7 +320,7 @@ class Node:
                 self._store.blocked_hosts.all(),
             )
         except StoreUnavailable as error:
-            log.warning("objective unreadable", error=str(error))
+            log.warning("fleet objective unreadable", error=str(error))
             return
         self._context.poller.set_blocked_hosts(blocked_hosts)
         objective = objective or self._context.settings.policy().objective
@@ -344,4 +344,9 @@ class Node:
                 [(node, InboxMessage("peer", self.info.id, payload)) for node, payload in sends]
             )
         except StoreUnavailable as error:
-            log.warning("effects lost", node=self.info.id[:8], of=type(events[0]).__name__, error=str(error))
+            log.warning(
+                "protocol effects lost, will be repeated",
+                node=self.info.id[:8],
+                of=type(events[0]).__name__,
+                error=str(error),
+            )

@@ -305,12 +305,12 @@ class OutboxConsumer:
             self._scheduler.on_send_failed(user_ids)  # a resumed session does not begin with a recovery
             return user_ids
         except StoreUnavailable as error:
-            _log.warning("delivery interrupted, will retry", reason=str(error), users=len(user_ids))
+            _log.warning("message delivery interrupted, will retry", reason=str(error), users=len(user_ids))
             self._scheduler.on_send_failed(user_ids)
             await asyncio.sleep(_RETRY_S)
             return user_ids
         except Exception:  # noqa: BLE001 - whatever it is, the other users have to get their messages
-            _log.exception("delivery failed", users=len(user_ids))
+            _log.exception("message delivery failed", users=len(user_ids))
             self._scheduler.on_send_failed(user_ids)
             if len(user_ids) == 1:
                 self._back_off(user_ids[0], "internal-server-error")

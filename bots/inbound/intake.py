@@ -207,7 +207,7 @@ class Intake:
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
             else:
-                _log.info("archive read", within_s=round(now_s - since_s), new=new_count)
+                _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
                 return
 
     async def _store(self, messages: Sequence[MessageReceived]) -> int:

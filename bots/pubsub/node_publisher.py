@@ -127,7 +127,7 @@ class NodePublisher:
                     await self._check_in_batches(await self._store.channels.ids_in_buckets(buckets))
                 await self._check_in_batches(await self._store.pubsub_nodes.channel_ids(self._service))
             except StoreUnavailable as error:
-                _log.warning("scan of pubsub nodes failed", reason=str(error))
+                _log.warning("pubsub node scan failed", reason=str(error))
             await asyncio.sleep(self._scan_interval_s)
 
     async def _check_in_batches(self, channel_ids: Sequence[ChannelId]) -> None:
@@ -178,10 +178,10 @@ class NodePublisher:
                     continue
             except (XmppSessionLost, TimeoutError, StoreUnavailable) as error:
                 _log.warning(
-                    "node update failed, will retry", service=self._service, retry_s=retry_s, reason=str(error)
+                    "pubsub node update failed, will retry", service=self._service, retry_s=retry_s, reason=str(error)
                 )
             except Exception:  # noqa: BLE001 - an unexpected error in one channel must not stop the others
-                _log.exception("node update failed", channel=channel_id)
+                _log.exception("pubsub node update failed", channel=channel_id)
                 self._pause(channel_id)
                 continue
             else:
@@ -233,7 +233,7 @@ class NodePublisher:
             if error.condition != "conflict":
                 raise
             await self._pubsub.configure_node(channel.id, _node_config(channel))
-        _log.info("node created", channel=channel.id[:8], service=self._service)
+        _log.info("pubsub node created", channel=channel.id[:8], service=self._service)
 
     async def _delete_node(self, channel_id: ChannelId) -> None:
         try:
@@ -242,7 +242,7 @@ class NodePublisher:
             if error.condition != "item-not-found":
                 raise
         await self._store.pubsub_nodes.drop(self._service, channel_id)
-        _log.info("node deleted", channel=channel_id[:8], service=self._service)
+        _log.info("pubsub node deleted", channel=channel_id[:8], service=self._service)
 
     async def _next_items(self, channel: Channel, version: int) -> tuple[list[Delta], list[NodeItem]]:
         """Return the next deltas after ``version``, oldest first, and the items that they change.

@@ -256,7 +256,7 @@ class Connection:
             if not self.connected.is_set():
                 continue
             if self.idle_s() > SILENCE_TIMEOUT_S:
-                _log.warning("xmpp server does not respond", for_s=SILENCE_TIMEOUT_S)
+                _log.warning("xmpp server unresponsive", timeout_s=SILENCE_TIMEOUT_S)
                 self._stream.abort()
             else:
                 self._ping().add_done_callback(_ignore_outcome)

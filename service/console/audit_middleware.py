@@ -82,4 +82,4 @@ async def _complete(request: web.Request, entry_id: str, entry: AuditedAction) -
     try:
         await request.app[STORE].audit_log.end(entry_id, msgspec.structs.replace(entry, detail=detail))
     except StoreUnavailable as error:
-        log.warning("audit entry not completed", action=entry.action, on=entry.on, error=str(error))
+        log.warning("audit entry left incomplete", action=entry.action, on=entry.on, error=str(error))

@@ -73,7 +73,7 @@ async def _hide_versions(_: web.Request, response: web.StreamResponse) -> None:
 def _public_reason(error: CoronetError) -> str:
     """Return the public reason for which a process is not ready, which does not contain Redis's address."""
     if type(error) is StoreUnavailable:
-        log.warning("not ready: the store cannot be reached", error=str(error))
+        log.warning("not ready, store unavailable", error=str(error))
         return "Redis does not answer."
     return str(error)
 

@@ -88,7 +88,7 @@ async def test_an_emptied_store_is_refused_until_the_operator_accepts_it(tmp_pat
         assert not any("no subscriptions" in message.body for message in alice.received[:-2])
         for name in ("worker-1", "bot-1", "console"):
             log = (tmp_path / "logs" / f"{name}.log").read_text()
-            assert 1 <= log.count("store refused") <= 2, "once for each of two refusals"
+            assert 1 <= log.count("store rejected, identity mismatch") <= 2, "once for each of two refusals"
             assert log.count(_REFUSED) < 12, "other parts are not loud about it"
-            assert log.count("store in use again") == 1
+            assert log.count("store accepted again, identity verified") == 1
             assert "Traceback" not in log

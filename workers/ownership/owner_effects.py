@@ -138,7 +138,7 @@ class ChannelOwner:
                 await self._store.channel_moves.carry_out(moved, self._clock.wall_s())
                 log.info("channel moved", channel=channel_id[:8], to=moved.channel.moved_to[:8])
         except StoreUnavailable as error:
-            log.warning("move interrupted", channel=channel_id[:8], error=str(error))
+            log.warning("channel move interrupted", channel=channel_id[:8], error=str(error))
         finally:
             self._being_taken.discard(channel_id)
         # An incomplete move is found by the next listing of the registry.
@@ -170,7 +170,7 @@ class ChannelOwner:
             )
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
             # If the store failed, the version may have been written: taking ownership again shows it.
-            log.info("version refused", channel=candidate.channel[:8], reason=str(error))
+            log.info("channel version rejected by store", channel=candidate.channel[:8], reason=str(error))
             await self._on_events(PublishRefused(candidate.channel))
             return
         TRACING.record_step(
@@ -227,7 +227,7 @@ class ChannelOwner:
                 request, self._list_request = self._list_request, None
                 await self._list_registry(request)
         except StoreUnavailable as error:
-            log.warning("registry unreadable", error=str(error))
+            log.warning("channel registry unreadable", error=str(error))
         finally:
             self._is_listing = False
 

@@ -110,9 +110,9 @@ class ContentFinder:
             return _decode_response(response, digest)
         except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
-            log.warning("content refused", worker=peer.id[:8], reason=str(error))
+            log.warning("content from peer rejected", worker=peer.id[:8], reason=str(error))
         except PeerUnreachable as error:
-            log.info("content request failed", worker=peer.id[:8], reason=str(error))
+            log.info("content request to peer failed", worker=peer.id[:8], reason=str(error))
         return None, None
 
 

@@ -96,7 +96,7 @@ class ContentExchange:
             return await self._handle(request, verb, self._signer)
         except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
-            log.info("peer request refused", address=client_of(request).address, reason=str(error))
+            log.info("peer request rejected", address=client_of(request).address, reason=str(error))
             return web.Response(status=REFUSED)
 
     async def _handle(self, request: web.Request, verb: str, signer: RequestSigner) -> web.Response:

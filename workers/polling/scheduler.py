@@ -375,7 +375,7 @@ class PollScheduler:
         """Poll a channel, report its health, and offer the update that the poll detected, if any."""
         outcome = await self._poller.poll(state, self._node_id, before_s)
         result = outcome.result
-        log.debug("polled", channel=state.channel.id[:8], outcome=result.outcome, status=result.status)
+        log.debug("poll completed", channel=state.channel.id[:8], outcome=result.outcome, status=result.status)
         self.health.on_polled(state.channel, result, outcome.permanent_url)
         if outcome.update is not None:
             await self._offer(outcome.update, result.took_s)

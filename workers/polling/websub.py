@@ -69,7 +69,7 @@ class HubSubscriber:
                 async with self._slots:
                     await self._request(channel_id, state)
         except (PublisherError, UserError, StoreUnavailable) as error:
-            log.info("hub request failed", channel=channel_id[:8], reason=str(error))
+            log.info("websub request failed", channel=channel_id[:8], reason=str(error))
 
     async def renew(self, ring: RingView, node_id: NodeId) -> None:
         """Send the due requests to the hubs of this node's channels: to subscribe, to renew, or to unsubscribe."""
@@ -78,7 +78,7 @@ class HubSubscriber:
         try:
             due = await self._load_due(ring, node_id)
         except StoreUnavailable as error:
-            log.warning("hub subscriptions unreadable", error=str(error))
+            log.warning("websub subscriptions unreadable", error=str(error))
             return
         by_site = groupby(sorted(due, key=_site_and_due_s), key=lambda each: site_of(_host(each[1])))
         await asyncio.gather(*(self._request_one_site(list(group)[:_MAX_PER_SITE]) for _, group in by_site))
@@ -107,7 +107,7 @@ class HubSubscriber:
                 try:
                     await self._request_if_active(channel_id, state)
                 except (PublisherError, UserError, StoreUnavailable) as error:
-                    log.info("hub request failed", channel=channel_id[:8], hub=_host(state), reason=str(error))
+                    log.info("websub request failed", channel=channel_id[:8], hub=_host(state), reason=str(error))
                     return
 
     async def _request_if_active(self, channel_id: ChannelId, state: HubState) -> None:
@@ -134,7 +134,7 @@ class HubSubscriber:
         if await websub.compare_and_set(channel_id, state, after):
             callback = f"{self._public_url}/websub/{channel_id}/{state.token}"
             await self._fetcher.post(state.target.hub, request_form(after, callback), self._politeness.acquire_redirect)
-            log.info("hub request sent", channel=channel_id[:8], hub=_host(state), status=after.status)
+            log.info("websub request sent", channel=channel_id[:8], hub=_host(state), status=after.status)
 
 
 def _host(state: HubState) -> str:

@@ -40,7 +40,7 @@ class IdentityMonitor:
                 try:
                     await self.refresh()
                 except StoreUnavailable as error:
-                    log.debug("store identity check failed", error=str(error))
+                    log.debug("store identity unavailable", error=str(error))
                 self._log_changes()
                 if self._is_save_due():
                     await asyncio.to_thread(self._save)
@@ -100,7 +100,7 @@ class IdentityMonitor:
         )
         guard.evaluate(parse_identity(reply), guard.trusted)
         self.check()
-        log.warning("store accepted", counter=guard.current.counter)
+        log.warning("store accepted by operator", counter=guard.current.counter)
         self._log_changes()
         await asyncio.to_thread(self._save)
 
@@ -110,11 +110,11 @@ class IdentityMonitor:
             self.check()
         except StoreIdentityMismatch as error:
             if not self._is_refused:
-                log.error("store refused", error=str(error))  # noqa: TRY400 - no bug, no traceback
+                log.error("store rejected, identity mismatch", error=str(error))  # noqa: TRY400 - no bug, no traceback
             self._is_refused = True
             return
         if self._is_refused:
-            log.info("store in use again")
+            log.info("store accepted again, identity verified")
         self._is_refused = False
 
     def _is_save_due(self) -> bool:
