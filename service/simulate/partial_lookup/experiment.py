@@ -82,13 +82,13 @@ def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Gen
     """Return all columns of Table 2 for one seed."""
     grown = [expected_storage(strategy, MANY_ENTRIES, SERVERS) for strategy in strategies_for_storage(STORAGE)]
     measured: dict[str, tuple[str, Sequence[float]]] = {
-        "storage, few entries": ("entries kept, h = 100", [stored.storage for stored in static.table_1[:4]]),
-        "storage, many entries": ("entries kept, h = 1,000", grown),
+        "storage, few entries": ("entries stored, h = 100", [stored.storage for stored in static.table_1[:4]]),
+        "storage, many entries": ("entries stored, h = 1,000", grown),
         "coverage": ("h / coverage", [ENTRIES / stored.coverage for stored in static.table_1[:4]]),
-        "fault tolerance": ("servers that must be left / least", _beyond(static.fault_tolerances, failing=True)),
+        "fault tolerance": ("servers that must remain / minimum", _beyond(static.fault_tolerances, failing=True)),
         "fairness, few updates": ("1 + unfairness", _fairness(updates, 0)),
         "fairness, many updates": ("1 + unfairness", _fairness(updates, -1)),
-        "lookup cost": ("servers asked / least", _beyond(static.lookup_costs, failing=False)),
+        "lookup cost": ("servers queried / minimum", _beyond(static.lookup_costs, failing=False)),
         "update overhead, small target": ("messages per update, t = 5", _overheads(SMALL_TARGET, rng)),
         "update overhead, large target": ("messages per update, t = 40", _overheads(LARGE_TARGET, rng)),
     }

@@ -85,7 +85,7 @@ def table(outcome: PartialLookupOutcome) -> Table:
     for column in outcome.table_2:
         cells = zip(column.measured, column.stars, column.paper, strict=True)
         rows.append((column.name, *(f"{cost:.4g} {'*' * ours} ({'*' * paper})" for cost, ours, paper in cells)))
-    caption = f"measured, our stars (the paper's stars); seed {outcome.seed}"
+    caption = f"measured value, rating derived from it (the paper's rating); seed {outcome.seed}"
     return terminal_table(("", "Fixed-x", "RandomServer-x", "Round-Robin-y", "Hash-y"), rows, caption)
 
 
@@ -99,12 +99,12 @@ def plot_run(outcome: PartialLookupOutcome, file: Path) -> None:
     placed, updated = outcome.static, outcome.updates
     targets = range(1, 1 + len(placed.lookup_costs[0].values))
     positive = [StrategyCurve(it.strategy, tuple(value or None for value in it.values)) for it in updated.failing]
-    expected = [StrategyCurve("our formula", updated.failing_expected)]
+    expected = [StrategyCurve("formula of Coronet", updated.failing_expected)]
     paper = [
         StrategyCurve(f"{curve.strategy}, the paper's formula", curve.values) for curve in updated.overheads_expected
     ]
     panels = [
-        (targets, placed.lookup_costs, (), "Lookup cost (Fig. 3)", "target", "servers asked"),
+        (targets, placed.lookup_costs, (), "Lookup cost (Fig. 3)", "target", "servers queried"),
         (COVERED_STORAGE, placed.coverages, (), "Coverage (Fig. 5)", "storage", "entries"),
         (targets, placed.fault_tolerances, (), "Fault tolerance (Fig. 6)", "target", "servers, in the worst case"),
         (FAIR_STORAGE, placed.unfairness, (), "Unfairness (Fig. 8)", "storage", "target 35"),
