@@ -33,18 +33,18 @@ def outcome() -> Iterator[PartialLookupOutcome]:
 
 
 def test_exact_results_do_not_depend_on_the_size_of_the_run(outcome: PartialLookupOutcome) -> None:
-    said = page({"partial lookup": [outcome]})
-    assert "- Reached: Figure 3: Round-Robin-2 asks ceil(t/20) servers" in said
-    assert "- Reached: Figure 6: Round-Robin-2 tolerates" in said
-    assert "- **Not reached**: Figure 8: Fixed-x is" in said
-    assert "- Reached: Figure 11: Hash-y has a copy less from 134, 200, 400 entries on" in said
+    text = page({"partial lookup": [outcome]})
+    assert "- Reached: Figure 3: Round-Robin-2 queries ceil(t/20) servers" in text
+    assert "- Reached: Figure 6: Round-Robin-2 tolerates" in text
+    assert "- **Not reached**: Figure 8: Fixed-x is" in text
+    assert "- Reached: Figure 11: the number of copies of Hash-y decreases at 134, 200, 400 entries" in text
 
 
 def test_the_page_has_every_figure_and_all_columns_of_table_2(outcome: PartialLookupOutcome) -> None:
-    told = page({"partial lookup": [outcome, outcome]})
-    assert all(f"Figure {number}" in told for number in (3, 5, 6, 8, 9, 10, 11))
-    assert all(name in told for name in PAPER)
-    assert "{" not in told
+    text = page({"partial lookup": [outcome, outcome]})
+    assert all(f"Figure {number}" in text for number in (3, 5, 6, 8, 9, 10, 11))
+    assert all(name in text for name in PAPER)
+    assert "{" not in text
 
 
 def test_the_command_prints_json_and_draws_a_plot(
