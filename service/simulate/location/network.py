@@ -32,8 +32,8 @@ class UpdateAlgorithm(StrEnum):
     NONE = "none"
     DESTINATION = "destination"
     SOURCE = "source"
-    PRODUCT_DESTINATION = "our destination"
-    PRODUCT_SOURCE = "our source"
+    PRODUCT_DESTINATION = "lossless destination"
+    PRODUCT_SOURCE = "lossless source"
 
     def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
         """Return a node that uses this algorithm."""

@@ -119,7 +119,9 @@ def table(outcome: LocationOutcome) -> Table:
         for it in outcome.dynamic
     ]
     caption = "\n".join((*caches, f"seed {outcome.seed}"))
-    return terminal_table(("overlay", "depth", "updates", "kB", "found", "failed", "≤ 1.2", "bytes"), rows, caption)
+    return terminal_table(
+        ("overlay", "depth", "updates", "kB", "found", "failed", "≤ 1.2", "bytes"), rows, caption, padding=0
+    )
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
