@@ -5,8 +5,10 @@ A pure package: events in, effects out, and the time is an argument. It imports 
 
 The n nodes nearest to a channel's id poll it every τ seconds each, evenly spaced, and share the updates they find, so
 that an update is detected after τ/(2n) on average (Corona §3.1). How many polls n a channel gets per τ is one
-optimisation over all channels (Honeycomb, §3.2): minimise Σ weight/n at bounded load, or the load at bounded delay. The
-solution is n = clip(c·√(weight/cost), least, most) with one number c, the scale, on which the fleet has to agree.
+optimisation over all channels (Honeycomb, §3.2): minimise Σ weight/n at bounded load, or the load at bounded delay. A
+channel's weight follows from its subscribers and the optimisation goal, cost is the cost of one poll, and least and
+most bound n. The solution is n = clip(c·√(weight/cost), least, most) with one number c, the scale, on which the fleet
+has to agree.
 
 - ``fleet_policy``      the optimisation goals and the constraints, as admins set them
 - ``objectives``        a goal as one weight per channel (Table 1), and the delay formula
@@ -18,7 +20,7 @@ solution is n = clip(c·√(weight/cost), least, most) with one number c, the sc
 - ``update_rates``      the update interval of a channel, estimated from its polls
 - ``polling_schedule``  when the nodes of a polling set poll, and how n changes without a skipped poll
 - ``polling_plans``     an owner's channels with their inputs, the scale and the resulting schedules
-- ``owner``             the owner of channels: assigns polling sets and stores versions
+- ``channel_owner``     the owner of channels: assigns polling sets and stores versions
 - ``member``            a member of polling sets: polls as assigned and sends candidates to owners
 - ``protocol``          owner and member of one node together
 - ``poll_explanation``  why a channel is polled as often as it is

@@ -31,7 +31,7 @@ EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
 
 
 def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
-    """Return the sum of these aggregates, all of which are valid."""
+    """Return the sum of these aggregates, which must be valid: the aggregate of all channels that they summarise."""
     if len(aggregates) == 1:
         return aggregates[0]
     found = [clusters for aggregate in aggregates if (clusters := decode(aggregate.clusters)) is not None]
@@ -50,7 +50,7 @@ class _SiblingAggregate:
 
 
 class Aggregation:
-    """One node's participation in aggregation.
+    """One node's part in aggregation. ``now_s`` is monotonic time in seconds.
 
     ``own`` is the aggregate of the node's own channels; set it whenever these change.
     """
@@ -63,10 +63,10 @@ class Aggregation:
         base: int = BASE,
         join: Callable[[tuple[Aggregate, ...]], Aggregate] = combine,
     ) -> None:
-        """Initialise; aggregates expire after ``soft_state_ttl_s``.
+        """Start without other nodes' aggregates, which expire after ``soft_state_ttl_s`` seconds.
 
-        ``join`` replaces :func:`combine`: a simulation of many nodes in one process caches sums, which are equal for
-        all nodes of a subtree, or uses the paper's bins.
+        ``base`` is the number of values of a digit. ``join`` adds aggregates in place of :func:`combine`: a simulation
+        of many nodes in one process caches sums, which are equal for all nodes of a subtree, or uses the paper's bins.
         """
         self.own = EMPTY_AGGREGATE
         self._node_id = node_id
@@ -82,13 +82,16 @@ class Aggregation:
         """The last sum of each row: its addends and the result."""
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Drop aggregates of nodes that have left."""
+        """Adopt the ring, and drop aggregates that nodes have sent that are no longer on it."""
         self._view = view
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
 
     def on_summary(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Store a contact's aggregate of a sibling subtree; ignore it if it is invalid or not from a contact."""
+        """Store the aggregate of a sibling subtree that a contact has sent.
+
+        A summary is ignored if it is invalid or its sender is no contact of this node.
+        """
         point, aggregate = from_hex(sender), summary.aggregate
         row = shared_digits(self._own_point, point, self._base)
         if sender == self._node_id or sender not in self._view or summary.digits != row + 1:
@@ -101,7 +104,7 @@ class Aggregation:
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop expired aggregates and send the others to this node's summary recipients."""
+        """Drop expired aggregates, and send those of the subtrees around this node to the nodes that depend on them."""
         self._siblings = {
             place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
         }
@@ -112,7 +115,7 @@ class Aggregation:
                 yield Send(node, summary)
 
     def fleet(self) -> Aggregate:
-        """Return the aggregate of the whole fleet, as far as it is known."""
+        """Return the aggregate of the whole fleet; ``nodes`` states how many nodes it covers so far."""
         return self._subtree_aggregates()[0]
 
     def _rows(self) -> tuple[tuple[NodeId, ...], ...]:
@@ -121,17 +124,20 @@ class Aggregation:
         return self._recipients
 
     def _subtree_aggregates(self) -> list[Aggregate]:
-        """Return the aggregates of all subtrees around this node, indexed by their number of digits."""
+        """Return the aggregates of all subtrees around this node.
+
+        The index of an aggregate is the number of leading digits that the subtree's nodes have in common.
+        """
         aggregate, aggregates = self.own, [self.own]
         for row in reversed(range(len(self._rows()))):
             by_digit = {place[1]: sibling.aggregate for place, sibling in self._siblings.items() if place[0] == row}
             by_digit[digit(self._own_point, row, self._base)] = aggregate
-            aggregate = self._combined(row, tuple(by_digit[at] for at in sorted(by_digit)))
+            aggregate = self._join_cached(row, tuple(by_digit[at] for at in sorted(by_digit)))
             aggregates.append(aggregate)
         return aggregates[::-1]
 
-    def _combined(self, row: int, addends: tuple[Aggregate, ...]) -> Aggregate:
-        """Return the sum of a row's addends, from the cache if they are unchanged."""
+    def _join_cached(self, row: int, addends: tuple[Aggregate, ...]) -> Aggregate:
+        """Return the sum of the aggregates ``addends`` of one row; it is cached while these are unchanged."""
         known = self._sums.get(row)
         if known is None or known[0] != addends:
             known = self._sums[row] = addends, self._join(addends)
@@ -139,9 +145,10 @@ class Aggregation:
 
 
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
-    """Return, for each row, the nodes that have ``node_id`` as a contact in that row.
+    """Return, for each routing row, the nodes that have ``node_id`` as a contact in that row.
 
-    A node's contact for a digit is the owner of the node's id with that digit in the place of the first different one.
+    A row is a number of leading digits, of base ``base``, that two nodes have in common. A node's contact for another
+    digit in the next place is the node nearest to the node's own id with that digit.
     """
     own_point, rows = from_hex(node_id), list[list[NodeId]]()
     for node in view.ids if node_id in view else ():

@@ -49,7 +49,11 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     """The channel's update history if the store accepts the candidate."""
 
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
-        """Return the base for the next polls, if ``version`` is this channel's candidate and changes only entries."""
+        """Return what members need to compare polls with ``version``, whose content has this digest.
+
+        None if they have to load it from the store, because the version is not this channel's candidate, or is more
+        than a change of entries.
+        """
         if self.candidate is None or version != self.version:
             return None
         _, candidate = self.candidate
@@ -60,7 +64,10 @@ class _OwnedChannel(msgspec.Struct, gc=False):
 
 
 class Owner:
-    """The owner half of a node's protocol."""
+    """The owner half of a node's protocol.
+
+    ``now_s`` is monotonic time and ``fleet_s`` fleet time (Unix seconds of the store's clock), both in seconds.
+    """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy, plans: PollingPlans) -> None:
         self._node_id = node_id
@@ -76,7 +83,10 @@ class Owner:
         """When the registry walk in progress was requested, and the unwanted channels that it has found so far."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
-        """Release channels that now have another owner, and assign the others' members whose place has changed."""
+        """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
+
+        Only members whose place in a polling set has changed are assigned at once.
+        """
         self._view = view
         for channel in [channel for channel in self._channels if not view.is_among_nearest(channel, self._node_id, 1)]:
             del self._channels[channel]
@@ -85,9 +95,9 @@ class Owner:
         yield from self._update_assignments(self._channels, fleet_s)
 
     def on_channels_listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
-        """Take ownership of wanted channels, and release unwanted ones after the last batch.
+        """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
 
-        Released are the channels that nobody has wanted since the walk began.
+        A channel is unwanted if nobody has wanted it since the batches were requested.
         """
         if event.requested_s not in (self._registry_walk[0], -inf):
             self._registry_walk = event.requested_s, set()
@@ -106,7 +116,7 @@ class Owner:
                 yield from self.release(channel)
 
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
-        """Take ownership of a wanted channel if this node is its owner and does not hold it yet."""
+        """Take ownership of a wanted channel if this node is its owner and has not taken it yet."""
         owned = self._channels.get(channel)
         if owned is not None:
             owned.last_wanted_s = now_s
@@ -128,8 +138,8 @@ class Owner:
     ) -> Iterator[Effect]:
         """Register the channel's epoch and state, and process the candidate that was waiting for them.
 
-        ``known`` is the schedule by which this node polled the channel for its previous owner, or None. The polling set
-        is assigned by :meth:`assign_acquired`.
+        ``known`` is the schedule by which this node polled the channel for its previous owner, or None if it did not.
+        The polling set is assigned by :meth:`assign_acquired`.
         """
         owned = self._channels.get(event.channel)
         if owned is None or event.epoch <= owned.epoch:
@@ -144,17 +154,20 @@ class Owner:
             yield from self._publish_or_reject(owned, *waiting, now_s, fleet_s)
 
     def assign_acquired(self, fleet_s: float) -> Iterator[Effect]:
-        """Assign the polling sets of newly acquired channels in one batch: a node may acquire thousands in a second."""
+        """Assign the polling sets of all channels that were acquired since the last call, for the time ``fleet_s``.
+
+        They are assigned in one batch, because a node may acquire thousands of channels in a second.
+        """
         adopted, self._acquired = self._acquired, []
         yield from self._update_assignments(
             [channel for channel in adopted if channel in self._channels], fleet_s, repeated=True
         )
 
     def on_candidate(self, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Store a candidate as the next version, one at a time per channel.
+        """Store a member's candidate as the channel's next version, or reject it if it was compared with an older one.
 
-        While one is being stored, candidates of other members are dropped: these members receive the new version with
-        the rest of the polling set, or send their candidate again.
+        Candidates are stored one at a time per channel. While one is being stored, candidates of other members are
+        dropped: these members receive the new version with the rest of the polling set, or send their candidate again.
         """
         if candidate.channel not in self._channels and candidate.channel not in self._unwanted:
             yield from self.ensure_owned(candidate.channel, now_s)
@@ -170,7 +183,7 @@ class Owner:
             yield from self._publish_or_reject(owned, member, candidate, now_s, fleet_s)
 
     def on_version_published(self, channel: ChannelId, version: int, digest: bytes) -> Iterator[Effect]:
-        """Announce the new version to the polling set."""
+        """Announce the stored version, whose content has this digest, to the channel's polling set."""
         owned = self._channels.get(channel)
         if owned is not None:
             owned.version = max(owned.version, version)
@@ -183,13 +196,16 @@ class Owner:
                 yield Send(member, announcement)
 
     def on_publish_refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
-        """Load the channel again: another node, or this node's own unanswered attempt, has changed it."""
+        """Load the channel's state again, because it has changed in the store.
+
+        Another node has changed it, or an earlier attempt of this node, whose answer was lost.
+        """
         owned = self._channels.get(channel)
         if owned is not None and owned.epoch != UNKNOWN_EPOCH:
             yield self._take_ownership_again(channel, owned, now_s)
 
     def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Repeat unanswered requests to the store, and all assignments."""
+        """Repeat unanswered requests to the store, and all assignments of members to polling sets."""
         for channel, owned in self._channels.items():
             waiting = owned.epoch == UNKNOWN_EPOCH or owned.candidate is not None
             if waiting and now_s - owned.requested_s >= self._policy.maintenance_interval_s:
@@ -197,15 +213,16 @@ class Owner:
         yield from self._update_assignments(self._channels, fleet_s, repeated=True)
 
     def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
-        """Recompute the schedules and polling sets of these channels (default: all).
+        """Recompute the schedules and polling sets of these channels, or of all of this node's channels if None.
 
-        Only members whose place or schedule has changed are assigned at once, the others by :meth:`maintain`: c changes
-        several times after a node has failed, and most polling sets stay the same.
+        Only members whose place or schedule has changed are assigned at once. The others are assigned by
+        :meth:`maintain`, because the fleet's scale changes several times after a node has failed, while most polling
+        sets stay the same.
         """
         yield from self._update_assignments(self._channels if channels is None else channels, fleet_s)
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return why the channel is polled as often as it is; see :meth:`PollingPlans.explain`."""
+        """Return why a channel is polled as often as it is at ``fleet_s``; None as for :meth:`PollingPlans.explain`."""
         owned = self._channels.get(channel)
         return self._plans.explain(channel, owned.members, fleet_s) if owned else None
 
@@ -228,9 +245,10 @@ class Owner:
     def _update_assignments(
         self, channels: Iterable[ChannelId], fleet_s: float, *, repeated: bool = False
     ) -> Iterator[Effect]:
-        """Recompute schedules and polling sets, and assign members whose place or schedule has changed.
+        """Recompute the schedules and polling sets of these channels, and send the resulting assignments.
 
-        Channels without an epoch are skipped until they have one. With ``repeated``, all members are assigned.
+        With ``repeated``, all members are assigned, otherwise only those whose place or schedule has changed. Channels
+        whose epoch is still unknown are skipped.
         """
         adopted = [channel for channel in channels if self._channels[channel].epoch != UNKNOWN_EPOCH]
         for start in range(0, len(adopted), _SCHEDULE_BATCH):

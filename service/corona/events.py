@@ -1,9 +1,9 @@
 """Inputs (events) and outputs (effects) of a node's polling protocol.
 
-``workers.node`` turns what happens into events and carries out the effects. Any effect except ``StartPolling``, which
-cannot fail, may be lost: the shell then sends no answering event, and the protocol repeats the effect in the next
-maintenance interval. While a ``TakeOwnership`` of a channel or a ``ListOwnedChannels`` is in progress, another one is
-such a repetition, and the shell ignores it.
+``workers.node``, the *shell* of the protocol, turns what happens into events and carries out the effects. Any effect
+except ``StartPolling``, which cannot fail, may be lost: the shell then sends no answering event, and the protocol
+repeats the effect in the next maintenance interval. While a ``TakeOwnership`` of a channel or a ``ListOwnedChannels``
+is in progress, another one is such a repetition, and the shell ignores it.
 """
 
 from collections.abc import Mapping
@@ -33,9 +33,10 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelsListed(msgspec.Struct, frozen=True):
-    """A batch of the answer to :class:`ListOwnedChannels`, with the same ``requested_s``.
+    """A batch of the answer to :class:`ListOwnedChannels`.
 
-    The last batch is ``complete``: together the batches contain at least all channels that this node owns.
+    ``requested_s`` is that of the request. ``complete`` is true in the last batch. All batches together contain at
+    least all channels that this node owns.
     """
 
     requested_s: float
@@ -55,9 +56,12 @@ class MessageReceived(msgspec.Struct, frozen=True):
 
 
 class OwnershipTaken(msgspec.Struct, frozen=True):
-    """The answer to :class:`TakeOwnership`: the channel's new epoch and the state that the store has of the channel.
+    """The answer to :class:`TakeOwnership`: the channel's new epoch, and the channel's state in the store.
 
-    ``site`` is the registrable domain or address whose request budget the channel shares; empty if it has none.
+    ``epoch`` is the number of the change of ownership; writes under an earlier epoch are refused. ``version`` is the
+    channel's current version, and ``updates`` its update history. ``private`` states whether the channel is exempt from
+    the limit on polls of public channels. ``site`` is the registrable domain or address whose request budget the
+    channel shares; it is empty if there is none.
     """
 
     channel: ChannelId
@@ -83,16 +87,16 @@ class VersionPublished(msgspec.Struct, frozen=True):
 
 
 class PublishRefused(msgspec.Struct, frozen=True):
-    """The answer to :class:`Publish` if the epoch or the base version is outdated."""
+    """The answer to :class:`Publish` if the epoch or the candidate's base version is outdated."""
 
     channel: ChannelId
 
 
 class ObjectiveLoaded(msgspec.Struct, frozen=True):
-    """The answer to :class:`LoadObjective`.
+    """The answer to :class:`LoadObjective`: the fleet's objective, and what admins have set for sites and channels.
 
-    ``site_rates`` are the requests per second that admins have set for single sites, ``bounds`` what they have set for
-    single channels.
+    ``site_rates`` has the requests per second of single sites, and ``bounds`` the limits for the polls of single
+    channels.
     """
 
     objective: FleetObjective
@@ -114,7 +118,10 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class ListOwnedChannels(msgspec.Struct, frozen=True):
-    """Read the registry and answer with :class:`ChannelsListed`, in batches with the same ``requested_s``."""
+    """Read the store's registry of channels, and answer with :class:`ChannelsListed` in batches.
+
+    ``requested_s`` is the time of the request, which the batches repeat.
+    """
 
     requested_s: float
 
@@ -124,7 +131,7 @@ class LoadObjective(msgspec.Struct, frozen=True):
 
 
 class TakeOwnership(msgspec.Struct, frozen=True):
-    """Increment the channel's epoch and load its state, because this node owns it now.
+    """Increment the channel's epoch in the store and load the channel's state, because this node owns it now.
 
     The answer is :class:`OwnershipTaken`, or a received ``ChannelRemoved`` if the store has no such channel.
     """
@@ -133,7 +140,7 @@ class TakeOwnership(msgspec.Struct, frozen=True):
 
 
 class ReleaseOwnership(msgspec.Struct, frozen=True):
-    """Discard the state that :class:`TakeOwnership` loaded."""
+    """Discard the state that :class:`TakeOwnership` loaded, because this node no longer owns the channel."""
 
     channel: ChannelId
 
@@ -141,9 +148,10 @@ class ReleaseOwnership(msgspec.Struct, frozen=True):
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
     """Poll a channel by a schedule, as the node of this rank, comparing with the store's current version.
 
-    For a channel that is polled already, replace its schedule. The effect is not repeated and therefore only plans
-    polls: the shell loads what a poll needs from the store before the poll, and retries until it succeeds.
-    ``subscribers`` is the channel's number of subscribers, which requests state to publishers.
+    If the channel is polled already, its schedule is replaced. The effect is not repeated and therefore only plans
+    polls: the shell loads what a poll needs from the store before the poll, and retries until it succeeds. ``rank`` is
+    the node's place in the order of turns, from 0. ``subscribers`` is the channel's number of subscribers, which
+    requests state to publishers.
     """
 
     channel: ChannelId
@@ -159,10 +167,11 @@ class StopPolling(msgspec.Struct, frozen=True):
 
 
 class UpdateBase(msgspec.Struct, frozen=True):
-    """Compare polls with another version: the announced one if it carries its base, otherwise the store's current one.
+    """Compare the channel's polls with another version from now on.
 
-    The content that the last poll fetched is compared with the new base once more. If it still differs, the difference
-    is a new candidate: two members may have found different changes of the same base.
+    It is the announced version if the announcement contains its base, otherwise the store's current version. The
+    content that the last poll fetched is compared with the new version once more. If it still differs, the difference
+    is a new candidate: two members may have found different changes of the same version.
     """
 
     channel: ChannelId
@@ -170,10 +179,11 @@ class UpdateBase(msgspec.Struct, frozen=True):
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Store the candidate as a new version by compare-and-set under ``epoch``, and fan it out to subscribers.
+    """Store the candidate as the channel's next version, and send its changes to subscribers.
 
-    ``updates`` is the channel's update history including this candidate; it is stored with the version. The answer is
-    :class:`VersionPublished` or :class:`PublishRefused`.
+    The store does so only if ``epoch`` and the candidate's base version are current. ``updates`` is the channel's
+    update history including this candidate; it is stored with the version. The answer is :class:`VersionPublished` or
+    :class:`PublishRefused`.
     """
 
     candidate: Candidate

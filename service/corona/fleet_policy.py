@@ -59,7 +59,11 @@ class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def are_contradictory(self) -> bool:
-        """Whether no poll interval satisfies both: even the shortest interval exceeds the longest mean wait."""
+        """Whether no poll interval keeps both limits.
+
+        A channel's mean wait is half its poll interval. The limits contradict each other if half the shortest interval
+        exceeds the longest mean wait.
+        """
         longest_s, shortest_s = self.longest_wait_s, self.shortest_interval_s
         return longest_s is not None and shortest_s is not None and shortest_s > 2 * longest_s
 
@@ -70,9 +74,10 @@ NO_BOUNDS = ChannelBounds()
 class FleetPolicy(msgspec.Struct, frozen=True):
     """The polling policy, identical on all nodes of a fleet.
 
-    ``poll_interval_s`` is τ. ``max_polls_per_hour`` limits the fleet's polls of one public channel.
-    ``site_requests_per_s`` limits the polls of all public channels of one site, unless admins have set another rate for
-    the site.
+    ``poll_interval_s`` is τ, the interval in seconds at which one node polls a channel. ``maintenance_interval_s`` is
+    the time after which owners repeat their assignments. ``max_polls_per_hour`` limits the fleet's polls of one public
+    channel. ``site_requests_per_s`` limits the polls of all public channels of one site, unless admins have set another
+    rate for the site.
     """
 
     poll_interval_s: float
@@ -83,5 +88,5 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     @property
     def soft_state_ttl_s(self) -> float:
-        """Lifetime of soft state, such as an assignment, that is not repeated, in seconds."""
+        """The time in seconds after which soft state that is not repeated, such as an assignment, expires."""
         return SOFT_STATE_INTERVALS * self.maintenance_interval_s

@@ -1,11 +1,12 @@
 """The Honeycomb optimiser: the number of polls of each channel (Corona §3.2), as a real number.
 
+A channel has a weight w and a cost s of one poll; n is the number of its polls per τ by all nodes together. If n is
+below 1, one node polls every τ/n.
+
 The problem is to minimise Σ w/n subject to Σ s·n ≤ B, or the converse, with least ≤ n ≤ most for each channel. By the
 method of Lagrange the optimum is n = clip(c·√(w/s), least, most) with one c for all channels, so that a fleet only has
 to agree on this *scale*. Deviation: the paper chooses among the sizes n = N/bˡ of its levels
 (``simulate.paper_levels``).
-
-n is the number of polls of a channel per τ by all its nodes together. Below 1, one node polls every τ/n.
 
 If not all constraints can be satisfied, ``most`` (what a publisher accepts) takes precedence over ``least`` (how long
 subscribers may wait), and so does the budget: the longest wait is a preference, the budget a promise to publishers. A
@@ -31,8 +32,8 @@ UNBOUNDED_SCALE = inf
 class AllocationProblem:
     """The input of the optimiser for M channels; all arrays have shape (M,) and are 64-bit floats.
 
-    ``weights`` are those of a goal, finite and not negative. ``costs`` are the costs of one poll (1 for all, or bytes,
-    …), positive. ``least`` and ``most`` bound n in polls per τ; ``most`` may be infinite.
+    ``weights`` are the channels' weights under a goal, finite and not negative. ``costs`` are the costs of one poll,
+    positive and in any unit. ``least`` and ``most`` bound each channel's polls per τ; ``most`` may be infinite.
     """
 
     weights: Floats
@@ -63,19 +64,22 @@ class AllocationProblem:
         return problem
 
     def slopes(self) -> Floats:
-        """Return √(w/s), the growth of each channel's n with the scale."""
+        """Return √(weight/cost) of each channel, by which its polls per τ grow with the scale."""
         return np.sqrt(self.weights / self.costs)
 
 
 def sizes(problem: AllocationProblem, scale: float) -> Floats:
-    """Return n of each channel in polls per τ, shape (M,), at this scale; the module describes negative scales."""
+    """Return each channel's polls per τ at this scale, shape (M,).
+
+    A negative scale, down to -1, reduces all channels below their least: -0.3 leaves them at 70 % of it.
+    """
     if scale < 0:
         return np.asarray(max(0.0, 1 + scale) * np.minimum(problem.least, problem.most))
     return np.minimum(np.maximum(scale * problem.slopes(), problem.least), problem.most)
 
 
 def load(problem: AllocationProblem, size: Floats) -> float:
-    """Return the load Σ s·n, the cost of all polls within one τ."""
+    """Return the cost of all polls within one τ, if ``size`` has each channel's polls per τ."""
     return float((problem.costs * size).sum())
 
 
@@ -86,11 +90,11 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
         problem: M channels.
         scales: The scale of each channel's site, shape (M,), at least -1; ``UNBOUNDED_SCALE`` for no reduction.
 
-    Deviation: the paper bounds only the total. A constraint Σ n ≤ budget per site has an optimum of the same kind: a
-    scale for each site, at which its channels use up exactly its budget. A channel's scale is then the lesser of its
-    site's and c, so that a site's budget is a lower ``most`` for each of its channels, whatever c is. This is exact if
-    all polls of a site's channels cost the same. If the channels' least exceeds the site's budget, all are reduced in
-    proportion.
+    A site's scale is the scale at which the site's channels use up exactly its request budget. Deviation: the paper
+    bounds only the total. A budget for each site has an optimum of the same form, in which a channel's scale is the
+    lesser of its site's and the fleet's. A site's budget is therefore a lower ``most`` for each of its channels,
+    whatever the fleet's scale is. This is exact if all polls of a site's channels cost the same. If the channels' least
+    exceeds the site's budget, all are reduced in proportion.
     """
     bound = np.isfinite(scales)
     if not bound.any():
@@ -104,6 +108,8 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
 
 def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
     """Return the scale of the sizes that minimise Σ w/n subject to Σ s·n ≤ budget (Corona-Lite and -Fair).
+
+    Here w is a channel's weight, s the cost of one poll, and n its size, the number of polls per τ.
 
     Args:
         problem: The channels.
@@ -133,16 +139,18 @@ def scale_for_delay(
 ) -> float:
     """Return the scale of the sizes that minimise Σ s·n within a mean delay (Corona-Fast).
 
+    Here w is a channel's weight, s the cost of one poll, and n its size, the number of polls per τ.
+
     Args:
         problem: The channels; with Fast's weights the delay is that of a subscription.
-        delay_s: T, the bound on Σ w·D/Σ w with D = τ/(2n).
-        poll_interval_s: τ.
-        total_weight: Σ w, if the problem's own weights are those of clusters.
+        delay_s: The bound on the mean delay Σ w·D/Σ w in seconds, with D = τ/(2n).
+        poll_interval_s: τ, in seconds.
+        total_weight: Σ w of the summarised channels, if ``problem`` consists of clusters, whose weights differ from it.
 
     If the delay is unattainable within ``most``, the result is the least scale at which all bounded channels reach
-    their most; if all channels at their least already keep it, the result is a scale at which they are at their least.
-    Channels that may not be polled at all are ignored. The delay is kept up to rounding (10⁻¹²). Combined with a
-    budget, the lesser of both scales keeps the delay if the budget allows it, and always the budget.
+    their most. If all channels at their least already keep it, the result is a scale at which they are at their least.
+    Channels that may not be polled at all are ignored. The delay is kept up to rounding (10⁻¹²). If there is a budget
+    too, the lesser of the two scales is to be used: it always keeps the budget, and the delay if the budget allows it.
 
     Raises:
         ValueError: The delay or τ is not positive.
@@ -162,7 +170,10 @@ def scale_for_delay(
 
 
 def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
-    """Return (rise, start, end) of each selected channel, such that s·n = rise·clip(c, start, end)."""
+    """Return the arrays (rises, starts, ends) of the channels for which ``chosen`` is true.
+
+    At scale c, the polls of such a channel cost rise·clip(c, start, end) per τ.
+    """
     if not chosen.all():
         problem = AllocationProblem(
             *(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most))
@@ -180,10 +191,10 @@ def solve_clipped_sum(rises: Floats, starts: Floats, ends: Floats, target: float
 
     Args:
         rises: Non-negative, finite, shape (K,).
-        starts: Non-negative, finite.
-        ends: May be infinite; an end below its start takes precedence.
-        target: Finite. If the sum at 0 exceeds it, the result is 0; if the sum never reaches it, the least x beyond
-            which the sum is constant.
+        starts: Non-negative, finite, shape (K,).
+        ends: Shape (K,), may be infinite. If an end is below its start, the term is always rise·end.
+        target: Finite. If the sum at 0 exceeds it, the result is 0. If the sum never reaches it, the result is the
+            least x beyond which the sum is constant.
     """
 
     def sum_at(x: float) -> float:

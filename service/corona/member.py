@@ -31,7 +31,7 @@ class _PendingCandidate(msgspec.Struct):
 
 
 class Member:
-    """The member half of a node's protocol."""
+    """The member half of a node's protocol. ``now_s`` is monotonic time in seconds."""
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self._node_id = node_id
@@ -51,7 +51,11 @@ class Member:
         return assignment.instruction if assignment else None
 
     def on_ring_changed(self, view: RingView) -> Iterator[Effect]:
-        """Leave polling sets that this node no longer belongs to, and send pending candidates to new owners."""
+        """Adopt the ring: leave polling sets to which this node no longer belongs, and send pending candidates again.
+
+        A candidate (the changes that a poll found) is pending until its channel's owner has answered it. The owner may
+        be another node now.
+        """
         self._view = view
         for channel, assignment in list(self._assignments.items()):
             if self._is_outside(channel, assignment.instruction.schedule.size, assignment.ring_version):
@@ -59,7 +63,11 @@ class Member:
         yield from self.resend_pending()
 
     def on_assign(self, message: Assign, now_s: float) -> Iterator[Effect]:
-        """Poll as the owner assigns, unless this node's newer ring contradicts it."""
+        """Start polling the assigned channels, or poll them by their new schedules.
+
+        An assignment is ignored if this node's ring is newer than the owner's and excludes this node from the polling
+        set.
+        """
         ring_version = message.ring_version
         for assignment in message.assignments:
             channel, schedule = assignment.channel, assignment.schedule
@@ -83,15 +91,16 @@ class Member:
                 yield from self.on_announcement(VersionAnnouncement(channel, assignment.version))
 
     def on_unassign(self, message: Unassign) -> Iterator[Effect]:
-        """Stop polling the channel."""
+        """Stop polling the channel, unless a newer version of the ring has assigned it."""
         known = self._assignments.get(message.channel)
         if known is not None and message.ring_version >= known.ring_version:
             yield from self._stop(message.channel)
 
     def on_candidate(self, candidate: Candidate) -> Iterator[Effect]:
-        """Send the candidate to the owner and keep it as pending, in place of an earlier one of the channel.
+        """Send the candidate to the channel's owner and keep it as pending, in place of an earlier one of the channel.
 
-        A notice is sent once and is not kept: it must not replace entries, and every poll finds it again.
+        A notice (a message about the channel itself, not an entry) is sent once and is not kept: it must not replace
+        entries, and every poll finds it again.
         """
         owner = self._view.owner(candidate.channel)
         if candidate.delta.notice is None:
@@ -101,13 +110,16 @@ class Member:
             yield Send(owner, candidate)
 
     def on_announcement(self, announcement: VersionAnnouncement) -> Iterator[Effect]:
-        """Drop a pending candidate that is outdated or confirmed, and compare polls with this version."""
+        """Compare polls with the announced version from now on; drop the channel's pending candidate if it is answered.
+
+        The announcement answers a candidate that was compared with an earlier version, whether or not it was accepted.
+        """
         pending = self._pending.get(announcement.channel)
         is_answered = pending is not None and pending.candidate.base_version < announcement.version
         yield from self._on_answer(announcement, is_answered=is_answered)
 
     def on_rejection(self, message: Rejection) -> Iterator[Effect]:
-        """Drop the rejected candidate; the next poll compares with the current version."""
+        """Drop the rejected candidate, and compare polls with the channel's current version from now on."""
         pending = self._pending.get(message.channel)
         is_answered = pending is not None and pending.candidate.base_version == message.base_version
         yield from self._on_answer(
@@ -115,13 +127,16 @@ class Member:
         )
 
     def expire(self, now_s: float) -> Iterator[Effect]:
-        """Stop polling channels whose assignment has expired."""
+        """Stop polling channels whose owner has not repeated the assignment in time."""
         for channel, assignment in list(self._assignments.items()):
             if now_s - assignment.renewed_s >= self._policy.soft_state_ttl_s:
                 yield from self._stop(channel)
 
     def resend_pending(self) -> Iterator[Effect]:
-        """Send candidates again that no owner has answered."""
+        """Send all candidates again that their owners have not answered.
+
+        A candidate that was sent ``MAX_SEND_ATTEMPTS`` times is dropped instead.
+        """
         for channel in list(self._pending):
             yield from self._send_pending(channel)
 
@@ -142,9 +157,10 @@ class Member:
             yield Send(owner, pending.candidate)
 
     def _is_still_inside(self, known: _MemberAssignment, ring_version: int, size: int) -> bool:
-        """Return whether this node is still in the polling set after such a change of the ring or the set's size.
+        """Return whether this node, which polls a channel already, stays in its polling set of ``size`` nodes.
 
-        By this node's present ring, it was in the set before.
+        ``known`` is its present assignment, ``ring_version`` the version of the ring by which the owner assigns it
+        anew.
         """
         is_comparable = known.ring_version == ring_version or known.ring_version <= self._view.version
         if is_comparable and size >= known.instruction.schedule.size:
@@ -152,7 +168,10 @@ class Member:
         return not self._is_outside(known.instruction.channel, size, ring_version)
 
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
-        """Return whether this node's ring excludes it from the polling set and is at least as new as the owner's."""
+        """Return whether this node's ring excludes it from the channel's polling set of ``size`` nodes.
+
+        False if the owner's ring, which has the version ``ring_version``, is newer than this node's.
+        """
         return ring_version <= self._view.version and not self._view.is_among_nearest(channel, self._node_id, size)
 
     def _stop(self, channel: ChannelId) -> Iterator[Effect]:

@@ -24,9 +24,10 @@ ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One member's place in a channel's polling schedule: its ``rank``.
+    """One member's place in a channel's polling schedule.
 
-    ``version`` is the channel's current version, ``subscribers`` its number of subscribers as the owner knows it.
+    ``rank`` is the place, counted from 0. ``version`` is the channel's current version, and ``subscribers`` is its
+    number of subscribers as the owner knows it.
     """
 
     channel: ChannelId
@@ -37,14 +38,21 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member, each maintenance interval: poll these channels. ``ring_version`` is that of the owner's ring."""
+    """Owner to member, each maintenance interval: poll these channels.
+
+    ``ring_version`` is the version of the ring from which the owner has computed the polling sets.
+    """
 
     ring_version: int
     assignments: tuple[Assignment, ...]
 
 
 class Unassign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member: stop polling this channel."""
+    """Owner to member: stop polling this channel.
+
+    ``ring_version`` is the version of the owner's ring; a member that has been assigned by a newer one ignores the
+    message.
+    """
 
     ring_version: int
     channel: ChannelId
@@ -53,9 +61,10 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
 class Candidate(msgspec.Struct, frozen=True, tag=True):
     """Member to owner: the changes that a poll found, and the channel's state once they are stored as a version.
 
-    ``delta.base_version`` is the version that the poll was compared with. ``memory`` is the state of entry detection
-    after this delta, opaque here. ``title``, ``link``, ``wishes``, ``language`` and ``imprint`` are the channel's own
-    metadata.
+    ``delta`` has the changes; its ``base_version`` is the version that the poll was compared with. ``validators`` are
+    the HTTP validators for the next request. ``memory`` is the state of entry detection after these changes, opaque
+    here. The other fields are metadata that the channel states about itself; ``wishes`` are its hints how often to poll
+    it.
     """
 
     delta: model.Delta
@@ -79,10 +88,11 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
 
 
 class VersionBase(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a new version that the next polls compare with, so that members need not load it from the store.
+    """The part of a new version that members need for their next polls, so that they need not load it from the store.
 
-    ``detected_s`` is the candidate's (Unix s), by which its sender recognises it. ``subscribers`` is the channel's
-    number of subscribers. ``digest`` names the content (:mod:`service.location.content_cache`).
+    ``validators`` are the HTTP validators for the next request. ``detected_s`` is the time (Unix s) at which the
+    changes were detected, by which the sender of the candidate recognises it. ``subscribers`` is the channel's number
+    of subscribers. ``digest`` identifies the content (:mod:`service.location.content_cache`).
     """
 
     validators: model.Validators
@@ -100,7 +110,10 @@ class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
 
 
 class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
-    """Owner to the sender of a candidate: its base is not the channel's version, which is ``current_version``."""
+    """Owner to a member: its candidate is not stored, because it was not compared with the channel's current version.
+
+    ``base_version`` is the version that it was compared with.
+    """
 
     channel: ChannelId
     base_version: int
@@ -108,13 +121,13 @@ class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
 
 
 class ChannelAdded(msgspec.Struct, frozen=True, tag=True):
-    """Anyone to the owner: this channel is wanted."""
+    """Any process to the channel's owner: somebody wants this channel, so it has to be polled."""
 
     channel: ChannelId
 
 
 class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
-    """Anyone to the owner: this channel has been removed."""
+    """Any process to the channel's owner: this channel has been removed."""
 
     channel: ChannelId
 
@@ -122,8 +135,8 @@ class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels that ``nodes`` nodes of the fleet own.
 
-    ``demand`` is Σ s·q, the load per τ that their subscribers would cause by polling on their own. ``clusters`` are
-    tradeoff clusters as encoded by ``service.corona.tradeoff_clusters``, 20 bytes each.
+    ``demand`` is the load that the subscribers of these channels would cause by polling on their own, as the cost of
+    all polls per τ. ``clusters`` are tradeoff clusters as encoded by ``service.corona.tradeoff_clusters``.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -132,34 +145,38 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):
-    """A contact to its summary recipients, each tick: the aggregate of the subtree of its first ``digits`` digits."""
+    """The sender's summary of a part of the ring, sent each tick to the nodes that depend on it.
+
+    ``aggregate`` summarises the channels of all nodes that have their first ``digits`` digits in common with the
+    sender.
+    """
 
     digits: int
     aggregate: Aggregate = msgspec.field(name="part")
 
 
 class SiteShare(msgspec.Struct, frozen=True, array_like=True):
-    """The channels of one ``site`` that one node owns, as tradeoff ``clusters``."""
+    """The channels of one ``site`` that one node owns, summarised as encoded tradeoff ``clusters``."""
 
     site: Site
     clusters: bytes
 
 
 class SiteShares(msgspec.Struct, frozen=True, tag=True):
-    """Owner to site coordinator, each tick: its channels of sites whose budget may bind."""
+    """Owner to site coordinator, each tick: summaries of its channels of sites whose request budget may be exceeded."""
 
     shares: tuple[SiteShare, ...]
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale at which all channels of a ``site`` keep its budget; see ``honeycomb.apply_site_scales``."""
+    """The scale at which all channels of a ``site`` keep its request budget; see ``honeycomb.apply_site_scales``."""
 
     site: Site
     scale: Annotated[float, msgspec.Meta(ge=-1)]
 
 
 class SiteScales(msgspec.Struct, frozen=True, tag=True):
-    """Site coordinator to owners of the sites' channels, each tick."""
+    """Site coordinator to the owners of the sites' channels, each tick: the sites' scales."""
 
     scales: tuple[SiteScale, ...]
 
@@ -188,7 +205,7 @@ def encode(sender: model.NodeId, message: Message) -> bytes:
 
 
 def decode(raw: bytes) -> Envelope | None:
-    """Return the envelope, or None if this node cannot read it."""
+    """Return the envelope, or None if the message is malformed or of another wire version."""
     try:
         envelope = _decoder.decode(raw)
     except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
 """A node's part in the optimisation: its own channels as a problem, and the scale c from the fleet's aggregate (§3.2).
 
-c follows from the tradeoff clusters of the whole fleet, and a channel's n from c and the channel's exact factors. So
-nodes have to agree on one number only, and coarse clusters cost little.
+The scale c follows from the tradeoff clusters of the whole fleet. A channel's number n of polls per τ follows from c
+and the channel's exact factors. So nodes have to agree on one number only, and coarse clusters cost little.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,11 @@ FactorTable = NDArray[Any]
 
 
 class ChannelFactors(NamedTuple):
-    """What one channel's size depends on. Listing by an admin, or a pending subscription, counts as a subscriber."""
+    """The properties of one channel that determine its number of polls.
+
+    A channel that is listed by an admin, or has a pending subscription, counts as having a subscriber. ``private``
+    channels are exempt from the limit on polls of public ones.
+    """
 
     subscribers: int
     update_interval_s: float
@@ -53,14 +57,14 @@ _ROW = np.dtype(
 
 
 def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
-    """Return the factors of ``count`` channels as rows of an array, a tenth of the size of objects."""
+    """Return the factors of ``count`` channels as rows of an array, which needs a tenth of the memory of objects."""
     return np.fromiter(channels, dtype=_ROW, count=count)
 
 
 def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:
-    """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, except that of its site's budget.
+    """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, without its site's budget.
 
-    A node polls a channel at most once per τ, unless only more polls keep the longest wait.
+    A node polls a channel at most once per τ, unless the longest wait requires more polls.
     """
     wait_s, interval_s = channel.longest_wait_s or policy.objective.longest_wait_s, policy.poll_interval_s
     return SizeLimits(
@@ -73,7 +77,7 @@ def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors
 
 
 def limits_with_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:
-    """Return the bounds of one channel's polls per τ, including its site's budget."""
+    """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, including its site's budget."""
     bounds = limits_without_site(policy, nodes, channel)
     if channel.site_scale == UNBOUNDED_SCALE:
         return bounds
@@ -83,7 +87,7 @@ def limits_with_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -
 
 
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
-    """Return the optimisation problem of these channels, within their sites' scales."""
+    """Return the optimisation problem of these channels on a ring of ``nodes`` nodes, within their sites' budgets."""
     subscribers = np.maximum(channels["subscribers"], 1)
     found = weights(policy.objective.goal, subscribers, channels["update_interval_s"], policy.poll_interval_s)
     least, most = size_bounds(policy, nodes, channels)
@@ -91,9 +95,9 @@ def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -
 
 
 def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
-    """Return the least and the most polls per τ of many channels, both of shape (M,).
+    """Return two arrays of shape (M,): the least and the most polls per τ of each channel on a ring of ``nodes`` nodes.
 
-    The result for each channel is that of :func:`limits_without_site`.
+    The bounds for each channel are those of :func:`limits_without_site`.
     """
     waits_s, interval_s = channels["longest_wait_s"], policy.poll_interval_s
     least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.objective.longest_wait_s)
@@ -105,13 +109,13 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
 
 
 def imposed_loads(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return s·q, the polls per τ that each channel's subscribers would cause by polling on their own (§3.2)."""
+    """Return the cost per τ of the polls that each channel's subscribers would cause by polling on their own (§3.2)."""
     found: Floats = np.maximum(channels["subscribers"], policy.objective.polls_per_channel) * POLL_COST
     return found
 
 
 def own_aggregate(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Aggregate:
-    """Return the aggregate of one node's channels."""
+    """Return the aggregate of one node's channels, on a ring of ``nodes`` nodes."""
     if not len(channels):
         return Aggregate(1, 0.0, b"")
     summary = summarise(allocation_problem(policy, nodes, channels))
@@ -119,7 +123,11 @@ def own_aggregate(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Agg
 
 
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
-    """Return c for all known channels of the fleet; None if there are none."""
+    """Return the scale at which the fleet's channels reach the objective; None if there are no channels.
+
+    ``fleet`` summarises the known channels, and ``nodes`` is the number of nodes on the ring. If ``fleet`` covers fewer
+    nodes, the channels get that share of the budget.
+    """
     clusters = decode(fleet.clusters)
     if clusters is None or not len(clusters.rise):
         return None
@@ -135,15 +143,16 @@ def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | No
 
 
 def channel_weight(policy: FleetPolicy, channel: ChannelFactors) -> float:
-    """Return a channel's weight under the goal."""
+    """Return the weight of a channel under the fleet's optimisation goal."""
     subscribers = max(channel.subscribers, 1)
     return float(weights(policy.objective.goal, subscribers, channel.update_interval_s, policy.poll_interval_s))
 
 
 def channel_sizes(policy: FleetPolicy, nodes: int, channels: FactorTable, scale: float | None) -> Floats:
-    """Return each channel's n at this scale.
+    """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
 
-    If the scale is None (unknown), n is the load that the channel's subscribers would cause, within its bounds.
+    If the scale is None (unknown), a channel is polled as often as its subscribers would poll it on their own, within
+    its bounds.
     """
     bounds = allocation_problem(policy, nodes, channels)
     if scale is None:

@@ -32,12 +32,12 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
     Args:
         goal: The optimisation goal.
         subscribers: Number of subscribers of each channel, shape (M,). A channel without any has weight 0.
-        update_interval_s: Mean time between updates, shape (M,) or one for all. An unknown value (zero,
-            negative, NaN) counts as τ, which is neutral: all goals then give q.
-        poll_interval_s: τ.
+        update_interval_s: u, the mean time between updates in seconds, shape (M,) or one for all. An unknown value
+            (zero, negative, NaN) counts as τ, which is neutral: every goal then gives the number of subscribers.
+        poll_interval_s: τ, in seconds.
 
-    Deviation from Table 1: u, and τ beside log u, are taken as at least ``SHORTEST_UPDATE_INTERVAL_S``, because log u
-    has to stay positive.
+    Deviation from Table 1: u is taken as at least ``SHORTEST_UPDATE_INTERVAL_S``, because log u has to be positive. So
+    is τ in the formula of Fair-Log.
     """
     counts = np.asarray(subscribers, dtype=np.float64)
     stated_s = np.asarray(update_interval_s, dtype=np.float64)
@@ -54,19 +54,22 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
 
 
 def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:
-    """Return D = τ/(2n), the mean time from an update to its detection; infinity for n = 0 (Corona §3.1).
+    """Return D = τ/(2n), the mean time in seconds from an update to its detection (Corona §3.1).
 
-    The formula holds for evenly spaced polls, and for n below 1 as well.
+    ``size`` is n, the number of polls of each channel per τ, and ``poll_interval_s`` is τ. The result is infinite where
+    n is 0. The formula assumes evenly spaced polls; it also holds for n below 1.
     """
     with np.errstate(divide="ignore"):
         return np.asarray(poll_interval_s / (2 * np.asarray(size, dtype=np.float64)))
 
 
 def mean_delay_s(weight: Floats, size: Floats, poll_interval_s: float) -> float:
-    """Return the weighted mean delay Σ w·D / Σ w; zero if all weights are zero.
+    """Return the weighted mean delay Σ w·D / Σ w in seconds; zero if all weights are zero.
 
-    With q as weight it is the mean delay of a subscription, with q/u that of a notification. Channels of weight 0 are
-    ignored, even if they are never polled.
+    ``weight`` is w of each channel, ``size`` its n in polls per τ, ``poll_interval_s`` is τ, and D = τ/(2n). If the
+    weights are numbers of subscribers, the result is the mean delay of a subscription. If each of these is divided by
+    the channel's update interval, the result is the mean delay of a notification. Channels of weight 0 are ignored,
+    even if they are never polled.
     """
     heavy = weight > 0
     if not heavy.any():

@@ -14,7 +14,7 @@ ROUNDING = 1e-6
 
 
 class BindingConstraint(StrEnum):
-    """The constraint that keeps a channel's size from the one that its weight alone would give."""
+    """The constraint by which a channel's number of polls differs from the number that its weight alone would give."""
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
@@ -34,11 +34,12 @@ class BindingConstraint(StrEnum):
 
 
 class SizeLimits(msgspec.Struct, frozen=True):
-    """The bounds of a channel's polls per τ; infinite values do not bind.
+    """The bounds of a channel's polls per τ; infinite values have no effect.
 
-    ``longest_wait_s`` is a mean wait in seconds, and ``own_wait`` states whether it is the channel's own instead of the
-    objective's; the others are polls per τ. ``channel_interval`` is the most that the channel's shortest interval
-    allows, ``host_budget`` the ``most`` that ``honeycomb.apply_site_scales`` leaves it.
+    ``longest_wait_s`` is the longest mean wait in seconds, and ``own_wait`` states whether admins have set it for this
+    channel. The others are the most polls per τ: ``channel_interval`` follows from the channel's shortest interval,
+    ``nodes`` from the number of nodes, and ``channel_budget`` from the limit on polls of one channel. ``host_budget``
+    is what the request budget of the channel's site allows (``honeycomb.apply_site_scales``).
     """
 
     longest_wait_s: float = inf
@@ -49,7 +50,7 @@ class SizeLimits(msgspec.Struct, frozen=True):
     host_budget: float = inf
 
     def most(self) -> tuple[float, BindingConstraint]:
-        """Return the most polls per τ, and the constraint that sets it."""
+        """Return the most polls per τ that all these bounds allow, and the constraint that sets it."""
         most = {
             BindingConstraint.CHANNEL_INTERVAL: self.channel_interval,
             BindingConstraint.CHANNEL_BUDGET: self.channel_budget,
@@ -61,7 +62,11 @@ class SizeLimits(msgspec.Struct, frozen=True):
 
 
 class PollingTurn(msgspec.Struct, frozen=True):
-    """One node's part in a schedule: its ``rank``, its ``phase_s`` after the schedule's start, and its next poll."""
+    """One node's part in a channel's schedule.
+
+    ``rank`` is the node's place in the order of turns, from 0. ``phase_s`` is the time from the start of the schedule
+    to the node's first poll, in seconds. ``next_poll_s`` is the time of its next poll, in fleet time.
+    """
 
     node: NodeId
     rank: int
@@ -72,9 +77,11 @@ class PollingTurn(msgspec.Struct, frozen=True):
 class PollExplanation(msgspec.Struct, frozen=True):
     """A channel's polls and what determines them.
 
-    ``wanted`` is c·√(w/s), ``size`` the result within all bounds, both in polls per τ, and ``bound`` the binding
-    constraint. ``wait_s`` is the mean time from an update to its detection, ``update_interval_s`` the estimated mean
-    time between updates. Times of turns are fleet time.
+    ``weight`` is the channel's weight under the goal, ``cost`` the cost of one poll, and ``scale`` the fleet's scale.
+    ``wanted``, scale·√(weight/cost), is the number of polls per τ that these would give; ``least`` and ``most`` are its
+    bounds, ``size`` is the result within them, and ``bound`` the constraint that determines it. ``wait_s`` is the mean
+    time from an update to its detection, ``update_interval_s`` the estimated mean time between updates, and
+    ``interval_s`` the time between two polls of one node. ``turns`` are the nodes' parts in the schedule.
     """
 
     channel: ChannelId
@@ -93,11 +100,13 @@ class PollExplanation(msgspec.Struct, frozen=True):
 
 
 def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:
-    """Return a channel's size, as :func:`~service.corona.honeycomb.sizes` computes it, and the binding constraint.
+    """Return a channel's number of polls per τ, and the constraint that determines it.
+
+    The number equals the result of :func:`~service.corona.honeycomb.sizes`.
 
     Args:
-        slope: √(w/s).
-        scale: c.
+        slope: √(weight/cost) of the channel.
+        scale: The fleet's scale, by which the slope is multiplied.
         least: Polls per τ that keep the longest wait.
         limits: The upper bounds.
     """
@@ -132,13 +141,13 @@ def explain_polling(
         channel: The channel.
         weight: Its weight under the goal.
         cost: Cost of one poll.
-        scale: c, the fleet's scale.
-        limits: The bounds of its size.
-        poll_interval_s: τ.
-        update_interval_s: u, as estimated.
-        polling_set: The polling nodes by rank, as many as the schedule has.
+        scale: The fleet's scale, which determines the polls of all channels.
+        limits: The bounds of the channel's polls per τ.
+        poll_interval_s: τ, in seconds.
+        update_interval_s: The estimated mean time between the channel's updates.
+        polling_set: The nodes that poll the channel, in the order of their turns.
         schedule: The channel's schedule.
-        now_s: Fleet time; next polls are after it.
+        now_s: Fleet time; the next polls in the result are after it.
     """
     least = size_for_wait(limits.longest_wait_s, poll_interval_s)
     slope = sqrt(weight / cost)

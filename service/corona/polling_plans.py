@@ -1,9 +1,9 @@
 """Polling plans of a node's own channels: what determines each channel's rate, the fleet's scale c, and the schedules.
 
-A node without c (it has just joined) keeps the schedules that it takes over. It solves for c only while it has the
-aggregates of all nodes, or has lacked some for the lifetime of soft state. c is frozen for one maintenance interval
-after a change of the ring: the channels of nodes that left or joined are in no aggregate until they are acquired, and
-all polling sets would follow c away and back.
+A node that has just joined does not know c and keeps the schedules that it takes over. A node solves for c while it has
+the aggregates of all nodes. If it has lacked some of them for the lifetime of soft state, it solves for c without them.
+After a change of the ring, c is frozen for one maintenance interval: the channels of nodes that left or joined are in
+no aggregate until they are acquired, and all polling sets would follow c away and back.
 """
 
 from collections import Counter
@@ -46,7 +46,10 @@ class _ChannelPlan(msgspec.Struct, gc=False):
 
 
 class PollingPlans:
-    """The plans of one node's own channels. ``fleet_s`` is fleet time throughout."""
+    """The plans of one node's own channels.
+
+    ``now_s`` is monotonic time and ``fleet_s`` fleet time (Unix seconds of the store's clock), both in seconds.
+    """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self._policy = policy
@@ -74,7 +77,8 @@ class PollingPlans:
     ) -> Collection[ChannelId]:
         """Use this objective, these sites' request rates and these channels' bounds from the next solution on.
 
-        Returns the channels of this node whose bounds have changed: their schedules are to be updated at once.
+        ``site_rates`` are in requests per second. The result is this node's channels whose bounds have changed; their
+        schedules are to be updated at once.
         """
         self._sites.set_rates(site_rates)
         before, self._bounds = self._bounds, bounds
@@ -92,7 +96,7 @@ class PollingPlans:
         return changed
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
-        """Adopt the ring, and freeze c for a maintenance interval."""
+        """Adopt the ring, and freeze the fleet's scale for a maintenance interval."""
         if self.scale is not None and self._frozen_until_s is None:
             self._frozen_until_s = now_s + self._policy.maintenance_interval_s
         self._nodes = max(1, len(view.nodes))
@@ -101,7 +105,7 @@ class PollingPlans:
         self._is_aggregate_current = False
 
     def on_message(self, sender: NodeId, message: Summary | SiteShares | SiteScales, now_s: float) -> None:
-        """Process other nodes' summaries of their channels and of sites."""
+        """Process a message of another node: a summary of channels, summaries of channels by site, or sites' scales."""
         match message:
             case Summary():
                 self._aggregation.on_summary(sender, message, now_s)
@@ -111,9 +115,9 @@ class PollingPlans:
                 self._is_aggregate_current = False
 
     def send_summaries(self, now_s: float, fleet_s: float, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send summaries of this node's channels, and of subtrees and sites for which others depend on it.
+        """Send summaries of this node's channels, and of subtrees and sites, to the nodes that need them.
 
-        ``is_maintenance`` makes the node's own aggregate anew although no plan has changed.
+        With ``is_maintenance``, the summary of this node's channels is made anew although no plan has changed.
         """
         yield from self._sites.send_shares(self._site_problems(fleet_s))
         yield from self._sites.tick(now_s)
@@ -126,7 +130,7 @@ class PollingPlans:
         yield from self._aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Solve for the fleet's c; return whether it now differs notably from the c that schedules follow."""
+        """Solve for the fleet's scale; return whether it differs notably from the scale that the schedules follow."""
         fleet = self._aggregation.fleet()
         if self._last_complete_s is None or fleet.nodes == self._nodes:
             self._last_complete_s = now_s
@@ -149,9 +153,15 @@ class PollingPlans:
         private: bool,
         site: str,
     ) -> None:
-        """Add a channel with the state from the store and the schedule ``known`` from the previous owner.
+        """Add a channel, or replace ``private`` and ``updates`` of a channel that is present already.
 
-        For a channel that is present already, only ``private`` and ``updates`` are replaced.
+        Args:
+            channel: The channel.
+            subscribers: Its number of subscribers.
+            updates: Its update history.
+            known: The schedule by which its previous owner had it polled; None if it is not known.
+            private: Whether it is exempt from the limit on polls of public channels.
+            site: The registrable domain or address whose request budget it shares; empty if there is none.
         """
         plan = self._plans.get(channel)
         if plan is None:
@@ -163,7 +173,7 @@ class PollingPlans:
             plan.private, plan.updates = private, updates
 
     def remove_channel(self, channel: ChannelId) -> None:
-        """Remove a channel."""
+        """Remove a channel, if present."""
         plan = self._plans.pop(channel, None)
         if plan is not None:
             self._is_aggregate_current = False
@@ -172,25 +182,28 @@ class PollingPlans:
                 del self._channels_per_site[plan.site]
 
     def set_subscribers(self, channel: ChannelId, subscribers: int) -> None:
-        """Set a channel's number of subscribers."""
+        """Set a channel's number of subscribers; an unknown channel is ignored."""
         plan = self._plans.get(channel)
         if plan is not None and plan.subscribers != subscribers:
             plan.subscribers = subscribers
             self._is_aggregate_current = False
 
     def history_after(self, delta: Delta, fleet_s: float) -> UpdateHistory:
-        """Return the channel's update history after this delta, without storing it."""
+        """Return the update history that the channel of ``delta`` has once ``delta`` is stored; nothing is changed."""
         return history_after_delta(self._plans[delta.channel].updates, delta, fleet_s)
 
     def set_history(self, channel: ChannelId, updates: UpdateHistory) -> None:
-        """Set a channel's update history."""
+        """Set a channel's update history; an unknown channel is ignored."""
         if (plan := self._plans.get(channel)) is not None:
             plan.updates = updates
 
     def update_schedules(
         self, channels: Collection[ChannelId], fleet_s: float
     ) -> Iterator[tuple[PollingSchedule | None, PollingSchedule]]:
-        """Recompute the schedules of these channels for c and the ring; yield each channel's old and new schedule."""
+        """Recompute these channels' schedules for the present scale and ring; yield pairs of old and new schedules.
+
+        The old schedule is None for a channel without one. It is the same object as the new one if nothing has changed.
+        """
         plans = [self._plans[channel] for channel in channels]
         for channel, plan, size in zip(channels, plans, self._sizes(plans, fleet_s), strict=True):
             before = plan.schedule
@@ -203,12 +216,15 @@ class PollingPlans:
             yield before, plan.schedule
 
     def count_by_set_size(self) -> Counter[int]:
-        """Return the number of channels per size of their polling set; sizes are rounded up to powers of two."""
-        rotas = (plan.schedule for plan in self._plans.values())
-        return Counter(1 << (schedule.size - 1).bit_length() for schedule in rotas if schedule is not None)
+        """Return how many channels have a polling set of each size; the sizes are rounded up to powers of two."""
+        schedules = (plan.schedule for plan in self._plans.values())
+        return Counter(1 << (schedule.size - 1).bit_length() for schedule in schedules if schedule is not None)
 
     def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
-        """Return up to ``most`` channels whose time between polls has changed notably, with that time in seconds."""
+        """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.
+
+        Each channel comes with its present time between polls in seconds.
+        """
         if self.scale is None:
             return []
         notable = (
@@ -220,13 +236,17 @@ class PollingPlans:
         return list(islice(notable, most))
 
     def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Mark these channels' times between polls as recorded."""
+        """Mark these channels' times between polls, in seconds, as recorded in the channels' history."""
         for channel, gap_s in gaps_s:
             if (plan := self._plans.get(channel)) is not None:
                 plan.recorded_gap_s = gap_s
 
     def explain(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> PollExplanation | None:
-        """Return why the channel is polled as often as it is; None if c is unknown or the channel is not owned."""
+        """Return why a channel is polled as often as it is at ``fleet_s``.
+
+        ``polling_set`` are the nodes that poll the channel, in the order of their turns. The result is None if the
+        fleet's scale is unknown or this node does not own the channel.
+        """
         plan = self._plans.get(channel)
         if plan is None or plan.schedule is None or self.scale is None:
             return None
@@ -256,7 +276,10 @@ class PollingPlans:
         )
 
     def _site_problems(self, fleet_s: float) -> Iterator[tuple[str, AllocationProblem]]:
-        """Yield, for each site whose budget this node's channels may exceed, them without the site's bound."""
+        """Yield the sites whose budget may be exceeded, with this node's channels of each as a problem.
+
+        The problems are without the bounds that follow from the sites' budgets.
+        """
         most, _ = node_optimizer.limits_without_site(
             self._policy, self._nodes, ChannelFactors(1, 0.0, private=False)
         ).most()
@@ -291,7 +314,7 @@ class PollingPlans:
         return found
 
     def _fit_schedule(self, schedule: PollingSchedule, size: float, fleet_s: float) -> PollingSchedule:
-        """Return a schedule of n polls per τ on the present ring: ``schedule`` itself if it fits."""
+        """Return a schedule with ``size`` polls per τ for the present ring: ``schedule`` itself if it fits."""
         gap_s = self._policy.poll_interval_s / size
         fits = abs(gap_s / schedule.gap_s - 1) <= GAP_TOLERANCE
         full = schedule.size <= self._nodes and schedule.size >= min(

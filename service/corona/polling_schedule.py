@@ -28,21 +28,29 @@ OWNER_BITS = 24
 
 
 def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
-    """Return the n whose mean wait D = τ/(2n) is ``longest_wait_s`` (Corona §3.1), the least n of a channel."""
+    """Return the number n of polls per τ whose mean wait D = τ/(2n) is ``longest_wait_s`` (Corona §3.1).
+
+    ``poll_interval_s`` is τ. A channel needs at least this many polls to keep its longest wait, given in seconds.
+    """
     return poll_interval_s / (2 * longest_wait_s)
 
 
 def polling_set_size(polls_per_interval: float, nodes: int) -> int:
-    """Return the number of nodes that share n polls per τ: n rounded up, at least one, at most ``nodes``."""
+    """Return the number of nodes that share the polls of one channel.
+
+    It is ``polls_per_interval``, the number of the channel's polls per τ, rounded up, but at least 1 and at most
+    ``nodes``.
+    """
     return max(1, nodes if polls_per_interval >= nodes else ceil(polls_per_interval))
 
 
 class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A channel's polls: one every ``gap_s`` from ``first_s`` on, by ``size`` nodes in turn.
+    """A channel's polls: one every ``gap_s`` seconds from ``first_s`` on, by ``size`` nodes in turn.
 
-    Poll number k = 0, 1, … is due at ``first_s + k·gap_s`` and is made by the node of rank ``(first_rank + k) mod
-    size``. An owner that changes n, or whose ring changes, derives the next schedule from the current one; a new owner
-    that does not know it starts a new one, at the cost of one irregular gap.
+    ``first_s`` is fleet time. The nodes' ranks are 0 to ``size`` - 1. Poll number k = 0, 1, … is due at ``first_s +
+    k·gap_s`` and is made by the node of rank ``(first_rank + k) mod size``. An owner that changes the number of polls,
+    or whose ring changes, derives the next schedule from the current one. A new owner that does not know the current
+    schedule starts a new one, at the cost of one irregular gap.
     """
 
     first_s: float
@@ -56,20 +64,20 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.size * self.gap_s
 
     def first_poll_s(self, rank: int) -> float:
-        """Return the time of the first poll of the node of this rank."""
+        """Return the fleet time of the first poll of the node of this rank."""
         return self.first_s + (rank - self.first_rank) % self.size * self.gap_s
 
     def next_poll_s(self, rank: int, after_s: float) -> float:
-        """Return the time of the next poll after ``after_s`` by the node of this rank."""
+        """Return the fleet time of the next poll after ``after_s`` by the node of this rank."""
         first_s = self.first_poll_s(rank)
         return max(first_s, _next_multiple_s(first_s, self.interval_s, after_s))
 
     def next_channel_poll_s(self, after_s: float) -> float:
-        """Return the time of the channel's next poll after ``after_s`` by any node."""
+        """Return the fleet time of the channel's next poll after ``after_s`` by any node."""
         return max(self.first_s, _next_multiple_s(self.first_s, self.gap_s, after_s))
 
     def rank_at(self, poll_s: float) -> int:
-        """Return the rank of the node that makes the poll due at ``poll_s``."""
+        """Return the rank of the node that makes the poll due at the fleet time ``poll_s``."""
         return (self.first_rank + round((poll_s - self.first_s) / self.gap_s)) % self.size
 
 
@@ -79,10 +87,10 @@ def new_schedule(
     """Return the schedule of a channel without a known schedule; its first poll is at most one gap from now.
 
     Args:
-        channel: Its id determines the offset, so that channels that start together are polled one after another.
-        polls_per_interval: n, positive.
+        channel: The id determines the time of the first poll, so that an owner's channels are polled one after another.
+        polls_per_interval: The channel's number of polls per τ, positive.
         nodes: Number of nodes on the ring.
-        poll_interval_s: τ.
+        poll_interval_s: τ, in seconds.
         now_s: Fleet time.
     """
     gap_s = poll_interval_s / polls_per_interval
@@ -95,11 +103,18 @@ def new_schedule(
 def revised_schedule(
     schedule: PollingSchedule, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float
 ) -> PollingSchedule:
-    """Return the schedule with another n, or for another ring, starting with the channel's next poll.
+    """Return a schedule with another number of polls, or for another ring, that continues ``schedule``.
 
-    That poll keeps its time, and its node if this node stays in the set, or is moved forward to between one and two new
-    gaps from now. Thus no sequence of changes postpones the channel's next poll, and two polls are never closer than
-    the shorter of the gaps before and after.
+    Args:
+        schedule: The channel's current schedule.
+        polls_per_interval: The channel's new number of polls per τ, positive.
+        nodes: Number of nodes on the new ring.
+        poll_interval_s: τ, in seconds.
+        now_s: Fleet time.
+
+    The schedule begins with the channel's next poll. This poll either keeps its time (and its node, if the node stays
+    in the polling set), or is moved forward to between one and two new gaps from now. Thus no sequence of changes
+    postpones the channel's next poll, and two polls are never closer than the shorter of the gaps before and after.
 
     The place between one and two gaps depends on how much of the present gap is left, which differs between channels.
     With exactly one gap, all channels that an owner speeds up at once would be polled in step from then on.
@@ -112,5 +127,8 @@ def revised_schedule(
 
 
 def _next_multiple_s(phase_s: float, gap_s: float, after_s: float) -> float:
-    """Return the first time ≡ phase (mod gap) after ``after_s``; closer than the rounding counts as ``after_s``."""
+    """Return the first of the times ``phase_s`` + k·``gap_s`` (k whole) after ``after_s``.
+
+    A time that is less than ``ROUNDING_S`` after ``after_s`` counts as equal to it and is skipped.
+    """
     return phase_s + (floor((after_s + ROUNDING_S - phase_s) / gap_s) + 1) * gap_s

@@ -45,10 +45,11 @@ from service.overlay.ring import RingView
 
 
 class NodeProtocol:
-    """The reactions of a node to events, from joining the ring to losing its lease.
+    """A node's reactions to events, from the time it joins the ring until it loses its lease.
 
-    A node without a lease must stop, because its id may be reassigned: its shell stops its polls and joins again with a
-    new id and a new protocol.
+    The lease is the node's right to its node id. A node without a lease must stop, because its id may be reassigned.
+    The process around the protocol (the *shell*) then stops the node's polls, and joins again with a new id and a new
+    protocol.
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
@@ -63,10 +64,11 @@ class NodeProtocol:
         """Whether the ring has changed since the last registry walk was requested."""
 
     def handle(self, events: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
-        """Return the effects that the shell has to carry out, in this order.
+        """Return the effects of these events, in the order in which the shell (the process around it) carries them out.
 
-        ``now_s`` is a monotonic clock, ``fleet_s`` the clock that all nodes read, by which polls are scheduled.
-        Unknown, repeated and outdated events have little or no effect; none raises.
+        ``now_s`` is the time of a monotonic clock, and ``fleet_s`` is fleet time (Unix seconds of the store's clock),
+        by which polls are scheduled. Unknown, repeated and outdated events have little or no effect. No event raises an
+        exception.
         """
         effects: list[Effect] = []
         waiting = deque(events)
@@ -82,7 +84,10 @@ class NodeProtocol:
         return effects
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return why a channel of this node is polled as often as it is; None if it is not owned or not planned yet."""
+        """Return why a channel of this node is polled as often as it is at ``fleet_s``, in fleet time.
+
+        The result is None if this node does not own the channel or has not planned its polls yet.
+        """
         return self._owner.explain(channel, fleet_s)
 
     def _on_event(self, event: Event, now_s: float, fleet_s: float) -> Iterator[Effect]:
@@ -131,10 +136,11 @@ class NodeProtocol:
                 self.plans.on_message(event.sender, message, now_s)
 
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Take over a failed owner's channels that this node polls; the registry walk finds the others.
+        """Adopt the ring, and take over the channels that this node polls and whose owner has failed.
 
-        The walk waits for the next tick, except on joining: it only finds channels that hardly anybody polls, and a
-        change of the ring causes enough work.
+        The other channels of a failed owner are found by the registry walk, a reading of all channels in the store. The
+        walk waits for the next tick, except when this node has just joined: it only finds channels that hardly any node
+        polls, and a change of the ring already causes enough work.
         """
         self.plans.on_ring_changed(view, now_s)
         yield from self._owner.on_ring_changed(view, fleet_s)

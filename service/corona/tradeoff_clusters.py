@@ -1,19 +1,24 @@
 """Tradeoff clusters: summaries of a node's channels that are small enough for one message (Corona §3.2).
 
-A channel affects the fleet's scale c only by its cost at each c: s·n = rise·clip(c, start, end), with rise = √(w·s),
-start = least·√(s/w), end = most·√(s/w). The sum over channels with similar starts and ends is approximately such a
-clipped line again, so a cluster is a sum of channels: number of distinct lines, weight, rise, and cost at their least
-and at their most. Summaries of several nodes are merged by concatenation and another reduction.
+In the following formulas, w is a channel's weight, s the cost of one poll, n its number of polls per τ, and least and
+most are the bounds of n.
 
-Deviation: the paper uses 16 bins of equal width in log(w/s). This module uses up to 1,024 bins of equal mass (by rise)
+A channel affects the fleet's scale c only by its cost at each c: s·n = rise·clip(c, start, end), with rise = √(w·s),
+start = least·√(s/w), end = most·√(s/w). As a function of c, this is a *clipped line*: it is constant below the start,
+rises in proportion to c, and is constant above the end. The sum over channels with similar starts and ends is
+approximately such a line again, so a cluster is a sum of channels. It consists of the number of distinct lines, the
+weight, the rise, the cost if all its channels are at their least, and the cost if all are at their most. Summaries of
+several nodes are merged by concatenation and another reduction.
+
+Deviation: the paper uses 16 bins of equal width in log(w/s). This module uses up to 1,024 bins of equal total rise
 among channels with similar ratios of least to most, ordered by their ends. Channels with identical starts and ends are
 one line and always share a cluster: where costs are polls and weights are subscribers, most channels do. A cluster is
 exact unless c lies between the starts or ends of its own channels, so the error is that of a few clusters of a
 thousandth each.
 
-The paper's bins are :func:`summarise` with ``log_bins=16`` (one set of clusters for all levels, because the cost at
-each level follows from w and s). There, channels whose size cannot change (orphans, §4) form one *slack* cluster, which
-only reduces the budget left for the others.
+The paper's bins are :func:`summarise` with ``log_bins=16``. The paper's nodes send a set of clusters for each level;
+one set suffices here, because the cost at each level follows from w and s. There, channels whose size cannot change
+(orphans, §4) form one *slack* cluster, which only reduces the budget left for the others.
 """
 
 from collections.abc import Sequence
@@ -59,10 +64,12 @@ _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TradeoffClusters:
-    """K tradeoff clusters, at most ``MAX_CLUSTERS``; each array has shape (K,) and sums over a cluster's channels.
+    """K tradeoff clusters, at most ``MAX_CLUSTERS``; each array has shape (K,) and one sum per cluster.
 
-    ``lines`` is the number of distinct clipped lines in the sum (1: exact), ``weight`` Σ w and ``rise`` Σ √(w·s) over
-    the channels that may be polled, ``least_cost`` and ``most_cost`` Σ s·least and Σ s·most per τ.
+    In the sums, w is a channel's weight, s the cost of one poll, and least and most bound its polls per τ. ``weight``
+    is Σ w and ``rise`` Σ √(w·s) over the channels that may be polled. ``least_cost`` is Σ s·least and ``most_cost`` Σ
+    s·most. ``lines`` is the number of distinct clipped lines in the sum (see the module); the cluster is exact if there
+    is only one.
     """
 
     lines: Floats
@@ -77,30 +84,40 @@ class TradeoffClusters:
         return cls(*(np.zeros(0) for _ in range(5)))
 
     def scale_for_budget(self, budget: float) -> float:
-        """Return the scale at which all channels together keep this budget, less ``BUDGET_MARGIN``.
+        """Return the scale c at which all channels together cost at most ``budget`` per τ.
 
-        It is :func:`honeycomb.scale_for_budget` on the feasible side.
+        A small share of the budget, at most ``BUDGET_MARGIN``, is held back for the clusters' approximation error.
+        Otherwise the result is that of :func:`honeycomb.scale_for_budget`.
         """
         held_back = BUDGET_MARGIN if self.lines.max(initial=1) > 1 else _EXACT_MARGIN * sqrt(len(self.lines))
         # What all cost at their least is a sum, and known exactly: it may take the whole budget.
         given = max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
-        return honeycomb.scale_for_budget(self._lines(), given)
+        return honeycomb.scale_for_budget(self._as_problem(), given)
 
     def scale_for_delay(self, delay_s: float, poll_interval_s: float) -> float:
-        """Return the scale at which all channels together keep a mean delay; see :func:`honeycomb.scale_for_delay`."""
-        return honeycomb.scale_for_delay(self._lines(), delay_s, poll_interval_s, total_weight=float(self.weight.sum()))
+        """Return the scale c at which the weighted mean delay of all channels is ``delay_s``.
+
+        ``poll_interval_s`` is τ. The result is that of :func:`honeycomb.scale_for_delay` for the clusters' channels.
+        """
+        return honeycomb.scale_for_delay(
+            self._as_problem(), delay_s, poll_interval_s, total_weight=float(self.weight.sum())
+        )
 
     def to_level_problem(self) -> AllocationProblem:
-        """Return the clusters as single channels, for the optimiser of the paper's levels (``simulate.paper_levels``).
+        """Return a problem with one channel per cluster for the optimiser of the paper's levels.
 
-        The channels' least must be 1 (one node), as it is in the paper, so that their cost at their least is the sum of
-        their costs.
+        That optimiser is ``simulate.paper_levels``. The least size of every summarised channel must be 1 (one node), as
+        it is in the paper: a cluster's cost at the least is then the sum of its channels' costs.
         """
         costs = np.where(self.least_cost > 0, self.least_cost, 1.0)
         return AllocationProblem(self.weight, costs, np.ones_like(costs), self.most_cost / costs)
 
-    def _lines(self) -> AllocationProblem:
-        """Return the clusters as channels with √(w/s) = 1, whose n is clip(c, start, end)."""
+    def _as_problem(self) -> AllocationProblem:
+        """Return a problem with one channel per cluster, whose cost at each scale is approximately that of the cluster.
+
+        The channel's size is its scale within the cluster's bounds, because its weight and the cost of a poll are
+        equal.
+        """
         moving = self.rise > 0
         rises = np.where(moving, self.rise, 1.0)
         return AllocationProblem(self.rise, rises, self.least_cost / rises, self.most_cost / rises)
@@ -110,26 +127,29 @@ def summarise(problem: AllocationProblem, *, limit: int = MAX_CLUSTERS, log_bins
     """Return the tradeoff clusters of these channels.
 
     Args:
-        problem: M channels, with sites' budgets already applied.
+        problem: M channels, already bounded by their sites' budgets.
         limit: Maximum number of clusters, at least 4.
-        log_bins: Number of bins for the paper's binning; 0 for bins of equal mass.
+        log_bins: Number of bins of equal width in log(w/s), as in the paper; 0 for this module's own bins.
     """
     most = np.minimum(problem.most, MAX_SIZE)
     least = np.minimum(problem.least, most)
     # No delay bound can count on a channel that may not be polled.
     weight = np.where(most > 0, problem.weights, 0.0)
-    each = TradeoffClusters(
+    clusters = TradeoffClusters(
         np.ones_like(weight),
         weight,
         np.sqrt(weight * problem.costs),
         problem.costs * least,
         problem.costs * np.where(weight > 0, most, least),
     )
-    return _reduce(each, limit, log_bins)
+    return _reduce(clusters, limit, log_bins)
 
 
 def merge(parts: Sequence[TradeoffClusters], *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
-    """Return the clusters of the channels of several summaries; arguments as for :func:`summarise`."""
+    """Return the clusters of all channels that these summaries describe.
+
+    ``limit`` and ``log_bins`` are those of :func:`summarise`.
+    """
     if not parts:
         return TradeoffClusters.empty()
     fields = zip(*((p.lines, p.weight, p.rise, p.least_cost, p.most_cost) for p in parts), strict=True)
@@ -145,10 +165,11 @@ def encode(clusters: TradeoffClusters) -> bytes:
 
 
 def decode(raw: bytes) -> TradeoffClusters | None:
-    """Return the clusters, or None if ``raw`` is not a valid summary; soft state is sent again anyway.
+    """Return the clusters, or None if ``raw`` is not a valid summary.
 
-    Invalid are a wrong length, too many clusters, numbers that are negative, infinite or NaN, a cluster of no lines,
-    and a cluster with a higher cost at its least than at its most.
+    The sender of an invalid summary will send another one soon. A summary is invalid if its length is wrong, if it has
+    too many clusters, if a number is negative, infinite or NaN, if a cluster has no lines, or if its cost at the least
+    exceeds its cost at the most.
     """
     if len(raw) % CLUSTER_BYTES or len(raw) > MAX_CLUSTERS * CLUSTER_BYTES:
         return None
@@ -160,48 +181,61 @@ def decode(raw: bytes) -> TradeoffClusters | None:
     return found if sound and (found.least_cost <= found.most_cost).all() else None
 
 
-def _reduce(each: TradeoffClusters, limit: int, log_bins: int) -> TradeoffClusters:
-    """Return at most ``limit`` clusters, or the paper's bins, that sum up these channels or clusters."""
-    if not len(each.rise):
-        return each
+def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffClusters:
+    """Return at most ``limit`` clusters, each the sum of some of these.
+
+    If ``log_bins`` is not 0, the result is that many bins of equal width in log(w/s), as in the paper, and the slack
+    cluster of channels whose size is fixed.
+    """
+    if not len(clusters.rise):
+        return clusters
     if log_bins:
-        return _sum_by_bin(each, _group_by_log_ratio(each, log_bins))
-    exact = _sum_by_bin(each, _group_identical(each), lines=np.maximum)
-    return exact if len(exact.rise) <= limit else _sum_by_bin(each, _group_by_quantile(each, limit))
+        return _sum_by_bin(clusters, _group_by_log_ratio(clusters, log_bins))
+    exact = _sum_by_bin(clusters, _group_identical(clusters), lines=np.maximum)
+    return exact if len(exact.rise) <= limit else _sum_by_bin(clusters, _group_by_quantile(clusters, limit))
 
 
-def _sum_by_bin(each: TradeoffClusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> TradeoffClusters:
-    """Return one cluster per bin, in the bins' order; ``lines`` combines the line counts of a bin's members."""
+def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> TradeoffClusters:
+    """Return one cluster per bin, in the order of the bins' numbers.
+
+    ``bins`` has the number of the bin of each of ``clusters``. ``lines`` combines the line counts within a bin: a sum
+    if the lines differ, the maximum if they are the same line.
+    """
     places, ids = np.unique(bins, return_inverse=True)
     line_counts = np.zeros(len(places))
-    lines.at(line_counts, ids, each.lines)
-    parts = (each.weight, each.rise, each.least_cost, each.most_cost)
+    lines.at(line_counts, ids, clusters.lines)
+    parts = (clusters.weight, clusters.rise, clusters.least_cost, clusters.most_cost)
     return TradeoffClusters(line_counts, *(np.bincount(ids, part, len(places)).astype(np.float64) for part in parts))
 
 
 # The functions below assign channels to bins: each returns one number per channel, equal for channels of one bin.
 
 
-def _group_identical(each: TradeoffClusters) -> NDArray[np.intp]:
-    """Return bins of channels with the same start and the same end, which are one line."""
+def _group_identical(clusters: TradeoffClusters) -> NDArray[np.intp]:
+    """Return, for each cluster, the number of its bin; clusters with the same start and the same end share a bin.
+
+    Start and end are the scales between which the cluster's cost grows.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        bounds = np.log2(np.stack((each.least_cost, each.most_cost)) / each.rise)
+        bounds = np.log2(np.stack((clusters.least_cost, clusters.most_cost)) / clusters.rise)
     bounds = np.round(np.nan_to_num(bounds, nan=_IDLE, posinf=np.inf, neginf=_ENDLESS), _IDENTICAL_DIGITS)
     starts, ends = (np.unique(bound, return_inverse=True)[1] for bound in bounds)
     return np.asarray(ends * len(starts) + starts)
 
 
-def _group_by_quantile(each: TradeoffClusters, limit: int) -> NDArray[np.intp]:
-    """Return bins of equal mass, as many as ``limit`` allows, each within one class of ratios.
+def _group_by_quantile(clusters: TradeoffClusters, limit: int) -> NDArray[np.intp]:
+    """Return, for each cluster, the number of its bin; there are at most ``limit`` bins.
 
-    The heaviest channels have a bin each, so that they are summarised exactly.
+    The heaviest clusters have a bin each, so that they remain exact. The others are divided, in the order of their
+    ends, into bins of about equal mass (:func:`_relative_mass`); a bin contains only clusters with similar ratios of
+    least to most.
     """
-    mass = _relative_mass(each)
+    mass = _relative_mass(clusters)
     alone = _find_heaviest(mass, limit)
     mass = _cap_mass(np.where(alone, 0.0, mass), limit)
-    kinds, classes = np.unique(_classes(each, mass, min(_CLASSES, limit // 4)), return_inverse=True)
+    kinds, classes = np.unique(_ratio_classes(clusters, mass, min(_CLASSES, limit // 4)), return_inverse=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        order = np.lexsort((each.most_cost / each.rise, classes))
+        order = np.lexsort((clusters.most_cost / clusters.rise, classes))
     middle = np.cumsum(mass[order]) - mass[order] / 2
     alone = alone[order]
     apart = np.cumsum(alone) + np.cumsum(np.concatenate(([False], alone[:-1])))
@@ -213,16 +247,21 @@ def _group_by_quantile(each: TradeoffClusters, limit: int) -> NDArray[np.intp]:
     return found
 
 
-def _relative_mass(each: TradeoffClusters) -> Floats:
-    """Return the resolution that each channel needs, as a share of the total.
+def _relative_mass(clusters: TradeoffClusters) -> Floats:
+    """Return each cluster's *mass*: its importance for the accuracy of the summary, as a share of the total.
 
-    It is the mean of the channel's shares in the sums that clusters are used for: the rise between the bounds, the cost
-    at the most, and the delays w/n at both bounds.
+    The mass is the mean of four shares: the cluster's shares in the sum of rises, in the sum of costs at the most, and
+    in the two sums of delays w/n, with n at its least and at its most.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        sums = (each.rise, each.most_cost, each.rise**2 / each.most_cost, each.rise**2 / each.least_cost)
+        sums = (
+            clusters.rise,
+            clusters.most_cost,
+            clusters.rise**2 / clusters.most_cost,
+            clusters.rise**2 / clusters.least_cost,
+        )
         finite = [np.nan_to_num(part, nan=0.0, posinf=0.0) for part in sums]
-    mass = np.zeros_like(each.rise)
+    mass = np.zeros_like(clusters.rise)
     for part in finite:
         if part.any():
             mass += part / part.sum()
@@ -230,39 +269,46 @@ def _relative_mass(each: TradeoffClusters) -> Floats:
 
 
 def _find_heaviest(mass: Floats, limit: int) -> NDArray[np.bool_]:
-    """Return which channels are so heavy that each gets a bin of its own."""
+    """Return, for each mass, whether its cluster is so heavy that it gets a bin of its own among ``limit`` bins."""
     heaviest = np.zeros(len(mass), dtype=bool)
     heaviest[np.argsort(-mass, kind="stable")[: limit // _CLUSTERS_PER_SINGLETON]] = True
     return heaviest & (mass * limit > 1)
 
 
 def _cap_mass(mass: Floats, limit: int) -> Floats:
-    """Return the masses, as shares of the total, with none larger than the mass of one bin."""
+    """Return the masses as shares of the total, with none larger than 1/``limit``, the mass of one bin."""
     for _ in range(_CAPPING_ROUNDS):
         mass = np.minimum(mass, mass.sum() / limit)
     return np.asarray(mass / max(float(mass.sum()), np.finfo(float).tiny))
 
 
-def _classes(each: TradeoffClusters, mass: Floats, limit: int) -> NDArray[np.intp]:
-    """Return classes of channels with similar ratios of least to most; weightless channels are a class of their own."""
+def _ratio_classes(clusters: TradeoffClusters, mass: Floats, limit: int) -> NDArray[np.intp]:
+    """Return the class of each cluster; clusters with similar ratios of least to most are in the same class.
+
+    ``mass`` is the mass of each cluster, by which classes are joined if there are more than ``limit``. Clusters without
+    weight are a class of their own.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        doublings = np.log2(each.least_cost / each.most_cost)
+        doublings = np.log2(clusters.least_cost / clusters.most_cost)
     codes = np.nan_to_num(np.round(doublings * _CLASSES_PER_DOUBLING), nan=_IDLE, neginf=_ENDLESS).astype(np.intp)
-    codes[each.rise == 0] = _IDLE
+    codes[clusters.rise == 0] = _IDLE
     present, inverse = np.unique(codes, return_inverse=True)
     if len(present) > limit:
         reached = np.cumsum(np.bincount(inverse, mass))
         codes = np.minimum(reached * (limit - 1), limit - 2).astype(np.intp)[inverse]
-        codes[each.rise == 0] = _IDLE
+        codes[clusters.rise == 0] = _IDLE
     return codes
 
 
-def _group_by_log_ratio(each: TradeoffClusters, bins: int) -> NDArray[np.intp]:
-    """Return the paper's bins: equal width in log(w/s), and the slack cluster."""
-    fixed = (each.rise == 0) | (each.least_cost == each.most_cost)
-    found = np.full(len(each.rise), _SLACK, dtype=np.intp)
+def _group_by_log_ratio(clusters: TradeoffClusters, bins: int) -> NDArray[np.intp]:
+    """Return, for each cluster, the number of its bin: ``bins`` of equal width in log(w/s), as in the paper.
+
+    Clusters whose size is fixed are in the bin ``_SLACK``.
+    """
+    fixed = (clusters.rise == 0) | (clusters.least_cost == clusters.most_cost)
+    found = np.full(len(clusters.rise), _SLACK, dtype=np.intp)
     if not fixed.all():
-        ratios = np.log(each.weight[~fixed] / each.rise[~fixed])
+        ratios = np.log(clusters.weight[~fixed] / clusters.rise[~fixed])
         low, high = float(ratios.min()), float(ratios.max())
         width = (high - low) / bins
         found[~fixed] = np.minimum((ratios - low) / width, bins - 1).astype(np.intp) if width > 0 else 0

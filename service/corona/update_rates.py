@@ -1,9 +1,10 @@
 """Estimates of a channel's update interval, from polls and the number of new entries that each found.
 
-Corona §3.3 takes the time between detected updates. Deviation: that time is censored, because a poll without news means
-"no update for so long", and one with five new entries "five within this time". The number of updates per time observed
-uses both, and is correct for channels that are polled slower or faster than they publish: it is the rate of a Poisson
-process with a gamma prior and exponential forgetting.
+Corona §3.3 takes the time between detected updates. Deviation: that time is known only within bounds. A poll without
+new entries shows that there was no update since the previous poll, and one with five new entries that there were five
+updates in that time. The estimate is the number of updates per time observed, which uses both kinds of polls, and is
+correct for channels that are polled slower or faster than they publish. In statistical terms, it is the rate of a
+Poisson process with a gamma prior and exponential forgetting.
 """
 
 from collections.abc import Sequence
@@ -32,9 +33,10 @@ cases.
 
 
 class UpdateEstimate(msgspec.Struct, frozen=True):
-    """An estimate: ``updates`` were observed in ``watched_s`` seconds, both with exponential decay.
+    """An estimate of a channel's update interval: ``updates`` updates were observed in ``watched_s`` seconds.
 
-    ``silence_s`` is the time since the last update, in seconds, as far as it has been observed.
+    Both numbers decay exponentially, so that recent polls count most. ``silence_s`` is the observed time in seconds
+    since the last update.
     """
 
     updates: float = 1.0
@@ -49,14 +51,15 @@ class UpdateEstimate(msgspec.Struct, frozen=True):
 
 
 def initial_estimate(interval_s: float) -> UpdateEstimate:
-    """Return a prior estimate for a channel with this expected interval."""
+    """Return the first estimate for a channel that is expected to publish every ``interval_s`` seconds."""
     return UpdateEstimate(watched_s=_bounded_s(interval_s))
 
 
 def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
     """Return the first estimate of a channel, from the publication dates of the entries it lists.
 
-    Future dates are ignored. A single date, or only equal ones, give no interval and the default estimate.
+    ``published_s`` are these dates and ``now_s`` the current time, in Unix seconds. Dates after ``now_s`` are ignored.
+    If fewer than two different dates remain, the result is the default estimate.
     """
     past_s = [at_s for at_s in published_s if at_s <= now_s]
     gaps = len(past_s) - 1
@@ -85,16 +88,21 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
 
 
 class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
-    """A channel's update history as its owner stores it: the estimate at ``since_s``, the time of the last update seen.
+    """A channel's update history as its owner stores it.
 
-    ``since_s`` is fleet time, or 0 if the channel has not been observed yet.
+    ``since_s`` is the time of the last update that was seen, in fleet time (Unix seconds of the store's clock), or 0 if
+    the channel has not been observed yet. ``estimate`` is the estimate as it was at that time.
     """
 
     estimate: UpdateEstimate = UpdateEstimate()
     since_s: float = 0.0
 
     def interval_s(self, fleet_s: float) -> float:
-        """Return the estimated mean time between updates in seconds, including the silence since ``since_s``."""
+        """Return the estimated mean time between the channel's updates at the time ``fleet_s``, in seconds.
+
+        ``fleet_s`` is fleet time (Unix seconds of the store's clock). The time without updates from ``since_s`` to
+        ``fleet_s`` lengthens the estimate.
+        """
         return (
             estimate_after_poll(self.estimate, 0, fleet_s - self.since_s).interval_s
             if self.since_s
@@ -103,13 +111,13 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
 
 
 def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) -> UpdateHistory:
-    """Return a channel's update history after a delta has been stored as a version.
+    """Return a channel's update history after a delta (a set of changes) has been stored as a version.
 
     Args:
         updates: The history before.
-        delta: Its additions count as updates, and so does a change of a page, however many lines it touches. A notice
-            does not. A channel's first content carries no information, and neither does the time before it.
-        fleet_s: When it was stored, in fleet time.
+        delta: Each added entry counts as an update, and so does a change of a page, however many lines it touches. A
+            notice does not. A channel's first content only starts the observation.
+        fleet_s: When the delta was stored, in fleet time (Unix seconds of the store's clock).
     """
     if delta.initial or not updates.since_s:
         return UpdateHistory(updates.estimate, fleet_s)
