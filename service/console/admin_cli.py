@@ -51,7 +51,10 @@ Set CORONET_CONSOLE_PUBLIC_URL to the console's URL and CORONET_CONSOLE_ADMIN_TO
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """The API request of a command line. ``as_json`` prints the response unchanged."""
+    """The API request that a command line stands for.
+
+    ``as_json`` says that the response is printed unchanged instead of as text.
+    """
 
     operation: Operation
     path: str
@@ -64,7 +67,9 @@ class ApiRequest:
 async def run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> str:
     """Send the request of a command line; return the text to print.
 
-    Raises :class:`UsageError`, typer's errors, and the errors of the console's problem responses.
+    ``arguments`` are the command line without the program's name. ``environ`` are the environment variables with the
+    settings; None means those of this process. Raises :class:`UsageError`, typer's errors, and the errors of the
+    console's problem responses.
     """
     api_request = parse(arguments)
     if api_request is None:
@@ -135,7 +140,7 @@ def _parameter(name: str, kind: type, description: str | None = None, *, is_argu
 
 
 def _fields(kind: type[msgspec.Struct]) -> Iterator[msgspec.structs.FieldInfo]:
-    """Yield the fields of a body type; nested structs are replaced by their fields."""
+    """Yield the fields of a request body's type; a nested struct is replaced by its fields."""
     for field in msgspec.structs.fields(kind):
         inner = _struct_of(field)
         yield from _fields(inner) if inner is not None else (field,)
@@ -271,7 +276,11 @@ def _table(items: Sequence[Any]) -> list[str]:
 
 
 def _flat(item: object) -> dict[str, object]:
-    """Return an item's values by name, with nested mappings merged into it and lists of containers left out."""
+    """Return the values of ``item`` by name, for one line or one table row.
+
+    The values of nested mappings are included. Lists that contain lists or mappings are left out. An ``item`` that is
+    not a mapping is returned under the name "".
+    """
     if not isinstance(item, Mapping):
         return {"": item}
     values: dict[str, object] = {}

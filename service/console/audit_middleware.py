@@ -67,8 +67,8 @@ async def audit_changes(request: web.Request, handler: Handler) -> web.StreamRes
 async def record_action(request: web.Request, by: str, action: str, key: str = "") -> None:
     """Write a completed audit entry for an action that the middleware does not cover.
 
-    That is an action before login, or one that makes the store usable again. ``by`` is the account's name, ``key`` the
-    API key's.
+    Such an action happens before login, or makes the store usable again. ``by`` is the account's name. ``key`` is the
+    name of the API key, or "" without one.
     """
     now_s = request.app[CLOCK].wall_s()
     entry = AuditedAction(now_s, by, key, client_of(request).address, action, request.path, 200)

@@ -57,7 +57,7 @@ log = structlog.get_logger(__name__)
 class ChannelRow(msgspec.Struct, frozen=True, gc=False):
     """The fields of a channel that lists search and sort by, except its number of subscribers.
 
-    ``search_text`` is the case-folded title and URL, separated by a newline. Times are Unix seconds, 0 for never.
+    ``search_text`` is the case-folded title and URL, separated by a newline. Times are Unix seconds; 0 means never.
     """
 
     id: ChannelId
@@ -77,14 +77,17 @@ class ChannelRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Overdue(NamedTuple):
-    """A channel that had not been polled for ``max_silence_s`` when it was read, at ``read_s`` (Unix s)."""
+    """A channel that had not been polled for more than ``max_silence_s`` seconds when it was read.
+
+    ``read_s`` is the Unix time at which it was read.
+    """
 
     read_s: float
     max_silence_s: float
 
 
 class ChannelCache:
-    """The rows of all channels by id. :meth:`refresh` brings them up to date."""
+    """The searchable fields of all channels, in ``rows`` by channel id. :meth:`refresh` brings them up to date."""
 
     def __init__(self, store: Store, default_interval_s: float) -> None:
         """Create an empty cache. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
@@ -114,7 +117,7 @@ class ChannelCache:
         self._blocked_sites: frozenset[str] = frozenset()
 
     def subscribers(self, cid: ChannelId) -> int:
-        """Return the number of a channel's subscribers."""
+        """Return the number of subscribers of the channel ``cid``."""
         return self._counts.get(channel_prefix(cid), 0)
 
     def is_blocked(self, row: ChannelRow) -> bool:
@@ -128,13 +131,14 @@ class ChannelCache:
 
     @property
     def subscriptions(self) -> int:
-        """The number of all subscriptions."""
+        """The number of all subscriptions to all channels."""
         return self._counts.total()
 
     async def refresh(self, timeout_s: float = _REFRESH_TIMEOUT_S) -> None:
-        """Bring the rows up to date. After ``timeout_s`` reading goes on in the background.
+        """Bring the rows up to date.
 
-        Raises :class:`service.errors.StoreUnavailable`.
+        If this takes longer than ``timeout_s``, the method returns, and reading goes on in the background. Raises
+        :class:`service.errors.StoreUnavailable`.
         """
         if self._refresh_task is None or self._refresh_task.done():
             self._refresh_task = _start_reading(self._refresh())
@@ -187,7 +191,10 @@ class ChannelCache:
             self._reread_task = _start_reading(self._reread_all())
 
     async def _changed_membership(self) -> tuple[set[ChannelId], list[ChannelId]]:
-        """Return the removed and the added channels, found by buckets of the registry whose size has changed."""
+        """Return the ids of removed channels and the ids of added channels.
+
+        The channel registry consists of buckets. Only buckets whose size has changed are read.
+        """
         sizes = await self._store.channels.bucket_sizes(REGISTRY_BUCKETS)
         before = self._bucket_sizes or [0] * len(sizes)
         changed = [bucket for bucket, was, size in zip(REGISTRY_BUCKETS, before, sizes, strict=True) if was != size]
@@ -225,7 +232,10 @@ class ChannelCache:
         UNPOLLED_CHANNELS.set(len(self.unpolled))
 
     def _check_overdue(self, found: AdministeredChannel, row: ChannelRow, now_s: float) -> None:
-        """Record whether a channel that was read at ``now_s`` is overdue for a poll."""
+        """Record whether the channel ``found``, which was read at ``now_s`` (Unix s), is overdue for a poll.
+
+        ``row`` has the channel's searchable fields.
+        """
         if self.is_blocked(row):
             self._last_blocked_s[row.id] = now_s
         allowed_since_s = self._last_blocked_s.get(row.id, 0.0)
@@ -272,7 +282,10 @@ def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> float:
-    """Return how many seconds a channel may go without a poll before that is a fault; infinity if it is not polled."""
+    """Return for how many seconds a channel may stay unpolled before that is a fault; infinity if it is not polled.
+
+    ``default_interval_s`` is assumed as the poll interval if none is recorded.
+    """
     channel = found.channel
     if channel.dormant or channel.moved_to or channel.condition:
         return inf
@@ -281,17 +294,17 @@ def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> floa
 
 
 def poll_due_since_s(found: AdministeredChannel) -> float:
-    """Return since when (Unix s) the next poll of a channel can be expected, as far as the store knows.
+    """Return the Unix time from which on the next poll of a channel can be expected.
 
-    That is the latest of its creation, its last poll, the end of a pause by its publisher or an admin, and the last
-    change of its poll interval. The store knows all of them, even if the channel's owner is dead.
+    This is the latest of the channel's creation, its last poll, the end of a pause by its publisher or an admin, and
+    the last change of its poll interval. The store knows these times even if the channel's owner is dead.
     """
     paced_s = found.poll_rate.since_s if found.poll_rate else 0.0
     return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, paced_s)
 
 
 def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
-    """Return the row of a channel that was read at ``now_s``."""
+    """Return the searchable fields of the channel ``found``, which was read at ``now_s`` (Unix s)."""
     channel = found.channel
     return ChannelRow(
         id=channel.id,
@@ -332,7 +345,11 @@ _STATE_PREFILTERS: Final[Mapping[str, Callable[[ChannelRow, float], bool]]] = {
 
 
 class ChannelQuery(msgspec.Struct, frozen=True):
-    """A search for channels: text in the title or URL (any case), state, tag and site ("" matches any), and order."""
+    """A search for channels, and the order of the results.
+
+    ``text`` is searched for in titles and URLs, in any case. The other conditions are the state, the tag and the site.
+    The value "" matches every channel.
+    """
 
     text: str = ""
     state: State | Literal[""] = ""
@@ -343,7 +360,10 @@ class ChannelQuery(msgspec.Struct, frozen=True):
 
 
 def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
-    """Return the state of a channel. ``is_blocked`` says whether its host is blocked."""
+    """Return the state of a channel at the Unix time ``now_s``.
+
+    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether its host is blocked.
+    """
     if row.moved:
         return "moved"
     if is_blocked:
@@ -356,7 +376,7 @@ def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked
 
 
 class ChannelSearch:
-    """Searches a :class:`ChannelCache`. Sort orders are kept for a few seconds while channels change."""
+    """Searches a :class:`ChannelCache`. While channels change, results may be sorted by values a few seconds old."""
 
     def __init__(self, cache: ChannelCache) -> None:
         self._cache = cache
@@ -414,16 +434,17 @@ class _Order(msgspec.Struct, frozen=True):
     created_s: float
 
     def is_valid(self, cache: ChannelCache, now_s: float) -> bool:
-        """Return whether the order has the same channels as the cache and reflects recent values."""
+        """Return whether this sorted list still has the same channels as the cache, sorted by recent values."""
         is_recent = self.version == cache.version or now_s - self.created_s < _ORDER_TTL_S
         return self.membership_version == cache.membership_version and is_recent
 
 
 def page_start(ids: Sequence[ChannelId], cursor: str) -> int:
-    """Return the index at which the page behind ``cursor`` begins, "" for the first page.
+    """Return the index in ``ids`` at which the requested page of a list begins.
 
-    That is behind the channel that the cursor names, or at its former position if the channel is gone. Raises
-    :class:`UserError` for an invalid cursor.
+    ``cursor`` is the ``next`` of the previous page and names its last channel; "" requests the first page. The page
+    begins after that channel, or at its former position if the channel is gone. Raises :class:`UserError` for an
+    invalid cursor.
     """
     if not cursor:
         return 0
@@ -438,5 +459,5 @@ def page_start(ids: Sequence[ChannelId], cursor: str) -> int:
 
 
 def next_cursor(ids: Sequence[ChannelId], end: int) -> str:
-    """Return the cursor of the page behind the first ``end`` ids, "" if there is none."""
+    """Return the cursor of the page that begins after the first ``end`` ids; "" if there are no further ids."""
     return f"{ids[end - 1]}.{end}" if 0 < end < len(ids) else ""

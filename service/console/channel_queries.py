@@ -36,8 +36,8 @@ class ChannelView(msgspec.Struct, frozen=True):
 
     ``selector`` is the CSS selector of the watched part of a page; ``url`` includes it. ``condition`` is the last
     problem that subscribers were notified of. ``moved_to`` is the id of the channel that replaces this one.
-    ``paused_until_s`` is the end of a pause by an admin (0 if there is none), ``blocked_by`` the blocked host or domain
-    that the channel is on ("" if there is none).
+    ``paused_until_s`` is the end of a pause by an admin; 0 means that there is none. ``blocked_by`` is the blocked host
+    or domain to which the channel belongs; "" means that there is none.
     """
 
     id: ChannelId
@@ -61,7 +61,11 @@ class ChannelView(msgspec.Struct, frozen=True):
 
 
 class ChannelPage(msgspec.Struct, frozen=True):
-    """A page of the matching channels. ``next`` is the cursor of the next page, "" at the end; ``total`` counts all."""
+    """One page of the list of matching channels.
+
+    ``next`` is the cursor of the next page; "" means that this is the last page. ``total`` counts the channels of all
+    pages.
+    """
 
     items: tuple[ChannelView, ...]
     next: str
@@ -71,8 +75,9 @@ class ChannelPage(msgspec.Struct, frozen=True):
 class HubView(msgspec.Struct, frozen=True):
     """A channel's WebSub subscription at the hub that its feed declares. Times are Unix seconds.
 
-    ``since_s`` is the time of the last change of ``status`` or the last request to the hub (0 for never).
-    ``lease_until_s`` is 0 without a lease. ``failures`` counts consecutive requests that the hub did not answer.
+    ``topic`` is the URL by which the hub knows the feed. ``since_s`` is the time of the last change to ``status`` or of
+    the last request to the hub; 0 means never. ``lease_until_s`` is the end of the subscription; 0 means that the hub
+    has not granted one. ``failures`` counts the latest requests in a row that the hub did not answer.
     """
 
     hub: str
@@ -84,13 +89,16 @@ class HubView(msgspec.Struct, frozen=True):
 
 
 class ChannelDetail(msgspec.Struct, frozen=True):
-    """A channel with its owner and polling set, last polls, and latest entries (newest first).
+    """A channel with its latest polls and its latest entries, both newest first.
 
-    ``why`` is the owner's explanation of the poll schedule, null if the owner does not answer. ``wishes`` are the
-    polling hints in the publisher's feed; the publisher must not be polled for another ``paused_s`` seconds.
-    ``validators`` are the HTTP validators of the last version. Admins set ``note``, ``site_requests_per_s`` (null for
-    the default) and ``bounds``, the channel's own bounds on its poll rate with the previous ones (null if never set).
-    ``paces`` are the significant changes of the poll interval, oldest first. ``hub`` is null without a WebSub hub.
+    ``owner`` is the node that is responsible for the channel; ``polling_set`` are the nodes that poll it. ``why`` is
+    the owner's explanation of the poll schedule, null if the owner does not answer. ``wishes`` are the polling hints in
+    the publisher's feed. The publisher must not be polled for another ``paused_s`` seconds. ``validators`` are the HTTP
+    validators of the last version.
+
+    Admins set ``note``, ``site_requests_per_s`` and ``bounds``. ``site_requests_per_s`` is null if the default applies.
+    ``bounds`` are the channel's own bounds on its poll rate and the previous ones; null means that none were ever set.
+    ``paces`` are the significant changes to the poll interval, oldest first. ``hub`` is null without a WebSub hub.
     """
 
     channel: ChannelView
@@ -111,11 +119,12 @@ class ChannelDetail(msgspec.Struct, frozen=True):
 
 
 class ContentView(msgspec.Struct, frozen=True):
-    """A channel's latest entries (newest first) at a version, and the source of the copy.
+    """A channel's latest entries (newest first) at a version, and the place where the copy was found.
 
-    ``source`` is ``cache`` for the requested worker's cache, ``near`` for another worker, ``hops`` away in the
-    attenuated Bloom filters, ``owner`` for the channel's owner, ``store`` for the database, and ``publisher`` if no
-    copy was found and the content was fetched. ``worker`` is the name of the other worker, if known.
+    ``source`` is ``cache`` for the cache of the worker that was asked, and ``near`` for the cache of another worker.
+    Then ``hops`` is that worker's distance according to the attenuated Bloom filters, and ``worker`` its name, or "" if
+    unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the database.
+    ``publisher`` means that there was no copy and the content was fetched.
     """
 
     version: int
@@ -134,13 +143,16 @@ async def requested_channel(request: web.Request) -> Channel:
 
 
 def page_numbers(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
-    """Return the requested page's number, limited to existing pages, and the number of pages for ``total`` items."""
+    """Return the number of the requested page, limited to existing pages, and the number of all pages.
+
+    ``query`` is the URL's query. The pages show ``total`` items, ``size`` on each page.
+    """
     pages, text = max(1, -(-total // size)), query.get("page", "1")[:9]
     return min(max(1, int(text) if text.isdecimal() else 1), pages), pages
 
 
 async def channel_detail(store: Store, text: str) -> ChannelDetail:
-    """Return the details of the channel with the id ``text``. Raises ``HTTPNotFound``."""
+    """Return the details of the channel whose id is ``text``. Raises ``HTTPNotFound``."""
     cid = _checked_id(text)
     ring, found, (state,), paces = await asyncio.gather(
         store.ring.view(), channel_views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
@@ -191,7 +203,7 @@ def _hub(state: HubState) -> HubView:
 
 
 async def nearest_content(store: Store, channel: Channel) -> ContentView:
-    """Return a channel's content from the nearest copy."""
+    """Return a channel's content from the nearest copy: in a worker's cache, in the store, or at the publisher."""
     try:
         shown = await store.worker_requests.content(channel.id)
     except NoWorker:
@@ -200,7 +212,10 @@ async def nearest_content(store: Store, channel: Channel) -> ContentView:
 
 
 async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> PollExplanation | None:
-    """Return the owner's explanation of the schedule; None if the channel is not polled or no owner answers in time."""
+    """Return the explanation of a channel's poll schedule by its owner, the node that is responsible for it.
+
+    None means that the channel is not polled, or that no owner answers in time.
+    """
     if view.state not in {"polled", "failing", "paused"}:
         return None
     try:
@@ -220,7 +235,7 @@ def _no_such_channel() -> web.HTTPNotFound:
 
 
 async def channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
-    """Return the views of the channels ``ids``, in this order, without removed ones."""
+    """Return the channels ``ids`` with their states, in this order. Removed channels are left out."""
     found, counts = await asyncio.gather(store.admin_settings.read(ids), store.subscriptions.counts(list(ids)))
     blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()

@@ -31,7 +31,10 @@ def _svg(css_class: str, width: float, height: float, title: str) -> ET.Element:
 
 
 def _draw(parent: ET.Element, tag: str, css_class: str = "", title: str = "", **attributes: float | str) -> ET.Element:
-    """Add a shape to ``parent`` and return it; numeric attributes are written with one decimal."""
+    """Add an SVG element ``tag`` with the tooltip ``title`` to ``parent``; return the element.
+
+    Numeric attributes are written with one decimal.
+    """
     texts = {name: value if isinstance(value, str) else f"{value:.1f}" for name, value in attributes.items()}
     shape = ET.SubElement(parent, tag, ({"class": css_class} if css_class else {}) | texts)
     if title:
@@ -48,7 +51,7 @@ def _markup(svg: ET.Element) -> Markup:
 
 
 def _time_axis(begin_s: float, end_s: float) -> Callable[[float], float]:
-    """Return a function that maps a time (Unix s) to its x coordinate on a timeline."""
+    """Return a function that maps a time to its x coordinate on a timeline from ``begin_s`` to ``end_s`` (Unix s)."""
     per_s = (_TIMELINE_WIDTH - _MARGIN_LEFT - _MARGIN_RIGHT) / (end_s - begin_s)
     return lambda at_s: _MARGIN_LEFT + (at_s - begin_s) * per_s
 
@@ -76,14 +79,17 @@ _MIN_TICKS: Final = 3
 
 
 class Curve(NamedTuple):
-    """A wait curve: quantiles 0, …, 100 % of the waits of all subscriptions, in seconds. ``name`` is its CSS class."""
+    """The distribution of the waits for news over all subscriptions, which a chart shows as a curve.
+
+    ``waits_s`` are the quantiles from 0 to 100 % of the waits, in seconds. ``name`` is the CSS class of the curve.
+    """
 
     name: Literal["now", "then"]
     waits_s: Sequence[float]
 
 
 def wait_curves_svg(curves: Sequence[Curve]) -> Markup:
-    """Return the chart of one or two wait curves."""
+    """Return the chart of the waits for news over all subscriptions, with one or two curves."""
     title = "Share of all subscriptions by mean detection delay"
     svg = _svg("curves", _CURVES_WIDTH, _CURVES_HEIGHT, title)
     waits_s = [min(max(wait_s, _SHORTEST_S), _WAIT_TICKS_S[-1]) for curve in curves for wait_s in curve.waits_s]
@@ -114,7 +120,10 @@ def wait_curves_svg(curves: Sequence[Curve]) -> Markup:
 
 
 def _wait_ticks(low: float, high: float) -> Iterator[float]:
-    """Yield the ticks between two logarithms (base 10) of seconds, from a finer scale if the range is short."""
+    """Yield the positions (s) of the labels on a logarithmic axis of waits.
+
+    ``low`` and ``high`` are the ends of the axis as base-10 logarithms of seconds. A short axis gets a finer scale.
+    """
     is_short = sum(low <= log10(tick_s) <= high for tick_s in _WAIT_TICKS_S) < _MIN_TICKS
     last = low - 1
     for tick_s in _FINE_WAIT_TICKS_S if is_short else _WAIT_TICKS_S:
@@ -135,7 +144,11 @@ _LABEL_DISTANCE: Final = 18
 
 
 def poll_rate_svg(paces: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
-    """Return the chart of a channel's poll intervals (oldest first); None if none was recorded."""
+    """Return the chart of a channel's poll interval over time; None if no interval was recorded.
+
+    ``paces`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. ``zone`` is
+    the time zone in which it names the begin.
+    """
     if not paces:
         return None
     ends_s = [*(pace.since_s for pace in paces[1:]), max(now_s, paces[-1].since_s + 1)]
@@ -183,9 +196,10 @@ _LABEL_WIDTH: Final = 90
 def poll_timeline_svg(
     polls: Sequence[PollResult], turns: Sequence[PollingTurn], names: Mapping[NodeId, str], now_s: float
 ) -> Markup | None:
-    """Return the chart of past ``polls`` (newest first) and planned ``turns``; None if there are none.
+    """Return the chart of a channel's past and planned polls by node; None if there are none.
 
-    ``names`` are the nodes' names.
+    ``polls`` are the past polls, newest first. ``turns`` have the time of each node's next poll. ``names`` are the
+    nodes' names. ``now_s`` is the Unix time.
     """
     nodes = list(dict.fromkeys([*(turn.node for turn in turns), *(poll.node for poll in polls)]))[:_MAX_ROWS]
     times_s = [poll.at_s for poll in polls] + [turn.next_poll_s for turn in turns]
@@ -238,7 +252,10 @@ def ring_position(identifier: ChannelId | NodeId) -> float:
 
 
 def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, polling_set: Sequence[NodeId] = ()) -> Markup:
-    """Return the chart of ``nodes``, with a channel and its polling set if one is given."""
+    """Return the chart of the ring of ``nodes``.
+
+    If ``channel`` is given, the chart shows it with its polling set, the nodes that poll it.
+    """
     ordered = sorted(nodes, key=lambda node: node.id)
     title = f"Ring of {len(nodes)} nodes, with the channel's position and the {len(polling_set)} nodes that poll it"
     if channel is None:
@@ -265,7 +282,10 @@ def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, pollin
 
 
 def regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
-    """Yield (owner, start, end) of each arc of the ring clockwise, as fractions of a turn at the chart's resolution."""
+    """Yield each arc of the ring that one node owns, clockwise: the owner, the start and the end.
+
+    Start and end are fractions of a turn, rounded to the chart's resolution.
+    """
     view = RingView(0, tuple(nodes))
     segment = (1 << BITS) // _SEGMENTS
     owners = ((view.owner(to_hex(i * segment + segment // 2)), i) for i in range(_SEGMENTS))

@@ -72,12 +72,12 @@ _STORE_UNAVAILABLE = (
 
 
 def status_of(error: CoronetError) -> int:
-    """Return the HTTP status of an error, from its class or the nearest base class that has one."""
+    """Return the HTTP status for an error. Each class of errors has a status, or inherits it from its base class."""
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
 def make_problem(status: int, detail: str, code: str = "") -> Problem:
-    """Return the problem for an HTTP status. ``code`` defaults to the status's phrase in kebab case."""
+    """Return the problem for an HTTP status. ``code`` defaults to the status's name, such as ``not-found``."""
     phrase = http.HTTPStatus(status).phrase
     code = code or phrase.lower().replace(" ", "-")
     return Problem(f"urn:coronet:problem:{code}", _TITLES.get(status, phrase), status, detail, code)
@@ -86,8 +86,8 @@ def make_problem(status: int, detail: str, code: str = "") -> Problem:
 def public_message(error: CoronetError) -> str:
     """Return an error's message for responses.
 
-    Responses also go to people who are not logged in, so the address of Redis in :class:`StoreUnavailable` is logged
-    and left out.
+    People who are not logged in also get responses. Therefore the address of Redis in :class:`StoreUnavailable` is left
+    out of the message and only logged.
     """
     if isinstance(error, StoreUnavailable) and not isinstance(error, StoreIdentityMismatch):
         log.warning("store unavailable", error=str(error))
@@ -96,9 +96,10 @@ def public_message(error: CoronetError) -> str:
 
 
 def redisplay_on_error(page: Callable[..., Awaitable[web.StreamResponse]]) -> Callable[[Handler], Handler]:
-    """Return a decorator for form handlers that answers a :class:`CoronetError` with the form's page and the message.
+    """Return a decorator for form handlers: if one raises a :class:`CoronetError`, the form is shown with its message.
 
-    ``page`` is called with the request, the status and ``error``. :class:`StoreUnavailable` is left to the middleware.
+    ``page`` shows the form. It is called with the request, the status, and the message as ``error``. The decorator
+    passes :class:`StoreUnavailable` on.
     """
 
     def decorate(handler: Handler) -> Handler:
@@ -118,7 +119,10 @@ def redisplay_on_error(page: Callable[..., Awaitable[web.StreamResponse]]) -> Ca
 
 @web.middleware
 async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer exceptions with an error response; an unexpected one is logged with a reference that the response has."""
+    """Turn every exception of a handler into an error response.
+
+    An unexpected exception is logged with a reference, which the response contains.
+    """
     try:
         return await handler(request)
     except web.HTTPException as error:

@@ -70,7 +70,10 @@ def size(size_bytes: float) -> str:
 
 
 def percent(share: float, places: int = 0, sign: Literal["", "+"] = "") -> str:
-    """Return a fraction as a percentage: ``95 %``, ``12.5 %`` (one place), ``+3 %`` (with ``sign``)."""
+    """Return the fraction ``share`` as a percentage: ``95 %``, ``12.5 %``, ``+3 %``.
+
+    ``places`` is the number of decimal places. ``sign`` is "+" to mark positive values.
+    """
     return f"{100 * share:{sign},.{places}f} %"
 
 
@@ -80,7 +83,7 @@ def requests(per_s: float) -> str:
 
 
 def instant(unix_s: float) -> str:
-    """Return a time as ISO 8601 in UTC, to the second; an em dash if it is out of range."""
+    """Return a Unix time as ISO 8601 in UTC, to the second; an em dash if it is out of range."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -88,7 +91,10 @@ def instant(unix_s: float) -> str:
 
 
 def clock(unix_s: float, zone: str, precision: Literal["day", "second"] = "second") -> str:
-    """Return a time in a time zone: ``3 May 2026, 14:05:09 CEST``; an em dash if it is out of range."""
+    """Return a Unix time in the time zone ``zone``: ``3 May 2026, 14:05:09 CEST``; an em dash if it is out of range.
+
+    The ``precision`` ``day`` leaves out the time of day.
+    """
     try:
         local = local_datetime(unix_s, zone)
     except (ValueError, OverflowError, OSError):
@@ -108,7 +114,10 @@ def is_success(outcome: str) -> bool:
 
 
 def outcome_label(outcome: str) -> str:
-    """Return the label of a poll's outcome; an error's is made from its code: ``tls-failed`` is ``TLS failed``."""
+    """Return the label of a poll's outcome.
+
+    The label of an error is made from its code: ``tls-failed`` becomes ``TLS failed``.
+    """
     if outcome in _SUCCESSES:
         return _SUCCESSES[outcome]
     first, *rest = (_ACRONYMS.get(word, word) for word in outcome.split("-"))
@@ -177,20 +186,23 @@ def keep_units(text: str) -> str:
 
 
 def describe_schedule(reason: PollExplanation) -> str:
-    """Return how often a channel is polled, by how many nodes, and which constraint determines it."""
+    """Return a sentence on how often a channel is polled, by how many nodes, and which constraint determines that."""
     nodes = "1 node" if len(reason.turns) == 1 else f"{len(reason.turns):,} nodes taking turns"
     return f"Every {duration(reason.interval_s / len(reason.turns))} by {nodes}: {_BOUND_LABELS[reason.bound]}"
 
 
 def _hour_ranges(hours: Sequence[int]) -> Iterator[str]:
-    """Yield the time ranges that sorted hours of a day cover: 0, 1 and 2 are ``0:00 to 3:00``."""
+    """Yield the time ranges that sorted hours of a day cover: the hours 0, 1 and 2 become ``0:00 to 3:00``."""
     starts = [hour for hour in hours if hour - 1 not in hours]
     ends = [hour + 1 for hour in hours if hour + 1 not in hours]
     return (f"{start}:00 to {end}:00" for start, end in zip(starts, ends, strict=True))
 
 
 def parse_duration(text: str) -> float:
-    """Return a duration such as ``15 min`` in seconds; the default unit is seconds. Raises :class:`UserError`."""
+    """Return the length in seconds of a duration such as ``15 min``. A number without a unit is in seconds.
+
+    Raises :class:`UserError` for any other text.
+    """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise UserError(f"“{text[:50]}” is not a duration. Examples: 90 s, 15 min, 12 h, 2 days.")
@@ -198,14 +210,17 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(length_s: float) -> str:
-    """Return an exact duration in the largest unit that divides it; :func:`parse_duration` reads it back."""
+    """Return the exact length of a duration as text, in the largest unit that divides it.
+
+    :func:`parse_duration` reads the text back.
+    """
     unit_s = next((unit_s for unit_s in _UNIT_NAMES if length_s >= unit_s and length_s % unit_s == 0), 1)
     name = "day" if unit_s == length_s == _UNITS_S["d"] else _UNIT_NAMES[unit_s]
     return f"{length_s / unit_s:.3f}".rstrip("0").rstrip(".") + f" {name}"
 
 
 class TextChange(NamedTuple):
-    """Text that is the same in both versions, was removed, or was added."""
+    """A piece of text that is the same in both versions, was removed, or was added."""
 
     kind: Literal["same", "removed", "added"]
     text: str

@@ -73,7 +73,11 @@ def _replay(earlier: StoredResponse, request_digest: str) -> web.Response:
 
 
 def _make_record(request: web.Request, response: web.StreamResponse, request_digest: str) -> StoredResponse | None:
-    """Return what to store of a response; None for a server error, after which the request may be sent again."""
+    """Return what to store of a response, so that it can be repeated.
+
+    ``request_digest`` is a hash of the request. None is returned for a server error, after which the request may be
+    sent again.
+    """
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return None
     body = response.body if isinstance(response, web.Response) else None

@@ -66,7 +66,10 @@ log = structlog.get_logger(__name__)
 
 @web.middleware
 async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse request bodies above the handler's limit: by Content-Length if present, else while the body is read."""
+    """Refuse request bodies above the handler's limit.
+
+    The ``Content-Length`` header is checked first. Without it, the body is refused while it is read.
+    """
     largest_bytes = _BODY_LIMITS_BYTES.get(request.match_info.handler, LARGEST_BODY_BYTES)
     if (request.content_length or 0) > largest_bytes:
         raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
@@ -141,7 +144,7 @@ async def run(settings: Settings) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """Serve until cancelled, then finish the requests in progress."""
+    """Serve the console until this coroutine is cancelled, then finish the requests in progress."""
     store = open_store(settings)
     app = make_app(settings, store, SystemClock())
     try:
@@ -162,7 +165,10 @@ async def serve(settings: Settings) -> None:
 
 
 async def _show_setup_link(store: Store, url: str) -> None:
-    """Print the setup link as soon as Redis answers; nothing if an account exists."""
+    """Print the link for creating the first account as soon as Redis answers.
+
+    ``url`` is the console's address. Nothing is printed if an account exists.
+    """
     logged_error = ""
     while True:
         try:

@@ -49,7 +49,7 @@ Counts = Mapping[str, float]
 
 
 class Delays(msgspec.Struct, frozen=True):
-    """Median, 95th and 99th percentile of ``count`` delays, in seconds."""
+    """The median, the 95th and the 99th percentile of ``count`` delays, in seconds."""
 
     count: int
     p50_s: float
@@ -58,10 +58,11 @@ class Delays(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """Load of one process over the last minutes: polls, share of one CPU core, and the lag of polls behind schedule.
+    """The load of one process over the last minutes.
 
-    ``cache_hit_share`` is the share of requested contents that the process had in its cache, since its start (null if
-    none was requested). ``versions`` are those of the process and its libraries.
+    ``core_share`` is the used fraction of one CPU core. ``poll_lag`` says how late polls were compared with the
+    schedule. ``cache_hit_share`` is the fraction of requested contents that the process has had in its cache since its
+    start; null means that none was requested. ``versions`` are those of the process and its libraries.
     """
 
     polls_per_minute: float
@@ -75,7 +76,10 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One sample: when it was taken (Unix s), counts summed over all processes, and the number of people waiting."""
+    """The metrics of the fleet at the Unix time ``at_s``.
+
+    ``counts`` are sums over all processes. ``waiting`` is the number of people with undelivered messages.
+    """
 
     at_s: float
     counts: Counts
@@ -99,7 +103,10 @@ def parse_metrics(text: str) -> dict[str, float]:
 
 
 def growth(before: Counts, after: Counts) -> dict[str, float]:
-    """Return the increase of each counter; one that has decreased was reset by a restart and counts from zero."""
+    """Return the increase of each counter from ``before`` to ``after``.
+
+    A counter that has decreased was reset by a restart; its increase is its new value.
+    """
     increases: dict[str, float] = {}
     for name, value in after.items():
         past = before.get(name, 0.0)
@@ -108,7 +115,7 @@ def growth(before: Counts, after: Counts) -> dict[str, float]:
 
 
 def add_counts(first: Counts, second: Counts) -> dict[str, float]:
-    """Return the sum of two sets of counts by name."""
+    """Return the sum of both values of each metric, by the metric's name."""
     return {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {*first, *second}}
 
 
@@ -118,23 +125,26 @@ def polls_by_outcome(counts: Counts) -> dict[str, float]:
 
 
 def _by_label(counts: Counts, metric: str, label: str) -> dict[str, float]:
-    """Return a metric's values by its only label."""
+    """Return a metric's values by the values of ``label``, which is the metric's only label."""
     start = f'{metric}{{{label}="'
     return {name[len(start) : -2]: value for name, value in counts.items() if name.startswith(start)}
 
 
 def message_count(counts: Counts) -> float:
-    """Return the number of messages that the XMPP server accepted."""
+    """Return the number of messages that the XMPP server has accepted."""
     return counts.get(_MESSAGES, 0.0)
 
 
 def key_group_moves(counts: Counts) -> dict[str, int]:
-    """Return the number of splits and merges of key groups, by kind."""
+    """Return how many key groups were split and how many were merged, by the kind of change."""
     return {kind: int(value) for kind, value in _by_label(counts, _MOVES, "kind").items() if value > 0}
 
 
 def delays(counts: Counts, histogram: str) -> Delays | None:
-    """Return the percentiles of a histogram, interpolated within its buckets; None if it counted nothing."""
+    """Return the percentiles of a histogram, interpolated within its buckets; None if it is empty.
+
+    ``counts`` are the values of all metrics. ``histogram`` is the histogram's name.
+    """
     by_bound = _by_label(counts, f"{histogram}_bucket", "le")
     buckets = sorted((inf if bound == "+Inf" else float(bound), count) for bound, count in by_bound.items())
     count = buckets[-1][1] if buckets else 0.0
@@ -154,7 +164,10 @@ def _quantile(buckets: Sequence[tuple[float, float]], rank: float) -> float:
 
 
 def process_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
-    """Return the load of a process from its counts ``elapsed_s`` ago and now."""
+    """Return the load of a process over the last ``elapsed_s`` seconds.
+
+    ``before`` and ``now`` are its metrics at the begin and at the end of that time.
+    """
     increases = growth(before, now)
     contents = {name: value for name, value in now.items() if name.startswith(_CONTENTS)}
     versions = next((name for name in now if name.startswith(_VERSIONS)), "")
@@ -175,9 +188,10 @@ def process_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
 def thin_out(
     samples: Iterable[Sample], now_s: float, fine_s: float, coarse_s: float, retention_s: float
 ) -> list[Sample]:
-    """Return the samples to keep, oldest first.
+    """Return the samples to keep at the Unix time ``now_s``, oldest first.
 
-    These are all samples up to the age ``fine_s``, and one per ``coarse_s`` of the older ones up to ``retention_s``.
+    All samples up to the age ``fine_s`` are kept. Of the older ones up to the age ``retention_s``, one is kept in each
+    period of ``coarse_s``. All three are in seconds.
     """
     kept: list[Sample] = []
     for sample in samples:
@@ -189,7 +203,7 @@ def thin_out(
 
 
 class MetricsSampler:
-    """Takes samples in the background and passes rendered updates to the watchers of the live overview."""
+    """Takes samples in the background, and gives each update of the live overview to everybody who watches it."""
 
     def __init__(self, store: Store, clock: Clock, metrics_token: str = "") -> None:
         """Create a sampler that takes no samples before :meth:`start`."""
@@ -259,7 +273,10 @@ class MetricsSampler:
                 await self._wait_for_next()
 
     async def _wait_for_next(self) -> None:
-        """Wait until the next sample is due; a new watcher makes it due after ``_MIN_INTERVAL_S``."""
+        """Wait until the next sample is due.
+
+        If somebody begins to watch, the sample is due at once, but at least ``_MIN_INTERVAL_S`` after the previous one.
+        """
         self._watcher_joined.clear()
         await asyncio.sleep(_MIN_INTERVAL_S)
         interval_s = _WATCHED_INTERVAL_S if self._watchers else _IDLE_INTERVAL_S
@@ -299,7 +316,7 @@ class MetricsSampler:
 
 
 async def _scrape(processes: ProcessClient, url: str) -> Counts:
-    """Return the counts of a process, or none if it does not answer."""
+    """Return the metrics of the process at ``url``; they are empty if it does not answer."""
     try:
         return parse_metrics(await processes.metrics(url))
     except Unreachable as error:

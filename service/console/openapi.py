@@ -72,7 +72,7 @@ Body = type[msgspec.Struct] | File
 
 
 class ActionResult(msgspec.Struct, frozen=True):
-    """What an action has done, in one sentence."""
+    """The result of an action; ``done`` says in one sentence what was done."""
 
     done: str
 
@@ -81,8 +81,9 @@ class ActionResult(msgspec.Struct, frozen=True):
 class Operation:
     """One operation of the API.
 
-    ``responses`` maps a success status to the body's type (None for an empty body), ``problems`` are error statuses.
-    ``largest_bytes`` limits the request body where it differs from the default.
+    ``responses`` maps each success status to the type of its body; None means an empty body. ``problems`` are the error
+    statuses. ``without_store`` says that the operation works while the store is unavailable. ``largest_bytes`` limits
+    the size of the request body; None means the default limit.
     """
 
     method: str
@@ -114,9 +115,13 @@ class Operations(list[Operation]):
         without_store: bool = False,
         largest_bytes: int | None = None,
     ) -> Callable[[_Function], _Function]:
-        """Return a decorator that declares a function as an operation, which may fail with the statuses ``problems``.
+        """Return a decorator that declares a function as an operation of the API.
 
-        ``responses`` is for functions that return a response object, ``file`` for those that read the body themselves.
+        ``problems`` are the error statuses with which the operation may fail, ``query`` its parameters in the URL's
+        query. ``responses`` is for functions that return a response object: it maps statuses to types of bodies.
+        ``file`` is for functions that read the request body themselves. ``status`` is that of a success,
+        ``host_description`` describes the path parameter ``host``. ``without_store`` and ``largest_bytes`` are those of
+        :class:`Operation`.
         """
         names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
         descriptions = {**_PATH_DESCRIPTIONS, "host": host_description or _PATH_DESCRIPTIONS["host"]}

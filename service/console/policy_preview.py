@@ -25,7 +25,8 @@ _TOLERANCE = 1e-6
 class ChannelLoad(msgspec.Struct, frozen=True):
     """The properties of one channel that its poll rate depends on.
 
-    ``site`` is the site whose request budget its polls use, "" for none; ``bounds`` are the channel's own.
+    ``site`` is the site whose request budget the channel's polls use, or "" if they use none. ``bounds`` are the
+    channel's own bounds on its poll rate.
     """
 
     subscribers: int
@@ -46,8 +47,9 @@ class Outcome(msgspec.Struct, frozen=True):
     """The effect of a policy. Delays are mean detection delays in seconds, from a change to the poll that finds it.
 
     ``delay_s`` is averaged over subscriptions, ``news_delay_s`` over notifications. ``waits_s`` are the quantiles 0, 1,
-    …, 100 % of the delays of all subscriptions. ``bounds`` counts the channels by the constraint that determines their
-    poll rate.
+    …, 100 % of the delays of all subscriptions. ``scale`` is the optimizer's factor that fits all polls into the
+    fleet's budget, null without channels. ``bounds`` counts the channels by the constraint that determines their poll
+    rate.
     """
 
     polls_per_minute: float
@@ -59,7 +61,10 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class ChannelDelays(NamedTuple):
-    """The mean delays of one channel before and after a change, in seconds; ``row`` is its row in the model's table."""
+    """The mean detection delays of one channel before and after a change, in seconds.
+
+    ``row`` is the position of the channel in the list that the model was built from.
+    """
 
     row: int
     before_s: float
@@ -67,19 +72,24 @@ class ChannelDelays(NamedTuple):
 
 
 class PolicyModel:
-    """The current channels, nodes and site budgets, for which the effects of different policies can be computed."""
+    """A model of the current channels, nodes and request limits of sites, which predicts the effect of any policy."""
 
     def __init__(self, channels: Sequence[ChannelLoad], nodes: int, site_rates: Mapping[str, float]) -> None:
-        """Build the model of M channels. ``site_rates`` are the rates that admins have set, in requests per second."""
+        """Build the model of ``channels`` and of the number of ``nodes``.
+
+        ``site_rates`` are the request limits that admins have set, by site, in requests per second.
+        """
         self._table = factor_table((each.factors() for each in channels), len(channels))
         self._nodes = max(1, nodes)
         self._rates = site_rates
         self._site_names, self._sites = _enumerate_names([each.site for each in channels])
 
     def sizes(self, policy: FleetPolicy) -> tuple[Floats, FactorTable, float | None]:
-        """Return each channel's polls per interval τ, shape (M,), the table with site scales, and the fleet's scale.
+        """Return how often each channel is polled under ``policy``, the optimizer's table, and the fleet's scale.
 
-        The fleet's scale is None if there are no channels.
+        The first element has a value for each channel: its polls in one poll interval τ of the policy. The table has
+        the optimizer's input for each channel, with its site's scale. A scale is the optimizer's factor that fits polls
+        into a budget: that of one site, or that of the fleet. The fleet's scale is None if there are no channels.
         """
         table = self._table.copy()
         table["site_scale"] = self._site_scales(policy)
@@ -88,7 +98,7 @@ class PolicyModel:
         return node_optimizer.channel_sizes(policy, self._nodes, table, scale), table, scale
 
     def outcome(self, policy: FleetPolicy) -> Outcome:
-        """Return the effect of a policy."""
+        """Return the effect that ``policy`` would have on the current channels."""
         size, table, scale = self.sizes(policy)
         subscriptions = np.maximum(table["subscribers"].astype(np.float64), 1.0)
         interval_s = policy.poll_interval_s
@@ -105,9 +115,11 @@ class PolicyModel:
     def largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
     ) -> tuple[Sequence[ChannelDelays], Sequence[ChannelDelays]]:
-        """Return the channels whose delay decreases most and those whose delay increases most, most affected first.
+        """Return the channels whose delay decreases most, and those whose delay increases most.
 
-        Channels are ranked by the logarithm of the ratio of delays times the number of subscribers.
+        The policy changes from ``before`` to ``after``. Each list has at most ``max_count`` channels, most affected
+        first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the number of
+        subscribers.
         """
         size_after, _, _ = self.sizes(after)
         size_before, _, _ = self.sizes(before)
@@ -125,9 +137,10 @@ class PolicyModel:
         return delays_of(sooner), delays_of(later)
 
     def _site_scales(self, policy: FleetPolicy) -> Floats:
-        """Return the scale of each channel's site, shape (M,): ``UNBOUNDED_SCALE`` without a binding budget.
+        """Return for each channel the scale that fits the polls of its site into the site's request budget.
 
-        It is computed as the worker that manages the site's budget does.
+        It is ``UNBOUNDED_SCALE`` if the budget does not restrict the polls. The worker that manages a site's budget
+        computes the same scale.
         """
         scales = np.full(len(self._table), UNBOUNDED_SCALE)
         unbound = node_optimizer.allocation_problem(policy, self._nodes, self._table)
@@ -147,7 +160,11 @@ class PolicyModel:
     def _bounds(
         self, policy: FleetPolicy, size: Floats, table: FactorTable, scale: float | None
     ) -> dict[BindingConstraint, int]:
-        """Count the channels by the constraint that :func:`service.corona.poll_explanation.bounded` would name."""
+        """Return the number of channels by the constraint that determines their poll rate.
+
+        ``size`` has each channel's polls per poll interval; ``table`` and ``scale`` are those of :meth:`sizes`. The
+        constraint is the one that :func:`service.corona.poll_explanation.bounded` would name.
+        """
         if scale is None:
             return {}
         problem = node_optimizer.allocation_problem(policy, self._nodes, table)
@@ -179,7 +196,7 @@ class PolicyModel:
 
 
 def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:
-    """Return the quantiles ``_SHARES`` of the waits, weighted by the number of subscriptions."""
+    """Return the quantiles 0, 1, …, 100 % of ``waits_s``, each weighted by its number of ``subscriptions``."""
     if not len(waits_s):
         return (0.0,) * len(_SHARES)
     order = np.argsort(waits_s)
@@ -189,7 +206,7 @@ def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:
 
 
 def _enumerate_names(names: Sequence[str]) -> tuple[list[str], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
-    """Return the distinct names, and for each name its index among them."""
+    """Return the distinct names, and for each of ``names`` its index among the distinct ones."""
     unique = list(dict.fromkeys(names))
     numbers = {name: number for number, name in enumerate(unique)}
     return unique, np.fromiter((numbers[name] for name in names), dtype=np.int64, count=len(names))

@@ -56,7 +56,10 @@ _Body = TypeVar("_Body")
 
 @cache
 def templates() -> Environment:
-    """Return the Jinja environment: values are escaped, undefined names are errors, each template is compiled once."""
+    """Return the Jinja environment of the console's templates.
+
+    Values are escaped, and undefined names are errors. Each template is compiled once.
+    """
     environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
@@ -69,16 +72,15 @@ def templates() -> Environment:
 
 
 def time_zone(request: web.Request) -> str:
-    """Return the time zone in which the response shows times: the account's, or else the console's default."""
+    """Return the time zone in which the response shows times: that of the account, or else the console's default."""
     principal = request.get(PRINCIPAL)
     return (principal.zone if principal else "") or request.app[SETTINGS].console_zone
 
 
 def render(request: web.Request, template: str, status: int = 200, **values: object) -> web.Response:
-    """Return the HTML page of a template.
+    """Return the HTML page that ``template`` renders with ``values``.
 
-    Besides ``values`` the template gets the path, the current time, the account's name, time zone and rights, and the
-    CSRF token.
+    The template also gets the path, the current time, the account's name, time zone and rights, and the CSRF token.
     """
     principal = request.get(PRINCIPAL)
     text = (
@@ -105,9 +107,10 @@ def json_response(value: object, status: int = HTTPStatus.OK) -> web.Response:
 
 
 async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
-    """Decode the request's JSON body as ``kind``.
+    """Return the request's JSON body, decoded as ``kind``.
 
-    Raises :class:`UserError` if it does not match the type, HTTP 400 if it is not JSON, HTTP 415 for other media types.
+    Raises :class:`UserError` if the body does not match the type, HTTP 400 if it is not JSON, and HTTP 415 for another
+    media type.
     """
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="Send the body as application/json.")
@@ -120,7 +123,10 @@ async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
 
 
 def read_limit(request: web.Request, default: int) -> int:
-    """Return the query's ``limit``: the maximum number of items per page. Raises :class:`UserError` if out of range."""
+    """Return the maximum number of items on the requested page: ``limit`` in the URL's query, or ``default``.
+
+    Raises :class:`UserError` if it is out of range.
+    """
     try:
         limit: int = msgspec.convert(
             request.query.get("limit", str(default)), Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)], strict=False
@@ -131,7 +137,10 @@ def read_limit(request: web.Request, default: int) -> int:
 
 
 def read_log_cursor(request: web.Request) -> str:
-    """Return the query's ``cursor`` for a Redis stream, "" for the newest entry. Raises :class:`UserError`."""
+    """Return ``cursor`` in the URL's query: the id in a Redis stream after which the page begins.
+
+    The value "" means that the page begins with the newest entry. Raises :class:`UserError` for an invalid id.
+    """
     cursor = request.query.get("cursor", "")
     if cursor and not _STREAM_CURSOR.fullmatch(cursor):
         raise UserError(INVALID_CURSOR)
@@ -139,7 +148,7 @@ def read_log_cursor(request: web.Request) -> str:
 
 
 async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the posted form's fields, stripped; of a repeated field, its last value."""
+    """Return the stripped fields of the posted form. If a field is repeated, its last value counts."""
     return {name: str(value).strip() for name, value in (await request.post()).items()}
 
 
@@ -160,7 +169,10 @@ async def static_file(request: web.Request) -> web.Response:
 
 @cache
 def _load_static_file(name: str) -> tuple[bytes, bytes, str, str]:
-    """Return a file's content, its content compressed with gzip (if of a suitable type), media type and entity tag."""
+    """Return a file's content, the same content compressed with gzip, the media type, and the entity tag.
+
+    Files of a type that is not worth compressing are returned unchanged in both places.
+    """
     content = _STATIC_FILES[name].read_bytes()
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
     compressed = gzip.compress(content, 9, mtime=0) if media_type.startswith(_COMPRESSED_TYPES) else content

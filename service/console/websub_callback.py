@@ -29,7 +29,7 @@ _MAX_TOTAL_BYTES = 16 * 1024 * 1024
 
 
 class PushReader:
-    """Reads the bodies of pushes into memory: one at a time per channel, and with a limit on their total size.
+    """Reads the bodies of hubs' pushes into memory, one at a time for each channel, up to a limit on their total size.
 
     ``size_bytes`` is the number of bytes in memory.
     """
@@ -51,7 +51,7 @@ class PushReader:
             self._channels.discard(cid)
 
     async def read(self, request: web.Request) -> bytes | None:
-        """Read a body; return None after a timeout, or if the total limit is reached.
+        """Return the body of a push; None after a timeout, or if all bodies in memory exceed the limit.
 
         Raises ``web.HTTPRequestEntityTooLarge`` for a body above ``LARGEST_PUSH_BYTES``.
         """
@@ -121,7 +121,10 @@ async def receive(request: web.Request) -> web.Response:
 
 
 async def _subscription(request: web.Request) -> HubState | None:
-    """Return the subscription of the path's channel if the path's token is the subscription's, else None."""
+    """Return the hub subscription of the channel in the request's path.
+
+    None means that there is none, or that the token in the path is not the subscription's.
+    """
     state = await request.app[STORE].websub.get(request.match_info["cid"])
     token = request.match_info["token"].encode(errors="replace")
     return state if state and hmac.compare_digest(state.token.encode(), token) else None

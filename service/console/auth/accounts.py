@@ -39,7 +39,11 @@ _Changed = TypeVar("_Changed", bound=Account | None)
 
 
 class AccountView(msgspec.Struct, frozen=True):
-    """An account. ``state`` is ``invited`` until its holder has chosen a password; ``created_s`` is in Unix seconds."""
+    """An account as the API shows it.
+
+    ``state`` is ``invited`` until the account's holder has chosen a password. ``created_s`` is the Unix time of
+    creation.
+    """
 
     name: str
     role: Role
@@ -74,8 +78,8 @@ def check_password(password: str, repeated: str) -> None:
 async def create_account(store: Store, by: Principal, name: str, role: Role, now_s: float) -> str:
     """Create an account without a password; return the token with which its holder chooses one.
 
-    Raises :class:`UserError` for an invalid or existing name, and :class:`PermissionDenied` if ``by`` may not grant
-    ``role``.
+    ``by`` is the sender of the request. Raises :class:`UserError` for an invalid or existing name, and
+    :class:`PermissionDenied` if ``by`` may not grant ``role``.
     """
     check_name(name)
     _check_can_grant(by, role)
@@ -90,7 +94,10 @@ async def create_account(store: Store, by: Principal, name: str, role: Role, now
 
 
 async def set_role(store: Store, by: Principal, name: str, role: Role) -> AccountView:
-    """Set the role of an account. It applies from the account's next request on."""
+    """Set the role of the account ``name`` at the request of ``by``.
+
+    The new role applies from the account's next request on. Returns the changed account.
+    """
 
     def edit(accounts: Mapping[str, Account]) -> Account:
         present = _require(accounts, name)
@@ -103,7 +110,7 @@ async def set_role(store: Store, by: Principal, name: str, role: Role) -> Accoun
 
 
 async def remove_account(store: Store, by: Principal, name: str) -> None:
-    """Remove an account with its sessions and API keys."""
+    """Remove the account ``name`` with its sessions and API keys, at the request of ``by``."""
 
     def edit(accounts: Mapping[str, Account]) -> None:
         _check_can_grant(by, _require(accounts, name).role)
@@ -113,9 +120,10 @@ async def remove_account(store: Store, by: Principal, name: str) -> None:
 
 
 async def create_invitation(store: Store, by: Principal, name: str) -> str:
-    """Return a token with which an account's holder chooses a new password; the old password is valid until then.
+    """Return a token with which the holder of the account ``name`` chooses a new password.
 
-    Earlier tokens of the account become invalid.
+    The old password is valid until then. Earlier tokens of the account become invalid. ``by`` is the sender of the
+    request.
     """
     for _ in range(_MAX_ATTEMPTS):
         account = _require(await store.accounts.all(), name)
@@ -148,7 +156,10 @@ async def _replace(store: Store, name: str, **fields: str) -> Account:
 
 
 async def _change(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
-    """Store the account that ``edit`` returns (None removes it); retry if another request has changed accounts."""
+    """Replace the account ``name`` by the one that ``edit`` returns, and return it; None removes the account.
+
+    ``edit`` is called with all accounts. It is called again if another request has changed the accounts meanwhile.
+    """
     for _ in range(_MAX_ATTEMPTS):
         accounts = await store.accounts.all()
         changed = edit(accounts)
@@ -181,7 +192,7 @@ def _concurrent_changes() -> OperationalError:
 
 
 class Passwords:
-    """Password hasher of one application: runs one hash at a time and limits how many are queued."""
+    """Hashes passwords one at a time, and limits how many requests for a hash are queued."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -195,8 +206,9 @@ class Passwords:
     async def verify(self, password: str, stored: str, *, is_known: bool = False) -> bool:
         """Return whether ``password`` matches the argon2id string ``stored``.
 
-        For "" (no password is set) it takes as long and returns False. ``is_known`` says that the browser has logged
-        in to the account before. Raises :class:`LimitReached` if too many hashes are queued.
+        ``stored`` is "" for an account without a password: then the check takes as long and returns False. ``is_known``
+        says that the browser has logged in to the account before. Raises :class:`LimitReached` if too many hashes are
+        queued.
         """
         async with self._turn(_MAX_QUEUED if is_known else _MAX_QUEUED_FOR_UNKNOWN):
             return await asyncio.to_thread(_matches, password, stored or _DUMMY_HASH) and bool(stored)

@@ -101,7 +101,10 @@ async def join(request: web.Request) -> web.Response:
 
 
 async def _read_fields(request: web.Request) -> dict[str, str]:
-    """Return the fields of the posted form, or of the query for other methods, unstripped; "" for missing fields."""
+    """Return the fields of the posted form, or those of the URL's query if the request is not a POST.
+
+    The values are not stripped; a missing field is "".
+    """
     values = await request.post() if request.method == hdrs.METH_POST else request.query
     return {name: str(values.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}
 
@@ -145,7 +148,8 @@ async def login(request: web.Request) -> web.Response:
 async def change_password(request: web.Request, present: str, new: str, repeated: str) -> Account:
     """Change the principal's own password from ``present`` to ``new``; return the changed account.
 
-    Raises :class:`UserError` if ``present`` is wrong or ``new`` is not acceptable.
+    ``repeated`` is the new password as the principal typed it a second time. Raises :class:`UserError` if ``present``
+    is wrong or ``new`` is not acceptable.
     """
     name = request[PRINCIPAL].name
     check_password(new, repeated)
@@ -157,8 +161,8 @@ async def change_password(request: web.Request, present: str, new: str, repeated
 async def _authenticate(request: web.Request, name: str, password: str) -> Account | None:
     """Return the account ``name`` if ``password`` is its password, else None.
 
-    The time taken does not reveal whether the account exists. Raises :class:`LimitReached` after too many attempts from
-    the client's network or on the account, or if too many hashes are queued.
+    The duration of the check does not reveal whether the account exists. Raises :class:`LimitReached` if there were too
+    many attempts from the client's network or on the account, or if too many hashes are queued.
     """
     account, limits = await request.app[STORE].accounts.get(name), request.app[STORE].login_limits
     browser, address = request.cookies.get(browser_cookie(name), ""), client_of(request).address
@@ -176,7 +180,10 @@ async def _authenticate(request: web.Request, name: str, password: str) -> Accou
 
 
 async def open_session(request: web.Request, name: str, account: Account, target: str) -> web.Response:
-    """Open a session of ``account``; return the redirect to ``target`` that sets its cookies."""
+    """Open a session of ``account``, whose name is ``name``.
+
+    Returns the redirect to the path ``target`` that sets the session's cookies.
+    """
     browser = request.headers.get(hdrs.USER_AGENT, "")[:_MAX_USER_AGENT_CHARS]
     store, cookie = request.app[STORE], browser_cookie(name)
     token = await store.sessions.open(name, account, client_of(request).address, browser)
@@ -201,7 +208,7 @@ async def logout(request: web.Request) -> web.Response:
 
 
 def _local_path(target: str) -> str:
-    """Return ``target`` if it is a path on this console, else "/": login never redirects to another site."""
+    """Return ``target`` if it is a path on this console, else "/", so that login never redirects to another site."""
     parts = urlsplit(target)
     is_local = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
     return target if is_local and target.isprintable() else "/"

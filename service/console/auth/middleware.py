@@ -66,12 +66,15 @@ _ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 
 
 def csrf_token(cookie: str) -> str:
-    """Return the CSRF token that belongs to a cookie's value; it cannot be computed without the cookie."""
+    """Return the CSRF token that belongs to the session cookie with the value ``cookie``.
+
+    Nobody can compute the token without the cookie.
+    """
     return hmac.new(cookie.encode(), b"coronet csrf", hashlib.sha256).hexdigest()
 
 
 def is_https(request: web.Request) -> bool:
-    """Return whether the client's connection uses HTTPS, directly or up to a reverse proxy."""
+    """Return whether the client uses HTTPS to reach this console, or to reach the reverse proxy in front of it."""
     return client_of(request).is_secure or request.app[SETTINGS].console_public_url.startswith("https://")
 
 
@@ -84,10 +87,10 @@ def set_cookie(request: web.Request, response: web.Response, name: str, value: s
 
 @web.middleware
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Pass an authorized request to its handler; otherwise redirect to the login form, or raise 401 or 403.
+    """Pass an authorized request to its handler; otherwise redirect to the login form, or raise HTTP 401 or 403.
 
-    Raises :class:`service.errors.StoreIdentityMismatch` while the store is refused, unless the handler works without
-    it.
+    Raises :class:`service.errors.StoreIdentityMismatch` while the store is refused because it may belong to another
+    fleet, unless the handler works without the store.
     """
     if request.match_info.handler not in request.app[WITHOUT_STORE]:
         request.app[STORE].identity.check()
@@ -148,7 +151,10 @@ def _check_permission(request: web.Request) -> None:
 
 
 def _require_login(request: web.Request) -> web.Response:
-    """Answer an unauthenticated request: 401 for the API and htmx, a redirect to the login form for pages."""
+    """Refuse a request without login.
+
+    A page request is redirected to the login form. Requests of the API and of htmx get the status 401.
+    """
     if request.path.startswith(API_PREFIX):
         raise web.HTTPUnauthorized(
             text="Log in, or send an API key as “Authorization: Bearer …”.",
@@ -174,19 +180,22 @@ async def _check_csrf(request: web.Request) -> None:
 
 
 def own_origins(request: web.Request) -> set[str]:
-    """Return the origins that this console's pages can have: as requested, and as ``console_public_url`` says."""
+    """Return the origins (scheme and host) that this console's pages can have.
+
+    These are the origin that the client has requested and the one of the setting ``console_public_url``.
+    """
     public_url = request.app[SETTINGS].console_public_url
     requested = own_origin(request)
     return {requested, urljoin(public_url, "/").rstrip("/")} if public_url else {requested}
 
 
 def own_origin(request: web.Request) -> str:
-    """Return the origin that the client has requested."""
+    """Return the origin (scheme and host) under which the client has requested this console."""
     return f"{'https' if client_of(request).is_secure else 'http'}://{request.host}"
 
 
 async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Add the security headers to a response; a handler of ``on_response_prepare``."""
+    """Add the security headers to a response; aiohttp calls this for every response (``on_response_prepare``)."""
     policy = response.headers.get(_POLICY, _CONTENT_SECURITY_POLICY)
     response.headers.update(_HEADERS)
     response.headers[_POLICY] = policy

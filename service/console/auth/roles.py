@@ -16,7 +16,10 @@ SCOPES: Final = tuple(f"{area}:{action}" for area in get_args(Area) for action i
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """The permission that a route requires: a role, and for API keys also a scope ("" for none in particular)."""
+    """The permission that a route requires.
+
+    ``role`` is the lowest sufficient role. An API key also needs ``scope``; "" means that any scope is sufficient.
+    """
 
     role: Role
     scope: str = ""
@@ -26,8 +29,9 @@ class Permission:
 class Principal:
     """The authenticated sender of a request.
 
-    ``name`` is the account's ("" for the console's admin token), ``key`` the API key's name ("" for a session).
-    ``scopes`` are the key's; None means unrestricted. ``zone`` is the account's time zone, "" for the default one.
+    ``name`` is the account's name, or "" for the console's admin token. ``key`` is the API key's name, or "" for a
+    session. ``scopes`` are the key's scopes; None means that the access is unrestricted. ``zone`` is the account's time
+    zone, or "" for the console's default.
     """
 
     name: str
@@ -37,7 +41,11 @@ class Principal:
     zone: str = ""
 
     def has_scope(self, scope: str) -> bool:
-        """Return whether the scopes include ``scope``. Write access to an area includes read access; "" always is."""
+        """Return whether the principal's scopes include ``scope``.
+
+        Write access to an area (``AREA:write``) includes read access to it (``AREA:read``). The empty scope is always
+        included.
+        """
         if self.scopes is None or not scope or scope in self.scopes:
             return True
         area, _, action = scope.partition(":")
@@ -46,8 +54,8 @@ class Principal:
     def can_grant(self, role: Role) -> bool:
         """Return whether this principal may create, change or remove accounts of ``role``.
 
-        The password link of an account gives access to everything its role allows. So an API key grants only roles
-        that its own scopes cover, and never the admin role, which scopes do not restrict.
+        The password link of an account gives access to everything that its role allows. Therefore an API key grants
+        only roles that its own scopes cover. It never grants the admin role, which scopes do not restrict.
         """
         if self.scopes is None:
             return True
@@ -56,15 +64,19 @@ class Principal:
 
 
 def read_access(area: Area) -> Permission:
-    """Return the permission to read an area: any role."""
+    """Return the permission to read an area of the console, which accounts of any role have."""
     return Permission(Role.VIEWER, f"{area}:read")
 
 
 def write_access(area: Area) -> Permission:
-    """Return the permission for day-to-day changes in an area: operators and admins."""
+    """Return the permission for day-to-day changes in an area of the console, which operators and admins have."""
     return Permission(Role.OPERATOR, f"{area}:write")
 
 
 def admin_access(area: Area, action: Literal["read", "write"] = "write") -> Permission:
-    """Return the permission for changes that affect everybody, or for reading who has access: admins only."""
+    """Return a permission that only admins have.
+
+    It is required for changes that affect everybody, and for reading who has access. ``area`` and ``action`` name the
+    scope that an API key needs.
+    """
     return Permission(Role.ADMIN, f"{area}:{action}")

@@ -39,7 +39,10 @@ operation = OPERATIONS = Operations()
 
 
 class KeyView(msgspec.Struct, frozen=True):
-    """An API key without its secret. Times are Unix seconds; ``used_s`` is exact to the minute, null if never used."""
+    """An API key without its secret.
+
+    Times are Unix seconds. ``used_s`` is the time of the last use, exact to the minute; null means never.
+    """
 
     id: str
     name: str
@@ -50,9 +53,9 @@ class KeyView(msgspec.Struct, frozen=True):
 
 
 class Me(msgspec.Struct, frozen=True):
-    """The sender of the request: account, role, and the API key's name and scopes (null means unrestricted).
+    """The sender of the request: the account, its role, and the API key's name and scopes.
 
-    ``zone`` is the time zone in which pages show times.
+    The scopes are null if the access is unrestricted. ``zone`` is the time zone in which pages show times.
     """
 
     account: str
@@ -88,9 +91,10 @@ class SetRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PasswordLink(msgspec.Struct, frozen=True):
-    """The link with which an account's holder chooses a password. It works once within a week and is shown only here.
+    """The link with which an account's holder chooses a password.
 
-    An account has only one link: a new link, a new password or removal of the account invalidates it.
+    The link works once within a week and is shown only here. An account has only one link: it becomes invalid when a
+    new link is made, when a password is chosen, or when the account is removed.
     """
 
     link: str
@@ -280,7 +284,10 @@ def _can_see(request: web.Request, account: str) -> bool:
 
 
 async def _check_can_end(request: web.Request, owner: str) -> None:
-    """Raise :class:`PermissionDenied` for an API key that has fewer rights than ``owner``, unless it is the owner's."""
+    """Raise :class:`PermissionDenied` if an API key must not end a session or key of the account ``owner``.
+
+    A key must not do so if it has fewer rights than ``owner``, unless it belongs to ``owner``.
+    """
     account, principal = await request.app[STORE].accounts.get(owner), request[PRINCIPAL]
     if account is not None and owner != principal.name and not principal.can_grant(account.role):
         raise PermissionDenied(
@@ -291,7 +298,11 @@ async def _check_can_end(request: web.Request, owner: str) -> None:
 async def page(
     request: web.Request, status: int = 200, *, error: str = "", secret: str = "", secret_description: str = ""
 ) -> web.Response:
-    """Show the principal's own settings, and all accounts to admins."""
+    """Show the principal's own settings, and all accounts to admins.
+
+    ``error`` is the message of a failed change. ``secret`` is a new secret to show once, and ``secret_description``
+    says what it is for.
+    """
     principal = request[PRINCIPAL]
     return render(
         request,

@@ -31,7 +31,8 @@ operation = OPERATIONS = Operations()
 class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The URL of a feed, or of a page that links to one.
 
-    ``as_page`` watches the page itself, or the part of it that the CSS ``selector`` matches.
+    ``as_page`` means that the page itself is watched. ``selector`` (CSS) limits it to the matching part; "" means the
+    whole page.
     """
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
@@ -40,17 +41,17 @@ class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FeedChoices(msgspec.Struct, frozen=True):
-    """The feeds that the page links to; add one of these instead."""
+    """The feeds that the page links to. The page itself was not added; add one of these feeds instead."""
 
     choices: tuple[FeedLink, ...]
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """A preview of a URL's channel: its current entries, newest first, and an example notification.
+    """A preview of the channel of a URL: its current entries, newest first, and an example notification.
 
-    ``message`` is the English notification for the first of ``latest``; "" if there is none, and then ``trouble`` is
-    the reason if there is one. ``discovered`` says that the URL is a page that links to this feed. ``known`` is the
-    channel if it exists already.
+    ``message`` is the English notification for the first of the ``latest`` entries. It is "" if there is none, and then
+    ``trouble`` is the reason, if one is known. ``discovered`` says that the requested URL is a page that links to this
+    feed. ``known`` is the channel if it exists already.
     """
 
     url: str
@@ -164,14 +165,20 @@ async def change_selector(request: web.Request) -> web.Response:
 
 
 async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> ProbeReply:
-    """Have a worker fetch a URL and, with ``keep``, create its channel. Raises the worker's error."""
+    """Have a worker fetch the URL of ``body``; return what it has found there. Raises the worker's error.
+
+    ``keep`` means that the worker also creates the channel of the URL.
+    """
     request[AUDIT_DETAIL] = f"{body.url} {body.selector}".strip()
     as_page = body.as_page or bool(body.selector)
     return await request.app[STORE].worker_requests.probe(page_url(body.url, body.selector), as_page=as_page, keep=keep)
 
 
 async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
-    """Return the preview of ``channel``, which a worker has probed. No example notification is not an error."""
+    """Return the preview of ``channel``; ``probed`` is what a worker has found at its URL.
+
+    If there is no example notification, the preview says why.
+    """
     message, trouble = "", ""
     try:
         message = await store.dry_runs.preview_message(channel, probed.latest)
@@ -193,7 +200,10 @@ async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Previe
 
 
 def _choices(body: AddChannel, probed: ProbeReply) -> web.Response:
-    """Answer a URL of a page: with the feeds that it links to, or UserError if there are none."""
+    """Return the response for the URL of a page: the feeds that the page links to.
+
+    ``probed`` is what a worker has found at the URL. Raises UserError if the page links to no feeds.
+    """
     if probed.page:
         url = page_url(body.url, body.selector)
         raise UserError(f"{url} is a page without a feed. To watch the page itself, set `as_page`.")
@@ -207,7 +217,10 @@ async def _preview_part(request: web.Request, channel: Channel, selector: str) -
 
 
 async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:
-    """Create the channel of another selector and move all subscribers to it. Safe to repeat after a crash."""
+    """Create the channel for the part of the page that ``selector`` (CSS) matches; return it.
+
+    All subscribers of ``channel`` move to it. The function can be called again after a crash.
+    """
     store, url = request.app[STORE], _part_url(channel, selector)
     request[AUDIT_DETAIL] = f"{selector_of(channel.url) or 'whole page'} → {selector_of(url) or 'whole page'}"
     probed = await store.worker_requests.probe(url, as_page=True, afresh=True)

@@ -16,7 +16,10 @@ operation = OPERATIONS = Operations()
 
 
 class AuditLogPage(msgspec.Struct, frozen=True):
-    """A page of the audit log, newest first; ``next`` is the cursor of the next page, "" at the end."""
+    """One page of the audit log, newest entries first.
+
+    ``next`` is the cursor of the next page; "" means that this is the last page.
+    """
 
     items: tuple[AuditRecord, ...]
     next: str

@@ -63,7 +63,10 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class TraceLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step of a poll, ``after_s`` seconds after its start. The last line says whether the poll was a ``success``."""
+    """A step of a poll, which happened ``after_s`` seconds after its start.
+
+    Only the last line has ``success``, which says whether the poll succeeded.
+    """
 
     text: str
     after_s: float = 0.0
@@ -125,7 +128,7 @@ async def poll_channel(request: web.Request) -> PollResult:
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show one channel."""
+    """Show one channel. ``error`` is the message of a failed change."""
     store, now_s = request.app[STORE], request.app[CLOCK].wall_s()
     detail, nodes = await asyncio.gather(channel_detail(store, request.match_info["cid"]), store.ring.nodes())
     moved_to = detail.channel.moved_to

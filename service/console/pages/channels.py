@@ -52,7 +52,11 @@ operation = OPERATIONS = Operations()
 
 
 class BulkChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of many channels. ``tag`` is for tag and untag; ``for_s`` is how long to pause, 0 until resumed."""
+    """A change to many channels.
+
+    ``tag`` is the tag to add or to remove. ``for_s`` is the length of a pause in seconds; 0 means that the pause lasts
+    until somebody resumes the channels.
+    """
 
     action: Action
     channels: Annotated[tuple[_Id, ...], msgspec.Meta(min_length=1, max_length=1_000)]
@@ -61,7 +65,11 @@ class BulkChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BulkResult(msgspec.Struct, frozen=True):
-    """The numbers of changed channels and of those left when time ran out, and errors of single channels."""
+    """The result of a change to many channels.
+
+    ``done`` is the number of changed channels. ``left`` is the number of channels that remained when the time ran out.
+    ``problems`` are the errors of single channels.
+    """
 
     done: int
     left: int
@@ -148,7 +156,11 @@ async def _change_selected(
 
 
 async def _selected_ids(request: web.Request, checked: Sequence[str], query: Mapping[str, str]) -> list[ChannelId]:
-    """Return the checked channels, or all that match the list's query; without unknown ids."""
+    """Return the ids of the channels that were selected in a list.
+
+    These are the channels with ids in ``checked``, or all that match the list's ``query`` if everything was selected.
+    Unknown ids are left out.
+    """
     await request.app[CHANNEL_CACHE].refresh()
     if query.get("all") == "1":
         return list(request.app[CHANNEL_SEARCH].find(_parse_query(query))[:_MAX_SELECTED])
@@ -215,7 +227,10 @@ def _query_fields(query: ChannelQuery) -> dict[str, str]:
 
 
 def _link(query: ChannelQuery, **changes: object) -> str:
-    """Return the URL of the list with some fields changed; the present sort order again reverses it."""
+    """Return the URL of the list of channels for ``query`` with some fields changed.
+
+    If ``changes`` sets the sort order that the list already has, the order is reversed.
+    """
     if changes.get("sort") == query.sort and "page" not in changes and not query.reverse:
         changes["sort"] = f"-{query.sort}"
     fields = {name: str(value) for name, value in {**_query_fields(query), **changes}.items() if value}
@@ -223,7 +238,10 @@ def _link(query: ChannelQuery, **changes: object) -> str:
 
 
 async def change_many(store: Store, bulk: BulkChange) -> BulkResult:
-    """Carry out a bulk change. Raises :class:`UserError` for an invalid tag, and StoreUnavailable."""
+    """Make the same change to many channels.
+
+    Raises :class:`UserError` for an invalid tag, and StoreUnavailable.
+    """
     if bulk.action in {"tag", "untag"}:
         bulk = msgspec.structs.replace(bulk, tag=_parse_tag(bulk.tag))
     remaining, until_s = iter(bulk.channels), time.monotonic() + _TIME_LIMIT_S

@@ -26,7 +26,10 @@ operation = OPERATIONS = Operations()
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """The number of people with undelivered messages, those who wait longest, and the number of dead letters."""
+    """The state of the queue of notifications.
+
+    ``people`` is the number of people with undelivered messages. ``longest`` are those who have waited longest.
+    """
 
     people: int
     longest: tuple[Person, ...]
@@ -34,10 +37,10 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class DeadLetterView(msgspec.Struct, frozen=True):
-    """A message whose delivery failed permanently at ``at_s`` (Unix s), and the reason ``why``.
+    """A message whose delivery failed permanently at ``at_s`` (Unix s) for the reason ``why``.
 
-    ``jid`` is the recipient's address, "" if they have been deleted. A letter that is not ``readable`` is corrupt and
-    can only be deleted.
+    ``jid`` is the recipient's address, or "" if the recipient has been deleted. ``items`` is the number of
+    notifications in the message. A message that is not ``readable`` is corrupt and can only be deleted.
     """
 
     id: str
@@ -50,14 +53,21 @@ class DeadLetterView(msgspec.Struct, frozen=True):
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True):
-    """A page of dead letters, newest first; ``next`` is the cursor of the next page, "" at the end."""
+    """One page of the list of dead letters, newest first.
+
+    ``next`` is the cursor of the next page; "" means that this is the last page.
+    """
 
     items: tuple[DeadLetterView, ...]
     next: str
 
 
 class MessageContent(msgspec.Struct, frozen=True):
-    """The channel and version that a message is about. ``title`` is the title or URL, "" for a removed channel."""
+    """The channel and the version that a message is about.
+
+    ``title`` is the channel's title or URL, or "" for a removed channel. ``edits`` says that the message is about edits
+    of known entries.
+    """
 
     channel: ChannelId
     title: str
@@ -66,11 +76,12 @@ class MessageContent(msgspec.Struct, frozen=True):
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """One message. Times are Unix seconds, null if the event has not happened or was not recorded.
+    """One message to a person.
 
-    ``queued_s`` is when its oldest content was queued, ``sent_s`` when the XMPP server accepted it, ``received_s`` when
-    the client confirmed it. In the state ``awaited`` the server has accepted it and the receipt is outstanding. ``why``
-    is the reason of a failure.
+    Times are Unix seconds; null means that the event has not happened or was not recorded. ``queued_s`` is the time
+    when the oldest content of the message was queued. At ``sent_s`` the XMPP server accepted it, and at ``received_s``
+    the recipient's client confirmed it. The state ``awaited`` means that the server has accepted the message and the
+    client has not confirmed it yet. ``why`` is the reason of a failure. ``tells`` is the content.
     """
 
     id: str

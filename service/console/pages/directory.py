@@ -47,8 +47,9 @@ class SearchItem(msgspec.Struct, frozen=True):
 class SearchResult(msgspec.Struct, frozen=True):
     """The results of a search in the directory, and how the content discovery matrices answered it.
 
-    ``pairs`` are the AV-pairs of the query. The matrix of the pair ``asked`` was searched: ``cells`` of its
-    ``partitions`` by ``replicas`` cells. ``complete`` says that there are no further results.
+    ``pairs`` are the attribute-value pairs (AV-pairs) of the query. Every pair has a matrix, which stores the names
+    with this pair in cells: ``partitions`` by ``replicas``. The matrix of the pair ``asked`` was searched, and
+    ``cells`` of its cells were read. ``complete`` says that there are no further results.
     """
 
     items: tuple[SearchItem, ...]
@@ -63,7 +64,10 @@ class SearchResult(msgspec.Struct, frozen=True):
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """A matrix with several cells; ``names`` are the numbers of names in each partition's first replica."""
+    """The matrix of an AV-pair, a grid of cells: each partition stores a part of the names, each replica a copy.
+
+    ``names`` are the numbers of names in each partition's first replica.
+    """
 
     about: ContentKind
     pair: str
@@ -79,7 +83,10 @@ class Matrices(msgspec.Struct, frozen=True):
 
 
 class DirectoryReason(msgspec.Struct, frozen=True):
-    """A rule that the choice of a strategy followed, its explanation, and the value compared with its bound."""
+    """A reason for the choice of a strategy: the rule that was followed, and its explanation in words.
+
+    The rule compared ``value`` with ``bound``.
+    """
 
     rule: Rule
     words: str
@@ -88,11 +95,12 @@ class DirectoryReason(msgspec.Struct, frozen=True):
 
 
 class MemoryDirectory(msgspec.Struct, frozen=True):
-    """A directory of an AV-pair that workers keep in memory, its partial-lookup strategy, and the reasons for it.
+    """The directory of an AV-pair that workers keep in memory, with its partial-lookup strategy and the reasons for it.
 
-    ``target`` is t, the number of entries per lookup, ``entries`` h and ``servers`` n. The paper's formulas give the
-    number of copies on all servers (``stored``), the number of different entries that can be found (``coverage``), and
-    the number of messages per update (``messages_per_update``).
+    ``target`` is t, the number of entries that a lookup should return. ``entries`` is h, the number of entries, and
+    ``servers`` is n, the number of workers. The other numbers follow from the paper's formulas: ``stored`` is the
+    number of copies on all workers, ``coverage`` the number of different entries that can be found, and
+    ``messages_per_update`` the number of messages per update.
     """
 
     pair: str
@@ -114,14 +122,17 @@ class MemoryDirectories(msgspec.Struct, frozen=True):
 
 
 class DirectoryMetrics(msgspec.Struct, frozen=True):
-    """The metrics of partial lookup (§4) for one directory, from the entries that its workers have now.
+    """The metrics of partial lookup (paper §4) for one directory, from the entries that its workers have now.
 
-    ``answered`` of ``servers`` workers reported their entries; the others count as empty. The workers have ``stored``
-    copies of ``coverage`` different ones of all ``entries``. For lookups of ``target`` entries, ``lookup_cost`` is the
-    mean number of workers asked, ``fault_tolerance`` the number of arbitrary workers that may fail before a lookup
-    finds fewer entries (-1 if lookups already do), and ``unfairness`` the deviation from returning all entries equally
-    often (0 is fair). These three are null with more than 10 workers, because they are computed over all subsets of
-    workers.
+    ``answered`` of ``servers`` workers reported their entries; the others count as empty. The directory has ``entries``
+    different entries. The workers have ``stored`` copies, of ``coverage`` different entries. The following metrics are
+    for lookups of ``target`` entries. They are null with more than 10 workers, because they are computed over all
+    subsets of workers.
+
+    - ``lookup_cost`` is the mean number of workers that a lookup asks.
+    - ``fault_tolerance`` is the number of workers that may fail, whichever they are, before a lookup finds fewer
+      entries. It is -1 if lookups already find fewer.
+    - ``unfairness`` is the deviation from returning all entries equally often; 0 is fair.
     """
 
     pair: str
@@ -169,7 +180,10 @@ async def get_search(request: web.Request) -> SearchResult:
 
 
 async def _search(request: web.Request, text: str) -> SearchResult:
-    """Search as the chat command ``find`` does. Raises :class:`service.errors.BadQuery`."""
+    """Return the result of the search ``text``, which the chat command ``find`` would also give.
+
+    Raises :class:`service.errors.BadQuery`.
+    """
     query, store = parse_query(text), request.app[STORE]
     explained = await directory_of(store, query).find(query.pairs, OVERFETCH_FACTORS[0] * query.limit)
     results = await Searcher(store, request.app[SETTINGS].public_from_subscribers).find(query)
@@ -259,7 +273,11 @@ async def measure(store: Store, pair: str) -> DirectoryMetrics:
 
 
 def compute_metrics(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
-    """Return the metrics of a directory from its workers' shares, the coordinator's first; None if one is unknown."""
+    """Return the metrics of the directory ``chosen``.
+
+    ``shares`` are the entries that each of its workers stores, beginning with the worker that coordinates the
+    directory. None stands for a worker that did not answer.
+    """
     known = sorted({name for share in shares for name in share or ()})
     # Only the number of entries without a copy is known. They count as never returned.
     entries = known + [f"absent {number}" for number in range(chosen.measured.entries - len(known))]

@@ -42,10 +42,10 @@ operation = OPERATIONS = Operations()
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A site with its number of channels, of their subscriptions, and of failing channels.
+    """A site with its number of channels, of subscriptions to them, and of failing channels.
 
-    ``requests_per_s`` is the request limit that an admin has set, null for the default; ``blocked`` are the blocked
-    hosts of the site, or the site itself.
+    ``requests_per_s`` is the request limit that an admin has set; null means the default. ``blocked`` are the blocked
+    hosts of the site; it contains the site's name if the whole site is blocked.
     """
 
     site: str
@@ -57,20 +57,29 @@ class Site(msgspec.Struct, frozen=True):
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """A page of sites, those with most channels first; ``next`` is the cursor of the next page, "" at the end."""
+    """One page of the list of sites, which begins with the sites that have most channels.
+
+    ``next`` is the cursor of the next page; "" means that this is the last page.
+    """
 
     items: tuple[Site, ...]
     next: str
 
 
 class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A site's limit of requests per second by the whole fleet. SizeLimits per network apply as well."""
+    """A limit on the requests per second that the whole fleet sends to a site.
+
+    The limits on requests to one network also apply.
+    """
 
     requests_per_s: Annotated[float, msgspec.Meta(ge=_MIN_RATE_PER_S, le=_MAX_RATE_PER_S)]
 
 
 class Host(msgspec.Struct, frozen=True):
-    """The request limit of a site (registrable domain with all its hosts); ``set`` if an admin has set it."""
+    """The request limit of a site, which is a registrable domain with all its hosts.
+
+    ``set`` says that an admin has set the limit; otherwise it is the default.
+    """
 
     site: str
     requests_per_s: float
@@ -78,19 +87,19 @@ class Host(msgspec.Struct, frozen=True):
 
 
 class SetBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``why`` is the reason, for other admins."""
+    """The reason ``why`` a host is blocked, which other admins can read."""
 
     why: Annotated[str, msgspec.Meta(max_length=_MAX_REASON_CHARS)] = ""
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """Blocked hosts, and blocked domains with all their hosts, by name."""
+    """The blocked hosts and domains by name. A blocked domain includes all its hosts."""
 
     items: dict[str, HostBlock]
 
 
 async def find_sites(store: Store, cache: ChannelCache, part: str) -> list[Site]:
-    """Return all sites whose name contains ``part``, those with most channels first."""
+    """Return all sites whose name contains ``part``, beginning with the sites that have most channels."""
     rates, blocks, _ = await asyncio.gather(
         store.request_budgets.site_rates(), store.blocked_hosts.all(), cache.refresh()
     )
@@ -133,7 +142,10 @@ async def get_hosts(request: web.Request) -> Hosts:
 
 
 def _after_cursor(found: Sequence[Site], cursor: str) -> Sequence[Site]:
-    """Return the sites behind a cursor: the number of channels and the name of the previous page's last site."""
+    """Return the sites that come after ``cursor``.
+
+    The cursor consists of the number of channels and the name of the last site on the previous page.
+    """
     if not cursor:
         return found
     channels, _, name = cursor.partition(" ")
@@ -207,7 +219,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def site_page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show one site."""
+    """Show one site. ``error`` is the message of a failed change."""
     store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], _requested_site(request)
     results = await _poll_results(store, cache, site)
     rows = sorted(_rows_of(cache, site), key=lambda row: row.search_text)
@@ -273,7 +285,10 @@ async def _block(request: web.Request, name: str, why: str) -> None:
 
 
 async def _poll_results(store: Store, cache: ChannelCache, site: str) -> dict[str, object]:
-    """Return statistics of the last recorded polls of up to ``_SAMPLED_CHANNELS`` of a site's channels."""
+    """Return statistics of a site's last recorded polls, as values for the template.
+
+    They are computed from at most ``_SAMPLED_CHANNELS`` of the site's channels.
+    """
     await cache.refresh()
     ids: list[ChannelId] = [row.id for row in _rows_of(cache, site)][:_SAMPLED_CHANNELS]
     results: list[PollResult] = [

@@ -23,7 +23,7 @@ operation = OPERATIONS = Operations()
 class Nodes(msgspec.Struct, frozen=True):
     """The living nodes by id, and the names of drained workers.
 
-    ``loads`` are the loads of their processes by node id, without processes that do not answer.
+    ``loads`` are the loads of the nodes' processes by node id. Processes that do not answer are left out.
     """
 
     items: tuple[NodeInfo, ...]
@@ -78,7 +78,10 @@ async def page(request: web.Request) -> web.Response:
 
 
 def _versions(nodes: Sequence[NodeInfo], loads: Mapping[str, Load]) -> list[tuple[str, list[str]]]:
-    """Return each combination of software versions with the names of the nodes that run it, as far as known."""
+    """Return each combination of software versions with the names of the nodes that run it.
+
+    ``loads`` are the nodes' loads by the URL of their metrics. Nodes without a load are left out.
+    """
     by_versions: dict[str, list[str]] = {}
     for node in nodes:
         if load := loads.get(node.metrics_url):

@@ -36,9 +36,9 @@ operation = OPERATIONS = Operations()
 class Imported(msgspec.Struct, frozen=True):
     """The result of an import.
 
-    ``kept`` is the number of feeds that are polled from now on, ``left`` the number of feeds that were not processed
-    because time ran out or their publisher's request limit was reached: send the file again. ``problems`` are errors in
-    the file, by line, and of single feeds.
+    ``kept`` is the number of feeds that are polled from now on. ``left`` is the number of feeds that were not
+    processed, because time ran out or their publisher's request limit was reached. Sending the file again processes
+    them. ``problems`` are errors of lines in the file and of single feeds.
     """
 
     kept: int
@@ -92,7 +92,7 @@ async def _exported_feeds(store: Store) -> list[OpmlSubscription]:
 
 
 async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) -> Imported:
-    """List the feeds of the OPML file that ``load`` returns; feeds that are listed already are skipped.
+    """Import the OPML file that ``load`` returns: its feeds are polled from now on, even without subscribers.
 
     Raises :class:`UserError` if the file is not OPML, and :class:`OperationalError` if no worker or store is available.
     """
@@ -123,7 +123,11 @@ async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) ->
 async def _add_within_time(
     add: Callable[[Iterator[OpmlSubscription]], Coroutine[None, None, None]], feeds: Iterator[OpmlSubscription]
 ) -> None:
-    """Add feeds until the time limit. Raises :class:`OperationalError` if no worker or store is available."""
+    """Add ``feeds`` until the time limit.
+
+    Several calls of ``add`` run concurrently; each takes feeds from the iterator. Raises :class:`OperationalError` if
+    no worker or store is available.
+    """
     try:
         async with asyncio.timeout(_TIME_LIMIT_S), asyncio.TaskGroup() as group:
             for _ in range(_CONCURRENCY):
@@ -142,7 +146,7 @@ async def _add(store: Store, feed: OpmlSubscription) -> None:
 
 
 async def _unlisted(store: Store, feeds: Sequence[OpmlSubscription]) -> list[OpmlSubscription]:
-    """Return the feeds that have no channel, or one that is not listed."""
+    """Return the feeds that have no channel yet, or whose channel is not listed (polled without subscribers)."""
     unlisted: list[OpmlSubscription] = []
     for start in range(0, len(feeds), _BATCH_SIZE):
         batch = feeds[start : start + _BATCH_SIZE]

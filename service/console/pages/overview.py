@@ -36,11 +36,15 @@ operation = OPERATIONS = Operations()
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """Key figures of the fleet. ``polls_per_minute`` is by outcome; ``budget_polls_per_minute`` null if there is none.
+    """Key figures of the fleet.
 
-    The delays are of the last minutes, null without events: ``detection`` is from publication to detection,
-    ``delivery`` from detection to the XMPP server, ``receipt`` from there to the client, for clients that send
-    receipts. ``attention`` are sentences about problems, most urgent first.
+    ``polls_per_minute`` are the polls by outcome. ``budget_polls_per_minute`` is the limit on polls; null means that
+    there is none. ``outbox_users`` is the number of people with undelivered messages.
+
+    The delays are those of the last minutes; null means that there were no events. ``detection`` is the delay from
+    publication to detection. ``delivery`` is the delay from detection until the XMPP server accepts the message.
+    ``receipt`` is the delay from then until the client confirms it, for clients that do. ``attention`` are sentences
+    about problems, most urgent first.
     """
 
     nodes: int
@@ -104,7 +108,10 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def stream(request: web.Request) -> web.StreamResponse:
-    """Stream updates (server-sent events): the points of the charts, then an update after each sample."""
+    """Stream updates (server-sent events).
+
+    The stream begins with all points of the charts. After each sample it has an update of the key figures.
+    """
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
     sampler = request.app[METRICS]
@@ -147,9 +154,10 @@ async def _title(store: Store, cid: ChannelId) -> str:
 
 
 def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
-    """Return the charts' series with one value for each sample but the first. Times are Unix seconds.
+    """Return the values to draw in the charts, by the name of the line.
 
-    ``budget`` is the current poll budget per minute.
+    Each list has one value for each sample but the first. Times are Unix seconds. ``budget`` is the current limit on
+    polls per minute; None means that there is none.
     """
     points = [_point(*pair) for pair in pairwise(samples)]
     return {"budget": [budget] * len(points)} | {name: [point[name] for point in points] for name in _SERIES}
@@ -177,10 +185,11 @@ def _point(before: Sample, after: Sample) -> dict[str, float | None]:
 def polls_per_minute(
     sample: Sequence[Sequence[PollResult]], kept: int, channels: int, now_s: float
 ) -> dict[str, float]:
-    """Estimate the polls per minute by outcome of all channels, over the last ``_WINDOW_S``.
+    """Return an estimate of the polls per minute of all channels over the last ``_WINDOW_S`` seconds, by outcome.
 
-    ``sample`` has the recorded polls, newest first, of a random sample of the ``channels``. At most ``kept`` polls of a
-    channel are recorded; if all of them are recent, the channel's rate is computed over the time that they cover.
+    ``channels`` is the number of all channels. ``sample`` has the recorded polls of some of them, chosen at random,
+    newest first. At most ``kept`` polls of a channel are recorded. If all of them are recent, the channel's rate is
+    computed over the time that they cover.
     """
     rates: dict[str, float] = {}
     for polls in sample:
@@ -193,7 +202,10 @@ def polls_per_minute(
 
 
 def silence_s(sample: Sequence[Sequence[PollResult]], now_s: float) -> float:
-    """Return the seconds since the newest poll of a sample, 0 without polls."""
+    """Return the seconds from the newest poll in ``sample`` to ``now_s`` (Unix s); 0 if there are no polls.
+
+    ``sample`` has a list of polls for each of several channels.
+    """
     return now_s - max((poll.at_s for polls in sample for poll in polls), default=now_s)
 
 

@@ -42,7 +42,10 @@ operation = OPERATIONS = Operations()
 
 
 class PeoplePage(msgspec.Struct, frozen=True):
-    """A page of people by id; ``next`` is the cursor of the next page, "" at the end."""
+    """One page of the list of people, ordered by id.
+
+    ``next`` is the cursor of the next page; "" means that this is the last page.
+    """
 
     items: tuple[Person, ...]
     next: str
@@ -69,13 +72,19 @@ class InvitationCode(msgspec.Struct, frozen=True):
 
 
 class Commands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The commands of a dry run, in order; a command can answer a question that the bot asks after the previous one."""
+    """The commands of a dry run, in order.
+
+    A command can be the answer to a question that the bot asks after the previous command.
+    """
 
     commands: Annotated[tuple[_Command, ...], msgspec.Meta(min_length=1, max_length=_MAX_COMMANDS)]
 
 
 class DryRunLine(msgspec.Struct, frozen=True):
-    """A command with the bot's replies, and what it ``would`` do, one sentence per effect."""
+    """A command of a dry run with the bot's replies.
+
+    ``would`` are sentences that say what the command would change.
+    """
 
     command: str
     replies: tuple[str, ...]
@@ -83,7 +92,10 @@ class DryRunLine(msgspec.Struct, frozen=True):
 
 
 class CommandDryRun(msgspec.Struct, frozen=True):
-    """The replies to each command. Every command sees the current data, not the effects of earlier ones."""
+    """The replies to the commands of a dry run.
+
+    Every command is answered from the current data; the effects of earlier commands are not visible to it.
+    """
 
     lines: tuple[DryRunLine, ...]
 
@@ -162,7 +174,7 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def person_page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show one person."""
+    """Show one person. ``error`` is the message of a failed change."""
     store, person = request.app[STORE], await get_person(request)
     subscriptions, log, (user_settings,) = await asyncio.gather(
         store.subscriptions.of_user(person.jid),
@@ -236,9 +248,10 @@ async def _dry_run(store: Store, person: Person, commands: Sequence[str]) -> tup
 
 
 async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:
-    """Return the next people whose address contains ``part`` (any case; "" matches all), an exact match first.
+    """Return the next people whose address contains ``part`` (in any case); "" matches everybody.
 
-    At most ``_MAX_SCANNED`` people are read, so a page can be incomplete and still have a next one.
+    The page begins after the id ``cursor`` and has at most ``count`` people. A person whose address is exactly ``part``
+    comes first. At most ``_MAX_SCANNED`` people are read, so a page can be incomplete although there is a next one.
     """
     text = part.casefold().strip()
     exact = user_id(text)
@@ -262,7 +275,10 @@ async def _load(store: Store, uids: list[UserId]) -> tuple[Person, ...]:
 
 
 async def _change(request: web.Request, *, suspended: bool, most_subscriptions: int | None) -> Person:
-    """Set whether a person is suspended, and their maximum number of subscriptions. Raises :class:`NotFound`."""
+    """Set whether a person is suspended, and the maximum number of subscriptions; return the person.
+
+    ``most_subscriptions`` is None for the default. Raises :class:`NotFound`.
+    """
     before, people = await get_person(request), request.app[STORE].people
     if before.most_subscriptions != most_subscriptions:
         await people.set_max_subscriptions(before.id, most_subscriptions)
@@ -280,7 +296,7 @@ def _parse_max(text: str) -> int | None:
 
 
 def _cursor(request: web.Request) -> str:
-    """Return the id after which the page begins, "" for the first page. Raises :class:`UserError`."""
+    """Return the id of the person after whom the requested page begins; "" for the first page. Raises UserError."""
     cursor = request.query.get("cursor", "")
     if cursor and len(cursor) != _ID_CHARS:
         raise UserError(INVALID_CURSOR)

@@ -37,9 +37,10 @@ operation = OPERATIONS = Operations()
 
 
 class CurrentPolicy(msgspec.Struct, frozen=True):
-    """The present policy: ``set`` by an admin, or else the default in the settings (``usual``).
+    """The present policy ``aims``, which an admin has ``set``, or which is the default in the settings (``usual``).
 
-    ``revision`` is the number of the last change, 0 if there was none; ``history`` are the last changes, newest first.
+    ``revision`` is the number of the last change; 0 means that there was none. ``history`` are the last changes, newest
+    first.
     """
 
     aims: FleetObjective
@@ -50,7 +51,10 @@ class CurrentPolicy(msgspec.Struct, frozen=True):
 
 
 class DelayChange(msgspec.Struct, frozen=True):
-    """A channel whose mean detection delay would change, with the delay before and after in seconds."""
+    """A channel whose mean detection delay would change.
+
+    ``before_s`` and ``after_s`` are the delays before and after the change, in seconds.
+    """
 
     channel: ChannelId
     title: str
@@ -62,7 +66,8 @@ class DelayChange(msgspec.Struct, frozen=True):
 class PolicyPreview(msgspec.Struct, frozen=True):
     """The effect of the present policy (``now``) and of another one (``then``) on the polled channels.
 
-    ``sooner`` and ``later`` are the channels with the largest changes for their subscribers.
+    ``sooner`` are the channels whose detection delay would decrease most for their subscribers, and ``later`` those
+    whose delay would increase most.
     """
 
     channels: int
@@ -74,10 +79,10 @@ class PolicyPreview(msgspec.Struct, frozen=True):
 
 
 class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new policy; null for the default in the settings.
+    """A new policy. ``aims`` is null to return to the default in the settings.
 
-    ``seen`` is the revision that the change is based on. If there is a later one, the change is refused; null
-    overwrites any revision.
+    ``seen`` is the revision of the policy that the change is based on. If there is a later revision, the change is
+    refused. With null, the change is made in any case.
     """
 
     aims: FleetObjective | None
@@ -166,7 +171,7 @@ async def _apply(request: web.Request, aims: FleetObjective | None, form: Mappin
 
 
 def describe_aims(aims: FleetObjective) -> str:
-    """Return a policy's aims in one line."""
+    """Return a policy's aims in one line of text."""
     name, _ = GOALS[aims.goal]
     parts = [name]
     if aims.goal is Goal.FAST:
@@ -209,7 +214,11 @@ async def _page(
     error: str = "",
     entered: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """Return the page with ``aims`` (by default the present ones) in its form, or with the fields as ``entered``."""
+    """Return the page of the policy, whose form shows ``aims``; None means the present ones.
+
+    ``entered`` are fields of the form as the user has entered them; they replace the values of ``aims``. ``error`` is
+    the message of a failed change.
+    """
     present = await get_policy(request)
     aims = aims or present.aims
     preview = await weigh_policy(request, aims)
@@ -286,7 +295,10 @@ def _channel_load(cache: ChannelCache, row: ChannelRow, bounds: Mapping[ChannelI
 
 
 def _previous_aims(history: Sequence[Revision]) -> FleetObjective | None:
-    """Return the aims before the last change, None for the default. Raises :class:`UserError` if there was none."""
+    """Return the aims that applied before the last change in ``history`` (newest first).
+
+    None means that the default applied. Raises :class:`UserError` if there was no change.
+    """
     if not history:
         raise UserError("There is no change to undo.")
     return history[1].aims if len(history) > 1 else None

@@ -33,7 +33,10 @@ async def merge_shard(request: web.Request) -> ActionResult:
 
 
 async def page(request: web.Request, status: int = 200, *, done: str = "", error: str = "") -> web.Response:
-    """Show the tree of key groups."""
+    """Show the tree of key groups.
+
+    ``done`` says what an action has done; ``error`` is the message of a failed one.
+    """
     groups, samples = await get_shards(request), request.app[METRICS].samples
     moves = key_group_moves(growth(samples[0].counts, samples[-1].counts)) if samples else {}
     return render(request, "shards.html", status, groups=groups, moves=moves, done=done, error=error)
