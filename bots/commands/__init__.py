@@ -1,1 +1,1 @@
-"""Commands: from text in any of the supported languages to values. Pure."""
+"""Commands: typed values that are parsed from text in any of the supported languages. Pure."""

@@ -1,9 +1,9 @@
 """Parser of the commands that people type: a pure function from any text to a :data:`Command`; it never raises.
 
 Verbs are case-insensitive and have synonyms in every language of the bot. A URL without a verb means *subscribe*. The
-words after a URL are a CSS selector only if the verb is there; otherwise they are ignored, except ``with key=value``.
-A number without a verb answers a numbered question. Text that resembles a verb becomes an :class:`UnknownCommand` with
-a suggestion.
+words after a URL are a CSS selector if the command has a verb. Without a verb, these words are ignored, except ``with
+key=value``, which sets a setting. A number without a verb answers a numbered question. Text that resembles a verb
+becomes an :class:`UnknownCommand` with a suggestion.
 """
 
 import difflib
@@ -96,9 +96,11 @@ class SubscribeCommand(msgspec.Struct, frozen=True):
 
 
 class SubscriptionTarget(msgspec.Struct, frozen=True):
-    """The subscription that a command is for: by ``number`` (``#3``), by ``url``, or all (``everything``).
+    """The subscription that a command is for: the one with a number or URL, or all of the user's subscriptions.
 
-    ``selector`` names the part of the page at ``url``. All fields are empty if the command names no subscription.
+    ``number`` is 3 for ``#3``, and 0 if the user named a URL. ``selector`` is the CSS selector of the part of the page
+    at ``url``. ``everything`` is True if the command is for all subscriptions. All fields have their defaults if the
+    command names no subscription.
     """
 
     number: int = 0
@@ -108,7 +110,11 @@ class SubscriptionTarget(msgspec.Struct, frozen=True):
 
 
 class VerbCommand(msgspec.Struct, frozen=True):
-    """A command by its verb, with its target; ``words`` are the other words, which are not parsed yet."""
+    """A command that begins with a verb.
+
+    ``name`` is the verb, ``target`` the subscription that the command is for, and ``words`` the remaining text, which
+    the dialogue of the command parses.
+    """
 
     name: str
     target: SubscriptionTarget = SubscriptionTarget()
@@ -122,7 +128,7 @@ class YesNoCommand(msgspec.Struct, frozen=True):
 
 
 class NumberCommand(msgspec.Struct, frozen=True):
-    """The number of an option of the pending question, or of a subscription."""
+    """A number alone: that of an option of the pending question, or of a subscription if no question is pending."""
 
     number: int
 
@@ -169,7 +175,7 @@ _NEXT_SETTING = re.compile(r"\s(?=[^\W\d]\w{0,20}=)")
 
 
 def parse(text: str) -> Command:
-    """Return the command in ``text``."""
+    """Return the command that a user has typed as ``text``."""
     line = truncate_input(text)
     verb, rest = (*line.split(maxsplit=1), "", "")[:2]
     name = VERB_OF.get(verb.lower().rstrip(":,!."))
@@ -183,13 +189,19 @@ def parse(text: str) -> Command:
 
 
 def command_of_reaction(emojis: tuple[str, ...]) -> str:
-    """Return the command of the newest emoji that stands for one, or ""."""
+    """Return the command for a reaction, such as "unsubscribe" for ❌; "" if none of its emojis stands for a command.
+
+    If several emojis stand for a command, the last of them in ``emojis`` decides.
+    """
     found = [COMMAND_OF_REACTION[plain] for emoji in emojis if (plain := emoji.rstrip("\ufe0f")) in COMMAND_OF_REACTION]
     return found[-1] if found else ""
 
 
 def incomplete_command_template(text: str) -> str:
-    """Return a command that lacks its subscription, with ``{}`` in place of the number; "" for other text."""
+    """Return a command that names no subscription, with ``{}`` where its number belongs: "pause #{}" for "pause".
+
+    Returns "" if ``text`` names a subscription, or is not a command for one subscription.
+    """
     verb, rest = (*text.strip().lstrip("/").split(maxsplit=1), "", "")[:2]
     plain = verb.lower().rstrip(":,!.")
     if not rest and plain in _REPLY_SHORTHANDS:
@@ -205,25 +217,25 @@ def incomplete_command_template(text: str) -> str:
 
 
 def is_read_only(command: Command) -> bool:
-    """Return whether a command changes nothing."""
+    """Return whether executing the command changes nothing."""
     return isinstance(command, UnknownCommand) or (isinstance(command, VerbCommand) and command.name in _READ_ONLY)
 
 
 def parse_entry_count(words: str) -> int:
-    """Return the number of entries in the words of `show`, within bounds, or the default."""
+    """Return the number of entries that the words after `show` ask for, from 1 to 10; 3 for words without a number."""
     number = _NUMBER.fullmatch(words)
     return max(1, min(int(number[1]), MAX_ENTRY_COUNT)) if number else DEFAULT_ENTRY_COUNT
 
 
 def truncate_input(text: str) -> str:
-    """Return the text without surrounding space and slash, shortened to the maximum length of its command."""
+    """Return the text without surrounding white space and slash, cut to the maximum length that its command accepts."""
     line = text[:MAX_LIST_CHARS].strip().lstrip("/").strip()
     verb = line[:_MAX_VERB_CHARS].split(maxsplit=1)[:1]
     return line if verb and VERB_OF.get(verb[0].lower()) == "import" else line[:MAX_COMMAND_CHARS].rstrip()
 
 
 def _url(words: str) -> str:
-    """Return the first word without the punctuation that users and clients put around a URL."""
+    """Return the first word, which should be a URL, without punctuation that people put around URLs."""
     return words.split(maxsplit=1)[0].rstrip(",;").strip("<>\"'`") if words else ""
 
 
@@ -234,13 +246,19 @@ def _target(words: str) -> SubscriptionTarget:
 
 
 def _selector(words: str) -> str:
-    """Return the words after the URL as a CSS selector, or "" if a comma after the URL shows that they are prose."""
+    """Return the words after the URL, which are a CSS selector.
+
+    Returns "" if the URL is followed by a comma, because the words are prose then.
+    """
     url, *rest = words.split() or [""]
     return "" if url.endswith((",", ";")) else " ".join(rest)
 
 
 def _subscribe(rest: str, *, bare: bool = False) -> Command:
-    """Parse the words after `subscribe`; the URL of an ``.opml`` file becomes an import command."""
+    """Return the command for the words after `subscribe`, or for a URL alone (``bare``).
+
+    The URL of an ``.opml`` file becomes an import command.
+    """
     words, *settings = _WITH.split(rest, maxsplit=1)
     url, selector = _url(words), "" if bare else _selector(words)
     pairs = [setting.partition("=") for setting in _NEXT_SETTING.split(settings[0])] if settings else []
@@ -251,12 +269,15 @@ def _subscribe(rest: str, *, bare: bool = False) -> Command:
 
 
 def _target_or_all(words: str) -> SubscriptionTarget:
-    """Return the target in ``words``, or the target "all" if there are none."""
+    """Return the target that ``words`` name; the target is all subscriptions if there are no words."""
     return SubscriptionTarget(everything=True) if not words or words.lower() in ALL_WORDS else _target(words)
 
 
 def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
-    """Return the target and the other words; the target is "all" if the first word names no subscription."""
+    """Return the target that the first word names, and the other words.
+
+    If the first word names no subscription, the target is all subscriptions, and all words are returned.
+    """
     first, other = (*rest.split(maxsplit=1), "", "")[:2]
     if first.lower() in ALL_WORDS:
         return SubscriptionTarget(everything=True), other
@@ -265,7 +286,7 @@ def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
 
 
 def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per form
-    """Return the command of a verb and the text after it."""
+    """Return the command with the verb ``name`` and the text ``rest`` after the verb."""
     match name:
         case "subscribe":
             return _subscribe(rest)

@@ -1,1 +1,1 @@
-"""Dialogues: from a command to requests, and from their results to a reply. No XMPP here."""
+"""Dialogues: execute a command by requests to the store and workers, and return the reply. No XMPP here."""

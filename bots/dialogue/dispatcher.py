@@ -1,10 +1,10 @@
 """Dispatcher of commands: executes one command of a user by requests, and returns the reply.
 
-The only state between two commands is the question of the last reply, if that was a :class:`QuestionReply`; the
-caller keeps it. A command may refer to a message of the bot, as a reply to it (XEP-0461) or a reaction (XEP-0444). A
-target that such a command does not name is taken from that message: the channel that the message was about. If it was
-about several of the user's channels, the user is asked which one is meant. If it was about none of them, but was sent
-because of a saved search, the command applies to the saved search.
+The only state between two commands is the question in the last reply, if that was a :class:`QuestionReply`; the caller
+keeps it. A command may refer to a message of the bot, as a reply to it (XEP-0461) or a reaction (XEP-0444). If such a
+command names no subscription, it is for the channel that the message was about. If the message was about several of the
+user's channels, the bot asks which one is meant. If the message was about none of the user's channels, but was sent
+because of a saved search, the command is for the saved search.
 """
 
 from typing import NoReturn, cast
@@ -77,11 +77,10 @@ async def answer(
 ) -> Reply:
     """Execute the command in ``text`` and return the reply.
 
-    Without access, a user can only send an invitation code; commands that need no request, like help, are executed for
-    everybody.
+    A user without access to the bot can only send an invitation code, and commands that need no request, like `help`.
 
     Args:
-        requests: The requests of the user, executed or in a dry run.
+        requests: The methods that read and change the user's data, or only record the changes (dry run).
         text: The command; any text is accepted.
         pending_question: The question of the bot that the user has not answered yet.
         reply_to_id: The id of the bot's message that the user replied or reacted to, or "".
@@ -107,11 +106,14 @@ async def answer(
 
 
 class _AccessRequired(Exception):
-    """A user without access made a request."""
+    """A command of a user without access to the bot needs a request."""
 
 
 class _UnadmittedRequests:
-    """The requests of a user without access: all raise, except the one that accepts an invitation."""
+    """The requests of a user without access to the bot.
+
+    Every method raises :class:`_AccessRequired`, except the one that accepts an invitation.
+    """
 
     def __init__(self, requests: Requests) -> None:
         self.limits = requests.limits
@@ -122,7 +124,11 @@ class _UnadmittedRequests:
 
 
 async def _resolve_target(requests: Requests, text: str, message_id: str, *, is_reaction: bool) -> Command | Reply:
-    """Return the command in ``text`` with its target taken from the message, or the reply if that is not possible."""
+    """Return the command in ``text``, completed with the subscription that a message of the bot was about.
+
+    ``message_id`` is the id of that message. A reply is returned instead of a command if the message is forgotten, is
+    about no subscription of the user, or is about several.
+    """
     template = incomplete_command_template(text)
     references = await requests.message_references(message_id) if template or is_reaction else None
     if references is None and is_reaction:
@@ -141,7 +147,7 @@ async def _resolve_target(requests: Requests, text: str, message_id: str, *, is_
 
 
 def _subject(command: Command, pending_question: QuestionReply | None) -> str:
-    """Return the URL that a command is about, as the user wrote it, or ""."""
+    """Return the URL that a command is about, as the user wrote it; "" if the command is about no URL."""
     match command:
         case SubscribeCommand(url):
             return url
@@ -228,9 +234,10 @@ async def _execute(requests: Requests, command: Command, pending_question: Quest
 
 
 async def _pick(requests: Requests, number: int, pending_question: QuestionReply | None) -> Reply:
-    """Choose an option of the pending question by its number; an unknown number repeats the question.
+    """Choose an option of the pending question by its number, and return the reply.
 
-    Without a question, show the latest entries of the subscription with this number.
+    If no option has the number, the question is repeated. If no question is pending, the reply shows the latest entries
+    of the subscription with this number.
     """
     match pending_question:
         case ChooseFeed(options, initial_settings) if 1 <= number <= len(options):
@@ -247,7 +254,7 @@ async def _pick(requests: Requests, number: int, pending_question: QuestionReply
 
 
 async def _decide(requests: Requests, pending_question: QuestionReply | None, *, yes: bool) -> Reply:
-    """Execute what the pending question offers, or cancel it."""
+    """Execute what the pending question offers if ``yes``, otherwise cancel the question; return the reply."""
     match pending_question if yes else None:
         case ConfirmErasure():
             return ErasureReply(await requests.forget_everything())
@@ -271,10 +278,10 @@ async def _search(requests: Requests, text: str) -> Reply:
 
 
 async def _more(requests: Requests, results: SearchResults) -> Reply:
-    """Show the next hits of a search.
+    """Return the reply with the next hits of a search; ``results`` is the previous reply.
 
     The order of hits can differ from search to search. Therefore the search is repeated with room for all hits that
-    were shown, and those are left out.
+    were shown, and those hits are left out.
     """
     shown, limit = results.hits, results.query.limit
     hits = await requests.search(msgspec.structs.replace(results.query, limit=2 * len(shown) + limit + 1))

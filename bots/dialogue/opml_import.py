@@ -1,4 +1,4 @@
-"""Importer of OPML lists: subscribes users to the feeds of the lists they sent, in the background."""
+"""Importer of OPML lists: subscribes users, in the background, to the feeds in the lists that they sent."""
 
 import asyncio
 import contextlib
@@ -36,8 +36,8 @@ async def subscribe_channel(
 ) -> tuple[Subscription, bool]:
     """Subscribe a user to a channel, and return the subscription and whether it is new. Raises CoronetError.
 
-    A new subscription is announced to the workers, so that the channel is polled. ``max_subscriptions`` is the limit
-    unless an admin has set another one for the user.
+    A new subscription is announced to the workers, so that the channel is polled. ``max_subscriptions`` limits the
+    user's subscriptions, unless an admin has set another limit for the user.
     """
     channel_before = await store.channels.get(cid)
     if channel_before is not None:
@@ -53,10 +53,13 @@ async def subscribe_channel(
 
 
 class OpmlImporter:
-    """Imports the lists of the users of one bot process; :meth:`run` drives it."""
+    """Subscribes the users of one bot process to the feeds in their OPML lists, while :meth:`run` runs."""
 
     def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, limits: Limits) -> None:
-        """Import for ``assigned_users``; results are sent to ``xmpp`` from the address of the bot."""
+        """Create an importer for the users assigned to this process.
+
+        Each user gets the result of an import as a message by ``xmpp``, from the address of the bot.
+        """
         self._assigned_users = assigned_users
         self._store = store
         self._xmpp = xmpp
@@ -65,7 +68,7 @@ class OpmlImporter:
         self._tasks: dict[UserId, asyncio.Task[None]] = {}
 
     async def add(self, jid: str, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Queue feeds of a user durably. Raises LimitReached."""
+        """Store feeds to which to subscribe the user ``jid`` in the durable queue. Raises LimitReached."""
         queued = await self._store.import_queue.count(jid)
         if queued and queued + len(feeds) > MAX_QUEUED_FEEDS:
             raise LimitReached("Your last list is still being imported. Please send the next one when it's done.")
@@ -73,19 +76,19 @@ class OpmlImporter:
         self._wakeup.set()
 
     async def stop(self, jid: str) -> None:
-        """Stop importing the list of one user, whose data is being deleted."""
+        """Stop importing feeds for the user ``jid``, whose data is being deleted."""
         task = self._tasks.get(user_id(jid))
         if task is not None:
             await cancel_and_wait(task)
 
     async def release_lost_users(self) -> None:
-        """Stop the imports of users who are no longer assigned to this process; another one continues them."""
+        """Stop imports for users who are no longer assigned to this process; another process continues them."""
         for uid, task in tuple(self._tasks.items()):
             if not self._assigned_users.includes(uid):
                 await cancel_and_wait(task)
 
     async def run(self) -> None:
-        """Import until cancelled; the queue is durable, so another run continues."""
+        """Import queued feeds until cancelled; feeds that are still queued then are imported by another run."""
         try:
             while True:
                 self._wakeup.clear()
@@ -133,7 +136,7 @@ class OpmlImporter:
         await self._send_result(jid, result)
 
     async def _import_batch(self, jid: str, feeds: Sequence[OpmlSubscription], limits: Limits) -> ImportResult:
-        """Subscribe to a batch of feeds. Raises StoreUnavailable."""
+        """Subscribe the user ``jid`` to feeds, within ``limits``, and return the result. Raises StoreUnavailable."""
         subscribed_ids = {subscription.channel for subscription in await self._store.subscriptions.of_user(jid)}
         free = limits.subscriptions - len(subscribed_ids)
         new = [feed for feed in feeds if channel_id(feed.url) not in subscribed_ids]
@@ -162,7 +165,10 @@ class OpmlImporter:
         return ImportResult(new=int(new), existing=int(not new))
 
     async def _find_or_create_channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
-        """Return the id of a feed's channel, which a worker creates if necessary. Raises CoronetError."""
+        """Return the id of the channel of a feed for the user ``jid``. Raises CoronetError.
+
+        If the channel does not exist, a worker creates it.
+        """
         user = await self._store.channels.resolve(channel_id(feed.url))
         if user is not None and not user.dormant:
             return user.id

@@ -1,9 +1,9 @@
-"""Handlers of the requests that dialogues make for one person: the real one and the one of a dry run.
+"""Handlers of the requests that dialogues make for one user, with two kinds: real execution and dry run.
 
 :class:`ReadRequests` has the requests that only read the store. :class:`RequestHandler` adds those that write.
-:class:`DryRun` has the same methods as :class:`RequestHandler`, but only records the effects they would have. It
-inherits no writing method, so a new request fails in a dry run until its effect is described there. Policy, like
-limits, is decided by the dialogues.
+:class:`DryRun` has the same methods as :class:`RequestHandler`, but only describes the effects that they would have. It
+inherits no writing method, so a new request fails in a dry run until its effect is described there. The dialogues, not
+the handlers, decide on policy like limits.
 """
 
 import asyncio
@@ -47,7 +47,10 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class BotServices:
-    """The services that all requests share; ``pubsub_service`` is the JID of the pubsub service, or ""."""
+    """The services that the requests of all users share.
+
+    ``pubsub_service`` is the JID of the service with the pubsub nodes of channels; "" if there is none.
+    """
 
     store: Store
     delivery: OutboxConsumer
@@ -60,10 +63,11 @@ class BotServices:
     pubsub_service: str
 
     async def greet(self, known: UserState, tag: str) -> UserState:
-        """Record that a user has written, in a client with the language ``tag``, and return the state from before.
+        """Record that a user has written, and return the state of the user from before.
 
-        A new user is marked as welcomed, and the deliveries of an unreachable one are resumed; the returned state still
-        tells that they were new or unreachable. Nothing is stored of people without access.
+        ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is
+        marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still says that the
+        user was new or unreachable. Nothing is stored about users without access to the bot.
         """
         jid = known.jid
         if not await self.access.has_access(jid):
@@ -84,7 +88,7 @@ class BotServices:
 
 
 class ReadRequests:
-    """The requests of one user that only read. Each may raise a CoronetError."""
+    """The requests of one user that only read. Each method may raise a CoronetError."""
 
     def __init__(
         self,
@@ -93,10 +97,10 @@ class ReadRequests:
         max_subscriptions: int | None = None,
         on_slow_request: Callable[[], None] | None = None,
     ) -> None:
-        """Serve the user ``jid``.
+        """Create the requests of the user ``jid``.
 
-        ``max_subscriptions`` is a limit that an admin has set, or None; ``on_slow_request`` is called before requests
-        that can take seconds.
+        ``max_subscriptions`` is the limit that an admin has set for the user, or None for the default limit.
+        ``on_slow_request`` is called before requests that can take seconds.
         """
         self.limits = services.limits.of(max_subscriptions)
         self._services = services
@@ -110,11 +114,11 @@ class ReadRequests:
         return self._services.clock.wall_s()
 
     async def is_admitted(self) -> bool:
-        """Return whether the user may use the bot."""
+        """Return whether the user has access to the bot."""
         return await self._services.access.has_access(self._jid)
 
     async def channel(self, cid: ChannelId) -> Channel | None:
-        """Return the channel, or the one that replaced it; None if there is neither."""
+        """Return the channel, or the channel that replaced it when it moved; None if it does not exist."""
         return await self._store.channels.resolve(cid)
 
     async def subscriptions(self) -> tuple[SubscribedChannel, ...]:
@@ -129,7 +133,11 @@ class ReadRequests:
         )
 
     async def explain_polling(self, cid: ChannelId) -> PollExplanation:
-        """Return how often a channel is polled and why. Raises HostBlocked, NotSettled or NoWorker."""
+        """Return how often a channel is polled and why.
+
+        Raises HostBlocked for a channel that an admin has blocked, NotSettled if the channel's owner has not planned
+        the polls yet, and NoWorker if no worker responds.
+        """
         channel = await self._store.channels.get(cid)
         await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
         return await self._store.worker_requests.explain(cid)
@@ -141,7 +149,10 @@ class ReadRequests:
         return node_uri(service, cid) if position is not None and position.version else ""
 
     async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
-        """Return the number of workers, and by failing channel the last outcome and the Unix time of the begin."""
+        """Return the number of running workers, and the channels among ``cids`` whose polls fail.
+
+        Each failing channel has the outcome of its last poll ("" if unknown), and the Unix time of the first failure.
+        """
         workers, states = await asyncio.gather(self._store.ring.nodes(), self._store.channels.states(cids))
         failing = {}
         for state in states:
@@ -155,7 +166,7 @@ class ReadRequests:
         return (await self._store.users.user_settings([self._uid]))[0]
 
     async def preferences(self) -> PreferencesByNumber:
-        """Return the user's preferences by the number of the subscription."""
+        """Return the user's preferences by subscription number; ``FOR_ALL`` is the number for all subscriptions."""
         return (await self._store.preferences.of_users([self._uid]))[0]
 
     async def search(self, query: Query) -> tuple[SearchHit, ...]:
@@ -169,19 +180,25 @@ class ReadRequests:
         return tuple(await self._store.saved_searches.of_user(self._jid))
 
     async def read_list(self, url: str) -> OpmlDocument:
-        """Return the OPML list at a canonical URL; a worker fetches it, unless it is a file of the XMPP server."""
+        """Return the OPML list at a canonical URL.
+
+        A worker fetches the list, unless the URL is that of a file on the XMPP server.
+        """
         self._on_slow_request()
         if self._services.uploads.files.is_own(url):
             return await self._services.opml_reader.read(lambda: self._services.uploads.files.read(url))
         return await self._store.worker_requests.outline(url)
 
     async def read_list_text(self, text: str) -> OpmlDocument:
-        """Return the OPML list in a text."""
+        """Return the OPML list that ``text`` contains."""
         self._on_slow_request()
         return await self._services.opml_reader.read(lambda: _encoded(text))
 
     async def message_references(self, message_id: MessageId) -> MessageReferences | None:
-        """Return the references of a notification that the bot has sent; None if it is unknown, or had none."""
+        """Return the channels and saved searches that a message of the bot was about.
+
+        Returns None if the message is unknown, or was about no channel and no saved search.
+        """
         (sent,), in_flight = await asyncio.gather(
             self._store.outbox.sent_messages([self._uid]), self._store.outbox.in_flight([self._uid])
         )
@@ -194,42 +211,51 @@ class ReadRequests:
 
 
 class RequestHandler(ReadRequests):
-    """The requests of one user, executed. A change is durable and in effect when the method returns (I3, I5)."""
+    """The executed requests of one user: a change is durable and in effect when the method returns (I3, I5)."""
 
     async def use_new_url_allowance(self) -> bool:
-        """Count a new URL, and return whether the user's hourly limit allows it."""
+        """Count one new URL of the user, and return whether the user's hourly limit allows it."""
         return await self._store.users.count_use(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Let a worker probe a canonical URL and create its channel; ``as_page``: a channel of the page itself."""
+        """Let a worker fetch a canonical URL and create the channel of the feed found there; return what it found.
+
+        If ``as_page`` is True, the channel is that of the page at the URL, even if the page names a feed.
+        """
         self._on_slow_request()
         return await self._store.worker_requests.probe(url, as_page=as_page)
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return the latest entries of a channel, newest first: of a worker's cache, or of the log if they are many."""
+        """Return up to ``count`` latest entries of a channel, newest first.
+
+        A few entries come from the cache of a worker; many, or entries without a worker, come from the store.
+        """
         if count <= MAX_LATEST_ENTRIES:
             with contextlib.suppress(NoWorker, NotSubscribed):
                 return (await self._store.worker_requests.content(cid)).latest[:count]
         return await self._store.channels.latest(cid, count)
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
-        """Subscribe, and return the number of the subscription and whether it is new."""
+        """Subscribe the user to a channel; return the number of the subscription and whether it is new."""
         await self._store.inbound_log.keep_home_address(self._jid)
         subscription, new = await subscribe_channel(self._store, self._jid, cid, self._services.limits.subscriptions)
         return subscription.number, new
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
-        """Unsubscribe, and return whether there was a subscription. No notification of it is sent after that."""
+        """Unsubscribe the user from a channel, and return whether the user was subscribed.
+
+        No notification about the channel is sent after the method returns.
+        """
         async with self._services.delivery.pause_user(self._jid):
             return await self._store.subscriptions.unsubscribe(self._jid, cid)
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Pause channels, with ``watches`` saved searches as well, and return those that were not paused before."""
+        """Pause channels, and all saved searches if ``watches``; return the channels that were not paused before."""
         async with self._services.delivery.pause_user(self._jid):
             return await self._store.pauses.pause(self._jid, cids, saved_searches=watches)
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Resume channels, with ``watches`` saved searches as well, and return what was withheld during the pause."""
+        """Resume channels, and also all saved searches if ``watches``; return what was withheld during the pause."""
         return await self._store.pauses.resume(self._jid, cids, saved_searches=watches)
 
     async def set_user_settings(self, user_settings: UserSettings) -> None:
@@ -240,26 +266,29 @@ class RequestHandler(ReadRequests):
             self._services.delivery.request_presence(self._jid)
 
     async def set_preferences(self, number: int, preferences: Preferences) -> None:
-        """Store preferences for the subscription ``number``, or for all subscriptions (``FOR_ALL``)."""
+        """Store preferences for the subscription ``number``; the number ``FOR_ALL`` stands for all subscriptions."""
         async with self._services.delivery.pause_user(self._jid):
             await self._store.preferences.put(self._jid, number, preferences)
             self._services.delivery.on_settings_changed(self._jid)
 
     async def watch(self, standing: SearchCondition) -> SavedSearch:
-        """Save a search."""
+        """Save a search with the condition ``standing``; new entries that match are sent to the user."""
         return await self._store.saved_searches.add(self._jid, standing, self.limits.watches)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
-        """Delete the saved search with a number, and return it; None if there was none."""
+        """Delete the saved search ``number`` and return it; None if the user has no saved search with this number."""
         return await self._store.saved_searches.remove(self._jid, number)
 
     async def share(self, name: str, body: bytes, media_type: str) -> str | None:
-        """Upload a file to the XMPP server, and return its URL; None without upload service. Raises UploadRefused."""
+        """Upload a file to the XMPP server and return its URL. Raises UploadRefused.
+
+        Returns None if the server has no upload service.
+        """
         self._on_slow_request()
         return await self._services.uploads.share(name, body, media_type)
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Queue an import of feeds; the user gets a message when it has finished."""
+        """Queue feeds to which to subscribe the user; the user gets a message when the import has finished."""
         await self._services.opml_importer.add(self._jid, feeds)
 
     async def accept_invitation(self, code: str) -> bool:
@@ -267,7 +296,10 @@ class RequestHandler(ReadRequests):
         return await self._services.access.redeem_code(self._jid, code)
 
     async def forget_everything(self) -> int:
-        """Delete all data of the user. Returns the days for which restrictions by admins are kept, or 0."""
+        """Delete all data of the user, except restrictions that admins have set.
+
+        Returns the number of days for which the restrictions are kept, or 0 if there are none.
+        """
         await self._services.opml_importer.stop(self._jid)
         async with self._services.delivery.pause_user(self._jid):
             await self._services.delivery.remove_contact(self._jid)
@@ -277,20 +309,23 @@ class RequestHandler(ReadRequests):
 
 
 class DryRun(ReadRequests):
-    """The requests of one user in a dry run: without effects; ``effects`` lists those they would have, in sentences."""
+    """The requests of one user in a dry run: they change nothing.
+
+    ``effects`` lists, in English sentences, the changes that the requests would make.
+    """
 
     def __init__(self, services: BotServices, jid: str, max_subscriptions: int | None) -> None:
-        """Answer requests for ``jid``; ``max_subscriptions`` is a limit set by an admin, or None."""
+        """Create the requests of the user ``jid``; ``max_subscriptions`` is a limit set by an admin, or None."""
         super().__init__(services, jid, max_subscriptions)
         self.effects: list[str] = []
         self._probed: dict[ChannelId, Channel] = {}
 
     async def use_new_url_allowance(self) -> bool:
-        """Return True; a dry run does not count."""
+        """Return True: a dry run does not count new URLs."""
         return True
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Let a worker probe a canonical URL without creating a channel."""
+        """Let a worker fetch a canonical URL without creating a channel, and return what it found."""
         probed = await self._store.worker_requests.probe(url, as_page=as_page, keep=False)
         if probed.channel is not None:
             self._probed[probed.channel.id] = probed.channel
@@ -299,11 +334,11 @@ class DryRun(ReadRequests):
         return probed
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return the latest entries of a channel from the log, newest first."""
+        """Return up to ``count`` latest entries of a channel from the store, newest first."""
         return await self._store.channels.latest(cid, count)
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
-        """Return the number that the subscription has or would get, and whether it would be new."""
+        """Return the number that the subscription has or would get, and whether the subscription would be new."""
         channel = await self._find_channel(cid)
         await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
         for each in await self._store.subscriptions.of_user(self._jid):
@@ -313,21 +348,21 @@ class DryRun(ReadRequests):
         return await self._store.users.next_number(self._jid, "numbers"), True
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
-        """Return whether there is a subscription to end."""
+        """Return whether the user is subscribed to the channel; the subscription stays."""
         each = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
         if each:
             self.effects.append(f"Unsubscribe the user from {_name(await self._find_channel(cid))}.")
         return each
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Return the channels that are not paused."""
+        """Return the channels among ``cids`` that are not paused; they stay so."""
         subscriptions = await self._store.subscriptions.of_user(self._jid)
         awake = [each.channel for each in subscriptions if each.channel in cids and each.paused_version is None]
         self.effects.append(f"Pause {len(awake):,} subscriptions{_AND_WATCHES if watches else ''}.")
         return awake
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Return the paused channels, each with the number of versions since."""
+        """Return the paused channels among ``cids``, each with the number of its versions since it was paused."""
         subscriptions = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
         paused = {each.channel: each.paused_version for each in subscriptions if each.paused_version is not None}
         channels = await self._store.channels.get_many(list(paused))
@@ -336,15 +371,15 @@ class DryRun(ReadRequests):
         return ResumeResult(withheld)
 
     async def set_user_settings(self, _user_settings: UserSettings) -> None:
-        """Record the change."""
+        """Record, as an effect, that the user's settings would change."""
         self.effects.append("Change the user's settings.")
 
     async def set_preferences(self, number: int, _preferences: Preferences) -> None:
-        """Record the change."""
+        """Record, as an effect, that the preferences for subscription ``number`` would change."""
         self.effects.append(f"Change the preferences for {f'#{number}' if number else 'all subscriptions'}.")
 
     async def watch(self, standing: SearchCondition) -> SavedSearch:
-        """Return the saved search that exists or would be created."""
+        """Return the saved search with this condition; if none exists, return the one that would be created."""
         subscriptions = await self.watches()
         for each in subscriptions:
             if each.condition == standing:
@@ -358,27 +393,27 @@ class DryRun(ReadRequests):
         return SavedSearch("", standing, await self._store.users.next_number(self._jid, "watches"))
 
     async def unwatch(self, number: int) -> SavedSearch | None:
-        """Return the saved search with a number."""
+        """Return the saved search ``number``, which stays; None if the user has no saved search with this number."""
         watch = next((each for each in await self.watches() if each.number == number), None)
         if watch is not None:
             self.effects.append(f"Delete saved search #{number}.")
         return watch
 
     async def share(self, _name: str, _body: bytes, _media_type: str) -> None:
-        """Return None, as if the server had no uploads."""
+        """Return None, as a server without upload service does; record the upload as an effect."""
         self.effects.append("Send the list as a file if the server accepts uploads, and as messages otherwise.")
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
-        """Record the import."""
+        """Record, as an effect, that the user would be subscribed to these feeds."""
         self.effects.append(f"Import {len(feeds):,} feeds.")
 
     async def accept_invitation(self, code: str) -> bool:
-        """Return whether the user has access, or would get it by the code."""
+        """Return whether the user has access to the bot, or the invitation code would give access."""
         self.effects.append("Redeem the invitation code, if it is valid.")
         return await self.is_admitted() or await self._store.invitations.is_valid(code)
 
     async def forget_everything(self) -> int:
-        """Return 0."""
+        """Return 0, and record the deletion of the user's data as an effect."""
         self.effects.append("Delete all data of the user, except restrictions by admins.")
         return 0
 
@@ -403,7 +438,11 @@ def _name(channel: Channel | None) -> str:
 def subscribed_channel(
     subscription: Subscription, channel: Channel, preferences: PreferencesByNumber
 ) -> SubscribedChannel:
-    """Return a subscription with the title, pause and mute that the user has set."""
+    """Return a subscription together with its channel.
+
+    The channel's title is the one that the user has set, if any. The channel counts as muted if ``preferences`` mute
+    this subscription or all.
+    """
     own = preferences.get(subscription.number, NO_PREFERENCES)
     channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     muted = own.muted or preferences.get(FOR_ALL, NO_PREFERENCES).muted

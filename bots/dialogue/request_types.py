@@ -1,4 +1,4 @@
-"""Limits of a user, and values that requests return."""
+"""Limits of a user, and types of results that requests return."""
 
 import msgspec
 
@@ -6,7 +6,10 @@ from service.model import ChannelId
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits of one user, and the number of subscribers from which on a channel is public."""
+    """Limits of one user; a channel with at least ``public_from_subscribers`` subscribers is public.
+
+    ``watches`` is the maximum number of saved searches.
+    """
 
     subscriptions: int
     new_urls_per_hour: int
@@ -15,14 +18,17 @@ class Limits(msgspec.Struct, frozen=True):
     public_from_subscribers: int
 
     def of(self, max_subscriptions: int | None) -> "Limits":
-        """Return the limits of a user for whom an admin has set ``max_subscriptions``, or None."""
+        """Return these limits with the maximum number of subscriptions set by an admin; None keeps the default."""
         if max_subscriptions is None:
             return self
         return msgspec.structs.replace(self, subscriptions=max_subscriptions)
 
 
 class MessageReferences(msgspec.Struct, frozen=True):
-    """The channels that a message was about, and the numbers of the saved searches because of which it was sent."""
+    """The channels that a message of the bot was about, and the saved searches because of which it was sent.
+
+    ``watches`` are the numbers of the saved searches.
+    """
 
     channels: tuple[ChannelId, ...]
     watches: tuple[int, ...]

@@ -29,7 +29,7 @@ _AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "auto
 
 
 async def pause(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Pause the delivery of the targeted subscriptions; the target "all" includes the saved searches."""
+    """Pause the delivery of the subscriptions that ``target`` names; all subscriptions include the saved searches."""
     targets = await find_targets(requests, target)
     if not targets and not target.everything:
         return NoSuchSubscription()
@@ -39,7 +39,7 @@ async def pause(requests: Requests, target: SubscriptionTarget) -> Reply:
 
 
 async def resume(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Resume the delivery of the targeted subscriptions; the target "all" includes the saved searches."""
+    """Resume the delivery of the subscriptions that ``target`` names; all subscriptions include the saved searches."""
     targets = await find_targets(requests, target)
     if not targets and not target.everything:
         return NoSuchSubscription()
@@ -49,7 +49,10 @@ async def resume(requests: Requests, target: SubscriptionTarget) -> Reply:
 
 
 async def change_preferences(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
-    """Change a setting of one or of all subscriptions, given its name and value, or show the settings."""
+    """Change a setting of one or of all subscriptions, or show their settings.
+
+    ``words`` are the name of the setting and its new value; without words, the reply shows the settings.
+    """
     key, value = (*words.split(maxsplit=1), "", "")[:2]
     found = await _find_preferences(requests, target)
     if isinstance(found, Reply):
@@ -85,7 +88,7 @@ async def _poll_interval_s(requests: Requests, subscription: SubscribedChannel) 
 
 
 async def edit_filters(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
-    """Add or remove a filter of one or of all subscriptions, or list the filters."""
+    """Add or remove a filter of one or of all subscriptions; without ``words``, list the filters."""
     found = await _find_preferences(requests, target)
     if isinstance(found, Reply):
         return found
@@ -103,7 +106,11 @@ async def edit_filters(requests: Requests, target: SubscriptionTarget, words: st
 async def _find_preferences(
     requests: Requests, target: SubscriptionTarget
 ) -> tuple[int, SubscribedChannel | None, Preferences] | Reply:
-    """Return the number under which preferences are stored, the subscription (None for all), and its preferences."""
+    """Return the preferences for a target, with the number under which they are stored and the subscription.
+
+    The subscription is None if the target is all subscriptions. If no subscription matches the target, a reply that
+    says so is returned.
+    """
     subscription = None
     if not target.everything:
         targets = await find_targets(requests, target)
@@ -117,7 +124,10 @@ async def _find_preferences(
 async def change_user_settings(
     requests: Requests, words: str, parse: Callable[[UserSettings, str], UserSettings | Reply]
 ) -> Reply:
-    """Change the user's settings as ``parse`` understands ``words``, or show them if there are no words."""
+    """Change the user's settings and return the reply that shows them; without ``words``, only show the settings.
+
+    ``parse`` returns the settings after the change that the words describe, or a reply about an error in the words.
+    """
     user_settings = await requests.user_settings()
     words = words.strip()
     if not words:
@@ -130,7 +140,7 @@ async def change_user_settings(
 
 
 async def change_language(requests: Requests, words: str) -> Reply:
-    """Change the language of the bot's messages to the user, or show it if there are no words."""
+    """Change the language of the bot's messages to the one that ``words`` name; without words, show the language."""
     user_settings = await requests.user_settings()
     words = words.strip()
     if words:

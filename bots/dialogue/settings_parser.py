@@ -1,7 +1,8 @@
 """Parser of setting values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`. Pure.
 
-Input that is not understood gives None, or the reply that says so. Names of days may be shortened to their first three
-letters in any language of the bot, with or without accents, because no two languages conflict; German ones also to two.
+For input that is not understood, functions return None, or a reply that explains the error. Names of days may be
+shortened to their first three letters in any language of the bot, with or without accents, because no two languages
+conflict; German names may also be shortened to two letters.
 """
 
 import re
@@ -110,7 +111,7 @@ _NUMBER = re.compile(r"#?([0-9]{1,3})")
 
 
 def _parse_day(name: str) -> int | None:
-    """Return the number of a day of the week by its name or abbreviation, 0 for Monday; None if it is unknown."""
+    """Return the number of a day of the week, 0 for Monday; None if ``name`` is neither a name nor an abbreviation."""
     if name in _TWO_LETTER_DAYS:
         return _TWO_LETTER_DAYS.index(name)
     if len(name) < _MIN_DAY_CHARS:
@@ -119,7 +120,11 @@ def _parse_day(name: str) -> int | None:
 
 
 def set_quiet_hours(user_settings: UserSettings, words: str) -> UserSettings | Reply:
-    """Return the settings after ``quiet`` with hours, ``is_off`` or ``presence``, or the reply about an error."""
+    """Return the settings with the quiet hours in ``words``, or the reply about an error.
+
+    ``words`` are hours and days, a word for "off" to remove the quiet hours, or ``presence``: then messages wait while
+    the user is away.
+    """
     if words.lower() in OFF_WORDS:
         return msgspec.structs.replace(user_settings, quiet=None, heeds_presence=False)
     if words.lower() in _PRESENCE:
@@ -129,7 +134,10 @@ def set_quiet_hours(user_settings: UserSettings, words: str) -> UserSettings | R
 
 
 def set_digest(user_settings: UserSettings, words: str) -> UserSettings | Reply:
-    """Return the settings after ``digest`` with a schedule or ``is_off``, or the reply about an error."""
+    """Return the settings with the digest schedule in ``words``, or the reply about an error.
+
+    A word for "off" removes the schedule.
+    """
     is_off = words.lower() in OFF_WORDS
     schedule = None if is_off else parse_digest(words)
     return (
@@ -138,13 +146,16 @@ def set_digest(user_settings: UserSettings, words: str) -> UserSettings | Reply:
 
 
 def set_time_zone(user_settings: UserSettings, words: str) -> UserSettings | Reply:
-    """Return the settings after ``timezone`` with a name, or the reply about an error."""
+    """Return the settings with the time zone that ``words`` name, or the reply about an error."""
     zones = find_time_zones(words)
     return msgspec.structs.replace(user_settings, zone=zones[0]) if len(zones) == 1 else UnknownTimeZone(words, zones)
 
 
 def parse_quiet_hours(words: str) -> QuietHours | None:
-    """Parse quiet hours: ``HH:MM-HH:MM``, optionally with days: ``mon-fri``, ``sat,sun``, ``weekdays``."""
+    """Parse quiet hours, for example ``22:00-07:00``, ``22:00-07:00 mon-fri`` or ``0:00-24:00 sat,sun``.
+
+    Returns None if the words are not quiet hours.
+    """
     hours, _, days = TO_WORDS.sub("-", FROM_WORDS.sub("", normalize_words(words))).partition(" ")
     begins, dash, ends = hours.partition("-")
     first, last, weekdays = _parse_minute(begins), _parse_minute(ends), _parse_days(days) if days.strip() else EVERY_DAY
@@ -154,7 +165,10 @@ def parse_quiet_hours(words: str) -> QuietHours | None:
 
 
 def parse_digest(words: str) -> DigestSchedule | None:
-    """Parse a digest schedule: ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; day and time are optional."""
+    """Parse a digest schedule: ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; day and time are optional.
+
+    Returns None if the words are not a schedule.
+    """
     plain = f"{normalize_words(words)} "
     named = next((name for name in SCHEDULES if plain.startswith(f"{name} ")), None)
     if named is None:
@@ -176,7 +190,10 @@ def parse_digest(words: str) -> DigestSchedule | None:
 
 
 def parse_interval_s(words: str) -> int | None:
-    """Parse an interval: ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``. Returns seconds."""
+    """Parse an interval like ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``.
+
+    Returns seconds, or None if the words are not an interval.
+    """
     plain = normalize_words(words)
     if plain in SCHEDULES:
         return _SCHEDULE_INTERVALS_S[SCHEDULES[plain]]
@@ -190,7 +207,7 @@ def parse_interval_s(words: str) -> int | None:
 
 
 def _parse_minute(text: str) -> int | None:
-    """Parse a time of day. Returns minutes after midnight; 24:00 is 0."""
+    """Parse a time of day, and return it in minutes after midnight; 24:00 is 0. Returns None for other text."""
     read = _TIME.fullmatch(text.strip())
     if read is None:
         return None
@@ -214,7 +231,7 @@ def _parse_days(words: str) -> tuple[int, ...] | None:
 
 
 def apply_settings(before: Preferences, settings: InitialSettings) -> Preferences | Reply:
-    """Return the preferences of a subscription after these settings, or the reply about an error in one of them."""
+    """Return the preferences ``before`` changed by these settings, or the reply about an error in one setting."""
     for key, value in settings:
         changed = change_setting(before, key, value, for_all=False)
         if not isinstance(changed, Preferences):
@@ -224,7 +241,7 @@ def apply_settings(before: Preferences, settings: InitialSettings) -> Preference
 
 
 def change_setting(before: Preferences, name: str, value: str, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
-    """Return the preferences after one setting is changed, or the reply about an error.
+    """Return the preferences ``before`` with one setting changed, or the reply about an error.
 
     ``name`` and ``value`` are as the user typed them; ``for_all`` tells whether the preferences are for all
     subscriptions.
@@ -287,7 +304,11 @@ def _with_template(before: Preferences, value: str, *, is_off: bool, is_default:
 
 
 def change_filters(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple[FilterRule, ...] | Reply:
-    """Return the filter rules after ``deny words``, ``allow words`` or ``off number``, or the reply about an error."""
+    """Return the filter rules after one change, or the reply about an error.
+
+    ``word`` is ``deny`` or ``allow`` to add a rule for the words in ``rest``. It is ``off`` to remove the rule whose
+    number is ``rest``, or all rules if ``rest`` is empty.
+    """
     if word in OFF_WORDS or word in ("remove", "delete"):
         number = _NUMBER.fullmatch(rest)
         if not rest:

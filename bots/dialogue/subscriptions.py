@@ -39,7 +39,10 @@ from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Pr
 
 
 async def subscribe(requests: Requests, url: str, settings: InitialSettings, *, as_page: bool = False) -> Reply:
-    """Subscribe to the feed at a canonical URL; ``as_page``: to the page itself, or a part of it."""
+    """Subscribe to the feed at a canonical URL, or to the page itself or a part of it if ``as_page``; return the reply.
+
+    ``settings`` are names and values of the settings of the new subscription.
+    """
     preferences = apply_settings(NO_PREFERENCES, settings)
     if not isinstance(preferences, Preferences):
         return preferences
@@ -61,7 +64,11 @@ async def subscribe(requests: Requests, url: str, settings: InitialSettings, *, 
 async def probe(
     requests: Requests, url: str, settings: InitialSettings, *, as_page: bool, moved: bool = False
 ) -> Reply:
-    """Let a worker probe a URL, and subscribe to the feed found there, or import the list found there."""
+    """Let a worker fetch a URL, subscribe to the feed or import the OPML list found there, and return the reply.
+
+    If ``as_page`` is True, the user is subscribed to the page itself. ``moved`` tells whether ``url`` has replaced the
+    URL that the user entered.
+    """
     try:
         found = await requests.probe(url, as_page=as_page)
     except ListOfFeeds:
@@ -80,7 +87,11 @@ async def _begin(
     discovered: bool = False,
     moved: bool = False,
 ) -> Reply:
-    """Subscribe to a channel with settings; ``latest`` are its entries if it was just probed, else None."""
+    """Subscribe to a channel with settings, and return the reply.
+
+    ``latest`` are the channel's entries if a worker has just read them, otherwise None. ``discovered`` tells whether
+    the feed was found through the page at the URL, ``moved`` whether the channel has moved to another URL.
+    """
     preferences = await requests.preferences()
     proof = _apply_valid_settings(Preferences(proof=preferences.get(FOR_ALL, NO_PREFERENCES).proof), settings).proof
     proof = DEFAULT_PROOF if proof is None else proof
@@ -101,13 +112,16 @@ async def _begin(
 
 
 def _apply_valid_settings(before: Preferences, settings: InitialSettings) -> Preferences:
-    """Return the preferences after settings that have been validated."""
+    """Return the preferences ``before`` changed by these settings, which must have been validated."""
     after = apply_settings(before, settings)
     return after if isinstance(after, Preferences) else before
 
 
 async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
-    """Return the user's subscriptions that match the target; a page's URL also matches the feed found through it."""
+    """Return the user's subscriptions that match the target; none if nothing matches.
+
+    The URL of a page also matches the feed that was found through that page.
+    """
     subscribed = await requests.subscriptions()
     if target.everything:
         return subscribed
@@ -123,7 +137,7 @@ async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[
 
 
 async def _find_target(requests: Requests, verb: str, target: SubscriptionTarget) -> SubscribedChannel | Reply:
-    """Return the subscription that matches the target, or the reply if there is none."""
+    """Return the subscription that matches the target, or the reply that says that there is none."""
     if target == SubscriptionTarget():
         return MissingArgument(verb)
     targets = await find_targets(requests, target)
@@ -131,7 +145,7 @@ async def _find_target(requests: Requests, verb: str, target: SubscriptionTarget
 
 
 async def unsubscribe(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """End one subscription."""
+    """End the subscription that ``target`` names."""
     subscription = await _find_target(requests, "unsubscribe", target)
     if isinstance(subscription, Reply):
         return subscription
@@ -151,7 +165,7 @@ async def unsubscribe_all(requests: Requests) -> Reply:
 
 
 async def list_all(requests: Requests, text: str) -> Reply:
-    """List the subscriptions whose title or URL contains ``text``."""
+    """List the user's subscriptions whose title or URL contains ``text``; "" lists all of them."""
     subscribed = await requests.subscriptions()
     needle = text.casefold()
     matches = tuple(
@@ -161,7 +175,7 @@ async def list_all(requests: Requests, text: str) -> Reply:
 
 
 async def show(requests: Requests, target: SubscriptionTarget, count: int) -> Reply:
-    """Show the latest entries of one subscription."""
+    """Show up to ``count`` latest entries of the subscription that ``target`` names."""
     subscription = await _find_target(requests, "show", target)
     return (
         subscription
@@ -171,7 +185,7 @@ async def show(requests: Requests, target: SubscriptionTarget, count: int) -> Re
 
 
 async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Explain how often the channel of a subscription is polled."""
+    """Explain how often the channel of the subscription is polled that ``target`` names."""
     subscription = await _find_target(requests, "why", target)
     if isinstance(subscription, Reply):
         return subscription
@@ -182,7 +196,7 @@ async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
 
 
 async def status(requests: Requests) -> Reply:
-    """Report the subscriptions whose polls fail."""
+    """Report which of the user's channels cannot be polled at present."""
     subscribed = await requests.subscriptions()
     workers, failures = await requests.health(tuple(subscription.channel.id for subscription in subscribed))
     failing = tuple((each, *failures[each.channel.id]) for each in subscribed if each.channel.id in failures)
@@ -190,7 +204,7 @@ async def status(requests: Requests) -> Reply:
 
 
 async def export(requests: Requests) -> Reply:
-    """Export the user's subscriptions as OPML."""
+    """Export the user's subscriptions as OPML: as a file if the XMPP server accepts one, otherwise as messages."""
     subscribed = await requests.subscriptions()
     feeds = [
         opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
@@ -209,7 +223,10 @@ async def export(requests: Requests) -> Reply:
 
 
 async def import_list(requests: Requests, words: str) -> Reply:
-    """Import the OPML list at a URL, or in ``words`` itself; the URL counts as a new one. Raises CoronetError."""
+    """Import the OPML list at the URL in ``words``, or the OPML list that ``words`` contain. Raises CoronetError.
+
+    A URL counts towards the user's hourly limit on new URLs.
+    """
     words = words.strip()
     if not words:
         return MissingArgument("import")
@@ -228,9 +245,9 @@ async def _import(requests: Requests, outline: OpmlDocument) -> Reply:
 
 
 def split_into_documents(feeds: Sequence[opml.OpmlSubscription], max_bytes: int) -> list[str]:
-    """Return the feeds as complete OPML documents of at most ``max_bytes`` each, in order.
+    """Return complete OPML documents, each of at most ``max_bytes``, which contain the feeds in order.
 
-    A feed that does not fit into a document, because its URL is too long, is left out.
+    A feed is left out if its URL is too long to fit into a document.
     """
     empty_bytes = len(_document([]).strip())
     parts: list[list[opml.OpmlSubscription]] = [[]]

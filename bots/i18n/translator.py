@@ -37,40 +37,46 @@ class Translator:
     """Translates sentences into one language."""
 
     def __init__(self, language: str) -> None:
-        """Translate into ``language``, one of ``LANGUAGES``."""
+        """Create a translator for ``language``, one of ``LANGUAGES``."""
         self.language = language
         self._locale = Locale.parse(_LOCALES.get(language, language))
         self._catalog = load_catalog(language)
 
     def gettext(self, sentence: str, /, **values: object) -> str:
-        """Return the translated sentence with its placeholders replaced; integers are formatted for the language."""
+        """Return the translation of an English sentence with its placeholders replaced by ``values``.
+
+        Integers are formatted as the language writes them.
+        """
         translated = self._catalog.gettext(sentence) if sentence else ""  # the translation of "" is the catalog's head
         return translated.format(**self._format_numbers(values)) if values else translated
 
     def ngettext(self, singular: str, plural: str, count: int, /, **values: object) -> str:
-        """Return the translated plural form for ``count``, which also replaces the placeholder ``{count}``."""
+        """Return the translated sentence in the plural form for ``count``, with placeholders replaced by ``values``.
+
+        ``singular`` and ``plural`` are the sentence in English. The placeholder ``{count}`` is replaced by ``count``.
+        """
         translated = self._catalog.ngettext(singular, plural, count)
         return translated.format(**self._format_numbers({"count": count, **values}))
 
     def format_list(self, items: Sequence[str]) -> str:
-        """Return the items as an enumeration: ``a, b and c``."""
+        """Return the items as an enumeration in the language: ``a, b and c``."""
         return format_list(items, locale=self._locale)
 
     def format_duration(self, duration_s: float) -> str:
-        """Return a duration in words, rounded to its largest unit; at least one second."""
+        """Return a duration in words, rounded to a whole number of its largest unit; at least one second."""
         return format_timedelta(timedelta(seconds=max(1.0, duration_s)), threshold=1.5, locale=self._locale)
 
     def format_exact_duration(self, duration_s: int) -> str:
-        """Return a duration in words, in the largest unit of which it is a whole multiple."""
+        """Return a duration in words without rounding, in the largest unit of which the duration is a multiple."""
         unit, unit_s = next((unit, unit_s) for unit, unit_s in _UNITS_S if duration_s % unit_s == 0)
         return format_unit(duration_s // unit_s, unit, locale=self._locale)
 
     def format_datetime(self, at_s: float, zone: str) -> str:
-        """Return the date and time of a Unix time in ``zone``, a name of the tz database."""
+        """Return the date and time of the Unix time ``at_s`` in ``zone``, a name of the tz database."""
         return format_datetime(datetime.fromtimestamp(at_s, ZoneInfo(zone)), "medium", locale=self._locale)
 
     def weekday_name(self, number: int) -> str:
-        """Return the name of a day of the week; 0 is Monday."""
+        """Return the translated name of a day of the week; ``number`` is 0 for Monday."""
         return str(get_day_names("wide", locale=self._locale)[number])
 
     def language_name(self, language: str) -> str:
@@ -96,7 +102,7 @@ def _translator(language: str) -> Translator:
 
 @cache
 def load_catalog(language: str) -> NullTranslations:
-    """Return the translations of a language, compiled from its ``.po`` file."""
+    """Return the translations into a language, read from its ``.po`` file."""
     if language == SOURCE_LANGUAGE:
         return NullTranslations()
     compiled = BytesIO()
@@ -107,13 +113,16 @@ def load_catalog(language: str) -> NullTranslations:
 
 
 def supported_language(tag: str) -> str:
-    """Return the language in ``LANGUAGES`` of a language tag (RFC 5646: ``de-AT``), or "" if there is none."""
+    """Return the language in ``LANGUAGES`` for a language tag (RFC 5646): "de" for ``de-AT``; "" if there is none."""
     primary = tag.replace("_", "-").partition("-")[0].lower()
     return primary if primary in LANGUAGES else ""
 
 
 def find_language(words: str) -> str:
-    """Return the language in ``LANGUAGES`` with this name in any of the languages, or with this tag, or ""."""
+    """Return the language in ``LANGUAGES`` that has the name or tag ``words``, or "".
+
+    The name may be in any of the languages.
+    """
     return _languages_by_name().get(normalize_words(words)) or supported_language(words.strip())
 
 
@@ -127,14 +136,17 @@ def _languages_by_name() -> dict[str, str]:
 
 
 def normalize_words(words: str) -> str:
-    """Return words for comparison: case-folded, without accents, separated by single spaces.
+    """Return words in a form for comparison: case-folded, without accents, separated by single spaces.
 
-    Regular expressions over the result take linear time, because it has no long runs of white space.
+    Regular expressions take linear time on the result, because it has no long runs of white space.
     """
     plain = "".join(each for each in normalize("NFKD", words.casefold()) if not combining(each))
     return " ".join(plain.split())
 
 
 def gettext_noop(sentence: str) -> str:
-    """Return the sentence unchanged; marks a constant for extraction that is translated where it is used."""
+    """Return the sentence unchanged.
+
+    The call marks a constant, which is translated where it is used, for extraction into the catalogs.
+    """
     return sentence

@@ -1,4 +1,5 @@
-"""Replies: what a dialogue returns and the text that says it, short and with the next useful step. Pure.
+"""Replies: classes for the results of dialogues, which contain the texts for the user. Pure.
 
-A module per topic, a class per reply (see :mod:`bots.replies.base`). Texts are styled by XEP-0393.
+There is a module for each topic and a class for each reply (see :mod:`bots.replies.base`). Texts are short, name the
+next useful step, and are styled by XEP-0393.
 """

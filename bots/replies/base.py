@@ -20,7 +20,7 @@ _ELLIPSIS = "…"
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The reply to a command. A subclass defines ``sentence``, or overrides :meth:`_text`."""
+    """The reply to a command. A subclass defines the attribute ``sentence``, or overrides :meth:`_text`."""
 
     sentence: ClassVar[str] = ""
 
@@ -29,7 +29,7 @@ class Reply(msgspec.Struct, frozen=True):
         return clip(self._text(get_translator(language)), MAX_MESSAGE_BYTES)
 
     def further_texts(self, language: str) -> tuple[str, ...]:
-        """Return the texts of the messages that follow the first one, each valid in XML 1.0 and at most 4 kB."""
+        """Return the texts of the messages after the first one; each is valid in XML 1.0 and at most 4 kB."""
         return self._further_texts(get_translator(language))
 
     def _text(self, translator: Translator) -> str:
@@ -44,7 +44,7 @@ class QuestionReply(Reply, frozen=True):
 
 
 class FailureReply(Reply, frozen=True):
-    """A reply to a command that was not executed, or failed."""
+    """A reply which says that a command was not executed, or failed."""
 
 
 class SubscribedChannel(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class SubscribedChannel(msgspec.Struct, frozen=True):
 
 
 def clip(text: str, max_bytes: int) -> str:
-    """Return the text, shortened between characters to at most ``max_bytes`` of UTF-8."""
+    """Return the text, cut between two characters so that it has at most ``max_bytes`` of UTF-8."""
     encoded = text.encode()
     if len(encoded) <= max_bytes:
         return text
@@ -66,14 +66,20 @@ def clip(text: str, max_bytes: int) -> str:
 
 
 def title(channel: Channel) -> str:
-    """Return the title of a channel on one line: its own, or its URL; the selector of a part of a page is added."""
+    """Return the title of a channel on one line, or the URL if the channel has no title.
+
+    If the channel is a part of a page, the CSS selector of the part is added.
+    """
     name = one_line(channel.title, 120) or one_line(without_selector(channel.url), 120)
     selector = one_line(selector_of(channel.url), 60)
     return f"{name} ({selector})" if selector else name
 
 
 def address(channel: Channel) -> str:
-    """Return a channel's URL and selector, if any, as the commands `subscribe` and `unsubscribe` accept them."""
+    """Return a channel's URL, followed by its CSS selector if it is a part of a page.
+
+    The commands `subscribe` and `unsubscribe` accept this text.
+    """
     return one_line(f"{without_selector(channel.url)} {selector_of(channel.url)}", 2500)
 
 
@@ -84,12 +90,15 @@ def entry_lines(entry: Entry, translator: Translator) -> str:
 
 
 def join_lines(text: str, max_chars: int) -> str:
-    """Return the lines of a block of a page, joined into one."""
+    """Return the lines of ``text`` joined to one line, separated by " · " and cut to ``max_chars``."""
     return one_line(" · ".join(text.splitlines()), max_chars)
 
 
 def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "") -> str:
-    """Return the lines ``head``, as many rows as fit into one message, the number of rows left out, and ``tail``."""
+    """Return a text of at most one message: ``head``, the first rows that fit, and ``tail``, one per line.
+
+    If rows are left out, a line before ``tail`` says how many.
+    """
     ends = [tail] if tail else []
     fixed = "\n".join([head, more(len(rows), translator), *ends])
     left_bytes = MAX_MESSAGE_BYTES - len(fixed.encode())
@@ -104,5 +113,5 @@ def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "")
 
 
 def more(count: int, translator: Translator) -> str:
-    """Return the line that says how many rows are left out."""
+    """Return the line which says that ``count`` rows are left out."""
     return translator.ngettext("and {count} more", "and {count} more", count)

@@ -12,7 +12,7 @@ from service.feeds.parsing.html_text import one_line
 
 
 def welcome_text(translator: Translator) -> str:
-    """Return the greeting that a new user gets once."""
+    """Return the greeting that each user gets once, before the first reply."""
     return translator.gettext(
         "Hello! I'm Coronet. I keep an eye on feeds and web pages and message you when something new appears.\n"
         "Send me the address of a site or feed to subscribe to it, e.g. `subscribe example.org`.\n"
@@ -21,7 +21,7 @@ def welcome_text(translator: Translator) -> str:
 
 
 def room_welcome_text(nick: str, translator: Translator) -> str:
-    """Return the greeting that a room gets once, when the bot has entered it under ``nick``."""
+    """Return the greeting that the bot sends once to a room, which it has entered with the nick ``nick``."""
     return translator.gettext(
         "Hello! I'm Coronet. I keep an eye on feeds and web pages and post here when something new appears.\n"
         "Talk to me by name, e.g. `{nick}: subscribe example.org`; `{nick}: help` shows what else I can do.\n"
@@ -47,12 +47,15 @@ _REASONS_NOT_TO_ENTER: Final = {
 
 
 def declined_invitation_text(reason: str, room: str, translator: Translator) -> str:
-    """Return the message to an inviter about why the bot does not enter ``room``; ``reason`` is a key of the table."""
+    """Return the message that tells an inviter why the bot does not enter ``room``.
+
+    ``reason`` is a key of ``_REASONS_NOT_TO_ENTER``.
+    """
     return translator.gettext(_REASONS_NOT_TO_ENTER[reason], room=one_line(room, 300))
 
 
 def welcome_back_text(translator: Translator) -> str:
-    """Return the greeting for a user who writes again after deliveries to them were suspended."""
+    """Return the greeting for a user who writes again after deliveries to that user were suspended."""
     return translator.gettext(
         "Welcome back! My messages hadn't reached you for 14 days, so I stopped sending them. A short recap of your "
         "subscriptions follows."
@@ -71,20 +74,23 @@ NICK_SEPARATORS: Final = ":,; \n\t"
 
 
 class WelcomeReply(Reply, frozen=True):
-    """The reply to a greeting: what the bot does."""
+    """The reply to a greeting; it explains what the bot does."""
 
     def _text(self, translator: Translator) -> str:
         return welcome_text(translator)
 
 
 class ManagersOnly(Reply, frozen=True):
-    """In a room, only its owners and admins may execute the command."""
+    """Refuses a command in a room, where only the owners and admins of the room may execute it."""
 
     sentence = gettext_noop("Only owners and admins of this room can change its subscriptions. `list` shows them.")
 
 
 class TooManyCommands(FailureReply, frozen=True):
-    """The user has sent more than ``limit`` commands in a minute. Sent once; further commands get no reply."""
+    """The user has sent more than ``limit`` commands within a minute.
+
+    Only the first command beyond the limit gets this reply; further commands get none.
+    """
 
     limit: int
 
@@ -97,7 +103,7 @@ class TooManyCommands(FailureReply, frozen=True):
 
 
 class AccessDenied(FailureReply, frozen=True):
-    """The user may not use the bot; ``refused`` tells whether an invitation code of theirs was rejected."""
+    """The user may not use the bot; ``refused`` tells whether the user sent an invitation code that is not valid."""
 
     refused: bool = False
 
@@ -125,7 +131,10 @@ class ConfirmErasure(QuestionReply, frozen=True):
 
 
 class ErasureReply(Reply, frozen=True):
-    """All data of the user is deleted, except restrictions by admins, which are kept for ``kept_days`` (0: none)."""
+    """All data of the user is deleted, except restrictions that admins have set.
+
+    ``kept_days`` is the number of days for which the restrictions are kept; 0 means that there are none.
+    """
 
     kept_days: int = 0
 
@@ -142,7 +151,7 @@ class ErasureReply(Reply, frozen=True):
 
 
 class NothingChanged(Reply, frozen=True):
-    """The pending question was answered with no, or canceled."""
+    """The user answered the pending question with no, or canceled it, so nothing was changed."""
 
     sentence = gettext_noop("All right, nothing was changed.")
 
@@ -171,7 +180,7 @@ class NoPendingQuestion(Reply, frozen=True):
 
 
 class CommandSuggestion(QuestionReply, frozen=True):
-    """The input is not a command, but resembles ``command``; asks whether that is meant."""
+    """The input is not a command, but resembles ``command``; asks whether the user meant that command."""
 
     command: str
 
@@ -189,7 +198,7 @@ class UnrecognizedInput(FailureReply, frozen=True):
 
 
 class RequestFailed(FailureReply, frozen=True):
-    """The command failed with ``error``; ``subject`` is the URL that it was about, or ""."""
+    """The command failed with ``error``; ``subject`` is the URL that the command was about, or "" if there is none."""
 
     error: CoronetError
     subject: str
@@ -211,5 +220,8 @@ Otherwise two bots could answer each other for ever.
 
 
 def quote_nick(nick: str) -> str:
-    """Return a nick for the beginning of a reply in a room; in quotation marks if it contains a separator."""
+    """Return a nick as it is written at the beginning of a reply in a room.
+
+    A nick that contains a separator is put in quotation marks.
+    """
     return f"“{nick}”" if any(char in nick for char in NICK_SEPARATORS) else nick

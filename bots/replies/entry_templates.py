@@ -22,7 +22,7 @@ _VARIABLE = re.compile(r"\$(?:(?P<doubled>\$)|\{(?P<braced>\w+)\}|(?P<plain>\w+)
 
 
 class Template(msgspec.Struct, frozen=True):
-    """A template, and the time zone of its dates."""
+    """A user's template for entries, and the time zone in which the template's dates are shown."""
 
     text: str
     zone: str
@@ -33,9 +33,10 @@ class Template(msgspec.Struct, frozen=True):
         return any(not found["doubled"] and _named(found) == "channel" for found in _VARIABLE.finditer(self.text))
 
     def fill(self, entry: Entry, channel: str, summary_chars: int, translator: Translator) -> str:
-        """Return the template filled with an entry and the title of its channel; may be "".
+        """Return the template filled with the values of an entry; the result may be "".
 
-        ``$summary`` is shortened to ``summary_chars``.
+        ``channel`` is the title of the entry's channel. The value of ``$summary`` is cut to ``summary_chars``
+        characters.
         """
         known: dict[str, Callable[[], str]] = {
             "channel": lambda: channel,
@@ -54,18 +55,18 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def normalize(text: str) -> str:
-    """Return a template for storage, where a typed backslash and ``n`` are a line break."""
+    """Return a template as it is stored: a backslash followed by ``n``, as users type it, becomes a line break."""
     lines = text.replace("\\n", "\n").strip().splitlines()
     return "\n".join(one_line(line, MAX_CHARS) for line in lines)
 
 
 def is_short_enough(text: str) -> bool:
-    """Return whether a normalized template is short enough."""
+    """Return whether a template, as :func:`normalize` returns it, is within the limit on its length."""
     return len(text) <= MAX_CHARS and text.count("\n") < MAX_LINES
 
 
 def unknown_variables(text: str) -> tuple[str, ...]:
-    """Return the variables of a template that do not exist, without duplicates."""
+    """Return the names of variables in a template that no entry has, without duplicates."""
     named = (_named(found) for found in _VARIABLE.finditer(text) if not found["doubled"])
     return tuple(dict.fromkeys(name for name in named if name not in VARIABLES))
 

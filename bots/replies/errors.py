@@ -1,4 +1,7 @@
-"""Texts for the errors of :mod:`service.errors`: what happened, to what, and what the user can do. Pure."""
+"""Texts for the errors of :mod:`service.errors`. Pure.
+
+Each text says what happened, what the error concerns, and what the user can do.
+"""
 
 from typing import Final
 
@@ -8,7 +11,7 @@ from service.feeds.parsing.html_text import one_line
 
 
 def error_text(error: errors.CoronetError, subject: str, translator: Translator) -> str:
-    """Return the message about an error; ``subject`` is the URL that it concerns, on one line, or ""."""
+    """Return the message about an error; ``subject`` is the URL that the error concerns (on one line), or ""."""
     status = error.status if isinstance(error, errors.BadStatus) else 0
     it = translator.gettext("“{words}”", words=subject) if subject else translator.gettext("it")
     return translator.gettext(
@@ -20,7 +23,7 @@ def error_text(error: errors.CoronetError, subject: str, translator: Translator)
 
 
 def outcome_text(code: str, translator: Translator) -> str:
-    """Return the outcome of a poll in a few words; ``code`` is the code of its error."""
+    """Return the outcome of a poll in a few words; ``code`` is the code of the poll's error."""
     return translator.gettext(_OUTCOMES.get(code, _FAILING))
 
 

@@ -9,17 +9,17 @@ from bots.replies.base import FailureReply, Reply
 
 
 class HelpTopic(msgspec.Struct, frozen=True):
-    """The help text of a command: ``line`` is its summary without a full stop, ``more`` its details."""
+    """The help text of a command: ``line`` is a summary without a full stop, ``more`` contains the details."""
 
     line: str
     more: str = ""
 
     def summary(self, translator: Translator) -> str:
-        """Return the summary."""
+        """Return the translated summary of the command, without a full stop."""
         return translator.gettext(self.line)
 
     def full_text(self, translator: Translator) -> str:
-        """Return the summary and the details."""
+        """Return the translated summary and details of the command."""
         return (
             f"{self.summary(translator)}. {translator.gettext(self.more)}"
             if self.more
@@ -161,7 +161,7 @@ class HelpReply(Reply, frozen=True):
 
 
 class MissingArgument(FailureReply, frozen=True):
-    """The command ``verb`` lacks an argument; shows its help text."""
+    """The command ``verb`` lacks an argument; the reply shows the help text of the command."""
 
     verb: str
 

@@ -30,8 +30,8 @@ from service.users.quiet_hours import (
 class PauseReply(Reply, frozen=True):
     """Subscriptions were paused.
 
-    ``targets`` are the subscriptions of the command, ``newly_paused`` those of them that were not paused before;
-    ``everything`` tells whether the saved searches are paused, too.
+    ``targets`` are the subscriptions that the command was for. ``newly_paused`` are the subscriptions among them that
+    were not paused before. ``everything`` tells whether the user's saved searches were paused, too.
     """
 
     newly_paused: tuple[SubscribedChannel, ...]
@@ -60,8 +60,8 @@ class PauseReply(Reply, frozen=True):
 class ResumeReply(Reply, frozen=True):
     """Subscriptions were resumed.
 
-    ``missed_updates`` is the number of updates during the pause, which follow; ``missed_matches`` the number of entries
-    that matched saved searches, which do not follow.
+    ``missed_updates`` is the number of updates during the pause; a recap of them follows this reply. ``missed_matches``
+    is the number of entries during the pause that matched saved searches; these entries are not sent.
     """
 
     resumed: tuple[SubscribedChannel, ...]
@@ -97,10 +97,10 @@ class ResumeReply(Reply, frozen=True):
 
 
 class PreferencesReply(Reply, frozen=True):
-    """The settings of one subscription, or of all (``target`` is None).
+    """The settings of one subscription, or of all subscriptions if ``target`` is None.
 
-    ``changed`` tells whether the command has changed them. ``poll_interval_s`` is the interval between polls of the
-    channel; None if the command did not change the delivery interval, or the poll interval is unknown.
+    ``changed`` tells whether the command has changed the settings. ``poll_interval_s`` is the interval between polls of
+    the channel; it is None if the command did not change the delivery interval, or if the poll interval is unknown.
     """
 
     target: SubscribedChannel | None
@@ -133,7 +133,7 @@ class PreferencesReply(Reply, frozen=True):
         return fit_rows(head, rows, translator, tail)
 
     def _interval_note(self, poll_interval_s: float, translator: Translator) -> str:
-        """Return the sentence that relates the delivery interval to the poll interval."""
+        """Return the sentence that compares the interval between deliveries with the interval between polls."""
         delivery_interval_s, interval = self.preferences.interval_s or 0, translator.format_duration(poll_interval_s)
         if not delivery_interval_s:
             return translator.gettext("It is checked every {interval}.", interval=interval)
@@ -150,7 +150,10 @@ class PreferencesReply(Reply, frozen=True):
 
 
 def _settings(preferences: Preferences, translator: Translator, *, for_all: bool) -> list[str]:
-    """Return one line per setting: its name and value."""
+    """Return one line for each setting, with the name of the setting and its value.
+
+    ``for_all`` tells whether the preferences are for all subscriptions.
+    """
     on, off, default = translator.gettext("on"), translator.gettext("off"), translator.gettext("default")
     default_title, default_format = translator.gettext("the publisher's title"), translator.gettext("built-in")
     rows = [f"mute: {on if preferences.muted else off}"]
@@ -178,7 +181,7 @@ def _settings(preferences: Preferences, translator: Translator, *, for_all: bool
 
 
 def changed_settings(preferences: Preferences, translator: Translator) -> list[str]:
-    """Return one line per setting that differs from the default."""
+    """Return one line for each setting that differs from the default."""
     default_rows = _settings(NO_PREFERENCES, translator, for_all=False)
     return [row for row in _settings(preferences, translator, for_all=False) if row not in default_rows]
 
@@ -194,7 +197,10 @@ class NoSuchSetting(FailureReply, frozen=True):
 
 
 class InvalidSetting(FailureReply, frozen=True):
-    """``value`` is not valid for the setting ``key``; ``unknown_variables`` are those of a template."""
+    """``value`` is not valid for the setting ``key``.
+
+    If the value is a template, ``unknown_variables`` are the variables in it that do not exist.
+    """
 
     key: str
     value: str
@@ -244,7 +250,10 @@ class InvalidSetting(FailureReply, frozen=True):
 
 
 class FilterList(Reply, frozen=True):
-    """The filters of one subscription, or of all (``target`` is None); ``changed``: the command has changed them."""
+    """The filters of one subscription, or of all subscriptions if ``target`` is None.
+
+    ``changed`` tells whether the command has changed the filters.
+    """
 
     target: SubscribedChannel | None
     rules: tuple[FilterRule, ...]
@@ -275,7 +284,7 @@ def _rule(rule: FilterRule) -> str:
 
 
 class NoSuchFilter(FailureReply, frozen=True):
-    """No filter has the number."""
+    """No filter has the number in the command."""
 
     sentence = gettext_noop(
         "There is no filter with that number. `filter #3` shows the filters of a subscription, `filter` those for all."
@@ -283,7 +292,7 @@ class NoSuchFilter(FailureReply, frozen=True):
 
 
 class TooManyFilters(FailureReply, frozen=True):
-    """The subscription, or the user, already has ``limit`` filters."""
+    """The maximum number of filters, ``limit``, has been reached."""
 
     limit: int
 
@@ -296,7 +305,10 @@ class TooManyFilters(FailureReply, frozen=True):
 
 
 class UserSettingsReply(Reply, frozen=True):
-    """When new entries are delivered; ``now_s`` is the Unix time, ``changed``: the command has changed it."""
+    """The user's settings about when new entries are delivered.
+
+    ``changed`` tells whether the command has changed the settings; ``now_s`` is the current Unix time.
+    """
 
     user_settings: UserSettings
     now_s: float
@@ -364,7 +376,7 @@ def _quiet(quiet: QuietHours, translator: Translator) -> str:
 
 
 def _days(days: tuple[int, ...], translator: Translator) -> str:
-    """Return sorted days of the week in words."""
+    """Return days of the week in words; ``days`` are their sorted numbers, 0 for Monday."""
     names = [translator.weekday_name(day) for day in days]
     if len(days) > 2 and days[-1] - days[0] == len(days) - 1:  # noqa: PLR2004 - two are named
         return translator.gettext("{first} to {last}", first=names[0], last=names[-1])
@@ -376,7 +388,7 @@ def _clock(minute: int) -> str:
 
 
 class InvalidTime(FailureReply, frozen=True):
-    """``words`` are not valid times or days for the command ``verb``."""
+    """``words`` are not valid as the times or days of the command ``verb``."""
 
     verb: str
     words: str
@@ -387,7 +399,10 @@ class InvalidTime(FailureReply, frozen=True):
 
 
 class UnknownTimeZone(FailureReply, frozen=True):
-    """No time zone has the name ``words``, or several have it: ``candidates``."""
+    """No time zone has the name ``words``, or several have it.
+
+    ``candidates`` are the names of those several time zones; it is empty if there is none.
+    """
 
     words: str
     candidates: tuple[str, ...]
@@ -404,7 +419,7 @@ class UnknownTimeZone(FailureReply, frozen=True):
 
 
 class LanguageReply(Reply, frozen=True):
-    """The language of the bot's messages, stated in that language; ``changed``: the command has changed it."""
+    """The language of the bot's messages, stated in that language; ``changed``: whether the command has set it."""
 
     language: str
     changed: bool = False

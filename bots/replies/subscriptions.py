@@ -48,10 +48,10 @@ _REASON_OF_CONSTRAINT: Final = {
 
 
 class SubscribeReply(Reply, frozen=True):
-    """The user is subscribed. ``latest`` are the latest entries, newest first; None if the user wants none.
+    """The user is subscribed. ``latest`` are the latest entries, newest first; None if the user wants to see none.
 
-    ``discovered`` tells whether the feed was found through the page at the given URL, ``moved`` whether the channel has
-    moved to another URL. ``preferences`` are the settings in the command.
+    ``discovered`` tells whether the feed was found through the page at the URL in the command, and ``moved`` whether
+    the channel has moved to another URL. ``preferences`` are the settings in the command.
     """
 
     subscription: SubscribedChannel
@@ -87,7 +87,7 @@ class SubscribeReply(Reply, frozen=True):
         return translator.gettext("Subscribed to *{title}* (#{number}).", title=name, number=number)
 
     def _latest_lines(self, translator: Translator) -> list[str]:
-        """Return the lines with the latest entries."""
+        """Return the lines that show the latest entries."""
         if self.latest is None:
             return []
         if self.subscription.channel.kind == "page":
@@ -100,7 +100,10 @@ class SubscribeReply(Reply, frozen=True):
 
 
 class ChooseFeed(QuestionReply, frozen=True):
-    """Asks to which of the feeds of a page to subscribe; ``settings`` are those in the command."""
+    """Asks to which of the feeds of a page to subscribe.
+
+    ``settings`` are the settings of the new subscription that the user gave in the command.
+    """
 
     options: tuple[FeedLink, ...]
     settings: InitialSettings = ()
@@ -118,7 +121,10 @@ class ChooseFeed(QuestionReply, frozen=True):
 
 
 class OfferPageMonitoring(QuestionReply, frozen=True):
-    """Asks whether to monitor the page at a canonical URL without a feed; ``settings`` are those in the command."""
+    """Asks whether to monitor a page that has no feed; ``url`` is the canonical URL of the page.
+
+    ``settings`` are the settings of the new subscription that the user gave in the command.
+    """
 
     url: str
     settings: InitialSettings = ()
@@ -145,7 +151,7 @@ class ConfirmUnsubscribeAll(QuestionReply, frozen=True):
 
 
 class ChooseSubscription(QuestionReply, frozen=True):
-    """Asks which of the channels in a message a command is for.
+    """Asks for which channel a command is that refers to a message about several channels.
 
     ``command`` is the command with ``{}`` in place of the number of the subscription.
     """
@@ -162,7 +168,7 @@ class ChooseSubscription(QuestionReply, frozen=True):
 
 
 class MessageForgotten(Reply, frozen=True):
-    """The user reacted to a message that the bot no longer remembers."""
+    """The user reacted to a message whose channels the bot no longer remembers."""
 
     sentence = gettext_noop(
         "I no longer know what that message was about. `list` shows your subscriptions and their numbers."
@@ -191,7 +197,7 @@ class UnsubscribeReply(Reply, frozen=True):
 
 
 class NoSuchSubscription(FailureReply, frozen=True):
-    """No subscription of the user matches the target."""
+    """No subscription of the user has the number or URL in the command."""
 
     sentence = gettext_noop("I can't find that subscription. `list` shows the ones you have.")
 
@@ -223,7 +229,10 @@ class TooManyNewUrls(FailureReply, frozen=True):
 
 
 class SubscriptionList(Reply, frozen=True):
-    """The subscriptions whose title or URL contains ``needle``, of ``total``; without their URLs if they are many."""
+    """The user's subscriptions whose title or URL contains ``needle``; a long list does not show their URLs.
+
+    ``total`` is the number of all subscriptions of the user.
+    """
 
     matches: tuple[SubscribedChannel, ...]
     total: int
@@ -280,9 +289,9 @@ class LatestEntries(Reply, frozen=True):
 
 
 class PollExplanationReply(Reply, frozen=True):
-    """How often a channel is polled and why; ``now_s`` is the Unix time.
+    """How often a channel is polled, and why.
 
-    ``node_uri`` is the URI of the channel's pubsub node, or "".
+    ``now_s`` is the current Unix time. ``node_uri`` is the URI of the channel's pubsub node, or "" if it has none.
     """
 
     subscription: SubscribedChannel
@@ -327,10 +336,10 @@ class PollExplanationReply(Reply, frozen=True):
 
 
 class StatusReport(Reply, frozen=True):
-    """Whether the subscriptions can be polled; ``now_s`` is the Unix time.
+    """Whether the user's channels can be polled; ``now_s`` is the current Unix time.
 
-    ``failing`` are the subscriptions whose polls fail, each with the outcome of the last poll and the begin of the
-    failures (Unix time).
+    ``failing`` are the subscriptions whose polls fail. Each has the outcome of its last poll, and the Unix time of the
+    first of the failures.
     """
 
     count: int
@@ -368,9 +377,10 @@ class StatusReport(Reply, frozen=True):
 
 
 class ExportReply(Reply, frozen=True):
-    """The subscriptions as OPML documents that fit into one message each; ``refused`` is why the server took no file.
+    """The subscriptions as OPML documents, each of which fits into one message.
 
-    Each document is a message without other text, so that the user can save it unchanged.
+    Each document is a message without other text, so that the user can save it unchanged. ``refused`` is the error with
+    which the XMPP server refused the list as a file; None if the list was not offered as a file.
     """
 
     documents: tuple[str, ...]
@@ -433,14 +443,17 @@ class ImportStarted(Reply, frozen=True):
 
 
 class ImportResult(Reply, frozen=True):
-    """The result of an import: numbers of new and of existing subscriptions, and the failed feeds with their errors."""
+    """The result of an import: the numbers of new and of existing subscriptions, and the feeds that failed.
+
+    ``failed`` has pairs of the URL of a feed and the error.
+    """
 
     new: int = 0
     existing: int = 0
     failed: tuple[tuple[str, CoronetError], ...] = ()
 
     def merge(self, other: "ImportResult") -> "ImportResult":
-        """Return the sum of both results."""
+        """Return the sums of the numbers in both results, with the failed feeds of both."""
         return ImportResult(self.new + other.new, self.existing + other.existing, self.failed + other.failed)
 
     def _text(self, translator: Translator) -> str:

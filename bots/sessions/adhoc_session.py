@@ -1,9 +1,10 @@
 """Sessions of ad-hoc commands (XEP-0050): forms that are executed by the same dialogues as text commands.
 
 A session is one execution of one command; its steps may be minutes apart. The number of sessions is limited, per user
-and in total; the oldest are dropped first, and a step of a dropped session gets the error ``session-expired``. A step
-is executed by the process to which the user is assigned, and is not stored, because the client waits for the response.
-Opening a form is subject to a rate limit of its own, and every command of a form to that of text commands.
+and in total. The oldest sessions are dropped first, and a step of a dropped session gets the error ``session-expired``.
+A step is executed by the process to which the user is assigned, and is not stored, because the client waits for the
+response. Opening a form is subject to a rate limit of its own. Every command of a form is subject to the rate limit on
+text commands.
 """
 
 import asyncio
@@ -48,7 +49,10 @@ _log = structlog.get_logger()
 
 
 class _Session(msgspec.Struct):
-    """The state of a session: the form that was sent last, and the question that it asks."""
+    """The state of a session: the form that the user got last, and the question in the form.
+
+    ``pending_question`` is None if the form asks for the arguments of the command.
+    """
 
     form: Form
     pending_question: QuestionReply | None
@@ -67,7 +71,10 @@ class AdhocSessions:
         assigned_users: AssignedUsers,
         clock: Clock,
     ) -> None:
-        """Execute commands of ``assigned_users`` with ``services``, and send the responses to ``xmpp``."""
+        """Create sessions for ``assigned_users``, whose commands are executed with ``services``.
+
+        ``xmpp`` sends the responses, and ``access`` checks who may use the bot and the rate limits.
+        """
         self._access = access
         self._assigned_users = assigned_users
         self._store = store
@@ -80,7 +87,7 @@ class AdhocSessions:
         """The bare JID of the user of each task."""
 
     def on_command(self, command: AdhocCommandReceived) -> None:
-        """Begin a session, or execute its next step, in a task."""
+        """Begin a session, or execute the next step of one, in a task."""
         if command.jid in self._xmpp.rooms:  # no occupant may act for the room in private
             self._refuse(command, "auth", "forbidden")
             return
@@ -91,7 +98,7 @@ class AdhocSessions:
             self._begin_task(command.jid, self._serve(command))
 
     async def close(self) -> None:
-        """Cancel all steps in execution."""
+        """Cancel all steps that are being executed."""
         await cancel_and_wait(*tuple(self._tasks))
 
     def _begin_task(self, jid: str, work: Coroutine[None, None, None]) -> None:
@@ -100,7 +107,7 @@ class AdhocSessions:
         task.add_done_callback(self._tasks.pop)
 
     async def _serve(self, command: AdhocCommandReceived) -> None:
-        """Execute one step. An unexpected exception is logged; it affects no other user."""
+        """Execute one step. An unexpected exception is logged, and affects no other user."""
         translator = get_translator(command.language)
         try:
             if not command.receiver and await self._forward_to_assigned(command):
@@ -115,7 +122,11 @@ class AdhocSessions:
             self._complete(command, command.session, internal_error_text(translator), is_failed=True)
 
     async def _forward_to_assigned(self, command: AdhocCommandReceived) -> bool:
-        """Forward a step to the process of its user; return False if that is this one, or the store is unavailable."""
+        """Forward a step to the process to which its user is assigned, and return True.
+
+        Returns False, so that this process executes the step, if the user is assigned to this process or the store is
+        unavailable.
+        """
         uid = user_id(command.jid)
         try:
             await self._store.inbound_log.record_arrival(command.jid, self._xmpp.address)
@@ -157,7 +168,10 @@ class AdhocSessions:
             await self._continue(command, state, translator)
 
     async def _form_refusal(self, jid: str) -> Reply | None:
-        """Return the reply to a user who may not open a form now, or None."""
+        """Return the reply that refuses a form to the user ``jid``; None if the user may open a form now.
+
+        A form is refused to users without access, and to those who exceed the rate limit on forms.
+        """
         user = await self._access.count_command(jid, FORM_LIMITS)
         if isinstance(user, CommandRefused):
             return user.reply
@@ -193,7 +207,10 @@ class AdhocSessions:
             self._complete(command, session, text, is_failed=is_failed)
 
     async def _replies(self, jid: str, lines: list[str], pending_question: QuestionReply | None) -> list[Reply]:
-        """Execute the commands in order, and return their replies; ends at the rate limit."""
+        """Execute commands in order, and return their replies; commands beyond the rate limit are not executed.
+
+        ``pending_question`` is the question that the first command can answer.
+        """
         replies: list[Reply] = []
         for line in lines:
             user = await self._access.count_command(jid, COMMAND_LIMITS)

@@ -1,6 +1,6 @@
 """Text sessions: the commands in messages are executed one at a time per user, and in parallel for many users.
 
-:mod:`bots.dialogue.dispatcher` executes a command, :mod:`bots.sessions.reply_sender` sends the reply.
+:mod:`bots.dialogue.dispatcher` executes each command, and :mod:`bots.sessions.reply_sender` sends the reply.
 """
 
 import asyncio
@@ -62,7 +62,11 @@ _log = structlog.get_logger()
 
 
 class _QueuedMessage(msgspec.Struct, frozen=True):
-    """A received message to ``address``; ``entry_id`` is its id in the inbound log, or "" if it is not stored."""
+    """A received message that waits for execution.
+
+    ``address`` is the bot's address to which it was sent. ``entry_id`` is its id in the stored inbound log, or "" if it
+    is not stored.
+    """
 
     message: MessageReceived
     entry_id: EntryId = ""
@@ -82,7 +86,8 @@ class _Session:
 class ChatSessions:
     """The text sessions of one bot process.
 
-    The key of a session is the bare JID of a user or room, or for private messages in a room the occupant's full JID.
+    A session has as its key the bare JID of a user or room, or the full JID of an occupant who sends private messages
+    in a room.
     """
 
     def __init__(
@@ -96,10 +101,10 @@ class ChatSessions:
         clock: Clock,
         on_invitation: Callable[[MessageReceived, EntryId], None],
     ) -> None:
-        """Execute the commands of ``assigned_users`` with ``services`` and send the replies by ``replies``.
+        """Create sessions for ``assigned_users``: ``services`` execute their commands, ``replies`` sends the replies.
 
-        ``xmpp`` sends notifications of composing. Invitations to rooms are passed to ``on_invitation``, with their id
-        in the inbound log, or "" if they are not stored.
+        ``access`` checks who may use the bot and the rate limits; ``xmpp`` shows that the bot is composing a reply. An
+        invitation to a room is passed to ``on_invitation`` with its id in the inbound log, or "" if it is not stored.
         """
         self._on_invitation = on_invitation
         self._access = access
@@ -121,10 +126,10 @@ class ChatSessions:
         """The sessions and the rate limits that they exceed, once the user has been notified."""
 
     def on_message(self, message: MessageReceived) -> None:
-        """Queue a message that is not stored.
+        """Queue a message that is not stored in the inbound log.
 
-        If the queue of the session is full, the oldest message is dropped. In a room, whose occupants share a queue,
-        the new message is dropped if its sender already has many queued.
+        If the queue of the session is full, the oldest message is dropped. The occupants of a room share one queue; a
+        message from an occupant who already has many messages in the queue is dropped.
         """
         if message.invitation is not None:
             self._on_invitation(message, "")
@@ -138,7 +143,7 @@ class ChatSessions:
         self._queue(key, _QueuedMessage(message, address=self._xmpp.address))
 
     def on_stored_messages(self, unanswered: Sequence[UnansweredMessage]) -> None:
-        """Queue stored messages in order, except those that were queued before."""
+        """Queue messages of the inbound log in order, except messages that were queued before."""
         for each in unanswered:
             message = msgspec.msgpack.decode(each.payload, type=MessageReceived)
             latest, entry_id = self._last_entry_ids.get(message.jid, _NO_ENTRY), _sort_key(each.entry_id)
@@ -150,7 +155,7 @@ class ChatSessions:
                     self._queue(message.jid, _QueuedMessage(message, each.entry_id, each.address, each.reply))
 
     async def wait_for_released_users(self) -> None:
-        """Wait until the commands in execution are done, of users who are no longer assigned to this process."""
+        """Wait until no command is being executed for users who are no longer assigned to this process."""
         tasks = [each.task for key, each in self._sessions.items() if not self._assigned_users.includes(user_id(key))]
         if tasks:
             await asyncio.wait(tasks)
@@ -162,7 +167,7 @@ class ChatSessions:
         self._sessions[key].queue.append(queued)
 
     async def close(self) -> None:
-        """Cancel all sessions."""
+        """Cancel all sessions, with the commands that are being executed."""
         await cancel_and_wait(*[each.task for each in self._sessions.values()])
 
     async def _serve(self, key: str, session: _Session) -> None:
@@ -177,7 +182,10 @@ class ChatSessions:
             del self._sessions[key]
 
     async def _answer(self, key: str, session: _Session, queued: _QueuedMessage) -> None:
-        """Execute one command and send the reply, or send the reply that was stored for it."""
+        """Execute the command in a message and send the reply.
+
+        If a reply was already stored for the message, the command is not executed again, and that reply is sent.
+        """
         message, reply_stanzas = queued.message, queued.reply_stanzas
         if (
             queued.entry_id and message.jid in self._xmpp.rooms
@@ -189,7 +197,10 @@ class ChatSessions:
         await self._replies.send(user_id(message.jid), queued.entry_id, queued.address, reply_stanzas)
 
     async def _reply_bodies(self, key: str, session: _Session, message: MessageReceived) -> list[str]:
-        """Execute a command and return the bodies of the reply. An unexpected exception is logged."""
+        """Execute the command in a message, and return the bodies of the messages that are the reply.
+
+        An unexpected exception is logged, and the reply says that there was an internal error.
+        """
         try:
             limits = message_limits(message)
             user = await self._access.count_command(message.jid, limits, message.occupant_user_id)
@@ -211,7 +222,10 @@ class ChatSessions:
     def _refusal_bodies(
         self, key: str, session: _Session, message: MessageReceived, refused: CommandRefused
     ) -> list[str]:
-        """Return the notice of an exceeded rate limit, once per excess; suspended users get none."""
+        """Return the reply to a command that was refused because of a rate limit or a suspension.
+
+        Only the first command beyond a rate limit gets a reply; suspended users get none.
+        """
         if not refused.limit or (key, refused.limit) in self._limit_notices:
             return []
         self._limit_notices[key, refused.limit] = True
@@ -246,13 +260,16 @@ class ChatSessions:
         return [*self._first_body(message, reply_text(user, reply)), *further_bodies]
 
     def _count_misunderstood(self, key: str, message: MessageReceived) -> int:
-        """Count a message that is not a command, and return how many its sender has sent in a row."""
+        """Count a message that is not a command, and return how many such messages its sender has sent in a row."""
         count: int = self._misunderstood.get((key, message.occupant_id), 0) + 1
         self._misunderstood[key, message.occupant_id] = count
         return count
 
     def _first_body(self, message: MessageReceived, text: str) -> list[str]:
-        """Return the first body of a reply unless it is empty; in a room it begins with the nick of the addressee."""
+        """Return the body of the first message of a reply; an empty list if ``text`` is empty.
+
+        In a room, the body begins with the nick of the occupant who sent ``message``.
+        """
         if not text:
             return []
         addressed = f"{quote_nick(message.sender.partition('/')[2])}: {text}" if message.is_groupchat else text
@@ -275,7 +292,7 @@ def _sort_key(entry_id: EntryId) -> tuple[int, int]:
 def reply_text(user: UserState, reply: Reply) -> str:
     """Return the text of a reply, preceded by a greeting for new and for returning users.
 
-    ``user`` is the state from before the message.
+    ``user`` is the state of the user from before the command was received.
     """
     language = user.user_settings.effective_language
     greeting = (

@@ -1,6 +1,6 @@
-"""Service of dry runs for the console: how the bot would reply to commands, and how it would render a notification.
+"""Service for the console that shows how the bot would reply to commands, and how it would render a notification.
 
-Nothing is executed, and nothing is sent to users.
+No command is executed, and nothing is sent to users.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 
 class DryRunService:
-    """Takes requests of the console from the store and replies to them; :meth:`run` drives it."""
+    """Replies to the console's requests for dry runs while :meth:`run` runs; the store carries requests and replies."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
@@ -56,7 +56,10 @@ class DryRunService:
                 await asyncio.sleep(_RETRY_S)
 
     async def _answer(self, request: BotRequest) -> BotReply:
-        """Return the reply to a request. An unexpected exception is logged and reported to the console."""
+        """Return the reply to a request of the console.
+
+        An unexpected exception is logged and reported to the console.
+        """
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 match request.body:
@@ -73,7 +76,10 @@ class DryRunService:
             return ErrorReply(to_fault(CoronetError("The bot failed; see its log.")))
 
     async def _preview_commands(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
-        """Return the replies of the bot to commands of a user, each according to the present state of the store."""
+        """Return what the bot would reply to commands of the user ``jid``, and which changes the commands would make.
+
+        Each command sees the present state of the store, without the changes of the commands before it.
+        """
         user, pending_question, previews = await self._store.users.get(jid), None, []
         for command in commands:
             if user.suspended:
@@ -91,7 +97,7 @@ class DryRunService:
         return tuple(previews)
 
     def _preview_message(self, channel: Channel, entry: Entry) -> str:
-        """Return the notification about an entry of a channel, in English."""
+        """Return the text of the notification about an entry of a channel, in English."""
         change = Change("addition", entry, 1 if channel.kind == "page" else 0)
         delta = Delta(channel.id, channel.version, channel.version + 1, self._services.clock.wall_s(), (change,))
         return render_notification([channel], [delta], {}, {}, get_translator(SOURCE_LANGUAGE))

@@ -1,4 +1,4 @@
-"""Data forms of ad-hoc commands (XEP-0050, XEP-0004), for the arguments of commands and for questions. Pure.
+"""Data forms (XEP-0004) of ad-hoc commands (XEP-0050): for the arguments of commands, and for questions. Pure.
 
 The values of a submitted form are converted to the text that the user would type in chat, so that commands have only
 one parser and one dialogue.
@@ -90,15 +90,18 @@ _WORDS: Final = (Field("words", gettext_noop("What you would write after the com
 
 
 def _fields(verb: str) -> tuple[Field, ...]:
-    """Return the fields of a command in the order of its arguments.
+    """Return the form fields of the command ``verb``, in the order of the command's arguments.
 
-    A command with the field ``_SUBSCRIPTIONS`` is executed once for each selected subscription.
+    A command with the field ``_SUBSCRIPTIONS`` is executed once for each subscription that the user selects.
     """
     return _FIELDS.get(verb, _WORDS)
 
 
 async def command_form(verb: str, translator: Translator, requests: ReadRequests) -> Form:
-    """Return the form for the arguments of a command, with the user's subscriptions or saved searches as options."""
+    """Return the form for the arguments of the command ``verb``.
+
+    The user's subscriptions or saved searches, read through ``requests``, are the options to select from.
+    """
     fields = []
     for template in _fields(verb):
         options: Options = tuple((value, translator.gettext(label)) for value, label in template.options)
@@ -118,7 +121,10 @@ async def command_form(verb: str, translator: Translator, requests: ReadRequests
 
 
 def form_to_commands(verb: str, values: Values) -> list[str]:
-    """Return the text commands that a submitted form stands for."""
+    """Return the text commands that a submitted form stands for: one for each subscription that the user selected.
+
+    ``values`` are the submitted values by field name.
+    """
     words: list[str] = []
     each: list[str] = []
     for template in _fields(verb):
@@ -131,7 +137,10 @@ def form_to_commands(verb: str, values: Values) -> list[str]:
 
 
 def remaining_values(verb: str, values: Values, executed_count: int) -> Values:
-    """Return the values without the subscriptions of the first ``executed_count`` commands, which were executed."""
+    """Return the submitted values without the subscriptions for which the command was already executed.
+
+    ``executed_count`` is the number of these subscriptions; they are the first selected ones.
+    """
     if _SUBSCRIPTIONS not in _fields(verb):
         return values
     selected = [value for value in values.get(_SUBSCRIPTIONS.var, ()) if value.strip()]
@@ -139,7 +148,7 @@ def remaining_values(verb: str, values: Values, executed_count: int) -> Values:
 
 
 def question_form(question: QuestionReply, instructions: str, translator: Translator) -> Form:
-    """Return the form of a question."""
+    """Return the form that asks a question; ``instructions`` is the text above the options."""
     match question:
         case ChooseFeed(offered):
             labels = [
@@ -158,7 +167,7 @@ def question_form(question: QuestionReply, instructions: str, translator: Transl
 
 
 def form_to_answer(question: QuestionReply, values: Values) -> str:
-    """Return the text answer that a submitted form stands for; without a selection it is "no"."""
+    """Return the text answer that a submitted form stands for; without a selected option the answer is "no"."""
     selected = one_line("".join(values.get("answer", ())[:1]), 100)
     if isinstance(question, ChooseFeed | SearchResults):
         return selected or "no"
@@ -166,7 +175,7 @@ def form_to_answer(question: QuestionReply, values: Values) -> str:
 
 
 def repeated_form(form: Form, values: Values, instructions: str) -> Form:
-    """Return a submitted form again, with the error as its instructions."""
+    """Return a submitted form again, filled with the submitted values; ``instructions`` is the error to show."""
     fields = tuple(msgspec.structs.replace(field, values=values.get(field.var, field.values)) for field in form.fields)
     return Form(form.title, instructions, fields)
 

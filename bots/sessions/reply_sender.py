@@ -1,7 +1,7 @@
 """Sender of the replies to commands.
 
-A reply to a stored message is stored before it is sent, and the message is removed when the server has received the
-reply. Therefore a process that takes over from a failed one sends the same reply under the same message id.
+A reply to a stored message is stored before it is sent. The message is removed when the server has received the reply.
+Therefore a process that takes over from a failed one sends the same reply under the same message id.
 """
 
 import asyncio
@@ -25,9 +25,10 @@ class ReplySender:
     """Sends the replies of one bot process."""
 
     def __init__(self, inbound_log: InboundLog, xmpp: XmppSender, assigned_users: AssignedUsers) -> None:
-        """Send to ``xmpp`` the replies from its own address; those from other addresses are queued in the store.
+        """Create a sender that sends replies by ``xmpp``.
 
-        Replies to stored messages are sent only to ``assigned_users``.
+        Replies from another address than that of ``xmpp`` are queued in the store for the process with that address.
+        Replies to messages in ``inbound_log`` are sent only to ``assigned_users``.
         """
         self._inbound_log = inbound_log
         self._xmpp = xmpp
@@ -36,10 +37,11 @@ class ReplySender:
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
 
     async def send(self, uid: UserId, entry_id: EntryId, address: str, stanzas: Sequence[str]) -> None:
-        """Send the stanzas of a reply to a message that was sent to ``address``.
+        """Send the stanzas of a reply from ``address``, the bot's address to which the user had written.
 
-        ``entry_id`` is the id of the message in the inbound log, or "" if it is not stored. Returns when the server has
-        received the reply and it cannot be sent again, or when the user is assigned to another process.
+        ``entry_id`` is the id of the user's message in the inbound log, or "" if it is not stored. The method returns
+        when the server has received the reply and it cannot be sent again, or when the user is assigned to another
+        process.
         """
         while True:
             await self._xmpp.connected.wait()
@@ -56,13 +58,16 @@ class ReplySender:
                 return
 
     async def close(self) -> None:
-        """Wait for the replies in transmission, for at most ``CLOSE_TIMEOUT_S``; otherwise they would be sent twice."""
+        """Wait until the server has received the replies that are being sent, for at most ``CLOSE_TIMEOUT_S``.
+
+        Without this wait, another process would send them a second time.
+        """
         if self._sending:
             await asyncio.wait(self._sending, timeout=CLOSE_TIMEOUT_S)
         await cancel_and_wait(*self._sending)
 
     async def _deliver(self, uid: UserId, entry_id: EntryId, address: str, stanzas: Sequence[str]) -> None:
-        """Store a reply, send it, and remove the message. Raises XmppSessionLost."""
+        """Store a reply, send it, and remove the user's message from the inbound log. Raises XmppSessionLost."""
         if entry_id:
             with contextlib.suppress(StoreUnavailable):  # after a failure now, the command is executed again
                 await self._inbound_log.record_reply(uid, entry_id, stanzas)
@@ -75,7 +80,7 @@ class ReplySender:
             await self._retry(lambda: self._inbound_log.remove_answered([(uid, entry_id)]))
 
     async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Retry a write until it succeeds; otherwise the reply would be lost, or sent twice."""
+        """Repeat a write to the store until it succeeds; otherwise the reply would be lost, or sent twice."""
         while True:
             try:
                 return await write()
