@@ -115,9 +115,9 @@ def test_a_limited_query_asks_partitions_until_it_has_enough_names() -> None:
 
 
 def test_the_page_has_every_figure(outcome: DiscoveryOutcome) -> None:
-    told = page({"discovery": [outcome, outcome]})
-    assert all(f"Fig. {number}" in told for number in (9, 10, 11, 12, 14, 15, 16))
-    assert "{" not in told
+    text = page({"discovery": [outcome, outcome]})
+    assert all(f"Fig. {number}" in text for number in (9, 10, 11, 12, 14, 15, 16))
+    assert "{" not in text
 
 
 def test_the_command_prints_json_and_draws_a_plot(
