@@ -1,14 +1,16 @@
 """The client's search for a key's leaf group, one probe at a time (CLASH §V.C, Figure 5).
 
-It is the paper's modified binary search between two bounds, low and high, which each answer narrows:
+A *probe* guesses the depth of the key's leaf and asks the keyspace to which that depth leads. The search is the paper's
+modified binary search between two bounds, low and high, which each answer narrows:
 
 - Theorem 1: an answer of p matching bits implies a depth of at least p + 1.
-- Theorem 2: if p is less than the guessed depth, the true depth is less than the guess as well.
+- Theorem 2: if p is less than the guessed depth, the true depth is less than the guess too.
 
-Deviation: with a hint, the next guesses are the depths next to it, in doubling steps, because a group that has split or
-merged usually did so by one or two bits; after that, and without a hint, the middle. A keyspace that has given the
-group away redirects the search to the taker, with a proof. While groups move, the answers of two keyspaces can
-contradict each other: the search then starts again.
+Deviation: the client may have a hint, the depth of a group that it knows. The next guesses are then the depths next to
+the hint, in doubling steps, because a group that has split or merged usually did so by one or two bits. After that, and
+without a hint, the guess is the middle of the bounds. A keyspace that has given the group away redirects the search to
+the taker, with a proof. While groups move, the answers of two keyspaces can contradict each other: the search then
+starts again.
 
 A recalled leaf is in its parent's keyspace, so the depth that leads to it, and that is searched for, is its parent's:
 Theorem 2 then holds unchanged. Theorem 1 gives p + 1 only if p leads to the keyspace that has answered, which would
@@ -29,7 +31,10 @@ from service.errors import KeyGroupMoving
 
 
 class DepthCache:
-    """A cache of disjoint groups, ordered by key. A new group replaces those that it overlaps."""
+    """A cache of the leaf groups that a client knows, and of the depths that lead to them.
+
+    A new group replaces the groups that it overlaps.
+    """
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -40,7 +45,7 @@ class DepthCache:
         return len(self._groups)
 
     def record(self, group: KeyGroup, depth: int) -> None:
-        """Store that this group is a leaf, and that this depth leads to it (:attr:`DepthSearch.depth`)."""
+        """Store that this group is a leaf, and that ``depth`` leads to it (:attr:`DepthSearch.depth`)."""
         low = bisect_right(self._starts, group.key)
         if low and group.key in self._groups[low - 1]:
             low -= 1
@@ -50,7 +55,10 @@ class DepthCache:
         self._depths[low:high] = [depth]
 
     def depth(self, key: int) -> int | None:
-        """Return the depth to try first: that of the nearest known group; None if the cache is empty."""
+        """Return the depth with which a search for the key should begin, that of the nearest known group.
+
+        None if the cache is empty.
+        """
         place = bisect_right(self._starts, key)
         beside = range(max(place - 1, 0), min(place + 1, len(self._groups)))
         nearest = max(beside, key=lambda at: self._groups[at].common_bits(key), default=None)
@@ -62,7 +70,11 @@ MAX_PROBES = 100
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A request to ``keyspace`` to accept a key (ACCEPT_OBJECT). ``depth`` is the guess that led there."""
+    """A request to ``keyspace`` to accept a key (ACCEPT_OBJECT).
+
+    ``depth`` is the guessed depth that led to the keyspace. ``proof`` is the move by which another keyspace has
+    redirected the client to this one, or None.
+    """
 
     keyspace: Keyspace
     key: int
@@ -71,7 +83,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class DepthSearch:
-    """A search for one key's leaf.
+    """A search for the leaf group of one key.
 
     Send :attr:`probe`, pass the answer to :meth:`on_answer`, and repeat until it returns a leaf.
     """
@@ -80,22 +92,25 @@ class DepthSearch:
     """The depth that leads to the leaf; set once the leaf has been found."""
 
     def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, hint: int | None = None) -> None:
-        """Start a search for a key of ``bits`` bits at the hinted depth. Raises :class:`BadKey` for a longer key."""
+        """Start a search for a key of ``bits`` bits; ``hint`` is the depth to try first, or None if none is known.
+
+        Raises :class:`BadKey` if the key is longer.
+        """
         check_key(key, bits)
         self._key, self._bits, self._keyspaces = key, bits, keyspaces
         self._low, self._high = 0, bits
         self._step = bits if hint is None else 1
         self.probes = 1
         """Number of probes so far, including the current one."""
-        self.probe = self._at(bits // 2 if hint is None else min(hint, bits))
+        self.probe = self._probe_at(bits // 2 if hint is None else min(hint, bits))
 
     def on_answer(self, answer: AcceptObjectReply) -> Accepted | None:
-        """Return the leaf, or None if :attr:`probe` is to be sent next.
+        """Return the key's leaf if the answer contains it; if None, :attr:`probe` is then the next probe to send.
 
         Raises :class:`KeyGroupMoving` after ``MAX_PROBES`` probes.
         """
         if isinstance(answer, Accepted):
-            self.depth = self._leads_to(answer.group)
+            self.depth = self._depth_leading_to(answer.group)
             return answer
         if self.probes == MAX_PROBES:
             raise KeyGroupMoving(f"The key group of {self._key:#x} keeps moving. Try again.")
@@ -103,10 +118,10 @@ class DepthSearch:
         if answer.moved is not None:
             self.probe = Probe(answer.moved.taker, self._key, answer.moved.depth, answer.moved)
         else:
-            self.probe = self._at(self._next(answer.min_depth))
+            self.probe = self._probe_at(self._next_depth(answer.min_depth))
         return None
 
-    def _next(self, min_depth: int) -> int:
+    def _next_depth(self, min_depth: int) -> int:
         guess, step = self.probe.depth, self._step
         self._step *= 2
         own = min_depth >= 0 and self._keyspace(min_depth) == self.probe.keyspace
@@ -120,31 +135,32 @@ class DepthSearch:
             return max(middle, self._high - step + 1)
         return min(middle, self._low + step - 1)
 
-    def _at(self, depth: int) -> Probe:
+    def _probe_at(self, depth: int) -> Probe:
         return Probe(self._keyspace(depth), self._key, depth)
 
     def _keyspace(self, depth: int) -> Keyspace:
         return self._keyspaces.keyspace_of(KeyGroup.containing(self._key, depth, self._bits))
 
-    def _leads_to(self, leaf: KeyGroup) -> int:
+    def _depth_leading_to(self, leaf: KeyGroup) -> int:
         in_its_own = self._keyspaces.keyspace_of(leaf) == self.probe.keyspace
         return leaf.depth if in_its_own else leaf.depth - 1
 
 
 class LeafGroupSearch:
-    """A search for all leaf groups under a prefix. Send :attr:`probe` and pass on the answer, until ``probe`` is None.
+    """A search for all leaf groups under a prefix.
 
-    The results are disjoint and cover the prefix, even if groups split and merge during the search: of a group that has
-    grown to the left meanwhile, only the part that has not been found yet is returned.
+    Send :attr:`probe` and pass the answer to :meth:`on_answer`, until :attr:`probe` is None. The groups that are found
+    are disjoint and cover the prefix, even if groups split and merge during the search: of a group that has been merged
+    with keys found before, only the part that has not been found yet is returned.
     """
 
     def __init__(self, prefix: KeyGroup, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
         self._prefix, self._keyspaces, self._depths = prefix, keyspaces, depths
         self.probe: Probe | None = None
-        self._look(prefix.key)
+        self._start_search(prefix.key)
 
     def on_answer(self, answer: AcceptObjectReply) -> KeyGroup | None:
-        """Return the next leaf group, or None if it has not been found yet.
+        """Return the next leaf group under the prefix; None if more probes are needed to find it.
 
         Raises :class:`KeyGroupMoving` as :meth:`DepthSearch.on_answer` does.
         """
@@ -157,12 +173,12 @@ class LeafGroupSearch:
         while unit.key < self._key:
             unit = unit.right if self._key in unit.right else unit.left
         if unit.last < self._prefix.last:
-            self._look(unit.last + 1)
+            self._start_search(unit.last + 1)
         else:
             self.probe = None
         return unit
 
-    def _look(self, key: int) -> None:
+    def _start_search(self, key: int) -> None:
         self._key = key
         self._search = DepthSearch(key, self._prefix.bits, self._keyspaces, self._depths.depth(key))
         self.probe = self._search.probe

@@ -22,13 +22,16 @@ from service.model import ChannelId, UserId
 
 
 def shape(key: int, depth: int, bits: int) -> int:
-    """Return the virtual key Shape(key, depth): the first ``depth`` bits of the key, then zeros (§IV)."""
+    """Return the virtual key Shape(key, depth): the first ``depth`` of the key's ``bits`` bits, then zeros (§IV)."""
     free = bits - depth
     return key >> free << free
 
 
 class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
-    """The keys of ``bits`` bits whose first ``depth`` bits are those of the virtual key ``key``."""
+    """A key group: the keys of ``bits`` bits that begin with the same ``depth`` bits, its prefix.
+
+    ``key`` is the virtual key, which consists of the prefix and zeros.
+    """
 
     key: int
     depth: int
@@ -36,12 +39,15 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def containing(cls, key: int, depth: int, bits: int) -> "KeyGroup":
-        """Return the group of this depth that contains the key."""
+        """Return the group of depth ``depth`` that contains the key, which has ``bits`` bits."""
         return cls(shape(key, depth, bits), depth, bits)
 
     @classmethod
     def from_label(cls, label: str, bits: int) -> "KeyGroup":
-        """Return the group with this label. Raises :class:`BadKey` if the label is malformed."""
+        """Return the group of keys of ``bits`` bits with this label, such as ``0110*``.
+
+        Raises :class:`BadKey` if the label is malformed.
+        """
         prefix = label.removesuffix("*")
         whole = len(prefix) == bits
         if prefix.strip("01") or len(prefix) > bits or whole is label.endswith("*"):
@@ -50,7 +56,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def label(self) -> str:
-        """The prefix in binary, followed by ``*`` if it is shorter than a key."""
+        """The group's prefix in binary, followed by ``*`` if it is shorter than a key."""
         digits = f"{self.key:0{self.bits}b}"[: self.depth]
         return digits if self.depth == self.bits else digits + "*"
 
@@ -61,12 +67,12 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def left(self) -> "KeyGroup":
-        """The left child: the half whose next bit is 0, with the same virtual key."""
+        """The left child: the half of the group whose next bit is 0. It has the same virtual key as the group."""
         return KeyGroup(self.key, self.depth + 1, self.bits)
 
     @property
     def right(self) -> "KeyGroup":
-        """The right child: the half whose next bit is 1."""
+        """The right child: the half of the group whose next bit is 1."""
         return KeyGroup(self.key | 1 << (self.bits - self.depth - 1), self.depth + 1, self.bits)
 
     @property
@@ -78,17 +84,17 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
         return shape(key, self.depth, self.bits) == self.key
 
     def intersection(self, other: "KeyGroup") -> "KeyGroup | None":
-        """Return the keys that are in both groups: one of the two groups, or None."""
+        """Return the group of all keys that are in both groups, which is one of the two; None if there are none."""
         inner, outer = sorted((self, other), key=lambda group: -group.depth)
         return inner if inner.key in outer else None
 
     def common_bits(self, key: int) -> int:
-        """Return the number of the prefix's bits with which a key begins (the prefix match of §V.B)."""
+        """Return how many of the group's prefix bits the key begins with (the prefix match of §V.B)."""
         return min(self.depth, self.bits - (self.key ^ key).bit_length())
 
 
 class KeyLayout(msgspec.Struct, frozen=True):
-    """The number of bits of each part of a key, equal for all keys of one store."""
+    """The numbers of bits of the three parts of a key, which are the same for all keys of one store."""
 
     domain_bits: int = 8
     channel_bits: int = 16
@@ -104,13 +110,17 @@ class KeyLayout(msgspec.Struct, frozen=True):
         return self.channel_group(domain, channel).key | _first_bits(subscriber, self.subscriber_bits)
 
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
-        """Return the group of all subscriptions to a channel; short hashes may collide with other channels'."""
+        """Return the group that contains all subscriptions to a channel.
+
+        ``domain`` is the registrable domain of the channel's URL. Other channels whose short hashes are the same are in
+        the group too.
+        """
         depth = self.domain_bits + self.channel_bits
         own = _first_bits(channel, self.channel_bits) << self.subscriber_bits
         return KeyGroup(self.domain_group(domain).key | own, depth, self.bits)
 
     def domain_group(self, domain: str) -> KeyGroup:
-        """Return the group of all subscriptions to one publisher's channels."""
+        """Return the group that contains all subscriptions to the channels of one registrable domain."""
         key = _first_bits(domain, self.domain_bits) << (self.bits - self.domain_bits)
         return KeyGroup(shape(key, self.domain_bits, self.bits), self.domain_bits, self.bits)
 
@@ -133,7 +143,10 @@ Keyspace = int
 
 
 class KeyspaceMap(Protocol):
-    """The map from groups to keyspaces (Map of §IV). It depends on the virtual key alone, not on the depth."""
+    """The map from groups to keyspaces (Map of §IV).
+
+    A group's keyspace depends on its virtual key, not on its depth.
+    """
 
     def keyspace_of(self, group: KeyGroup) -> Keyspace:
         """Return the group's keyspace."""
@@ -141,9 +154,9 @@ class KeyspaceMap(Protocol):
 
 
 class Keyspaces(msgspec.Struct, frozen=True):
-    """A fixed number of keyspaces with equal shares of the hash range.
+    """The ``count`` keyspaces of a store, which have equal shares of the hash range.
 
-    The number never changes: groups would be lost.
+    The count never changes, because groups would be lost.
     """
 
     count: int = 256
@@ -163,6 +176,6 @@ class Keyspaces(msgspec.Struct, frozen=True):
 
 
 def hash_key(group: KeyGroup) -> int:
-    """Return the hash key of a group: SHA-1 of its virtual key, 160 bits (§IV)."""
+    """Return the hash key of a group: SHA-1 of its virtual key, as a number of 160 bits (§IV)."""
     size = (group.bits + 7) // 8
     return int.from_bytes(sha1(group.key.to_bytes(size), usedforsecurity=False).digest())

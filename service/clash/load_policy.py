@@ -1,6 +1,7 @@
 """Loads of key groups, in deliveries per second, and the choice of groups to split and merge (CLASH §VI.A).
 
-An overloaded keyspace splits its hottest group; a keyspace with spare capacity merges the coldest pair that fits.
+An overloaded keyspace splits its hottest group. A keyspace with spare capacity merges the two halves of a group: the
+coldest pair whose load it can carry.
 
 Hysteresis: a split is due above ``overload``; a merge only if the keyspace stays below ``merge_limit`` with the merged
 group. A load that fluctuates by less than ±x never causes a split after a merge if ``merge_limit < overload · (1 - x) /
@@ -9,8 +10,9 @@ group. A load that fluctuates by less than ±x never causes a split after a merg
 Deviation: the paper merges where a server's load is below 54 %. But two halves of 55 and 30 % do not need two servers,
 and a server below 54 % may have no use for what would fill it: the criterion here is the load after the merge.
 
-Deviation: the paper leaves a cold group where it is as long as its sibling is hot and split, so that a keyspace serves
-next to nothing. Here, a right child that is alone in its keyspace is recalled if its parent's keyspace can carry it.
+Deviation: the paper leaves a cold group where it is as long as its sibling is hot and split, so that a keyspace may
+have almost no load. Here, a right child that is alone in its keyspace is recalled if its parent's keyspace can carry
+it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,20 +29,22 @@ SUBSCRIPTIONS_PER_DELIVERY_S = 1000.0
 
 
 def group_load(deliveries_per_s: float, subscriptions: float) -> float:
-    """Return the load of a group, in deliveries per second.
+    """Return the load of a group in deliveries per second, from its rate of deliveries and its subscriptions.
 
-    Fan-out reads each subscription once per delta, so work is linear in deliveries. Storage is a second, smaller term,
-    which splits large groups even while they are quiet. Deviation: the paper's load is logarithmic in the number of
-    stored queries (§VI.A), because its servers match data against an index of them; here a fan-out visits all.
+    A delivery reads each subscription once, so work is linear in deliveries. The number of stored subscriptions is a
+    second, smaller term, which splits large groups even while they are quiet. Deviation: the paper's load is
+    logarithmic in the number of stored queries (§VI.A), because its servers match data against an index of queries;
+    here a delivery reads all subscriptions.
     """
     return deliveries_per_s + subscriptions / SUBSCRIPTIONS_PER_DELIVERY_S
 
 
 class HalfLives(msgspec.Struct, frozen=True):
-    """Half-lives of measured rates, in seconds: of the *current* and of the *long-term* rate.
+    """Half-lives in seconds of the two measured rates, the *current* and the *long-term* one.
 
-    Deviation: the paper considers the last interval only. A group counts as hot at once but as cold only after a while:
-    updates come in bursts, and a group that has just split would merge again between two of them.
+    After a half-life without deliveries, a rate has decayed to a half. Deviation: the paper considers the last interval
+    only. Here a group counts as hot at once but as cold only after a while: updates come in bursts, and a group that
+    has just split would merge again between two of them.
     """
 
     current_s: float
@@ -48,10 +52,10 @@ class HalfLives(msgspec.Struct, frozen=True):
 
     @classmethod
     def for_interval(cls, interval_s: float) -> "HalfLives":
-        """Return the half-lives for rates that are measured every ``interval_s``.
+        """Return the half-lives for rates that are measured every ``interval_s`` seconds.
 
-        A fan-out of a large channel takes several intervals and visits a given leaf in only one of them, so a rate
-        needs about three intervals to be known.
+        Deliveries to a large channel take several intervals and visit a given leaf in only one of them, so a rate needs
+        about three intervals to be known.
         """
         return cls(3 * interval_s, 15 * interval_s)
 
@@ -59,21 +63,27 @@ class HalfLives(msgspec.Struct, frozen=True):
 class DeliveryRate(msgspec.Struct, frozen=True):
     """Deliveries per second, as two exponentially decaying means with the half-lives of :class:`HalfLives`.
 
-    Both are means, so rates of several prefixes, or of parts of a prefix, can be added.
+    Rates of several prefixes, or of parts of a prefix, can be added.
     """
 
     current: float = 0.0
     long_term: float = 0.0
 
     def after(self, age_s: float, half_lives: HalfLives) -> "DeliveryRate":
-        """Return the rate after ``age_s`` without deliveries; a negative age (a clock was set back) counts as zero."""
+        """Return the rate after ``age_s`` seconds without deliveries.
+
+        A negative age, which occurs when a clock was set back, counts as zero.
+        """
         return DeliveryRate(
             self.current * _remaining_share(age_s, half_lives.current_s),
             self.long_term * _remaining_share(age_s, half_lives.long_term_s),
         )
 
     def with_measured(self, per_s: float, elapsed_s: float, half_lives: HalfLives) -> "DeliveryRate":
-        """Return the rate after ``elapsed_s`` more seconds at ``per_s`` deliveries/s; ``self`` has already decayed."""
+        """Return the rate after ``elapsed_s`` seconds with ``per_s`` deliveries per second.
+
+        This rate must already have decayed by these seconds (:meth:`after`).
+        """
         now, long_term = (
             _remaining_share(elapsed_s, half_lives.current_s),
             _remaining_share(elapsed_s, half_lives.long_term_s),
@@ -88,10 +98,11 @@ def _remaining_share(age_s: float, half_life_s: float) -> float:
 def split_rates(
     rates: Mapping[KeyGroup, float], group: KeyGroup
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
-    """Return the rates that move with a group, and the changed rates of those that stay (0: remove).
+    """Return the rates of the prefixes that move with a group, and the changed rates of those that stay.
 
-    A prefix that contains the group is divided: the group's share moves, and the rest stays as rates of its other
-    parts.
+    ``rates`` are the delivery rates of the prefixes in a keyspace. A changed rate of 0 means that the prefix is to be
+    removed. A prefix that contains the group is divided: the group's share of the rate moves, and the rest stays as
+    rates of the prefix's other parts.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
@@ -109,10 +120,11 @@ def split_rates(
 
 
 def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
-    """Return the load of each leaf of a keyspace, from its number of subscriptions and the delivery rates of prefixes.
+    """Return the load of each leaf group of a keyspace.
 
-    A prefix may be any part of a leaf, usually a channel, so that its rate can still be assigned after the leaf has
-    split. It may also be a former leaf that has split since: its rate is then divided equally between its halves.
+    ``sizes`` are the leaves' numbers of subscriptions, and ``rates`` the delivery rates of prefixes. A prefix may be
+    any part of a leaf, usually a channel, so that its rate can still be assigned after the leaf has split. It may also
+    be a former leaf that has split since: its rate is then divided equally between its halves.
     """
     leaves = sorted(sizes)
     starts = [leaf.key for leaf in leaves]
@@ -132,10 +144,10 @@ LoadsByKeyspace = Mapping[Keyspace, Mapping[KeyGroup, float]]
 
 
 class LoadLimits(msgspec.Struct, frozen=True):
-    """Thresholds, as shares of a keyspace's ``capacity``, which is a load in deliveries per second.
+    """Thresholds of a keyspace's load, as shares of ``capacity``, which is a load in deliveries per second.
 
-    A keyspace above ``overload`` splits a group; a merge must leave it below ``merge_limit``. The loads of a steady
-    fan-out fluctuate by about 12 %, because fan-outs come in bursts.
+    A keyspace whose load is above ``overload`` splits a group. A merge must leave its load below ``merge_limit``. The
+    loads of steady deliveries fluctuate by about 12 %, because deliveries come in bursts.
     """
 
     capacity: float
@@ -144,7 +156,11 @@ class LoadLimits(msgspec.Struct, frozen=True):
 
 
 class SiblingPair(msgspec.Struct, frozen=True):
-    """A group whose halves are both leaves, with the halves' loads. ``local`` if both are in one keyspace."""
+    """A group whose two halves are both leaves.
+
+    ``left`` and ``right`` are the loads of the halves in deliveries per second. ``local`` states whether both are in
+    one keyspace.
+    """
 
     group: KeyGroup
     left: float
@@ -155,7 +171,13 @@ class SiblingPair(msgspec.Struct, frozen=True):
 def sibling_pairs(
     table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: LoadsByKeyspace
 ) -> list[SiblingPair]:
-    """Return the pairs of settled leaves that a keyspace could merge, given the tables and loads of right children."""
+    """Return the groups of a keyspace whose halves could be merged, because both are leaves with all their records.
+
+    Args:
+        table: The table of the keyspace.
+        tables: The tables of the keyspaces in which the right halves are.
+        loads: The loads of the leaves of these keyspaces and of this one.
+    """
     found = []
     for group, entry in table.entries.items():
         child = entry.right_child
@@ -171,9 +193,10 @@ def sibling_pairs(
 def lone_right_children(
     table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: LoadsByKeyspace
 ) -> dict[KeyGroup, float]:
-    """Return split groups whose right child is the only leaf of its keyspace and whose left child is split.
+    """Return the groups of a keyspace whose right child could be recalled, with the load of the right child.
 
-    The result maps each group to the load of its right child.
+    These are the split groups whose left child is split, and whose right child is the only leaf of another keyspace.
+    Arguments as for :func:`sibling_pairs`.
     """
     found = {}
     for group, entry in table.entries.items():
@@ -187,7 +210,10 @@ def lone_right_children(
 
 
 def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: LoadLimits) -> SplitGroup | None:
-    """Return the split that a keyspace should begin, given its leaves' loads; None if it is not overloaded."""
+    """Return the split that a keyspace should begin; None if it is not overloaded or cannot split any leaf.
+
+    ``leaves`` are the loads of its leaves.
+    """
     if sum(leaves.values()) <= limits.overload * limits.capacity:
         return None
     hottest = max((group for group in leaves if group.depth < group.bits), key=leaves.__getitem__, default=None)
@@ -197,7 +223,11 @@ def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: L
 def choose_merge(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[SiblingPair], limits: LoadLimits
 ) -> MergeGroup | None:
-    """Return the merge that a keyspace should begin, given long-term loads of leaves and pairs; None if none fits."""
+    """Return the merge that a keyspace should begin; None if none leaves its load below the limit.
+
+    ``leaves`` are the long-term loads of the keyspace's leaves, and ``pairs`` is the result of :func:`sibling_pairs`
+    for long-term loads.
+    """
     most = limits.merge_limit * limits.capacity - sum(leaves.values())
     fitting = (pair for pair in pairs if (0.0 if pair.local else pair.right) <= most)
     coldest = min(fitting, key=lambda pair: pair.left + pair.right, default=None)
@@ -207,9 +237,10 @@ def choose_merge(
 def choose_recall(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], lone_rights: Mapping[KeyGroup, float], limits: LoadLimits
 ) -> RecallGroup | None:
-    """Return the recall that a keyspace should begin, given long-term loads; None if none fits.
+    """Return the recall of a right child that a keyspace should begin; None if none leaves its load below the limit.
 
-    ``lone_rights`` is the result of :func:`lone_right_children`.
+    ``leaves`` are the long-term loads of the keyspace's leaves, and ``lone_rights`` is the result of
+    :func:`lone_right_children` for long-term loads.
     """
     most = limits.merge_limit * limits.capacity - sum(leaves.values())
     fitting = (group for group, right in lone_rights.items() if right <= most)

@@ -4,8 +4,11 @@
     merge   MergeGroup ─ GiveKeyGroup* ─ TakeBack ─ Fetch ⇄ Put ─ Forget ─ Finish
     recall  RecallGroup ┘     └ declined: Abandon
 
-``*`` is the commit: before it the donor accepts keys, after it the taker, which becomes the taker by a client's proof
-if the balancer fails to carry out the next step. The state of a move is entirely in the tables. After a failure, the
+Each step is carried out in one of two keyspaces: in that of the parent group, or in that of its right child (the
+child). The *donor* is the keyspace that the records leave, the *taker* the one that receives them.
+
+``*`` is the commit: the donor accepts keys before it, the taker after it. If the balancer fails to carry out the next
+step, a client's proof makes a keyspace the taker. The state of a move is entirely in the tables. After a failure, the
 balancer's successor reads its keyspace's table, continues with :func:`resume_step`, and repeats steps without effect.
 
 Each step names its move by number, so that it changes nothing when it is repeated, or arrives late from a balancer that
@@ -23,21 +26,24 @@ from service.clash.server_table import SETTLED_STATES, Move, MoveKind, MoveStage
 
 
 class SplitGroup(msgspec.Struct, frozen=True):
-    """SPLIT: split a leaf of this keyspace, or send out a recalled one; answered by :class:`MoveStarted`."""
+    """SPLIT: split a leaf of this keyspace, or send a recalled leaf to its own keyspace.
+
+    The answer is :class:`MoveStarted`.
+    """
 
     keyspace: Keyspace
     group: KeyGroup
 
 
 class MergeGroup(msgspec.Struct, frozen=True):
-    """Plan to merge the halves of a group of this keyspace; answered by :class:`MoveStarted`."""
+    """Plan to merge the two halves of a group of this keyspace. The answer is :class:`MoveStarted`."""
 
     keyspace: Keyspace
     group: KeyGroup
 
 
 class RecallGroup(msgspec.Struct, frozen=True):
-    """Plan to take back the right child of a group whose left child is split; answered by :class:`MoveStarted`."""
+    """Plan to take back the right child of a group whose left child is split. The answer is :class:`MoveStarted`."""
 
     keyspace: Keyspace
     group: KeyGroup
@@ -48,37 +54,58 @@ class _MoveStep(msgspec.Struct, frozen=True):
 
 
 class AcceptKeyGroup(_MoveStep, frozen=True):
-    """In the child of a split: accept the right child (ACCEPT_KEYGROUP). Answered by :class:`StepDone`."""
+    """ACCEPT_KEYGROUP, in the right child's keyspace: accept the right child of a split.
+
+    The answer is :class:`StepDone`.
+    """
 
 
 class Settle(_MoveStep, frozen=True):
-    """In the child of a split, after the last record: mark the group as complete. Answered by :class:`StepDone`."""
+    """In the right child's keyspace, after the last record of a split: mark the right child as complete.
+
+    The answer is :class:`StepDone`.
+    """
 
 
 class GiveKeyGroup(_MoveStep, frozen=True):
-    """In the child of a merge: give the right child back, or decline. Answered by :class:`GiveResult`."""
+    """In the right child's keyspace: give the right child back for a merge, or decline.
+
+    The answer is :class:`GiveResult`.
+    """
 
 
 class Abandon(_MoveStep, frozen=True):
-    """In the parent's keyspace, after the child has declined: drop the merge. Answered by :class:`StepDone`."""
+    """In the parent's keyspace: drop a merge that the right child's keyspace has declined.
+
+    The answer is :class:`StepDone`.
+    """
 
 
 class TakeBack(_MoveStep, frozen=True):
-    """In the parent's keyspace, after the child has given: accept the whole group. Answered by :class:`StepDone`."""
+    """In the parent's keyspace, after the right child has been given back: accept the keys of the whole group.
+
+    The answer is :class:`StepDone`.
+    """
 
 
 class Forget(_MoveStep, frozen=True):
-    """In the child of a merge, after the last record: remove the group. Answered by :class:`StepDone`."""
+    """In the right child's keyspace, after the last record of a merge: remove the right child.
+
+    The answer is :class:`StepDone`.
+    """
 
 
 class Finish(_MoveStep, frozen=True):
-    """In the parent's keyspace: end the move, and drop the tombstones of a merge. Answered by :class:`StepDone`."""
+    """In the parent's keyspace: end the move, and delete the tombstones (records of deletions) of a merge.
+
+    The answer is :class:`StepDone`.
+    """
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """In the donor, while it gives: delete the ``transferred`` records and return the next ones.
+    """In the keyspace that the records leave: delete the ``transferred`` records, and return the next ones.
 
-    The result is a :class:`FetchResult`. If no records are left, the same script records that in the table
+    The answer is a :class:`FetchResult`. If no records are left, the same script records this in the table
     (:func:`service.clash.transitions.mark_emptied`).
     """
 
@@ -87,7 +114,10 @@ class Fetch(msgspec.Struct, frozen=True):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """In the taker, while it takes: store each record unless a newer one is present. Answered by :class:`PutResult`."""
+    """In the keyspace that receives the records: store each of them unless a newer one is present.
+
+    The answer is :class:`PutResult`.
+    """
 
     move: Move
     records: tuple[Record, ...]
@@ -100,25 +130,31 @@ Step = InitialStep | MoveStep | Fetch | Put
 
 
 class MoveStarted(msgspec.Struct, frozen=True):
-    """The move that has begun; None if both halves are in one keyspace, and the merge is complete."""
+    """The move that has begun.
+
+    None if both halves of a group were in one keyspace: their merge is already complete.
+    """
 
     move: Move | None
 
 
 class GiveResult(msgspec.Struct, frozen=True):
-    """Whether the child gave the group; repeated requests of the same move get the same result until the move ends."""
+    """Whether the right child's keyspace gave the group back.
+
+    A repeated request gets the same result until the move ends.
+    """
 
     given: bool
 
 
 class FetchResult(msgspec.Struct, frozen=True):
-    """Records that the donor still has; empty if it has none left, or does not give any more."""
+    """Some of the records that are still to be moved; empty if none are left, or if the donor has stopped giving."""
 
     records: tuple[Record, ...]
 
 
 class PutResult(msgspec.Struct, frozen=True):
-    """Whether the taker was still taking."""
+    """Whether the keyspace was still receiving the records of this move."""
 
     taking: bool
 
@@ -157,9 +193,10 @@ def keyspace_of(step: Step) -> Keyspace:
 
 
 def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable:
-    """Return the table after a step; the same object if the step changes nothing.
+    """Return the table of a keyspace after a step; the same object if the step changes nothing.
 
-    Raises :class:`MoveRefused` if a split or merge is not possible, or the step belongs to another keyspace.
+    ``keyspaces`` maps groups to keyspaces. Raises :class:`MoveRefused` if a split or merge is not possible, or if the
+    step belongs to another keyspace.
     """
     match step:
         case SplitGroup():
@@ -175,11 +212,13 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the leaf that is complete after this step, whose tombstones are to be dropped; None if there is none.
+    """Return the leaf that has all its records from this step on; None if the step completes none.
 
-    The leaf is settled in the table ``after`` the step, also if the step is a repetition.
+    ``after`` is the table after the step. The leaf's tombstones (records of deletions) are then no longer needed. A
+    repeated step gives the same leaf.
 
-    The end of a split completes nothing in the keyspace that gave: a part of another split may be arriving there.
+    The end of a split completes no leaf in the keyspace that gave the records: a part of another split may be arriving
+    there.
     """
     match step:
         case Settle(move=move):
@@ -192,14 +231,17 @@ def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
 
 
 def resume_step(table: ServerTable) -> Step | None:
-    """Return the step with which the current move of a keyspace continues; None if there is no move."""
+    """Return the step with which the keyspace's current move continues after a failure; None if there is no move."""
     if table.move is None:
         return None
     return Fetch(table.move) if table.stage is MoveStage.TAKING else _first_step(table.move)
 
 
 def next_step(step: Step, outcome: Outcome) -> Step | None:
-    """Return the step that follows ``step`` after this outcome; None if the move is over, or superseded."""
+    """Return the step that follows ``step`` after this outcome.
+
+    None if the move is over, or if a later step has already been carried out.
+    """
     match outcome:
         case MoveStarted(move=move):
             return None if move is None else _first_step(move)

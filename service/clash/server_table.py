@@ -1,6 +1,6 @@
 """The ``ServerTable`` of a keyspace: its key groups, and the move that it carries out (CLASH §V.B, Figure 3).
 
-The state of a group:
+A group is in one of these states:
 
     ACTIVE     a leaf, complete: this keyspace accepts its keys
     ARRIVING   a leaf that was split off in its parent's keyspace: some of its records are still there
@@ -10,11 +10,12 @@ The state of a group:
     RECALLED   a leaf, complete: a right child that came back to its parent's keyspace whole, as its sibling is split
 
 All leaves except recalled ones are in the keyspace that their virtual key maps to. A recalled group is not split while
-it is recalled. Deviation: the paper leaves a right child where it is until its sibling is a leaf as well.
+it is recalled. Deviation: the paper leaves a right child where it is until its sibling is a leaf too.
 
-A keyspace carries out one *move* at a time: the split or merge of a group of its own, with the right child in another
-keyspace, the *child*. A child takes part in moves of several others. A keyspace numbers its moves, and each child
-remembers the greatest number it has seen from it, so that late and repeated steps are recognised.
+A keyspace carries out one *move* at a time: the split or merge of a group of its own, whose right child is in another
+keyspace, the *child* of the move. A keyspace can be the child in moves of several others. A keyspace numbers its moves,
+and each child remembers the greatest number that it has seen from each keyspace, so that it recognises late and
+repeated steps.
 
 A table is stored as the fields of a Redis hash, readable by people and scripts, one field per entry::
 
@@ -53,7 +54,11 @@ SETTLED_STATES = (GroupState.ACTIVE, GroupState.RECALLED)
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One group of a table. ``parent`` is its parent's keyspace, None for the root."""
+    """One group of a table.
+
+    ``parent`` is the keyspace of the group's parent; None for the root. ``right_child`` is the keyspace of the group's
+    right child if the group is split, otherwise None.
+    """
 
     state: GroupState
     parent: Keyspace | None = None
@@ -68,7 +73,11 @@ class MoveKind(StrEnum):
 
 
 class MoveStage(StrEnum):
-    """The progress of a keyspace's own move: a split is GIVING until EMPTIED; a merge is PLANNED, then TAKING."""
+    """The progress of a keyspace's own move.
+
+    A split is GIVING while records of the right child remain here, then EMPTIED. A merge is PLANNED until the right
+    child's keyspace gives the right child back, then TAKING while its records arrive.
+    """
 
     GIVING = "giving"
     EMPTIED = "emptied"
@@ -77,9 +86,10 @@ class MoveStage(StrEnum):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The move of a right child between two keyspaces, which is also the proof that a client presents to the taker.
+    """The move of a right child from one keyspace to another. A client presents it to the taker as a proof.
 
-    ``keyspace`` is the parent's, which carries out and numbers the move; ``group`` is the right child.
+    ``keyspace`` is the keyspace of the parent group. It carries out the move, and ``number`` is its count of moves.
+    ``child`` is the other keyspace, and ``group`` is the right child.
     """
 
     number: int
@@ -100,14 +110,19 @@ class Move(msgspec.Struct, frozen=True):
 
     @property
     def depth(self) -> int:
-        """The depth that leads to the taker: the right child's own, or that of its parent."""
+        """The depth with which a client's search finds the taker.
+
+        It is the depth of the right child in a split, and that of the right child's parent in a merge.
+        """
         return self.group.depth if self.kind is MoveKind.SPLIT else self.group.depth - 1
 
 
 class ServerTable(msgspec.Struct, frozen=True):
-    """The table of one keyspace, with the number of ``moves`` it has begun, and the current ``move`` and its ``stage``.
+    """The table of one keyspace, for keys of ``bits`` bits.
 
-    ``seen`` is, for each other keyspace, the greatest number of its moves in which this one took part.
+    ``entries`` has the states of the keyspace's groups, and ``moves`` the number of moves that it has begun. ``move``
+    is its current move and ``stage`` the progress of this move; both are None between moves. ``seen`` has, for each
+    other keyspace, the greatest number of the moves of that keyspace in which this one took part.
     """
 
     keyspace: Keyspace
@@ -119,7 +134,7 @@ class ServerTable(msgspec.Struct, frozen=True):
     seen: Mapping[Keyspace, int] = {}
 
     def leaf(self, key: int) -> KeyGroup | None:
-        """Return the leaf group of this table that contains the key, or None."""
+        """Return the leaf group in this table that contains the key; None if the key's leaf is not in this keyspace."""
         for depth in range(self.bits, -1, -1):
             group = KeyGroup.containing(key, depth, self.bits)
             entry = self.entries.get(group)
@@ -133,19 +148,19 @@ class ServerTable(msgspec.Struct, frozen=True):
         return entry.state if entry else None
 
     def with_entries(self, changed: Mapping[KeyGroup, Entry | None]) -> "ServerTable":
-        """Return the table with these entries replaced; None removes one."""
+        """Return the table with these entries added or replaced; a group whose entry is None is removed."""
         entries = {**self.entries, **changed}
         remaining = {group: entry for group, entry in entries.items() if entry is not None}
         return msgspec.structs.replace(self, entries=remaining)
 
 
 def empty_table(keyspace: Keyspace, bits: int) -> ServerTable:
-    """Return the table of a keyspace without any group."""
+    """Return the table of a keyspace without any group, for keys of ``bits`` bits."""
     return ServerTable(keyspace, bits, {})
 
 
 def root_table(keyspace: Keyspace, bits: int) -> ServerTable:
-    """Return the table of the root's keyspace before the first split: one group of all keys."""
+    """Return the table of the root's keyspace before the first split: one group of all keys of ``bits`` bits."""
     return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): Entry(GroupState.ACTIVE)})
 
 
@@ -154,7 +169,7 @@ _MOVE = r"(\d+) (split|merge) (\d+) ([01]*\*?) (giving|emptied|planned|taking)"
 
 
 def to_fields(table: ServerTable) -> dict[str, str]:
-    """Return the fields of a Redis hash that :func:`from_fields` reads."""
+    """Return the table as fields of a Redis hash, which :func:`from_fields` reads."""
     fields = {"bits": str(table.bits), "moves": str(table.moves)}
     if table.move is not None:
         move = table.move
@@ -166,8 +181,8 @@ def to_fields(table: ServerTable) -> dict[str, str]:
 def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspaces, bits: int) -> ServerTable:
     """Return the table of a keyspace from the fields of its Redis hash, for keys of ``bits`` bits.
 
-    Raises :class:`UnknownKeyspace` if the table, or one that it refers to, is of a keyspace that does not exist, and
-    :class:`BadKey` if the fields are malformed or of another key length.
+    Raises :class:`UnknownKeyspace` if the table belongs or refers to a keyspace that does not exist, and
+    :class:`BadKey` if the fields are malformed or the table has keys of another length.
     """
     keyspaces.check(keyspace)
     if _number(fields.get("bits", "")) != bits:

@@ -1,16 +1,17 @@
 """Transitions of server tables: splits (CLASH §V.A), merges (§IV.A, bottom-up), and AcceptObject (§V.B, Figure 4).
 
-Each function is one step of a split or merge, in one keyspace. :func:`split` is the commit of a split. A merge is
-committed by the child's :func:`give_key_group`; until then the plan only keeps the left child unchanged. All steps
-except the first may be repeated or arrive late and then change nothing. An impossible step raises :class:`MoveRefused`
-and changes nothing.
+Each function is one step of a split or merge, in one keyspace: in that of the *parent* group, or in that of its right
+child, the *child*. :func:`split` is the commit of a split, from which on the right child belongs to its own keyspace. A
+merge is committed by the child's :func:`give_key_group`; until then the plan only keeps the left child unchanged. All
+steps except the first may be repeated or arrive late and then change nothing. An impossible step raises
+:class:`MoveRefused` and changes nothing.
 
 A *recall* is a merge of a group whose left child is split: the right child comes back and remains a leaf.
 
 ``AcceptObject`` is a keyspace's reply to a client that has guessed a key's depth, for reads and writes alike. In the
 store, the reply and the write itself are one script, so that the leaf that accepts a record is the one that stores it.
 A client that was redirected by the keyspace that gave the group away presents that :class:`Move` as proof: if the
-balancer has not informed this keyspace yet, the proof makes it the taker.
+balancer has not informed this keyspace yet, the proof makes it accept the group.
 """
 
 from collections.abc import Mapping
@@ -24,21 +25,24 @@ from service.errors import MoveRefused
 
 
 def is_taking(table: ServerTable, move: Move) -> bool:
-    """Return whether this keyspace is currently taking the records of this move."""
+    """Return whether the keyspace of this table is currently receiving the records of this move."""
     if move.kind is MoveKind.MERGE:
         return table.move == move and table.stage is MoveStage.TAKING
     return table.state(move.group) is GroupState.ARRIVING and _is_current(table, move)
 
 
 def is_giving(table: ServerTable, move: Move) -> bool:
-    """Return whether this keyspace is currently giving the records of this move."""
+    """Return whether the keyspace of this table is currently giving away the records of this move."""
     if move.kind is MoveKind.SPLIT:
         return table.move == move and table.stage is MoveStage.GIVING
     return table.state(move.group) is GroupState.LEAVING and _is_current(table, move)
 
 
 def finish(table: ServerTable, move: Move) -> ServerTable:
-    """End a move in the parent's keyspace: all records have arrived, and the child has completed its part."""
+    """End a move in the parent's keyspace, because all records have arrived where they belong.
+
+    If the move is a merge, the keyspace that gave them has also removed the group.
+    """
     check_involved(table, move)
     if table.move != move or table.stage is MoveStage.PLANNED:
         return table
@@ -51,10 +55,11 @@ def finish(table: ServerTable, move: Move) -> ServerTable:
 
 
 def target_leaf(table: ServerTable, move: Move) -> KeyGroup:
-    """Return the leaf that a move fills in its taker, which has this table.
+    """Return the leaf that receives the records of a move, given the table of the keyspace that receives them.
 
-    A merge fills the whole group; a recall (the left child is split) fills the right child alone. This does not change
-    during the move, because the left child is in the same keyspace, whose only move this is.
+    In a merge, this is the whole group. In a split, and in a recall (the left child is split), it is the right child
+    alone. This does not change during the move, because the left child is in the same keyspace, whose only move this
+    is.
     """
     whole = move.group.parent
     merges = move.kind is MoveKind.MERGE and table.state(whole.left) is not GroupState.SPLIT
@@ -62,7 +67,7 @@ def target_leaf(table: ServerTable, move: Move) -> KeyGroup:
 
 
 def check_involved(table: ServerTable, move: Move) -> None:
-    """Raise :class:`MoveRefused` if this keyspace has no part in the move."""
+    """Raise :class:`MoveRefused` if the keyspace of this table has no part in the move."""
     if table.keyspace not in (move.keyspace, move.child):
         raise MoveRefused(f"Keyspace {table.keyspace} has no part in the {move.kind} of {move.group.label}.")
 
@@ -72,11 +77,11 @@ def _is_current(table: ServerTable, move: Move) -> bool:
 
 
 def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> ServerTable:
-    """Commit a split: the left child stays, the right child is given to its keyspace.
+    """Commit a split of a leaf group: its left child stays here, and its right child is given to another keyspace.
 
-    If the right child maps to this keyspace, it is split again, and so on (§V.A, last sentence). A recalled leaf is not
-    divided: it is given to its own keyspace whole. Only a settled leaf can be split, and only while this keyspace has
-    no other move.
+    If the right child maps to this keyspace, it is split too, and so on (§V.A, last sentence). A recalled leaf is not
+    divided: the whole leaf is given to its own keyspace. Raises :class:`MoveRefused` if the group is not a leaf with
+    all its records, or if this keyspace has another move.
     """
     if table.move is not None:
         raise MoveRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
@@ -108,9 +113,9 @@ def _start_giving(
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Accept the right child of a split in its own keyspace (ACCEPT_KEYGROUP).
+    """Accept the right child of a split in its own keyspace (ACCEPT_KEYGROUP); its records have yet to arrive.
 
-    A child never refuses (§V.A) and accepts each move once.
+    A keyspace never refuses (§V.A) and accepts each move once.
     """
     check_involved(table, move)
     if move.number <= table.seen.get(move.keyspace, 0):
@@ -121,15 +126,19 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
-    """Record in the parent's keyspace that a split has no records left to give, so that it stops giving.
+    """Record in the parent's keyspace that it has given away all records of a split, so that it stops giving.
 
-    This precedes the child's :func:`settle`: after that, the child may split the group, and a part of it may come back.
+    This precedes :func:`settle` in the right child's keyspace: after that, the right child may be split, and a part of
+    it may come back.
     """
     return replace(table, stage=MoveStage.EMPTIED) if table.move == move and table.stage is MoveStage.GIVING else table
 
 
 def settle(table: ServerTable, move: Move) -> ServerTable:
-    """Mark the right child of a split as complete in its own keyspace, because all records have arrived."""
+    """Record in the right child's keyspace that all records of a split have arrived.
+
+    The right child is then a complete leaf, which may be split or merged.
+    """
     check_involved(table, move)
     if not is_taking(table, move):
         return table
@@ -137,7 +146,12 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 
 
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
-    """Plan to take back the right child of a split group; if it is in this keyspace as well, merge at once."""
+    """Merge the halves of a group if both are in this keyspace; otherwise plan to take back its right child.
+
+    The result is unchanged but for the plan in the second case, until the right child's keyspace has given it back.
+    Raises :class:`MoveRefused` if the halves are not leaves with all their records, or if this keyspace has another
+    move.
+    """
     _check_idle(table, group)
     entry = table.entries.get(group)
     if entry is None or entry.right_child is None or table.state(group.left) is not GroupState.ACTIVE:
@@ -151,7 +165,11 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def recall(table: ServerTable, group: KeyGroup) -> ServerTable:
-    """Plan to take back the right child of a split group whose left child is split."""
+    """Plan to take back the right child of a group whose left child is split; the right child remains a leaf.
+
+    Raises :class:`MoveRefused` if the left child is not split, if the right child is in this keyspace already, or if
+    this keyspace has another move.
+    """
     _check_idle(table, group)
     entry = table.entries.get(group)
     if entry is None or entry.right_child is None or table.state(group.left) is not GroupState.SPLIT:
@@ -162,9 +180,10 @@ def recall(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Give the right child back to its parent's keyspace if it is a settled leaf, or decline.
+    """Decide, in the right child's keyspace, whether to give the right child back for a merge.
 
-    Each move is decided once; :func:`has_given` returns the decision.
+    It is given if it is a leaf with all its records. A move is decided only once; :func:`has_given` returns the
+    decision.
     """
     check_involved(table, move)
     if move.number <= table.seen.get(move.keyspace, 0):
@@ -176,20 +195,20 @@ def give_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def has_given(table: ServerTable, move: Move) -> bool:
-    """Return whether the child gave the group in this move; False if it has declined for good."""
+    """Return whether the right child's keyspace has given the group back in this move; False if it has declined."""
     return table.state(move.group) is GroupState.LEAVING and table.seen.get(move.keyspace) == move.number
 
 
 def abandon(table: ServerTable, move: Move) -> ServerTable:
-    """Drop a planned merge in the parent's keyspace, because the child has declined."""
+    """Drop a planned merge in the parent's keyspace, because the right child's keyspace has declined it."""
     check_involved(table, move)
     return replace(table, move=None, stage=None) if _is_planned(table, move) else table
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """Make the whole group a leaf again in the parent's keyspace, because the child has given its half.
+    """Accept the keys of the whole group in the parent's keyspace, because the right child has been given back.
 
-    After a recall, the right child is the leaf.
+    The group is then a leaf whose remaining records have yet to arrive. In a recall, this leaf is the right child.
     """
     check_involved(table, move)
     if not _is_planned(table, move):
@@ -208,7 +227,7 @@ def take_back(table: ServerTable, move: Move) -> ServerTable:
 
 
 def forget(table: ServerTable, move: Move) -> ServerTable:
-    """Remove a given group from the child's table, because all of its records have been fetched."""
+    """Remove the right child of a merge from its keyspace's table, because all its records have been fetched."""
     check_involved(table, move)
     return table.with_entries({move.group: None}) if has_given(table, move) else table
 
@@ -233,9 +252,10 @@ NO_PREFIX_MATCH = -1
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """OK, whether the guess was right or not: ``group`` is the key's leaf, whose depth is the true one.
+    """OK: the key is accepted here, whether the guessed depth was right or not.
 
-    ``move`` is set while some of the leaf's records may still be at its donor: readers have to read there as well.
+    ``group`` is the key's leaf, and its depth is the true depth. ``move`` is set while some of the leaf's records may
+    still be in another keyspace, the move's donor: readers have to read there too.
     """
 
     group: KeyGroup
@@ -245,7 +265,8 @@ class Accepted(msgspec.Struct, frozen=True):
 class IncorrectDepth(msgspec.Struct, frozen=True):
     """INCORRECT_DEPTH: the key is not accepted here. The true depth is at least ``min_depth + 1`` (Theorem 1).
 
-    ``moved`` is set while the key's group is moving from here: its taker has it.
+    ``moved`` is set while the key's group is moving from here to another keyspace, the move's taker, which accepts the
+    key.
     """
 
     min_depth: int
@@ -256,16 +277,21 @@ AcceptObjectReply = Accepted | IncorrectDepth
 
 
 def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
-    """Return the table with the change that a client's proof implies; an outdated or foreign proof changes nothing."""
+    """Return the table with the change that a client's proof implies.
+
+    The proof is the move by which another keyspace has given a group to this one. None, and a proof that is outdated or
+    for another keyspace, change nothing.
+    """
     if proof is None or proof.taker != table.keyspace:
         return table
     return accept_key_group(table, proof) if proof.kind is MoveKind.SPLIT else take_back(table, proof)
 
 
 def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
-    """Return the reply for a key; raises :class:`BadKey` for a key of another length.
+    """Return a keyspace's reply to a client's request to accept a key.
 
-    Deviation from Figure 4: the client's guess is not an argument, because the reply does not depend on it.
+    Raises :class:`BadKey` for a key of another length. Deviation from Figure 4: the client's guess is not an argument,
+    because the reply does not depend on it.
     """
     check_key(key, table.bits)
     leaf = table.leaf(key)
@@ -277,7 +303,7 @@ def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
 
 
 def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
-    """Return the move that is still filling a leaf, or None."""
+    """Return the move whose records are still arriving in a leaf of this table; None if the leaf is complete."""
     entry = table.entries[leaf]
     if entry.state is GroupState.RETURNING:
         return table.move
@@ -287,9 +313,10 @@ def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
 
 
 def _departing_move(table: ServerTable, key: int) -> Move | None:
-    """Return the move that is taking the key's group away, or None.
+    """Return the move that is taking the key's group to another keyspace; None if there is none.
 
-    Its taker has the whole group as a leaf, or will when it sees the proof: it cannot split it before all has arrived.
+    The move's taker has the whole group as a leaf, or will when it sees the move as a proof: it cannot split the group
+    before all records have arrived.
     """
     if table.move is not None and key in table.move.group and is_giving(table, table.move):
         return table.move

@@ -8,5 +8,5 @@ share l digits with the channel) is exactly such a set, so prefix routing still 
 
 Deviation: distance is XOR, not numeric distance on the ring, because then every n has a polling set, the four nearest
 nodes always exist, and there are no orphans (§4). Deviation: a joining node takes the id that splits the emptiest part
-of the id space instead of a random one, which evens out the load.
+of the id space instead of a random one, which makes the nodes' loads more equal.
 """

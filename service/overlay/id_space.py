@@ -18,18 +18,21 @@ def to_hex(point: int) -> str:
 
 
 def distance(a: int, b: int) -> int:
-    """Return the XOR distance, which is symmetric, unique for each b, and dominated by the first different bit."""
+    """Return the XOR distance of two points: the first bit in which they differ matters most.
+
+    It is symmetric, and no two points have the same distance from a third.
+    """
     return a ^ b
 
 
 def digit(point: int, index: int, base: int) -> int:
-    """Return the digit at ``index`` (0 is the most significant)."""
+    """Return a point's digit at ``index``, counted from 0 at the most significant, in a number system of this base."""
     width = _digit_bits(base)
     return point >> (BITS - width * (index + 1)) & (base - 1)
 
 
 def shared_digits(a: int, b: int, base: int) -> int:
-    """Return the number of leading digits that two points have in common."""
+    """Return how many leading digits of this base two points have in common."""
     return (BITS - distance(a, b).bit_length()) // _digit_bits(base)
 
 

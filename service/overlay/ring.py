@@ -35,14 +35,14 @@ class RingView:
 
     @cached_property
     def points(self) -> tuple[int, ...]:
-        """The same ids as integers."""
+        """The members' ids as integers, in the same order as ``ids``."""
         return tuple(map(from_hex, self.ids))
 
     def __contains__(self, node: NodeId) -> bool:
         return node in self._members
 
     def owner(self, point: ChannelId | NodeId) -> NodeId | None:
-        """Return the node nearest to ``point``, or None if the ring is empty."""
+        """Return the node nearest to ``point`` by XOR, or None if the ring is empty."""
         return next(self._by_distance(point), None)
 
     def nearest(self, point: ChannelId | NodeId, count: int) -> tuple[NodeId, ...]:
@@ -51,9 +51,10 @@ class RingView:
         return self._sets.setdefault(found, found) if len(self._sets) < _MAX_CACHED_SETS else found
 
     def is_among_nearest(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
-        """Return whether ``node`` is one of the ``count`` nodes nearest to ``point``: with 1, whether it is the owner.
+        """Return whether ``node`` is one of the ``count`` nodes nearest to ``point`` by XOR.
 
-        It takes one step per branching on the path to the node, however many nodes are nearer.
+        With a count of 1, this is whether the node is the owner. The time it takes does not depend on the number of
+        nearer nodes.
         """
         if node not in self._members:
             return False
@@ -65,7 +66,10 @@ class RingView:
 
     @cached_property
     def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """Polling sets found so far: small fleets have few distinct ones, which tens of thousands of channels share."""
+        """Results of :meth:`nearest`, kept to save memory.
+
+        In small fleets, tens of thousands of channels have the same polling set.
+        """
         return {}
 
     @cached_property
@@ -73,7 +77,11 @@ class RingView:
         return {}
 
     def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
-        """Return the branchings on the path to a node: a bit mask, the node's bit, and the count on the other side."""
+        """Return the branchings of the trie of ids on the path from its root to a node.
+
+        Each is a tuple: a mask with one bit, this bit of the node's id (as 0 or the mask), and the number of nodes on
+        the other side.
+        """
         points, own = self.points, from_hex(node)
         low, high = 0, len(points)
         path = self._paths[node] = []
@@ -105,10 +113,10 @@ class RingView:
 
 
 def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
-    """Return the prefixes of ``digits`` hex digits under which ``node_id`` is the owner of some point.
+    """Return the prefixes of ``digits`` hex digits with which a point begins whose owner is ``node_id``.
 
-    A point's owner is found bit by bit: of the remaining nodes, those that agree with the point's next bit stay, or all
-    of them if none agrees.
+    A point's owner is found bit by bit: the nodes whose ids agree with the point's next bit remain, or all nodes if
+    none agrees.
     """
     points = tuple(from_hex(node.id) for node in view.nodes)
     mine, bits = from_hex(node_id), 4 * digits
@@ -126,9 +134,9 @@ def _nearest(points: Sequence[int], prefix: int, bits: int) -> Sequence[int]:
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
     """Return the id that splits the emptiest part of the id space.
 
-    The function descends the binary trie of ids, always to the side with fewer nodes (zeros if equal), until a side is
-    empty, and returns that side's first id. The shares of ids that are taken one after another from an empty ring
-    differ at most by a factor of 2, and are equal at powers of two.
+    The function descends the binary trie of ids, always to the side with fewer nodes (the zeros if both have equally
+    many), until a side is empty, and returns that side's first id. The shares of ids that are taken one after another
+    from an empty ring differ at most by a factor of 2, and are equal at powers of two.
     """
     points = sorted(map(from_hex, existing))
     low, high, start, width = 0, len(points), 0, BITS
