@@ -233,7 +233,10 @@ class MetricsSampler:
         return growth(recent[0].counts, recent[-1].counts), recent[-1].at_s - recent[0].at_s
 
     def start(self, render_update: Callable[[], Awaitable[bytes]]) -> None:
-        """Start sampling; ``render_update`` is called after each sample while somebody watches."""
+        """Start sampling.
+
+        While somebody watches, ``render_update`` is called after each sample to render the overview.
+        """
         self._task = asyncio.create_task(self._run(render_update))
 
     async def close(self) -> None:

@@ -36,7 +36,7 @@ class ChannelLoad(msgspec.Struct, frozen=True):
     bounds: ChannelBounds = NO_BOUNDS
 
     def factors(self) -> ChannelFactors:
-        """Return the optimizer's input for this channel, without its site's scale."""
+        """Return the optimizer's input for this channel, as if its site had an unlimited request budget."""
         longest_s, shortest_s = self.bounds.longest_wait_s or 0.0, self.bounds.shortest_interval_s or 0.0
         return ChannelFactors(
             self.subscribers, self.update_interval_s, self.private, UNBOUNDED_SCALE, longest_s, shortest_s

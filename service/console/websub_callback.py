@@ -40,7 +40,10 @@ class PushReader:
 
     @contextlib.contextmanager
     def reserve(self, cid: ChannelId) -> Iterator[bool]:
-        """Reserve a channel while a push is read; yields False if another push of the channel is being read."""
+        """Reserve the channel ``cid`` until the context ends.
+
+        The context's value is False if another push of the channel is being read already.
+        """
         if cid in self._channels:
             yield False
             return

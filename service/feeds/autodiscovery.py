@@ -35,7 +35,7 @@ _SITES = tuple(
 
 
 def likely_feeds(url: str) -> tuple[str, ...]:
-    """Return up to 2 URLs of feeds that the page ``url`` (canonical) may have, the most probable first."""
+    """Return up to 2 URLs at which the page ``url`` (canonical) may have a feed, the most probable first."""
     parts = urlsplit(url)
     page = f"{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
     for pattern, feeds in _SITES:

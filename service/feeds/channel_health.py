@@ -38,9 +38,10 @@ _BUSY_STATUSES = frozenset({429, 503})
 
 
 class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
-    """Successive polls with the same symptom: their number, the nodes, and the Unix times of the first and last one.
+    """Successive polls with the same symptom.
 
-    Polls with the symptom ``BUSY`` are neither counted nor do they interrupt the succession.
+    It has the number of these polls, the nodes that polled, and the Unix times of the first and the last poll. Polls
+    with the symptom ``BUSY`` are not counted, and they do not interrupt the succession.
     """
 
     symptom: str
@@ -53,8 +54,8 @@ class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
 class ChannelHealth(msgspec.Struct, frozen=True):
     """The health of a channel after a poll with ``symptom``.
 
-    ``condition`` is the kind of the last notice to its subscribers; ``refusals`` is the number of successive polls with
-    the symptom ``BUSY``.
+    ``condition`` is the kind of the last notice that was sent to subscribers. ``refusals`` is the number of successive
+    polls with the symptom ``BUSY``.
     """
 
     symptom: str
@@ -66,8 +67,8 @@ class ChannelHealth(msgspec.Struct, frozen=True):
 class PollReport(msgspec.Struct, frozen=True):
     """The result of a poll and its symptom, for the store.
 
-    ``symptom`` is None while the failure may be the fault of this node's network. If it is attributed to the publisher
-    later, another report of the same result has the symptom and ``is_repeat``.
+    ``symptom`` is None while the failure may be the fault of this node's network. If the failure is attributed to the
+    publisher later, the same result is reported again with its symptom and with ``is_repeat``.
     """
 
     result: PollResult
@@ -78,8 +79,8 @@ class PollReport(msgspec.Struct, frozen=True):
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     """Return the symptom that the result of a poll of the channel ``url`` shows.
 
-    ``permanent_url`` (canonical) is where permanent redirects alone led; "" for none. A page's selector is kept in the
-    new URL.
+    ``permanent_url`` (canonical) is the target of the permanent redirects at the begin of the redirect chain; "" means
+    that there were none. If the channel watches a part of a page, its selector is kept in the new URL.
     """
     if result.outcome in _SUCCESSFUL_OUTCOMES:
         page, mark, selector = url.partition("#")
@@ -97,9 +98,10 @@ def is_healthy(symptom: str) -> bool:
 
 
 def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
-    """Return the notice to send to subscribers, or None if there is not enough evidence or it was sent before.
+    """Return the notice to send to subscribers.
 
-    ``pollers`` is the number of nodes that poll the channel; ``reason`` describes the last poll's result in a sentence.
+    None means that there is not enough evidence, or that the notice was sent before. ``pollers`` is the number of nodes
+    that poll the channel. ``reason`` describes the last poll's result in a sentence.
     """
     if health.condition and is_healthy(health.symptom):
         return Notice("back")
@@ -113,7 +115,10 @@ def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
 
 
 def recheck_delay_s(health: ChannelHealth) -> float:
-    """Return the delay before the next poll of a dead or quarantined channel that has not recovered; 0 for others."""
+    """Return the seconds until the next poll of a dead or quarantined channel.
+
+    The result is 0 for other channels, and for one that has recovered.
+    """
     return DAY_S if health.condition and not is_healthy(health.symptom) else 0.0
 
 

@@ -16,7 +16,7 @@ PAGE = "page"
 class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
     """One subscription in a list: the canonical URL, the user's title for it, and its folders as tags.
 
-    ``page``: the subscription is to a page, or a part of one, instead of a feed.
+    ``page`` says that the subscription is to a page, or to a part of one, instead of a feed.
     """
 
     url: str
@@ -26,16 +26,20 @@ class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OpmlDocument(msgspec.Struct, frozen=True):
-    """The distinct subscriptions in a file, in document order, and its problems, each with a line number."""
+    """The content of an OPML file: its distinct subscriptions in document order, and its problems.
+
+    Each problem is described in a sentence with its line number.
+    """
 
     feeds: tuple[OpmlSubscription, ...]
     problems: tuple[str, ...] = ()
 
 
 def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:
-    """Return the subscriptions as OPML 2.0: those without a tag first, then a folder per tag.
+    """Return the subscriptions as an OPML 2.0 document with this title.
 
-    A subscription with several tags is in several folders; the parser merges them.
+    The subscriptions without a tag come first. Then each tag has a folder. A subscription with several tags is in
+    several folders; the parser merges them.
     """
     folders: dict[str, list[OpmlSubscription]] = {}
     for feed in feeds:

@@ -50,7 +50,7 @@ def parse(body: bytes) -> OpmlDocument:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield the text in pieces that do not end within a reference (``&amp;``)."""
+    """Yield the text in pieces. No piece ends within a character reference such as ``&amp;``."""
     start = 0
     while found := _PIECE.match(text, start):
         end = found.end()
@@ -61,7 +61,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 class _OutlineCollector:
-    """The target of lxml's parser: it collects the feeds and problems of one file from the events of its tags."""
+    """Collects the feeds and the problems of one OPML file; lxml's parser calls its methods for each tag."""
 
     def __init__(self) -> None:
         self.feeds: dict[str, OpmlSubscription] = {}
@@ -74,7 +74,7 @@ class _OutlineCollector:
         self._folders: list[str] = []
 
     def collect(self, text: str) -> None:
-        """Parse a text that declares no entities. Raises :class:`UserError` for a text that is not OPML."""
+        """Parse the text of the file, which declares no entities. Raises :class:`UserError` if it is not OPML."""
         parser = etree.XMLParser(
             target=self,  # type: ignore[arg-type]  # lxml asks for less than its stubs say
             encoding="utf-8",  # whatever the file declares
@@ -96,7 +96,7 @@ class _OutlineCollector:
             self._add_problem(f"not well-formed: {one_line(error.message, _SHOWN_CHARS)}", error.line)
 
     def _feed(self, parser: etree.XMLParser, text: str) -> bool:
-        """Feed the text to the parser; return False if a limit was reached before its end."""
+        """Pass the text to the parser; return False if the parsing was ended early, because a limit was reached."""
         self._line = 1
         with contextlib.suppress(etree.XMLSyntaxError):  # the text has no tag at all
             for piece in _pieces(text):
@@ -154,5 +154,8 @@ class _OutlineCollector:
 
 
 def _categories(category: str) -> Sequence[str]:
-    """Return the tags in an OPML 2.0 ``category``: comma-separated paths, whose parts are separated by slashes."""
+    """Return the tags in an OPML 2.0 ``category``, which is a comma-separated list of paths.
+
+    Each part of a path, between slashes, is a tag.
+    """
     return [word for path in category[:FIELD_CHARS].split(",") for word in path.split("/")]

@@ -40,9 +40,10 @@ class OutageDetector:
         return self._is_offline
 
     def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
-        """Record the result of a poll; yield the results, of this and earlier polls, that are now the publishers'.
+        """Record the result of a poll; yield the results for which the publishers are known to be responsible now.
 
-        Failures during an outage of this node's network are never yielded.
+        The yielded results can be those of this poll and of earlier polls. Failures during an outage of this node's
+        network are never yielded.
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)
@@ -57,7 +58,7 @@ class OutageDetector:
         yield channel, result
 
     def expire(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
-        """Yield the failures that have been held back long enough at the Unix time ``now_s``."""
+        """Yield the failures that have been held back for the maximum time at the Unix time ``now_s``."""
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()
 

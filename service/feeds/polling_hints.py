@@ -29,17 +29,21 @@ _UNITS = (("year", 365 * DAY_S), ("day", DAY_S), ("hour", 3_600.0), ("minute", 6
 
 
 class EarliestPoll(msgspec.Struct, frozen=True):
-    """The Unix time before which a channel is not polled, and the hints that led to it in short English sentences."""
+    """The Unix time before which a channel is not polled.
+
+    The hints that led to it are given as short English sentences.
+    """
 
     not_before_s: float
     reasons: tuple[str, ...] = ()
 
 
 def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> EarliestPoll:
-    """Return the earliest next poll by the headers of a 200 or 304 response and the hints of the last document.
+    """Return the earliest next poll of a channel at the Unix time ``now_s``.
 
-    ``headers`` have lower-case names. The result is not before ``now_s``, and at most a day later, plus the skipped
-    hours and days that begin by then.
+    ``headers`` are those of a response with the status 200 or 304; their names are in lower case. ``hints`` are those
+    of the last document. The result is not before ``now_s``, and at most a day later, plus the skipped hours and days
+    that begin by then.
     """
     not_before_s, reasons = now_s, []
     for source, wait_s in _requested_waits(headers, hints, now_s):
@@ -57,7 +61,7 @@ def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: f
 def backoff_s(refusals: int, interval_s: float) -> float:
     """Return the delay after ``refusals`` successive refusals (429, 503) without a ``Retry-After`` header.
 
-    Each refusal doubles ``interval_s``, up to a day.
+    The delay begins with ``interval_s``, which each refusal doubles, up to a day.
     """
     return min(interval_s * 2.0 ** min(refusals, _MAX_DOUBLINGS), DAY_S)
 
@@ -69,7 +73,7 @@ def parse_retry_after(value: str, now_s: float) -> float | None:
 
 
 def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> Iterator[tuple[str, float]]:
-    """Yield the source of each hint and the seconds that it asks for."""
+    """Yield the hints that ask for a delay: the name of the hint's source, and the delay in seconds."""
     if (freshness := _freshness(headers, now_s)) is not None:
         yield freshness
     if (wait_s := _retry_after_s(headers.get("retry-after", ""), now_s)) is not None:
@@ -86,10 +90,11 @@ def _retry_after_s(retry_after: str, now_s: float) -> float | None:
 
 
 def _freshness(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
-    """Return the source and length of a response's freshness (RFC 9111 §4.2): its lifetime minus its age.
+    """Return the source and the length in seconds of a response's freshness (RFC 9111 §4.2).
 
-    ``max-age`` overrides ``Expires`` (§4.2.1); the first of several is used. ``s-maxage`` is for shared caches. The
-    age is that of the ``Age`` header alone (§4.2.3), because publishers' clocks are wrong.
+    None means that the response states none. The freshness is the response's lifetime minus its age. ``max-age``
+    overrides ``Expires`` (§4.2.1); if there are several, the first is used. ``s-maxage`` is ignored, because it is for
+    shared caches. The age is taken from the ``Age`` header alone (§4.2.3), because publishers' clocks are wrong.
     """
     directives = [directive.strip() for directive in headers.get("cache-control", "").lower().split(",")]
     if any(directive.partition("=")[0].rstrip() in ("no-cache", "no-store") for directive in directives):
@@ -106,7 +111,7 @@ def _freshness(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | 
 
 
 def _seconds(value: str) -> float | None:
-    """Return the number of delta-seconds (RFC 9111 §1.2.2), or None if the value is not a number."""
+    """Return a header's number of seconds (RFC 9111 §1.2.2), or None if the value is not a number."""
     value = value.strip()
     return float(value[:_MAX_DIGITS]) if value.isascii() and value.isdigit() else None
 
@@ -121,7 +126,10 @@ def _date_s(value: str) -> float | None:
 
 
 def _valid_skips(hints: PollingHints, reasons: list[str]) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the hours and the days to skip; a set that covers the whole day or week is ignored."""
+    """Return the hours of the day and the days of the week in which the channel is not polled.
+
+    A set that covers the whole day or the whole week is ignored; then a sentence about it is added to ``reasons``.
+    """
     hours, days = frozenset(hints.skip_hours), frozenset(hints.skip_days)
     if hours.issuperset(range(_HOURS)):
         reasons.append("Its skipHours name every hour: ignored.")
@@ -133,14 +141,14 @@ def _valid_skips(hints: PollingHints, reasons: list[str]) -> tuple[frozenset[int
 
 
 def _end_of_skips(at_s: float, hours: frozenset[int], days: frozenset[int]) -> float:
-    """Return the first time from ``at_s`` on that is not in an hour or a day to skip (UTC)."""
+    """Return the first Unix time from ``at_s`` on that is not in an hour or on a day to skip (in UTC)."""
     now = int(at_s // _HOUR_S)
     ahead = range(now, now + _HOURS * (_DAYS + 1))
     return max(at_s, next(float(hour * _HOUR_S) for hour in ahead if not _is_skipped(hour, hours, days)))
 
 
 def _is_skipped(hour: int, hours: frozenset[int], days: frozenset[int]) -> bool:
-    """Return whether an hour, counted from 1970, is to be skipped."""
+    """Return whether the hour with the number ``hour`` since 1970 is one to skip, or on a day to skip."""
     return hour % _HOURS in hours or (hour // _HOURS + _EPOCH_WEEKDAY) % _DAYS in days
 
 

@@ -130,13 +130,13 @@ def host_of(url: str) -> str:
 
 
 def https_variant(url: str) -> str:
-    """Return the canonical URL with https instead of http; "" if it is https already or has a port."""
+    """Return the canonical URL with https instead of http; "" if it has https already or names a port."""
     parts = urlsplit(url)
     return f"https{url.removeprefix('http')}" if parts.scheme == "http" and parts.port is None else ""
 
 
 def looks_like_url(text: str) -> bool:
-    """Return whether a message that consists of ``text`` alone means a URL; it may still be an invalid one."""
+    """Return whether a message that consists of ``text`` alone is meant as a URL; the URL may still be invalid."""
     text = text.strip().removeprefix("<").removesuffix(">")
     if any(character.isspace() for character in text):
         return False
@@ -238,9 +238,10 @@ def _ipv6(literal: str) -> str:
 
 
 def _ipv4(labels: list[str]) -> str:
-    """Return the dotted decimal form of an IPv4 host of 1 to 4 parts, each decimal, octal or hexadecimal.
+    """Return the dotted decimal form of an IPv4 host.
 
-    It parses as browsers do (WHATWG URL, "IPv4 parser"). Raises :class:`BadUrl`.
+    The host consists of 1 to 4 ``labels``, each of which is a decimal, octal or hexadecimal number. It is parsed as
+    browsers do (WHATWG URL, "IPv4 parser"). Raises :class:`BadUrl`.
     """
     shown = _excerpt(".".join(labels))
     if len(labels) > _IPV4_PARTS or not all(_NUMBER.fullmatch(label) for label in labels):

@@ -40,7 +40,7 @@ Status = Literal["wanted", "pending", "verified", "refused", "leaving"]
 
 
 class HubTopic(msgspec.Struct, frozen=True):
-    """The URL of a hub, and the topic: the URL by which the hub knows the feed."""
+    """The URL of a hub, and the topic, which is the URL by which the hub knows the feed."""
 
     hub: str
     topic: str
@@ -51,8 +51,9 @@ class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target"
 
     The hub signs its requests with ``secret``, and sends them to a callback URL that contains ``token``; both are known
     only to this service and the hub. ``since_s`` is the time of the change to ``status`` or of the last request.
-    ``lease_until_s`` is 0 without a lease, ``failures`` is the number of unverified requests. ``next_target`` is the
-    hub to subscribe at after this subscription has ended.
+    ``lease_until_s`` is the end of the subscription that the hub has granted; 0 means that there is none. ``failures``
+    is the number of requests that the hub did not verify. ``next_target`` is the hub to subscribe at after this
+    subscription has ended.
     """
 
     target: HubTopic
@@ -66,14 +67,20 @@ class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target"
 
 
 class HubCredentials(NamedTuple):
-    """The random secret and token of a new subscription: unguessable, and at most 199 bytes long (§5.1)."""
+    """The random secret and token of a new subscription.
+
+    Nobody can guess them, and they are at most 199 bytes long (§5.1).
+    """
 
     secret: str
     token: str
 
 
 class IntentVerification(NamedTuple):
-    """A hub's request to verify the subscriber's intent (§5.3), or its denial (§5.2); ``lease_seconds`` is unparsed."""
+    """A request in which a hub verifies the subscriber's intent (§5.3) or denies the subscription (§5.2).
+
+    ``mode`` and ``topic`` say what is verified or denied. ``lease_seconds`` is the text as the hub has sent it.
+    """
 
     mode: str
     topic: str
@@ -81,16 +88,20 @@ class IntentVerification(NamedTuple):
 
 
 class VerificationResult(NamedTuple):
-    """Whether the intent is confirmed to the hub, and the state afterwards (None without a subscription)."""
+    """Whether the intent is confirmed to the hub, and the subscription's state afterwards.
+
+    The state is None if there is no subscription afterwards.
+    """
 
     is_confirmed: bool
     state: HubState | None
 
 
 def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, credentials: HubCredentials) -> HubState | None:
-    """Return the state after a document of the feed listed ``hubs`` and ``topic``; if either is empty, it has no hub.
+    """Return the subscription's state after a document of the feed has listed ``hubs`` and ``topic``.
 
-    ``state`` is None without a subscription; ``credentials`` are used if a new one begins.
+    If either is empty, the feed has no hub. ``state`` and the result are None if there is no subscription.
+    ``credentials`` are used if a new subscription begins.
     """
     choice = _choose_hub(state, hubs, topic)
     if state is None:
@@ -125,19 +136,26 @@ def record_request(state: HubState, now_s: float) -> HubState:
 
 
 def is_unresponsive(state: HubState) -> bool:
-    """Return whether the hub has ignored enough requests to unsubscribe; :func:`leave_hub` returns the next state."""
+    """Return whether the hub has ignored so many requests to unsubscribe that the subscription counts as ended.
+
+    :func:`leave_hub` returns the next state.
+    """
     return state.status == "leaving" and state.failures >= _MAX_UNSUBSCRIBE_REQUESTS
 
 
 def leave_hub(state: HubState, credentials: HubCredentials) -> HubState | None:
-    """Return the state after the subscription has ended: a new one at the next hub, or None."""
+    """Return the state after the subscription has ended: a new subscription at the next hub, or None.
+
+    The new subscription uses ``credentials``. None means that there is no next hub.
+    """
     return _start(state.next_target, credentials)
 
 
 def request_form(state: HubState, callback: str) -> dict[str, str]:
-    """Return the form fields of the request to the hub (§5.1): to unsubscribe in ``leaving``, else to subscribe.
+    """Return the form fields of the request to the hub (§5.1), which calls back the URL ``callback``.
 
-    Deviation: the secret is also sent to hubs without TLS, where it still excludes senders who can only guess it.
+    In the state ``leaving`` the request is to unsubscribe, otherwise to subscribe. Deviation: the secret is also sent
+    to hubs without TLS, where it still excludes senders who can only guess it.
     """
     about = {"hub.callback": callback, "hub.topic": state.target.topic}
     if state.status == "leaving":
@@ -151,6 +169,7 @@ def verify_intent(
     """Return the response and the next state when the hub verifies the intent (§5.3) or denies it (§5.2).
 
     Only an intent that matches the state is confirmed, so that nobody else can request in this service's name.
+    ``now_s`` is the Unix time. ``credentials`` are used if a new subscription begins.
     """
     if intent.topic != state.target.topic:
         return VerificationResult(False, state)
@@ -185,7 +204,11 @@ def _start(choice: HubTopic | None, credentials: HubCredentials, since_s: float 
 
 
 def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
-    """Return the current hub if it is still listed and has not refused, else the first other one; None if none."""
+    """Return the hub at which the feed should be subscribed; None if the feed has no hub.
+
+    This is the current hub if the feed still lists it. Otherwise, or if the current hub has refused and another one is
+    listed, it is the first other hub of ``hubs``.
+    """
     urls = [web_link(hub) for hub in hubs[:_MAX_HUBS]]
     choices = [HubTopic(url, topic) for url in urls if url and topic]
     if state is None or state.target not in choices:
@@ -195,6 +218,9 @@ def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubT
 
 
 def _lease_s(lease_seconds: str) -> float:
-    """Return the lease that the hub granted, limited to 10 minutes to 30 days; an invalid one counts as requested."""
+    """Return the length of the subscription that the hub has granted, limited to 10 minutes to 30 days.
+
+    If ``lease_seconds`` is invalid, the requested length is assumed.
+    """
     asked_for = lease_seconds if lease_seconds.isascii() and lease_seconds.isdigit() else str(LEASE_S)
     return min(max(float(asked_for[:12]), _MIN_LEASE_S), _MAX_LEASE_S)

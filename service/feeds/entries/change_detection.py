@@ -21,7 +21,10 @@ from service.model import Change, Entry, FeedLink, ParsedFeed
 
 
 def detect_changes(request: DetectChanges) -> DetectionResult:
-    """Return what is new in the documents of a channel, and its next baseline. Raises :class:`FeedError` subclasses."""
+    """Return the changes that the documents of a channel show, and the channel's next baseline.
+
+    Raises subclasses of :class:`FeedError`.
+    """
     return _detect_in_page(request) if request.kind == "page" else _detect_in_feed(request)
 
 
@@ -83,7 +86,7 @@ _State = TypeVar("_State", IdentityState, PageState)
 
 
 def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
-    """Return the state, or None if the baseline is empty or cannot be decoded by this version."""
+    """Return the state of type ``kind`` in ``baseline``; None if it is empty or cannot be decoded by this version."""
     try:
         return msgspec.msgpack.decode(baseline, type=kind) if baseline else None
     except msgspec.DecodeError:
@@ -91,10 +94,10 @@ def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
 
 
 def parse_document(request: ParseDocument) -> ParsedDocument:
-    """Return the feed, or the page with the feeds that it links to. With a selector, any document is a page.
+    """Return the feed in a document, or the page with the feeds that it links to.
 
-    Raises :class:`EmptyBody`, :class:`BrokenFeed`, :class:`ListOfFeeds`, or :class:`NotAFeed` for a document that is
-    neither a feed nor a page.
+    If the request has a selector, any document is treated as a page. Raises :class:`EmptyBody`, :class:`BrokenFeed`,
+    :class:`ListOfFeeds`, or :class:`NotAFeed` for a document that is neither a feed nor a page.
     """
     document = request.document
     links: tuple[FeedLink, ...] = ()

@@ -21,8 +21,8 @@ _MIN_EVIDENCE = 3
 class EditDecision(NamedTuple):
     """The decision for the known entries of a document, in document order.
 
-    ``is_reported`` says for each entry whether its edit is reported, ``edit_counts`` how often it has been edited.
-    No edits are reported through the day ``quiet_until`` (days since 1970).
+    ``is_reported`` says for each entry whether its edit is reported. ``edit_counts`` says for each entry how often it
+    has been edited. Until the end of the day ``quiet_until`` (days since 1970) no edits are reported.
     """
 
     is_reported: Sequence[bool]
@@ -36,9 +36,9 @@ def select_edits(
     """Decide which edits of a document's known entries are reported.
 
     ``is_edited`` says for each known entry of the document whether it differs from the previous version.
-    ``counts_before`` are the edit counts of the same entries, followed by those of recent entries that the document no
-    longer lists; ``last_seen_days`` are the days (since 1970) on which they were seen. Counts from before the end of
-    a quiet period start again at zero.
+    ``counts_before`` are the edit counts of these entries, followed by those of recent entries that the document no
+    longer lists. ``last_seen_days`` has for each count the day (since 1970) on which the entry was last seen.
+    ``quiet_until`` is that of the previous decision. Counts from before the end of a quiet period start again at zero.
     """
     pairs = zip(counts_before, last_seen_days, strict=True)
     before = [0 if day <= quiet_until < today else count for count, day in pairs]
@@ -56,7 +56,10 @@ def select_edits(
 
 
 def _is_automatic(is_edited: Sequence[bool], counts: Sequence[int]) -> bool:
-    """Return whether so many entries change at once, or have changed so often, that software makes the edits."""
+    """Return whether software probably makes the edits, because many entries change at once or have changed often.
+
+    ``counts`` are the edit counts of the entries, and of recent entries that are no longer listed.
+    """
     edited, ever_edited = sum(is_edited), len(counts) - counts.count(0)
     return (
         edited > MAX_EDITS_PER_POLL

@@ -46,14 +46,15 @@ _DAY_S = 86_400
 
 
 class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
-    """The state that is stored of a feed to detect its changes: at most 66 KiB.
+    """The state by which changes to a feed are detected; it is stored with the channel and has at most 66 KiB.
 
-    ``first_poll_s`` is the Unix time of the first poll. ``rows`` are the known entries (see ``known_entries``); its
-    last rows are those of the previous document, in the same order as its ``fingerprints`` and ``element_hashes``
-    (zero for an entry without one). ``excluded`` are the fingerprints of the duplicates and empty entries of that
-    document, ``site`` is the :func:`site_hash` of its URLs. ``largest_document`` is a number of entries. No edits of
-    titles are reported through the day ``titles_quiet_until`` (days since 1970), none of texts through
-    ``texts_quiet_until``.
+    ``first_poll_s`` is the Unix time of the first poll. ``rows`` are the known entries (see ``known_entries``). The
+    last rows are the entries of the previous document, in the same order as ``fingerprints`` and ``element_hashes``,
+    which are hashes of these entries. An element hash is zero for an entry without an XML element. ``excluded`` are the
+    fingerprints of that document's duplicates and empty entries. ``site`` is the :func:`site_hash` of its URLs.
+    ``largest_document`` is the number of entries in the largest document so far. Until the end of the day
+    ``titles_quiet_until`` (days since 1970) no edits of titles are reported, and until the end of the day
+    ``texts_quiet_until`` no edits of texts.
 
     Raises ValueError (:class:`msgspec.DecodeError` while decoding) for lengths that do not fit together.
     """
@@ -77,13 +78,13 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
             raise ValueError("these are not a channel's rows and fingerprints")
 
     def previous_rows(self) -> dict[bytes, int]:
-        """Return the row offsets of the previous document's entries by their fingerprints."""
+        """Return the positions in ``rows`` of the previous document's entries, by the entries' fingerprints."""
         fingerprints = _split(self.fingerprints)
         offsets = range(len(self.rows) - len(fingerprints) * ROW_BYTES, len(self.rows), ROW_BYTES)
         return dict(zip(fingerprints, offsets, strict=True))
 
     def previous_document(self) -> PreviousDocument:
-        """Return what the parser needs to skip entries that have not changed since the previous document."""
+        """Return the data by which the parser skips entries that have not changed since the previous document."""
         # Not strict: the previous document may have been read without element hashes.
         pairs = zip(_split(self.element_hashes), _split(self.fingerprints), strict=False)
         fingerprints = {element_hash: known for element_hash, known in pairs if element_hash != NO_HASH}
@@ -93,8 +94,9 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
 class EntryChanges(msgspec.Struct, frozen=True):
     """The ``new`` and the ``edited`` entries of a document, oldest first, and the state to store.
 
-    ``latest`` has up to 10 entries, newest first, at the first poll only. ``gap`` says that no entry of the document
-    is known although others are: polls were missed, and an archive may have the entries in between.
+    ``latest`` has up to 10 entries, newest first; it is empty except at the first poll. ``gap`` says that no entry of
+    the document is known although other entries are known. In this case polls were missed, and an archive may have the
+    entries in between.
     """
 
     state: IdentityState
@@ -154,13 +156,19 @@ def detect_entry_changes(state: IdentityState | None, feed: ParsedFeed, *, url: 
 
 
 def published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
-    """Return the Unix time of publication, else of the last update; None if it is more than a day after ``now_s``."""
+    """Return the Unix time of an entry's publication, or else that of its last update.
+
+    None means that the entry has no date, or that the date is more than a day after ``now_s``.
+    """
     date = entry.published if entry.published is not None else entry.updated
     return date if date is not None and date <= now_s + CLOCK_ERROR_S else None
 
 
 def to_entry(entry: ParsedEntry, key: str, *, now_s: float) -> Entry:
-    """Return the entry as it is stored and delivered: in plain text, shortened, with a link that is safe to show."""
+    """Return the entry as it is stored and delivered: in plain text, shortened, with a link that is safe to show.
+
+    ``key`` identifies the entry within its channel. Dates more than a day after ``now_s`` (Unix s) are left out.
+    """
     return Entry(
         key=key,
         title=one_line(entry.title, TITLE_CHARS),
@@ -179,7 +187,11 @@ def _split(hashes: bytes) -> list[bytes]:
 def _select_edits(
     before: IdentityState, known: Mapping[int, DocumentEntry], candidates: CandidateRows, *, today: int
 ) -> tuple[EditDecision, EditDecision]:
-    """Return the decisions about edits of titles and of texts of ``known``, the known entries by row offset."""
+    """Return the decision about edits of titles and the decision about edits of texts.
+
+    ``known`` are the document's known entries by the offsets of their rows. ``candidates`` has the previous hashes of
+    these entries. ``today`` is the number of days since 1970.
+    """
     pairs = [(item.hashes, candidates.hashes[offset]) if item.hashes else None for offset, item in known.items()]
     # Entries that are no longer listed show the edit rate, which matters only if an entry may have changed.
     unlisted = (
@@ -198,7 +210,11 @@ def _select_edits(
 def _update_rows(
     rows: bytes, items: Sequence[DocumentEntry], last_seen: Mapping[int, LastSeen], *, today: int
 ) -> bytes:
-    """Return the rows with those of the document's entries moved or added to the end, the last entry first."""
+    """Return the rows of known entries after a document with the entries ``items``.
+
+    The rows of these entries are moved or added to the end, in reverse order of the document. ``last_seen`` has the
+    edit counts by row offset. ``today`` is the number of days since 1970.
+    """
     listed = []
     for item in reversed(items):
         seen = LastSeen(today) if item.row_offset is None else last_seen[item.row_offset]
@@ -210,9 +226,10 @@ def _update_rows(
 
 
 def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
-    """Return the entries by descending date if all have a valid date, else in document order.
+    """Return the entries with the newest first if all have a valid date; otherwise in document order.
 
-    Publishers list the newest first; entries of the same date keep the document order.
+    Publishers mostly list the newest entry first. Therefore entries of the same date keep the document order. Dates
+    more than a day after ``now_s`` (Unix s) are not valid.
     """
     dated = [(date, item) for item in items if (date := published_s(item.entry, now_s=now_s)) is not None]
     newest = [item for _, item in sorted(dated, key=lambda pair: pair[0], reverse=True)]
@@ -220,7 +237,10 @@ def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[Docum
 
 
 def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
-    """Return the entries that are not clearly older than the first poll, and the first 3 without a date."""
+    """Return the entries that are not clearly older than the first poll, with at most 3 entries without a date.
+
+    ``first_poll_s`` and ``now_s`` are Unix times.
+    """
     dates = [published_s(item.entry, now_s=now_s) for item in items]
     undated = [index for index, date in enumerate(dates) if date is None][:UNDATED_AT_START]
     dated = [index for index, date in enumerate(dates) if date is not None and date >= first_poll_s - CLOCK_ERROR_S]

@@ -27,10 +27,12 @@ _SKIPPED_ENTRY = ParsedEntry()
 
 
 class DocumentEntry(NamedTuple):
-    """An entry of the document with the offset of the known entry's row that it matches, or None if it is new.
+    """An entry of the document.
 
-    ``element_hash`` is zero if the document has none. ``hashes`` is None if the entry is unchanged since the previous
-    document; then ``key`` is "" and ``entry`` may be empty.
+    ``row_offset`` is the position of the row of the known entry that it matches; None means that the entry is new.
+    ``fingerprint`` is one hash of everything that is read of the entry. ``element_hash`` is a hash of its XML element,
+    or zero if the document has none. ``hashes`` is None if the entry is unchanged since the previous document; then
+    ``key`` is "" and ``entry`` may be empty.
     """
 
     entry: ParsedEntry
@@ -44,9 +46,9 @@ class DocumentEntry(NamedTuple):
 class MatchResult(NamedTuple):
     """The distinct entries of a document, in document order.
 
-    ``excluded`` are the fingerprints of the duplicates and the empty entries. ``candidates`` contains the rows of the
-    matched entries that have hashes. ``are_ids_unstable`` says that the channel is now known to generate ids at each
-    request.
+    ``excluded`` are the fingerprints of the duplicates and of the empty entries. ``candidates`` contains the known
+    entries that may match a new or changed entry. ``are_ids_unstable`` says that the channel is now known to generate
+    new ids at each request.
     """
 
     entries: list[DocumentEntry]
@@ -58,10 +60,11 @@ class MatchResult(NamedTuple):
 def entries_by_fingerprint(
     feed: ParsedFeed, fingerprints: Mapping[bytes, bytes], *, homes: Sequence[str]
 ) -> dict[bytes, tuple[ParsedEntry, bytes]]:
-    """Return the feed's entries and their element hashes by fingerprint, in document order.
+    """Return the feed's entries with their element hashes, by their fingerprints, in document order.
 
-    ``fingerprints`` maps the element hashes of the previous document to fingerprints. The parser has skipped entries
-    with these element hashes; an empty entry stands for them.
+    ``fingerprints`` maps the element hashes of the previous document to fingerprints. The parser has skipped the
+    entries with these element hashes; in the result, each of them is an empty entry. ``homes`` are the addresses of the
+    channel and its site (:func:`~service.feeds.entries.fingerprints.home_addresses`).
     """
     entries = iter(feed.entries)
     found: dict[bytes, tuple[ParsedEntry, bytes]] = {}
@@ -81,10 +84,12 @@ def match_entries(
     excluded: Collection[bytes],
     are_ids_unstable: bool,
 ) -> MatchResult:
-    """Match ``entries``, as :func:`entries_by_fingerprint` returns them, with the known entries in ``rows``.
+    """Match the entries of a document with the known entries in ``rows``.
 
-    ``homes`` are the :func:`~service.feeds.entries.fingerprints.home_addresses`. ``previous_rows`` are the row offsets
-    of the previous document's entries by fingerprint, ``excluded`` the fingerprints that were excluded from it.
+    ``entries`` is a result of :func:`entries_by_fingerprint`. ``homes`` are the addresses of the channel and its site
+    (:func:`~service.feeds.entries.fingerprints.home_addresses`). ``previous_rows`` are the row offsets of the previous
+    document's entries by fingerprint. ``excluded`` are the fingerprints that were excluded from that document.
+    ``are_ids_unstable`` says that the channel generates new ids at each request.
     """
     items = [
         item
@@ -104,7 +109,11 @@ def match_entries(
 def _document_entry(
     entry: ParsedEntry, element_hash: bytes, digest: bytes, row_offset: int | None, homes: Collection[str]
 ) -> DocumentEntry | None:
-    """Return an unchanged entry with its row, or another entry with its hashes; None for an empty entry."""
+    """Return the entry for matching; None if it is empty.
+
+    ``digest`` is its fingerprint. ``row_offset`` is the row of an entry that is unchanged since the previous document;
+    such an entry gets no hashes. Another entry has no row yet, and its hashes are computed.
+    """
     if row_offset is not None:
         return DocumentEntry(entry, element_hash, digest, None, row_offset)
     hashes = hash_entry(entry, homes=homes)
@@ -114,7 +123,11 @@ def _document_entry(
 def _identify(
     items: Collection[DocumentEntry], candidates: CandidateRows, *, with_ids: bool
 ) -> Iterator[DocumentEntry]:
-    """Yield the entries with their rows and keys; of entries with the same key or row, only the first."""
+    """Yield the entries with the rows that they match and with their keys.
+
+    Of several entries with the same key or row, only the first is yielded. ``candidates`` are the known entries that
+    may match. ``with_ids`` says whether the entries' ids are trusted.
+    """
     taken = {each.row_offset for each in items}
     present_hashes = [each.hashes for each in items if each.hashes]
     present_hashes += [hashes for offset, hashes in candidates.hashes.items() if offset in taken]
@@ -140,7 +153,11 @@ def _identify(
 
 
 def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
-    """Return the row with the same title and content, if it or the entry has gained or lost its id or its target."""
+    """Return the row of the known entry with the same title and content; None if there is none.
+
+    The row is accepted only if ids and targets are equal, or if one of the two entries has none. ``with_ids`` says
+    whether ids are compared.
+    """
     offset = candidates.last_offset.get(hashes.text_keys()[0])
     if offset is None or candidates.hashes[offset].title != hashes.title:
         return None
@@ -151,7 +168,11 @@ def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: b
 
 
 def _have_all_ids_changed(listed: Sequence[EntryHashes], known: Collection[EntryHashes]) -> bool:
-    """Return whether every id is new although at least half of the entries with an id are known by other fields."""
+    """Return whether the publisher has probably given every entry a new id.
+
+    This is the case if no listed id is known, although other fields show that at least half of the entries with an id
+    are known.
+    """
     with_ids = [each for each in listed if each.id != NO_HASH]
     if not with_ids or {each.id for each in with_ids} & {each.id for each in known}:
         return False

@@ -44,11 +44,12 @@ CandidateKey = tuple[bytes, ...]
 
 
 class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
-    """The hashes of an entry's fields; a field that the entry does not have is all zeros.
+    """The hashes of an entry's fields; the hash of a field that the entry does not have is all zeros.
 
-    ``target`` hashes the link, or the enclosure if there is no link; ``body`` the content, or the title if there is
-    no content; ``title_date`` the title and the date. The last bit of ``title`` and of ``gist`` is set if the
-    respective text is complete, that is neither missing nor ending in an ellipsis.
+    ``target`` is the hash of the link, or of the enclosure if there is no link. ``body`` is the hash of the content, or
+    of the title if there is no content. ``title_date`` is one hash of the title and the date. ``gist`` is the hash by
+    which edits of the text are detected. The last bit of ``title`` and of ``gist`` is set if the text is complete: it
+    is not missing and does not end in an ellipsis.
     """
 
     id: bytes
@@ -64,26 +65,35 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return self.id == self.target == self.body == NO_HASH
 
     def lookup_hashes(self) -> set[bytes]:
-        """Return the hashes of which each candidate key contains one."""
+        """Return the hashes with which known entries are searched for. Each candidate key contains one of them."""
         return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:
-        """Whether target, title and body all differ, so that an equal id does not mean the same entry."""
+        """Whether target, title and body of both entries differ.
+
+        Such entries are not the same, even if they have the same id.
+        """
         targets_differ = NO_HASH not in (self.target, other.target) and self.target != other.target
         return targets_differ and self.title != other.title and self.body != other.body
 
     def has_only_text(self, *, with_ids: bool) -> bool:
-        """Whether only title, content and date can identify the entry; its id counts only if ``with_ids``."""
+        """Whether nothing but title, content and date can identify the entry.
+
+        ``with_ids`` says whether an id can identify it.
+        """
         return self.target == NO_HASH and not (with_ids and self.id != NO_HASH)
 
     def candidate_keys(self, *, with_ids: bool) -> tuple[CandidateKey, ...]:
-        """Return the candidate keys of the entry, at least one, the most trustworthy first."""
+        """Return the keys that may identify the entry, at least one, the most trustworthy first.
+
+        ``with_ids`` says whether the entry's id is used.
+        """
         if self.has_only_text(with_ids=with_ids):
             return self.text_keys()
         return self._id_keys() if with_ids and self.id != NO_HASH else self._target_keys()
 
     def all_candidate_keys(self) -> tuple[CandidateKey, ...]:
-        """Return the candidate keys that the entry has now, or would have without its id or its link."""
+        """Return the keys that may identify the entry, including those it would have without its id or its link."""
         ids = self._id_keys() if self.id != NO_HASH else ()
         targets = self._target_keys() if self.target != NO_HASH else ()
         return ids + targets + self.text_keys()
@@ -98,7 +108,7 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return (b"place", self.target), *((b"place+", self.target, other) for other in others if other != NO_HASH)
 
     def text_keys(self) -> tuple[CandidateKey, ...]:
-        """Return the candidate keys of an entry that has neither id nor target."""
+        """Return the keys that may identify an entry by its text and date, if it has neither an id nor a target."""
         return ((b"body", self.body), *(((b"dated", self.title_date),) if self.title_date != NO_HASH else ()))
 
 
@@ -111,21 +121,25 @@ def home_addresses(url: str, link: str) -> list[str]:
 
 
 def site_hash(url: str, link: str) -> bytes:
-    """Return one hash of the URLs from which :func:`home_addresses` computes its result."""
+    """Return one hash of the channel's ``url`` and its site's ``link``, which determine :func:`home_addresses`."""
     return _hash(f"{url}\0{link}")
 
 
 def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
-    """Return one hash of everything that :func:`hash_entry` reads.
+    """Return one hash of everything that :func:`hash_entry` reads of an entry.
 
-    Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the :func:`home_addresses`.
+    Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the addresses of the channel and
+    its site (:func:`home_addresses`).
     """
     read = (*homes, entry.id, entry.link, entry.enclosure, entry.title, _text(entry), str(_date_s(entry)))
     return _hash("\0".join(read))
 
 
 def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
-    """Return the hashes of the entry's fields. ``homes`` are the :func:`home_addresses`."""
+    """Return the hashes of the entry's fields.
+
+    ``homes`` are the addresses of the channel and its site (:func:`home_addresses`); a link to one of them is ignored.
+    """
     target = next((at for at in map(normalize_link, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()
     body = " ".join(html.unescape(_TAG.sub(" ", _text(entry))).split())
@@ -141,9 +155,10 @@ def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
 
 
 def is_edited(one: bytes, other: bytes) -> bool:
-    """Return whether two title hashes, or two gist hashes, are of complete texts that differ.
+    """Return whether ``one`` and ``other``, which are both title hashes or both gist hashes, show an edit.
 
-    A missing or truncated text is never an edit, because publishers change the length of excerpts.
+    They do if both texts are complete and differ. A missing or truncated text never shows an edit, because publishers
+    change the length of excerpts.
     """
     return one != other and bool(one[-1] & other[-1] & 1)
 
@@ -165,14 +180,17 @@ def _date_s(entry: ParsedEntry) -> float | None:
 
 
 def _gist(body: str) -> str:
-    """Return the letters of ``body`` without URLs and ASCII words that contain a digit; reversed, which is faster."""
+    """Return the letters of ``body`` without URLs and without ASCII words that contain a digit.
+
+    The result is reversed, because that is faster.
+    """
     without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))
     words = _BACK_FROM_DIGIT.sub(" ", without_ends[::-1])
     return "".join(_PUNCTUATION.sub("", words).split())
 
 
 def _with_completeness(digest: bytes, text: str) -> bytes:
-    """Return ``digest`` with the last bit set if ``text`` is present and does not end in an ellipsis."""
+    """Return ``digest``, whose last bit says whether ``text`` is complete: present and not ending in an ellipsis."""
     is_complete = any(digest) and not _ELLIPSIS.search(text[-_ENDING_CHARS:])
     return digest[:-1] + bytes([digest[-1] | 1 if is_complete else digest[-1] & ~1])
 

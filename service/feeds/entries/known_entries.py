@@ -34,35 +34,38 @@ ROW_BYTES = _HASHES.size
 
 
 class LastSeen(NamedTuple):
-    """The day (since 1970) on which an entry was seen last, and the number of edits of its title and text (max. 15)."""
+    """The day (since 1970) on which an entry was seen last, and how often its title and its text have been edited.
+
+    The numbers of edits are counted up to 15.
+    """
 
     day: int
     title_changes: int = 0
     text_changes: int = 0
 
     def pack(self) -> bytes:
-        """Return the last three bytes of a row."""
+        """Return the day and the edit counts as the last three bytes of a row."""
         return _LAST_SEEN.pack(self.title_changes << _COUNT_BITS | self.text_changes, self.day)
 
 
 def pack_row(hashes: EntryHashes, last_seen: LastSeen) -> bytes:
-    """Return the row of an entry."""
+    """Return the row of an entry with these hashes, which was seen as ``last_seen`` says."""
     fields = (hashes.id, hashes.target, hashes.title, hashes.body, hashes.title_date, hashes.gist)
     return b"".join((*fields, last_seen.pack()))
 
 
 def update_row(rows: bytes, offset: int, last_seen: LastSeen) -> bytes:
-    """Return the row at ``offset`` with another ``last_seen``, for an entry that has not changed."""
+    """Return the row at ``offset`` with another ``last_seen``. Its hashes stay the same."""
     return rows[offset : offset + _LAST_SEEN_OFFSET] + last_seen.pack()
 
 
 def hashes_at(rows: bytes, offset: int) -> EntryHashes:
-    """Return the hashes in the row at ``offset``."""
+    """Return the hashes of the entry whose row is at ``offset``."""
     return EntryHashes(*_HASHES.unpack_from(rows, offset))
 
 
 def last_seen_at(rows: bytes, offset: int) -> LastSeen:
-    """Return the last-seen day and edit counts in the row at ``offset``."""
+    """Return the day on which the entry at ``offset`` was seen last, and its edit counts."""
     changes, day = _LAST_SEEN.unpack_from(rows, offset + _LAST_SEEN_OFFSET)
     return LastSeen(day, changes >> _COUNT_BITS, changes & _COUNT_MASK)
 
@@ -87,10 +90,10 @@ def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
 
 
 def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
-    """Return the last rows of ``rows`` that are retained.
+    """Return ``rows`` without the known entries that are to be forgotten.
 
-    These are the last max(4 * ``largest_document``, 500) rows, and of the last 2,000 rows those that were seen within
-    90 days before ``today`` (days since 1970). ``largest_document`` is a number of entries.
+    The last max(4 * ``largest_document``, 500) rows are kept. Of the last 2,000 rows, those are also kept that were
+    seen within 90 days before ``today`` (days since 1970). ``largest_document`` is a number of entries.
     """
     count = len(rows) // ROW_BYTES
     first_by_count = count - max(MIN_ROWS, ROWS_PER_DOCUMENT_ENTRY * largest_document)
@@ -101,10 +104,10 @@ def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
 
 
 class CandidateRows(NamedTuple):
-    """The known entries that share a hash with an entry of the document.
+    """The known entries that share a hash with an entry of the document, so that they may match it.
 
-    ``hashes`` maps the offsets of their rows to their hashes. ``counts`` is the number of these rows that have a
-    candidate key, ``last_offset`` the offset of the most recently seen row that has it.
+    ``hashes`` has the hashes of these known entries by the offsets of their rows. By candidate key, ``counts`` has the
+    number of known entries with this key, and ``last_offset`` the row offset of the one that was seen last.
     """
 
     hashes: dict[int, EntryHashes]
@@ -113,7 +116,7 @@ class CandidateRows(NamedTuple):
 
     @classmethod
     def find(cls, entries: Collection[EntryHashes], rows: bytes) -> Self:
-        """Return the rows of ``rows`` that share a hash with one of ``entries``."""
+        """Return the known entries in ``rows`` that share a hash with one of ``entries``."""
         lookup_hashes = {digest for each in entries for digest in each.lookup_hashes()}
         find_offsets = _search_each if len(lookup_hashes) <= _MAX_SINGLE_SEARCHES else _scan
         hashes = {offset: hashes_at(rows, offset) for offset in find_offsets(rows, lookup_hashes)}
@@ -121,19 +124,25 @@ class CandidateRows(NamedTuple):
         return cls(hashes, Counter(key for key, _ in pairs), dict(pairs))
 
     def can_identify(self, key: CandidateKey, hashes: EntryHashes) -> bool:
-        """Return whether at most one known entry has ``key``, and that entry does not contradict ``hashes``."""
+        """Return whether ``key`` can identify an entry that has ``hashes``.
+
+        It can if at most one known entry has this key, and if that entry does not contradict ``hashes``.
+        """
         count = self.counts[key]
         return count == 0 or (count == 1 and not hashes.contradicts(self.hashes[self.last_offset[key]]))
 
 
 def _scan(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the offsets of the rows that contain one of ``lookup_hashes``."""
+    """Return the offsets of the rows that contain one of the hashes ``lookup_hashes``."""
     are_unrelated = map(set(lookup_hashes).isdisjoint, _LOOKUP_HASHES.iter_unpack(rows))
     return compress(range(0, len(rows), ROW_BYTES), map(not_, are_unrelated))
 
 
 def _search_each(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the same offsets as :func:`_scan`, and possibly rows with the same bytes at another position."""
+    """Return the offsets of the rows that contain the bytes of one of ``lookup_hashes``, at any position in the row.
+
+    The result includes that of :func:`_scan`. For few hashes this function is faster.
+    """
     found = set()
     for digest in lookup_hashes:
         position = rows.find(digest)

@@ -25,7 +25,10 @@ _MAX_SERIALIZED_RATIO = 8
 
 
 class PreviousDocument(NamedTuple):
-    """The fingerprints of the previous document's entries by element hash, and the document's site hash."""
+    """The previous document of a channel: its entries' fingerprints by element hash, and its site hash.
+
+    The site hash covers the URLs of the channel and its site, on which fingerprints depend.
+    """
 
     fingerprints: Mapping[bytes, bytes]
     site: bytes
@@ -36,7 +39,10 @@ class FullParseRequired(Exception):
 
 
 class ElementHasher:
-    """Computes the element hashes of a document of ``size_bytes`` while the parser walks through it."""
+    """Computes the element hashes of a document of ``size_bytes`` while the parser walks through it.
+
+    It compares them with those of the previous document.
+    """
 
     def __init__(self, previous: PreviousDocument, size_bytes: int) -> None:
         self._previous = previous
@@ -46,10 +52,10 @@ class ElementHasher:
         self._has_skipped = False
 
     def skip_unchanged(self, element: Element, context: str) -> bool:
-        """Record the hash of an entry's element and return whether the previous document has an entry with this hash.
+        """Record the hash of an entry's element; return whether the previous document has an entry with this hash.
 
-        ``context`` is the depth, dialect and base URL of the element. Raises :class:`FullParseRequired` if hashing
-        would cost too much.
+        The caller then skips the entry. ``context`` is the depth, the dialect and the base URL of the element. Raises
+        :class:`FullParseRequired` if hashing would cost too much.
         """
         self._check_limits(element)
         serialized = etree.tostring(element, encoding="utf-8", with_tail=False)
@@ -74,8 +80,8 @@ class ElementHasher:
     def finish(self, site: bytes) -> tuple[bytes, ...]:
         """Return the element hashes in document order.
 
-        Raises :class:`FullParseRequired` if entries were skipped and ``site``, the document's site hash, is not that
-        of the previous document.
+        ``site`` is the document's site hash. Raises :class:`FullParseRequired` if entries were skipped and the previous
+        document had another site hash.
         """
         if self._has_skipped and site != self._previous.site:
             raise FullParseRequired

@@ -32,9 +32,10 @@ others are the :func:`article_hashes`, by which the same article is found in oth
 
 
 class VersionParts(msgspec.Struct, frozen=True):
-    """The article hashes of the two parts of a version; a part without changes is None.
+    """The article hashes of the two parts of a version.
 
-    A part may be an empty tuple: it has changes, but none is an article (the lines of a page, a notice).
+    A part without changes is None. A part is an empty tuple if it has changes but none of them is an article, for
+    example if they are lines of a page or a notice.
     """
 
     news: ArticleHashes | None = ()
@@ -51,7 +52,10 @@ def split_version(delta: Delta) -> VersionParts:
 
 
 def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
-    """Return ``delta`` with the changes of one part only, without those at the positions ``left_out``."""
+    """Return ``delta`` with the changes of one part only: the edits of known entries if ``edits``, else the news.
+
+    The changes at the positions ``left_out`` in ``delta`` are removed.
+    """
     selected = (
         change for position, change in enumerate(delta.changes) if is_edit(change) is edits and position not in left_out
     )
@@ -64,7 +68,11 @@ def is_edit(change: Change) -> bool:
 
 
 def article_hashes(entry: Entry) -> tuple[bytes, ...]:
-    """Return up to three hashes of 8 bytes: of link and title, of link and text, and of title and long text."""
+    """Return up to three hashes by which the same article is recognised in several channels.
+
+    Each has 8 bytes. One covers link and title, one link and text, and one title and long text. A hash is omitted if
+    one of its two fields is missing or not distinctive enough.
+    """
     link, title, text = _distinctive_link(entry.link), _words(entry.title), _words(entry.summary)
     pairs = (
         (b"link+title", link, title),

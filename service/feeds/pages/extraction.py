@@ -93,10 +93,10 @@ def _plain_lines(text: str) -> list[Line]:
 
 
 def _select_lines(root: html.HtmlElement, selector: str) -> list[Line]:
-    """Return the lines of the elements that ``selector`` matches, in document order.
+    """Return the lines of the elements that ``selector`` (CSS) matches, in document order.
 
-    Some selectors take quadratic time (``:nth-child`` among 20,000 siblings takes 5 s); the parser process's limits
-    stop these.
+    Some selectors take quadratic time: ``:nth-child`` among 20,000 siblings takes 5 s. The limits of the parser process
+    stop them.
     """
     try:
         found = root.cssselect(selector, translator="html")
@@ -109,7 +109,7 @@ def _select_lines(root: html.HtmlElement, selector: str) -> list[Line]:
 
 
 def _is_login(root: html.HtmlElement, lines: Sequence[Line]) -> bool:
-    """Return whether the page is a login form with little else."""
+    """Return whether the page consists of a login form and little else."""
     return _asks_for_password(root) and sum(len(line.text) for line in lines) <= _LOGIN_CHARS
 
 
@@ -130,7 +130,7 @@ def _empty_page_error(root: html.HtmlElement, selector: str) -> EmptyBody:
 
 
 def _main_content(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of the main content, as the module's docstring defines it."""
+    """Return the lines of the page's main content, which the module's docstring defines."""
     sizes: Counter[Landmark] = Counter()
     for line in lines:
         sizes[line.landmark] += len(line.text)

@@ -23,9 +23,10 @@ class Hunk(NamedTuple):
 
 
 def diff_lines(old: Sequence[str], new: Sequence[str], *, max_steps: int = MAX_STEPS) -> list[Hunk] | None:
-    """Return the differences in order, with at least one common line between two of them.
+    """Return the differences between two texts in order. Between two differences there is at least one common line.
 
-    Return None if more than ``max_steps`` comparisons (of under 1 µs each) would be needed after the linear part.
+    None means that the diff was given up. This happens if it needs more than ``max_steps`` comparisons (of under 1 µs
+    each) after the part that takes linear time.
     """
     start = _common_length(old, new)
     tail = _common_length(old[start:][::-1], new[start:][::-1])
@@ -54,16 +55,21 @@ def _hunks_between(common: Sequence[tuple[int, int]], start: int, end: tuple[int
 
 
 def _common_subsequence(old: Sequence[str], new: Sequence[str], max_steps: int) -> list[tuple[int, int]] | None:
-    """Return the pairs of indexes of a longest common subsequence; None if that takes more than ``max_steps``."""
+    """Return a longest common subsequence of the lines, as pairs of an index in ``old`` and an index in ``new``.
+
+    None means that it would take more than ``max_steps`` comparisons.
+    """
     paths = _furthest_paths(old, new, max_steps)
     return None if paths is None else _trace_back(paths, len(old), len(new))
 
 
 def _furthest_paths(old: Sequence[str], new: Sequence[str], max_steps: int) -> list["array[int]"] | None:
-    """Return the furthest reaching paths for each number of edits up to the smallest sufficient one (Myers, figure 2).
+    """Return how far each number of edits (deleted or inserted lines) leads in both texts (Myers 1986, figure 2).
 
-    In the array for ``edits`` edits, element i is the largest number of old lines consumed on diagonal 2i - ``edits``
-    (the diagonal is the number of consumed old lines minus that of new lines).
+    The result has an array for 0 edits, 1 edit, and so on, up to the smallest number of edits that is sufficient. In
+    the array for ``edits`` edits, element i is the largest number of old lines that can be consumed on the diagonal 2i
+    - ``edits``. A diagonal is the number of consumed old lines minus the number of consumed new lines. None means that
+    more than ``max_steps`` comparisons are needed.
     """
     paths: list[array[int]] = []
     steps = 0
@@ -85,7 +91,10 @@ def _furthest_paths(old: Sequence[str], new: Sequence[str], max_steps: int) -> l
 
 
 def _after_edit(paths: Sequence["array[int]"], edits: int, index: int) -> int:
-    """Return the number of old lines consumed right after the last of ``edits`` edits on the path to ``index``."""
+    """Return the number of old lines that a path has consumed directly after the last of its ``edits`` edits.
+
+    ``paths`` and ``index`` are as in :func:`_furthest_paths`: the path ends on the diagonal 2 ``index`` - ``edits``.
+    """
     if edits == 0:
         return 0
     before = paths[edits - 1]

@@ -43,7 +43,7 @@ _HASH_BYTES = 6
 class LineToggles(msgspec.Struct, frozen=True, array_like=True):
     """The number of ``times`` that a line has appeared or disappeared, each within a day of the previous time.
 
-    ``last_s`` is the Unix time of the last one.
+    ``last_s`` is the Unix time at which this happened last.
     """
 
     times: int
@@ -51,13 +51,13 @@ class LineToggles(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
-    """The state that is stored of a page to detect its changes: at most 1.2 MB.
+    """The state by which changes to a page are detected; it is stored with the channel and has at most 1.2 MB.
 
-    ``lines`` are the page's lines, compressed. ``revision`` is the number of detected changes. Until
-    ``learning_until_s`` the second fetch is expected; afterwards it is 0. ``volatile`` are the volatile regions,
-    ``recurring`` those that changed at every recent poll, both by their keys. ``toggled`` has the hashes of lines that
-    appeared or disappeared within a day, the latest at the end. ``seen_s`` is the Unix time of the last poll, with a
-    resolution of half a day.
+    ``lines`` are the page's lines, compressed. ``revision`` is the number of detected changes. The second fetch is
+    expected until the Unix time ``learning_until_s``, which is 0 after that fetch. ``volatile`` are the volatile
+    regions by their keys. ``recurring`` are the regions, by their keys, that have changed at every recent poll.
+    ``toggled`` has the hashes of lines that appeared or disappeared within a day, the latest at the end. ``seen_s`` is
+    the Unix time of the last poll, with a resolution of half a day.
     """
 
     lines: bytes
@@ -70,7 +70,10 @@ class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
 
 
 class PageChanges(msgspec.Struct, frozen=True):
-    """The changes to report, in page order, and the state to store. ``latest`` is a preview of the page."""
+    """The changes to report, in page order, and the state to store.
+
+    ``latest`` has a preview of the page as an entry.
+    """
 
     state: PageState
     changes: tuple[Change, ...]
@@ -139,7 +142,11 @@ def _is_volatile(regions: VolatileRegions, new: PageVersion, hunk: Hunk) -> bool
 
 
 def _changed_keys(regions: VolatileRegions, old: PageVersion, new: PageVersion, hunks: Sequence[Hunk]) -> set[bytes]:
-    """Return the keys of the regions that differ between the two versions."""
+    """Return the keys of the regions that differ between the two versions.
+
+    ``regions`` are the known regions of words. ``hunks`` are the differences between the versions, each of which is a
+    region of lines.
+    """
     before, after = old.lines_with_regions(regions), new.lines_with_regions(regions)
     words = {key for key, line in after.items() if line != before.get(key, line)}
     return words | {new.lines_key(hunk.new_start, hunk.new_end) for hunk in hunks}
@@ -157,7 +164,10 @@ def _state_without_change(
 
 
 def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return the regions with the times of their last changes, which have a resolution of half a day."""
+    """Return ``regions``; those with ``changed_keys`` get ``now_s`` (Unix s) as the time of their last change.
+
+    A time is replaced only if it is more than half a day old.
+    """
     return {
         key: msgspec.structs.replace(region, changed_s=now_s)
         if key in changed_keys and now_s - region.changed_s > _TIME_RESOLUTION_S
@@ -169,7 +179,11 @@ def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s
 def _count_recurring_changes(
     before: VolatileRegions, changed: VolatileRegions, now_s: float
 ) -> tuple[dict[bytes, VolatileRegion], dict[bytes, VolatileRegion]]:
-    """Return the regions that changed at every recent poll, and those of them that are volatile from now on."""
+    """Return the regions that have changed at every recent poll, and the regions that become volatile now.
+
+    ``before`` are the regions that had changed at every recent poll before this one. ``changed`` are those that have
+    changed now, at ``now_s`` (Unix s). All are given by their keys; no region is in both results.
+    """
     found: dict[bytes, VolatileRegion] = {}
     for key, region in changed.items():
         last = before.get(key)

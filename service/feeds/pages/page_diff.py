@@ -21,9 +21,9 @@ def describe_changes(
 ) -> tuple[Change, ...]:
     """Return the changes from the lines ``old`` to ``page``, in page order.
 
-    Each of ``hunks`` becomes a change of at most 600 characters. From the 21st on, one more change says how many there
-    are. ``revision`` is the number of the page's version; it is part of the keys, so that a repeated change gets a new
-    key. ``url`` is the link of each change.
+    ``hunks`` are the differences. Each of the first 20 becomes a change of at most 600 characters; one more change says
+    how many others there are. ``revision`` is the number of the page's version. It is part of the changes' keys, so
+    that a repeated change gets a new key. ``url`` is the link of each change.
     """
     if _is_rewritten(old, page.lines, hunks):
         return (describe_rewrite(old, page, url=url, revision=revision),)
@@ -37,7 +37,10 @@ def describe_changes(
 
 
 def describe_rewrite(old: Sequence[str], page: ParsedPage, *, url: str, revision: int) -> Change:
-    """Return the single change that is reported when hardly any line is unchanged, or the diff was given up."""
+    """Return the single change that is reported when hardly any line is unchanged, or when the diff was given up.
+
+    ``url`` is the link of the change. ``revision`` is the number of the page's version and part of the change's key.
+    """
     text = _truncate(f"Rewritten: {len(page.lines):,} lines.\n" + "\n".join(page.lines[:BLOCK_CHARS]))
     entry = Entry(_key(revision, 1, text), title=page.title, link=url, summary=text)
     return Change("replacement", entry, 1, _truncate("\n".join(old[:BLOCK_CHARS])))
@@ -70,7 +73,7 @@ def _heading(page: ParsedPage, index: int) -> str:
 
 
 def _excerpts(before: str, after: str) -> tuple[str, str]:
-    """Return both texts truncated, and if they are long, without most of their common beginning."""
+    """Return both texts truncated. If they are long, most of their common beginning is left out."""
     if max(len(before), len(after)) <= BLOCK_CHARS:
         return before, after
     differing = (index for index, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1])

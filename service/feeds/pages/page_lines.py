@@ -22,7 +22,11 @@ _BETWEEN_ATTRIBUTES = re.compile(r"[\s/\"']+")
 
 
 def decode_html(body: bytes, content_type: str) -> str:
-    """Return the page's source text. The encoding declared in the header takes precedence over that in ``<meta>``."""
+    """Return the page's source text.
+
+    ``content_type`` is the response's header. The encoding that it declares takes precedence over the one in
+    ``<meta>``.
+    """
     return decode_document(body, content_type if "charset" in content_type.lower() else _with_meta(body, content_type))
 
 
@@ -45,7 +49,10 @@ def _with_meta(body: bytes, content_type: str) -> str:
 
 
 def _bounded_tag(tag: re.Match[str]) -> str:
-    """Return the tag, without attributes if it may have more than 200: libxml2 takes quadratic time for them."""
+    """Return the HTML tag; its attributes are removed if there may be more than 200 of them.
+
+    libxml2 takes quadratic time for the attributes of a tag.
+    """
     return tag[0] if len(_BETWEEN_ATTRIBUTES.findall(tag[0])) <= MAX_ATTRIBUTES else f"<{tag[1]}>"
 
 
@@ -83,14 +90,18 @@ _HIDING_STYLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hi
 
 
 class Landmark(NamedTuple):
-    """A landmark of the page (HTML, "Sections"; WAI-ARIA roles), numbered from 1; 0 is the text outside of all."""
+    """A landmark of the page, such as navigation or footer (HTML, "Sections"; WAI-ARIA roles).
+
+    ``kind`` is its element or role. ``number`` counts from 1. The number 0 stands for the text outside of all
+    landmarks.
+    """
 
     kind: str
     number: int
 
 
 class Line(NamedTuple):
-    """A line of sanitized text, not empty, and the landmark that contains it."""
+    """A line of sanitized text, which is not empty, and the landmark that contains it."""
 
     text: str
     landmark: Landmark
@@ -112,7 +123,7 @@ def page_lines(*roots: etree._Element) -> list[Line]:
 
 
 class _LineExtractor:
-    """The traversal of an element tree in document order; it does not recurse, however deep the tree is."""
+    """Collects the lines of an element tree in document order. It does not recurse, so the tree may be of any depth."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -182,9 +193,9 @@ class _LineExtractor:
             self._row.append([])
 
     def _landmark_of(self, element: etree._Element) -> Landmark | None:
-        """Return the landmark that ``element`` begins, or None.
+        """Return the landmark that begins with ``element``; None if the element is no landmark.
 
-        There are no landmarks within the main content, and headers and footers of sections are none either.
+        There are no landmarks within the main content. The header or footer of a section is no landmark.
         """
         kind = _LANDMARK_ELEMENTS.get(element.tag) or _LANDMARK_ROLES.get(element.get("role") or "")
         if (

@@ -41,9 +41,11 @@ _DATE_WORD = re.compile(
 
 
 class VolatileRegion(msgspec.Struct, frozen=True, array_like=True):
-    """A region that is, or may become, volatile: ``words`` (indexes) of a line, or up to ``lines`` whole lines.
+    """A region that is volatile or may become volatile: some words of a line, or some whole lines.
 
-    It has changed ``times`` times in succession, from ``since_s`` to ``changed_s`` (Unix time).
+    ``words`` are the indexes of the words in their line. ``lines`` is the maximum number of whole lines; 0 means a
+    region of words. The region has changed ``times`` times in succession, from ``since_s`` to ``changed_s`` (Unix
+    time).
     """
 
     words: tuple[int, ...]
@@ -58,24 +60,24 @@ VolatileRegions = Mapping[bytes, VolatileRegion]
 
 
 class PageVersion:
-    """The lines of one version of a page with their skeletons and region keys, which are computed on first use."""
+    """The lines of one version of a page, with their skeletons and the keys of their regions."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
 
     @cached_property
     def lines_without_ages(self) -> list[str]:
-        """The lines with relative ages blanked."""
+        """The lines, in which relative ages such as "3 hours ago" are blanked."""
         return [_without_ages(line) for line in self.lines]
 
     @cached_property
     def skeletons(self) -> list[str]:
-        """The lines with all words blanked that contain digits, and with dates blanked next to a time of day."""
+        """The lines, in which all words with digits are blanked, and also the dates next to a time of day."""
         return [_skeleton(line) for line in self.lines_without_ages]
 
     @cached_property
     def word_keys(self) -> dict[int, bytes]:
-        """The keys of word regions, by the indexes of the lines that contain a blanked word."""
+        """The keys of regions of words, by the indexes of the lines that contain blanked words."""
         return {index: self._word_key(index) for index, skeleton in enumerate(self.skeletons) if _BLANK in skeleton}
 
     def _word_key(self, index: int) -> bytes:
@@ -86,19 +88,19 @@ class PageVersion:
         return _hash("words", skeleton, "" if is_distinctive or not index else self.skeletons[index - 1])
 
     def lines_key(self, start: int, end: int) -> bytes:
-        """Return the key of the region of the whole lines ``start:end``."""
+        """Return the key of the region that consists of the whole lines from ``start`` to before ``end``."""
         before = self.skeletons[start - 1] if start else ""
         return _hash("lines", before, self.skeletons[end] if end < len(self.lines) else "")
 
     def stable_lines(self, regions: VolatileRegions) -> list[str]:
-        """Return the lines to compare: with ages and the words of ``regions`` blanked."""
+        """Return the lines to compare, in which relative ages and the words of ``regions`` are blanked."""
         stable_lines = list(self.lines_without_ages)
         for index, region in self._find_regions(regions):
             stable_lines[index] = _blank_words(stable_lines[index], region.words)
         return stable_lines
 
     def lines_with_regions(self, regions: VolatileRegions) -> dict[bytes, str]:
-        """Return the lines that contain words of ``regions``, by the regions' keys."""
+        """Return the lines that contain words of ``regions``, by the keys of these regions."""
         return {self.word_keys[index]: self.lines[index] for index, _ in self._find_regions(regions)}
 
     def _find_regions(self, regions: VolatileRegions) -> Iterator[tuple[int, VolatileRegion]]:
@@ -111,9 +113,10 @@ class PageVersion:
 def changed_regions(
     old: PageVersion, new: PageVersion, hunks: Sequence[Hunk], *, now_s: float
 ) -> dict[bytes, VolatileRegion]:
-    """Return the regions in which two versions differ, as having changed once, by their keys.
+    """Return the regions in which two versions differ, by their keys.
 
-    It returns at most 500 regions, and none of more than 30 lines, which would be most of the page.
+    Each region counts as changed once, at ``now_s`` (Unix s). ``hunks`` are the differences. At most 500 regions are
+    returned. Regions of more than 30 lines are left out, because they would be most of the page.
     """
     found: dict[bytes, VolatileRegion] = {}
     for hunk in hunks:
@@ -142,7 +145,11 @@ def _skeleton(lines_without_ages: str) -> str:
 
 
 def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterator[tuple[bytes, tuple[int, ...], int]]:
-    """Yield the key, the words and the number of lines of each region in which the hunk's sides differ."""
+    """Yield the regions in which the two sides of ``hunk`` differ.
+
+    A region is given by its key, the indexes of its words, and its number of lines. A region of words has 0 lines, and
+    a region of lines has no words.
+    """
     height = hunk.old_end - hunk.old_start
     if height != hunk.new_end - hunk.new_start:
         yield new.lines_key(hunk.new_start, hunk.new_end), (), max(height, hunk.new_end - hunk.new_start)
@@ -166,7 +173,11 @@ def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterat
 
 
 def _changed_words(old: str, new: str, skeleton: str) -> tuple[int, ...]:
-    """Return the indexes of the words that differ, and of the date next to a differing time of day."""
+    """Return the indexes of the words that differ between the lines ``old`` and ``new``.
+
+    If a time of day differs, the date next to it also counts as different. In ``skeleton`` the volatile words are
+    blanked.
+    """
     old_words, words, blanked = old.split(" "), new.split(" "), skeleton.split(" ")
     changed = {index for index, pair in enumerate(zip(old_words, words, strict=True)) if pair[0] != pair[1]}
     for index in [index for index in changed if _TIME_OF_DAY.search(words[index])]:

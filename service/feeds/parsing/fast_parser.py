@@ -101,7 +101,11 @@ def _feed(root: Element, text: str, url: str, language: str, hasher: ElementHash
 def _read(
     root: Element, known: ElementNames, base: str, language: str, hasher: ElementHasher | None
 ) -> tuple[ParsedFields, list[ParsedFields]]:
-    """Walk through the document; return the fields of the feed and of each entry."""
+    """Walk through the document; return the fields of the feed and the fields of each entry.
+
+    ``known`` are feedparser's names of the elements. ``base`` is the base URL of links, and ``language`` the default
+    language. With a ``hasher``, unchanged entries are skipped.
+    """
     kind, found = known[root.tag], read_attributes(root)
     if kind not in ROOT_HANDLERS or (kind == "feed" and root.tag != _ATOM_FEED):
         raise FeedparserRequired

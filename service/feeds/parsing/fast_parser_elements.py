@@ -56,9 +56,9 @@ class Tags:
             self._listed.append(tag)
 
     def add_element(self, tag: Tag, text: str) -> None:
-        """Add the category in an element's attributes, and its text.
+        """Add the category in an element's attributes, and the category in the element's text.
 
-        The text becomes the term of the last category if that has none, else it is a category of its own.
+        If the last category has no term, the text becomes its term. Otherwise the text is a category of its own.
         """
         if any(tag):
             self.add(tag)
@@ -79,7 +79,10 @@ HINT_ELEMENTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
 
 @dataclass(slots=True, eq=False)
 class ParsedFields:
-    """The values found so far of an entry or of the feed. ``depths`` are the depths of the elements with the values."""
+    """The values found so far of an entry or of the feed.
+
+    ``depths`` are the depths, in the document tree, of the elements that the values are from.
+    """
 
     is_entry: bool
     language: str = ""
@@ -99,9 +102,9 @@ class ParsedFields:
     depths: dict[str, int] = field(default_factory=dict)
 
     def accept(self, name: str, depth: int) -> bool:
-        """Return whether a value at ``depth`` replaces the previous one, and record ``depth`` if so.
+        """Return whether a value of the field ``name`` at ``depth`` replaces the previous value.
 
-        In an entry, a deeper value does not replace one that is less deep.
+        If it does, ``depth`` is recorded. In an entry, a deeper value does not replace one that is less deep.
         """
         if self.is_entry and depth > self.depths.get(name, depth):
             return False
@@ -110,11 +113,11 @@ class ParsedFields:
 
 
 class DocumentWalker:
-    """A walk through one document, calling the handler of each element.
+    """Walks through one document and calls the handler of each element.
 
-    ``fields`` and ``base`` (the base URL) are those of the innermost entry or feed. ``entries`` are the entries read
-    so far. ``title_depth`` is the depth of the last title that was not empty, -1 if there is none. With a ``hasher``,
-    entries that are unchanged since the previous document are skipped.
+    ``fields`` are the values of the innermost entry or feed, and ``base`` is its base URL. ``entries`` are the entries
+    read so far. ``title_depth`` is the depth of the last title that was not empty; -1 means that there is none. With a
+    ``hasher``, entries that are unchanged since the previous document are skipped.
     """
 
     def __init__(
@@ -131,7 +134,10 @@ class DocumentWalker:
         self.has_content = False
 
     def walk(self, parent: Element, depth: int, handlers: dict[str, "ElementHandler"]) -> None:
-        """Handle the children of ``parent``, which are at ``depth``; elements without a handler are walked through."""
+        """Call the handlers of the children of ``parent``; ``depth`` is the depth of these children.
+
+        ``handlers`` are given by element name. The walk descends into elements without a handler.
+        """
         names = self.names
         for element in parent:
             name = names[element.tag]
@@ -142,9 +148,10 @@ class DocumentWalker:
                 self._descend(element, depth, name, handlers)
 
     def skip_unchanged(self, element: Element, depth: int) -> bool:
-        """Return whether the entry in ``element`` is unchanged and therefore skipped.
+        """Return whether the entry in ``element`` is unchanged since the previous document, and is therefore skipped.
 
-        Whether titles after a skipped entry count is unknown, because its title was not read.
+        The title of a skipped entry is not read, although it affects whether feedparser accepts a later title.
+        Therefore :meth:`accepts_title` raises an error from then on, until a title's depth is known again.
         """
         if not self.hasher or not self.hasher.skip_unchanged(element, f"{depth}{self._dialect}{self.base}"):
             return False
@@ -152,16 +159,21 @@ class DocumentWalker:
         return True
 
     def accepts_title(self, depth: int) -> bool:
-        """Return whether a title at ``depth`` counts: not if an earlier title was at the same or a lesser depth.
+        """Return whether feedparser accepts a title at ``depth``.
 
-        Raises :class:`FullParseRequired` if an entry before it was skipped.
+        It does not if an earlier title was at the same or a lesser depth. Raises :class:`FullParseRequired` if the
+        depth of the earlier title is unknown, because its entry was skipped.
         """
         if self.title_depth == _UNKNOWN_DEPTH:
             raise FullParseRequired
         return not -1 < self.title_depth <= depth
 
     def _descend(self, element: Element, depth: int, name: str, handlers: dict[str, "ElementHandler"]) -> None:
-        """Walk through an element that feedparser ignores, and record the text of a hint."""
+        """Walk through the children of an element that has no handler.
+
+        If the element is a polling hint, its text is recorded. ``name`` is feedparser's name of the element, and
+        ``depth`` is its depth.
+        """
         if name in HINT_ELEMENTS:
             self.fields.hints[name] = "" if element.items() else repair_text(element_text(element))
         if len(element):
@@ -175,7 +187,10 @@ ElementHandler = Callable[[DocumentWalker, Element, int], None]
 
 
 def base_url(found: dict[str, str], base: str) -> str:
-    """Return the base URL of links within an element that has the attributes ``found``; ``base`` is its parent's."""
+    """Return the base URL of links within an element.
+
+    ``found`` are the element's attributes. ``base`` is the base URL of its parent.
+    """
     given = found.get("xml:base", found.get("base"))
     if given and not ABSOLUTE_URL.fullmatch(given):
         raise FeedparserRequired
@@ -334,7 +349,7 @@ def _on_author(walker: DocumentWalker, element: Element, depth: int) -> None:
 def _person_name(walker: DocumentWalker, person: Element) -> str:
     """Return the name in an Atom person construct (RFC 4287 §3.2).
 
-    Raises :class:`FeedparserRequired` without a name: feedparser then uses another person's.
+    Raises :class:`FeedparserRequired` if there is no name, because feedparser then uses the name of another person.
     """
     name = ""
     if (person.text or "").strip():
@@ -357,7 +372,10 @@ def _on_contributor(walker: DocumentWalker, element: Element, _depth: int) -> No
 
 
 def _on_source(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Ignore the feed that the entry was copied from, except that its title affects which later titles count."""
+    """Ignore the feed from which the entry was copied.
+
+    Its title still affects whether later titles are accepted.
+    """
     if not walker.fields.is_entry:
         raise FeedparserRequired
     walker.title_depth = -1
@@ -372,7 +390,10 @@ def _on_source(walker: DocumentWalker, element: Element, depth: int) -> None:
 
 
 def _on_image(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Ignore an image or a text input, except that its title affects which later titles count."""
+    """Ignore an image or a text input.
+
+    Its title still affects whether later titles are accepted.
+    """
     walker.title_depth = -1
     for part in element:
         name = walker.names[part.tag]
@@ -407,7 +428,7 @@ def _ignore(_reader: DocumentWalker, element: Element, _depth: int) -> None:
 
 
 def _on_wrapper(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Handle the children as if they were siblings of the element."""
+    """Handle the children of a wrapper element as if they were not wrapped."""
     based_here = base_url(read_attributes(element), walker.base)
     if based_here != walker.base:
         raise FeedparserRequired

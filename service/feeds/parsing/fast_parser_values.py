@@ -71,8 +71,8 @@ class FeedparserRequired(Exception):
 class ElementNames(dict[str, str]):
     """A mapping from lxml's tags to feedparser's element names, for one document.
 
-    ``is_atom`` says that feedparser takes the document for Atom; it decides that by the declared namespaces and their
-    order. Lookups raise :class:`FeedparserRequired` where feedparser's name is uncertain.
+    ``is_atom`` says that feedparser treats the document as Atom. feedparser decides this by the declared namespaces and
+    their order. A lookup raises :class:`FeedparserRequired` if feedparser's name for the tag is uncertain.
     """
 
     def __init__(self, text: str) -> None:
@@ -151,7 +151,7 @@ _SLASHES = re.compile("^([A-Za-z][A-Za-z0-9+-.]*://)/+")
 
 
 def element_text(element: Element) -> str:
-    """Return the text of an element without children, without surrounding white space."""
+    """Return the stripped text of an element that has no children."""
     if len(element):
         raise FeedparserRequired
     text = element.text
@@ -191,7 +191,10 @@ def resolve_link(base: str, link: str) -> str:
 
 
 def looks_like_html(text: str) -> bool:
-    """Return whether an undeclared text is HTML: it has end tags or references, and all are known in HTML."""
+    """Return whether a text of undeclared type is HTML.
+
+    It is HTML if it has end tags or character references, and if HTML knows all of them.
+    """
     if "<" not in text and "&" not in text:
         return False
     if not _END_TAG.search(text) and not _REFERENCE.search(text):
@@ -202,9 +205,10 @@ def looks_like_html(text: str) -> bool:
 
 
 def read_text_construct(names: ElementNames, element: Element, default: str, *, may_be_xhtml: bool) -> tuple[str, str]:
-    """Return the text of an element that may contain markup, and its media type (RFC 4287 §3.1).
+    """Return the text of an element that may contain markup, and the text's media type (RFC 4287 §3.1).
 
-    ``default`` is the media type of an element without a ``type`` attribute.
+    ``default`` is the media type of an element without a ``type`` attribute. ``may_be_xhtml`` says whether the element
+    can contain XHTML.
     """
     given = read_attributes(element)
     if not given:
@@ -276,7 +280,7 @@ _RFC_3339 = re.compile(
 
 @lru_cache(maxsize=2)  # many entries state the same date twice
 def parse_date(date: str) -> float | None:
-    """Return the Unix time of a date; None if it is empty or implausible.
+    """Return the Unix time of a date; None if the date is empty or implausible.
 
     Raises :class:`FeedparserRequired` for a date in an uncommon form.
     """
@@ -292,7 +296,7 @@ def parse_date(date: str) -> float | None:
 
 
 def _to_rfc_3339(date: str) -> str:
-    """Return a date of the most common forms in the form of RFC 3339; "" for others."""
+    """Return a date as RFC 3339 writes it; "" if it is not in one of the most common forms."""
     if _COMMON_RFC_3339.fullmatch(date):
         return date
     found = _COMMON_RFC_822.fullmatch(date)

@@ -28,10 +28,11 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 def read_polling_hints(text: str, found: Mapping[str, object]) -> PollingHints:
-    """Return the polling hints of the XML document ``text``; ``found`` has texts by feedparser's element names.
+    """Return the polling hints of the XML document ``text``.
 
-    Only invalid values are omitted. ``skipHours`` and ``skipDays`` are searched for in the text before the first
-    entry, because feedparser returns only the last hour or day.
+    ``found`` has the texts of the hint elements by feedparser's element names. Only invalid values are omitted.
+    ``skipHours`` and ``skipDays`` are read from the text before the first entry, because feedparser returns only the
+    last hour or day.
     """
     head = text[: first.start() if (first := _FIRST_ENTRY.search(text)) else None]
     hours = [int(hour) for hour in _HOUR.findall(_within("skipHours", head))]
@@ -62,7 +63,10 @@ def _update_period_s(period: object, frequency: object) -> float | None:
 
 
 def read_metadata(tags: Iterable[object], software: object, version: object) -> FeedMetadata:
-    """Return a feed's tags and generator; ``version`` is the generator's version if it is stated separately."""
+    """Return a feed's tags and generator.
+
+    ``software`` is the generator's name, and ``version`` its version if the feed states it separately.
+    """
     name, number = limit_text(software, NAME_CHARS), limit_text(version, _VERSION_CHARS)
     return FeedMetadata(unique_names(tags), f"{name} {number}" if name and number and number not in name else name)
 
@@ -76,10 +80,11 @@ class LinkRelations(TypedDict):
 
 
 def read_link_relations(links: Iterable[tuple[object, object]], url: str) -> LinkRelations:
-    """Return the hubs, topic and older document that the feed's ``links`` name; a link is a ``rel`` and a ``href``.
+    """Return the hubs, the topic and the older document to which the feed links.
 
-    ``url`` is the document's URL. ``hub`` and ``self`` are defined by WebSub §4, ``prev-archive`` and ``next`` by
-    RFC 5005 §4 and §3. An archive is preferred to a page, because it is complete.
+    Each of ``links`` is a ``rel`` and a ``href``. ``url`` is the document's URL. ``hub`` and ``self`` are defined by
+    WebSub §4, ``prev-archive`` and ``next`` by RFC 5005 §4 and §3. If there is both an archive (``prev-archive``) and a
+    page (``next``), the archive is returned, because it is complete.
     """
     found: dict[str, list[str]] = {"hub": [], "self": [], "prev-archive": [], "next": []}
     for rel, href in links:

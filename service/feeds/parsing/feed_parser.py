@@ -24,7 +24,10 @@ _PROLOG = re.compile(
 
 
 def root_element(text: str) -> str | None:
-    """Return the root element's local name in lower case; ``{`` for JSON, "" for other text, None for an empty text."""
+    """Return the local name of the document's root element in lower case.
+
+    The result is ``{`` for JSON, "" for other text, and None for an empty text.
+    """
     prolog = _PROLOG.match(text)
     place = prolog.end() if prolog else 0
     if place == len(text):
@@ -43,9 +46,9 @@ _JUNK_CHARS = 64 * 1024
 def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: PreviousDocument | None = None) -> ParsedFeed:
     """Return the feed in ``body``, which was fetched from ``url`` with these response headers.
 
-    Links are absolute, texts are truncated, implausible dates are None, and of more than 500 entries the newest are
-    returned. With ``previous``, the result may lack the entries that are unchanged since the previous document; it has
-    element hashes then. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
+    Links are absolute, texts are truncated, and implausible dates are None. Of more than 500 entries, the newest are
+    returned. If ``previous`` is given, the result has element hashes, and entries that are unchanged since that
+    document may be left out. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     text = decode_document(body, lowered.get("content-type", ""))

@@ -69,14 +69,17 @@ def _metadata(about: Any) -> FeedMetadata:
 def _without_middle_entries(text: str) -> str:
     """Return the document with only its first and last 500 entries, because the newest are at one of its ends.
 
-    feedparser takes 10 s for 100,000 entries.
+    feedparser would take 10 s for 100,000 entries.
     """
     ends = [found.end() for found in _ENTRY_END.finditer(text)]
     return text[: ends[MAX_ENTRIES - 1]] + text[ends[-MAX_ENTRIES - 1] :] if len(ends) > 2 * MAX_ENTRIES else text
 
 
 def _without_invalid_references(text: str) -> str:
-    """Remove references to invalid characters (XML 1.0 §4.1): one of them makes feedparser fail."""
+    """Return the document without references to invalid characters (XML 1.0 §4.1).
+
+    A single such reference makes feedparser fail.
+    """
     return _REFERENCE.sub(lambda found: found[0] if _is_character(found) else "", text)
 
 
@@ -126,7 +129,11 @@ def _entry(raw: Any, url: str) -> ParsedEntry:
 
 
 def _list_field(raw: Any, name: str) -> list[Any]:
-    """Return the values of a list field; feedparser replaces the list by text if there is an element of that name."""
+    """Return the values of a field that is normally a list.
+
+    The result is empty if the document has an element of that name, because feedparser then replaces the list by a
+    text.
+    """
     found = raw.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 

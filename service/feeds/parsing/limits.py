@@ -33,12 +33,18 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]") 
 
 
 def limit_text(value: object, max_chars: int) -> str:
-    """Return the first ``max_chars`` of a text, stripped, without characters that XML forbids; "" for a non-text."""
+    """Return the first ``max_chars`` characters of a text, stripped and without characters that XML forbids.
+
+    The result is "" if ``value`` is not a text.
+    """
     return _NOT_XML.sub("", value[:max_chars]).strip() if isinstance(value, str) else ""
 
 
 def absolute_link(value: object, url: str) -> str:
-    """Return a link in a document fetched from ``url`` as an absolute URL; "" if it is missing or invalid."""
+    """Return a link as an absolute URL; "" if it is missing or invalid.
+
+    ``url`` is the address of the document that contains the link.
+    """
     if not value:
         return ""
     if isinstance(value, str) and len(value) <= LINK_CHARS and ABSOLUTE_URL.fullmatch(value):
@@ -53,7 +59,7 @@ def absolute_link(value: object, url: str) -> str:
 
 
 def unique_names(values: Iterable[object]) -> tuple[str, ...]:
-    """Return at most 20 distinct names (of authors, tags), each on one line."""
+    """Return at most 20 distinct names (of authors or tags), each on one line."""
     named = dict.fromkeys([_name(value[:_MAX_RAW_NAME_CHARS]) for value in values if isinstance(value, str)])
     named.pop("", None)
     return tuple(named)[:LIST_LENGTH]
@@ -65,12 +71,15 @@ def _name(value: str) -> str:
 
 
 def title_line(title: str, *, is_markup: bool) -> str:
-    """Return a title as plain text on one line."""
+    """Return a title as plain text on one line; ``is_markup`` says that the title is HTML."""
     return markup_line(title, FIELD_CHARS) if is_markup else one_line(title, FIELD_CHARS)
 
 
 def newest_entries(entries: Sequence[_Entry], date_s: Callable[[_Entry], float | None]) -> Sequence[_Entry]:
-    """Return the newest 500 entries in document order, or the first 500 if not all entries have a date."""
+    """Return the newest 500 entries in document order; if an entry has no date, return the first 500.
+
+    ``date_s`` returns the Unix time of an entry, or None.
+    """
     if len(entries) <= MAX_ENTRIES:
         return entries
     dates = list(map(date_s, entries))
@@ -86,7 +95,10 @@ def valid_time_s(unix_s: float) -> float | None:
 
 
 def parse_ttl(minutes: object) -> float | None:
-    """Return an RSS ``ttl`` (minutes, as text) in seconds; None if absent, not positive, or above a week."""
+    """Return the value of an RSS ``ttl`` element, which is in minutes, in seconds.
+
+    None means that the value is missing, not positive, or above a week.
+    """
     text = minutes.strip() if isinstance(minutes, str) else ""
     if not text.isascii() or not text.isdigit() or not 0 < int(text[:12]) <= _MAX_TTL_MINUTES:
         return None

@@ -68,19 +68,19 @@ _KILL_PROCESS: Final = 0x80000000
 
 
 class _Instruction(ctypes.Structure):
-    """struct sock_filter."""
+    """The C type ``struct sock_filter``: one instruction of a seccomp filter."""
 
     _fields_ = (("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint))
 
 
 class _Program(ctypes.Structure):
-    """struct sock_fprog."""
+    """The C type ``struct sock_fprog``: a seccomp filter with its length."""
 
     _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.POINTER(_Instruction)))
 
 
 def confine() -> Confinement:
-    """Give up access to everything except open descriptors, and return the means that enforces it."""
+    """Give up access to everything except open descriptors; return the means by which the kernel enforces this."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -95,7 +95,7 @@ def confine() -> Confinement:
 
 
 def _filter_for(machine: str) -> "ctypes.Array[_Instruction] | None":
-    """Return the filter for a machine; None if the numbers of its system calls are not known here."""
+    """Return the seccomp filter for a machine architecture; None if its system calls' numbers are unknown here."""
     if machine not in _AUDIT_ARCH or sys.maxsize < 2**32:
         return None
     column = 0 if machine == "x86_64" else 1

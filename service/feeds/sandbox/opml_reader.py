@@ -23,10 +23,11 @@ class OpmlReader:
         self._pending = 0
 
     async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
-        """Return the feeds in the OPML file that ``load`` returns; it is called if fewer than 8 files are pending.
+        """Return the feeds in the OPML file whose content ``load`` returns.
 
-        Raises what ``load`` raises, :class:`ParserBusy`, and :class:`UserError` for a file that is not OPML, is too
-        large, or takes too much time or memory.
+        ``load`` is not called if 8 files are pending. Raises what ``load`` raises, :class:`ParserBusy` if too many
+        files are pending, and :class:`UserError` for a file that is not OPML, is too large, or takes too much time or
+        memory.
         """
         if self._pending >= _MAX_PENDING_FILES:
             raise ParserBusy("Other lists of feeds are being read. Try again in a minute.")

@@ -52,7 +52,8 @@ _EXIT_REASONS = {
 class ParserPool:
     """A pool of at most ``size`` parser processes; an async context manager that stops them on exit.
 
-    ``niceness`` is that of the processes, as in ``nice(1)``. ``cpu_s`` is the processor time of all requests so far.
+    ``niceness`` is the scheduling priority of the processes, as in ``nice(1)``. ``cpu_s`` is the processor time of all
+    requests so far.
     """
 
     def __init__(self, size: int, niceness: int = 0) -> None:
@@ -73,22 +74,27 @@ class ParserPool:
             await self._idle.pop().stop()
 
     async def parse_document(self, document: Document, selector: str = "") -> ParsedDocument:
-        """Parse a document of unknown type in a process, after waiting for a free one.
+        """Parse a document of unknown type in a process, after waiting for a free process.
 
-        Raises what :func:`~service.feeds.entries.change_detection.parse_document` raises, :class:`ParseKilled` if the
-        document exceeded its time or memory, and :class:`OperationalError` if no process can be started.
+        ``selector`` (CSS) limits a page to the matching elements. Raises the errors of
+        :func:`~service.feeds.entries.change_detection.parse_document`, :class:`ParseKilled` if the document exceeded
+        its time or memory, and :class:`OperationalError` if no process can be started.
         """
         return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])
 
     async def detect_changes(self, request: DetectChanges, timeout_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
-        """Detect what is new in documents of a channel; waits and raises as :meth:`parse_document`.
+        """Detect the changes that documents of a channel show, in a process, after waiting for a free process.
 
-        Raises :class:`ParseKilled` after ``timeout_s`` as well, not counting the wait for a free process.
+        Raises :class:`ParseKilled` if it takes longer than ``timeout_s``, not counting the wait for a free process. The
+        other errors are those of :meth:`parse_document`.
         """
         return await self._request(request, ParserResponse[DetectionResult], timeout_s)
 
     async def parse_opml(self, body: bytes) -> OpmlDocument:
-        """Parse an OPML file; waits and raises as :meth:`parse_document`, and :class:`UserError` for another file."""
+        """Parse an OPML file in a process, after waiting for a free process.
+
+        Raises :class:`UserError` for a file that is not OPML. The other errors are those of :meth:`parse_document`.
+        """
         return await self._request(ParseOpml(body), ParserResponse[OpmlDocument])
 
     async def _request(
@@ -200,7 +206,7 @@ class _ParserProcess:
         await self._process.wait()
 
     async def stop(self) -> None:
-        """Close the process's stdin, upon which it exits; kill it if it does not exit in time."""
+        """Close the process's stdin, whereupon the process exits. If it does not exit in time, kill it."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:

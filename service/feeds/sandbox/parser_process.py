@@ -37,7 +37,10 @@ _LAZY_IMPORTS = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
 
 
 def serve(requests: BinaryIO, responses: BinaryIO) -> None:
-    """Write the response to each of ``requests`` to ``responses``. The timers run while a request is handled."""
+    """Handle each request from ``requests`` and write its response to ``responses``, until ``requests`` is closed.
+
+    The timers that limit the process's time run while a request is handled.
+    """
     decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
     while length := requests.read(LENGTH_BYTES):
         request = decoder.decode(requests.read(int.from_bytes(length, "big")))
@@ -59,7 +62,10 @@ def _handle(request: ParserRequest) -> ParserResponse[Any]:
 
 @functools.cache
 def _load_handlers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
-    """Return the handlers by type of request. The first call loads all modules that any document needs (0.3 s)."""
+    """Return the function that handles each type of request.
+
+    The first call loads all modules that any document needs (0.3 s).
+    """
     # Imported here, because memory is limited before the parsers are loaded.
     from service.feeds.entries.change_detection import detect_changes, parse_document  # noqa: PLC0415 - see above
     from service.feeds.opml_parser import parse as parse_opml  # noqa: PLC0415 - see above
@@ -80,7 +86,7 @@ def _load_handlers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
 
 
 def main() -> None:
-    """Limit this process's memory, load the parsers, confine the process, and serve the parent."""
+    """Run a parser process: limit its memory, load the parsers, confine it, and handle the parent's requests."""
     limit_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the parent closes stdin
     _load_handlers()  # before the first document, because the publisher's budget pays for its processor time

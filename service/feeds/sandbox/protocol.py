@@ -19,7 +19,7 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 class Document(msgspec.Struct, frozen=True, array_like=True):
     """A response body, the URL it was fetched from, and the response headers (lower-case names) needed to read it.
 
-    ``partial``: the body contains only new entries, because it is an RFC 3229 delta or was pushed by a hub.
+    ``partial`` says that the body contains only new entries, because it is an RFC 3229 delta or was pushed by a hub.
     """
 
     body: bytes
@@ -44,9 +44,9 @@ class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
 class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
     """The changes that the documents of a channel show, and the channel's next baseline.
 
-    ``latest`` are the latest entries, newest first, if there was no baseline. ``older_url`` is the document with the
-    next older entries if polls have missed some. If an HTML page was fetched as a feed, only ``links`` is set, to the
-    feeds that the page links to.
+    The baseline is the encoded state by which changes are detected. ``latest`` are the latest entries, newest first, if
+    there was no baseline. If polls have missed some entries, ``older_url`` is the document with the next older ones. If
+    an HTML page was fetched as a feed, only ``links`` is set: it has the feeds to which the page links.
     """
 
     baseline: bytes = b""
@@ -71,10 +71,10 @@ class ParseDocument(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class DetectChanges(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A request to compare documents of the channel ``url``, oldest first, with its baseline (``b""`` for none).
+    """A request to compare documents of the channel ``url``, oldest first, with the channel's baseline.
 
-    The parser process is killed if the request uses more processor time than ``cpu_s``, or than the limit of any
-    request.
+    The baseline is the encoded state by which changes are detected, or ``b""`` if there is none yet. The parser process
+    is killed if the request uses more processor time than ``cpu_s`` seconds, or than the limit on any request.
     """
 
     documents: tuple[Document, ...]
@@ -95,7 +95,7 @@ ParserRequest = ParseDocument | DetectChanges | ParseOpml
 
 
 class ParserReady(msgspec.Struct, frozen=True, array_like=True):
-    """The first message of a parser process, sent when it is confined."""
+    """The first message of a parser process, which it sends as soon as it is confined."""
 
     confinement: Confinement
 
@@ -106,8 +106,8 @@ Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
     """The result of a request, or the fault that ended it.
 
-    ``needs_restart``: the process has grown so much that it should be replaced. ``cpu_s`` is the processor time that
-    the request used.
+    ``needs_restart`` says that the process has grown so much that it should be replaced. ``cpu_s`` is the processor
+    time that the request used.
     """
 
     result: Result | None = None

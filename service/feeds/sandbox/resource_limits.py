@@ -18,7 +18,10 @@ _STATM_BYTES = 200
 
 
 def set_timers(cpu_s: float, wall_s: float) -> None:
-    """Terminate this process after these times in seconds: processor time and wall time. 0 stops a timer."""
+    """Let the kernel end this process after ``cpu_s`` seconds of processor time or ``wall_s`` seconds of wall time.
+
+    The value 0 stops a timer.
+    """
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     signal.setitimer(signal.ITIMER_REAL, wall_s)
 
@@ -30,7 +33,7 @@ def cpu_time_s() -> float:
 
 
 def limit_memory() -> None:
-    """Let this process map at most ``MEMORY_BYTES`` more than now, and write no core dump."""
+    """Limit this process's mapped memory to ``MEMORY_BYTES`` more than now, and forbid core dumps."""
     limit_bytes = _memory_bytes()[0] + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -44,12 +47,15 @@ def needs_restart() -> bool:
 
 
 def _memory_bytes() -> tuple[int, int]:
-    """Return the mapped and the resident memory of this process in bytes."""
+    """Return this process's mapped memory and its resident memory, in bytes."""
     mapped_pages, resident_pages = map(int, os.pread(_statm_descriptor(), _STATM_BYTES, 0).split()[:2])
     return mapped_pages * resource.getpagesize(), resident_pages * resource.getpagesize()
 
 
 @functools.cache
 def _statm_descriptor() -> int:
-    """Return an open descriptor of ``/proc/self/statm``; it is kept, because a confined process opens no files."""
+    """Return an open descriptor of ``/proc/self/statm``, from which the memory is read.
+
+    The descriptor stays open, because a confined process cannot open files.
+    """
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
