@@ -31,7 +31,8 @@ _WINDOW_S: Final = 60.0
 class CommandRefused(msgspec.Struct, frozen=True):
     """The refusal of a command.
 
-    ``limit`` is the name of the rate limit that the sender exceeded, "" if the sender is suspended.
+    ``limit`` is the name of the rate limit that the sender exceeded; "" means that the sender is suspended. ``reply``
+    is the bot's answer.
     """
 
     limit: str
@@ -51,11 +52,11 @@ class Access:
         rooms: Container[str],
         per_minute: int,
     ) -> None:
-        """Apply the policy ``who``.
+        """Apply the policy ``who``: everybody may use the bot, or only ``allowed`` users, or these and invited users.
 
         ``allowed`` are the bare JIDs and domains that may use the bot under every policy. ``rooms`` are the rooms that
-        the bot has joined; they may use it, because a user with access has invited the bot. ``per_minute`` is the
-        number of commands of a user.
+        the bot has joined; they may use it, because a user with access has invited the bot. A user may send
+        ``per_minute`` commands a minute.
         """
         self._users = users
         self._invitations = invitations
@@ -76,7 +77,10 @@ class Access:
         return self._who == "invited" and await self._invitations.is_guest(jid)
 
     async def redeem_code(self, jid: str, code: str) -> bool:
-        """Redeem an invitation code; return whether the user may use the bot. Raises StoreUnavailable."""
+        """Redeem an invitation code for the user with this bare JID; return whether the user may now use the bot.
+
+        Raises StoreUnavailable.
+        """
         if self._who == "open" or self._is_allowed(jid):
             return True
         return self._who == "invited" and await self._invitations.accept(jid, code)
@@ -89,9 +93,10 @@ class Access:
     ) -> UserState | CommandRefused:
         """Count a command against rate limits; return the state of its sender, or why the command is refused.
 
-        ``limits`` maps names of limits to factors of the limit of one user. An occupant who joins a room again under
-        many nicks is stopped by the limit shared in the room. ``occupant_user_id`` is the user id of the sender in a
-        room that shows JIDs, else "". Raises StoreUnavailable.
+        ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps the name of
+        each rate limit to a factor: the limit is so many times that of one user. A room has a limit that its occupants
+        share, which also stops an occupant who joins again under many nicks. ``occupant_user_id`` is the user id of the
+        sender in a room that shows JIDs, else "". Raises StoreUnavailable.
         """
         if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
             return CommandRefused("", AccessDenied())
@@ -103,7 +108,7 @@ class Access:
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:
-    """Return the rate limits that a message counts against: names and factors as in :meth:`Access.count_command`."""
+    """Return the rate limits that apply to a message, as in :meth:`Access.count_command`: names and factors."""
     if not message.occupant_id:
         return COMMAND_LIMITS
     occupant = hashlib.sha256(message.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]

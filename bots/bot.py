@@ -54,7 +54,10 @@ class Bot:
     def __init__(
         self, settings: Settings, store: Store, clock: Clock, assigned_users: AssignedUsers, session: str
     ) -> None:
-        """Create the parts; nothing runs before :meth:`run`. ``session`` distinguishes the sessions of one account."""
+        """Create the parts; nothing runs before :meth:`run`.
+
+        ``session`` is the name of this process's XMPP session, because several processes can log in to one account.
+        """
         limits = Limits(
             subscriptions=settings.max_subscriptions_per_user,
             new_urls_per_hour=settings.max_new_urls_per_hour,
@@ -123,7 +126,7 @@ class Bot:
         )
 
     async def run(self) -> None:
-        """Serve until cancelled; then end the parts in order, each one before those that it uses."""
+        """Serve until cancelled; then end the parts in order, each part before the parts that it uses."""
         try:
             await self._rooms.load()
             parts = [self._rooms.run(), self._publish_profile(), self._opml_importer.run()]
@@ -148,7 +151,7 @@ class Bot:
         self._rooms.on_invitation(message, entry_id)
 
     async def _publish_profile(self) -> None:
-        """Publish the profile of an account once per session, until cancelled."""
+        """Publish the bot's profile once per session, until cancelled. Only the bot of an account publishes one."""
         while True:
             await self._is_profile_due.wait()
             self._is_profile_due.clear()
@@ -160,7 +163,7 @@ class Bot:
     # Assigned users.
 
     async def on_partitions_gained(self, partitions: frozenset[int]) -> None:
-        """Begin to serve users of ``partitions``, which the assigned users now include."""
+        """Begin to serve the users of these partitions, which have just been assigned to this bot."""
         self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
         self._delivery.on_partitions_gained(partitions)
@@ -178,7 +181,7 @@ class Bot:
         self._delivery.on_partitions_lost()
 
     def on_lease_renewed(self) -> None:
-        """Continue deliveries that waited because the lease had expired."""
+        """Continue deliveries that waited because this process's lease of its partitions had expired."""
         self._delivery.on_lease_renewed()
 
     # Events.

@@ -58,7 +58,10 @@ async def _work(store: Store, process: Process, maintenance_interval_s: float, m
 
 
 async def _maintain(store: Store, interval_s: float, metrics_url: str) -> None:
-    """Complete (un)subscriptions and erasures that a crash interrupted, and announce the URL of the metrics."""
+    """Every ``interval_s``, complete interrupted work and announce the URL of the metrics in the store.
+
+    The interrupted work is subscriptions, unsubscriptions and erasures of users during which a process crashed.
+    """
     while True:
         with contextlib.suppress(StoreUnavailable):
             await store.subscriptions.replay_intents()

@@ -52,9 +52,10 @@ class Process(abc.ABC):
 
     @abc.abstractmethod
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
-        """Serve the partitions in state SERVED, of which ``gained`` are new, and drain ``draining`` by :meth:`_drain`.
+        """Serve the partitions in state SERVED, and end the work for the ``draining`` ones by :meth:`_drain`.
 
-        Called after each successful heartbeat and after the leases were given up.
+        ``gained`` are the numbers of the served partitions that were not served before. This method is called after
+        each successful heartbeat, and after the process has given up its leases.
         """
 
     async def _recover(self, _failed: FailedProcess, /) -> bool:
@@ -99,7 +100,7 @@ class Process(abc.ABC):
             task.result()
 
     async def _send_heartbeat(self) -> None:
-        """Renew the leases, return those of drained partitions, and apply the change."""
+        """Renew the leases, return those of drained partitions, and serve the partitions that are leased now."""
         returned = self._partitions.in_state(PartitionState.DRAINED)
         valid_until_s = self._clock.monotonic_s() + self._ttl_s
         try:
@@ -129,7 +130,11 @@ class Process(abc.ABC):
         await self._apply(gained, draining)
 
     def _drain(self, numbers: frozenset[int], finish: Coroutine[Any, Any, None]) -> None:
-        """Await ``finish`` in a task, at most ``DRAIN_TIMEOUT_S``; the partitions are returned after that."""
+        """Start a task that awaits ``finish``, by which the work for the partitions ``numbers`` ends.
+
+        After that, or after ``DRAIN_TIMEOUT_S``, the partitions count as drained, and the next heartbeat returns their
+        leases.
+        """
 
         async def drain() -> None:
             try:
@@ -200,7 +205,7 @@ class ComponentProcess(Process):
     """A process that serves some of the addresses of components, with one bot for each."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        """Share the addresses in ``settings``; partition n is the n-th address."""
+        """Share the addresses in ``settings`` with other processes; partition n stands for the n-th address."""
         self._addresses = shared_addresses(settings)
         super().__init__(settings, store, clock, len(self._addresses))
 

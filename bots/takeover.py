@@ -31,7 +31,7 @@ class Takeover:
     """Recovers the work of failed processes of the bot's account."""
 
     def __init__(self, store: Store, xmpp: XmppClient, intake: Intake) -> None:
-        """Store messages of users through ``intake``."""
+        """Read the account's archive through ``xmpp``, and store messages of users through ``intake``."""
         self._store = store
         self._xmpp = xmpp
         self._intake = intake
@@ -58,16 +58,17 @@ class Takeover:
             _log.warning("session termination of failed process failed", session=session)
 
     async def _apply_archive(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
-        """Apply the archive since a time (Unix s) to batches and replies; yield the messages of users, by page."""
+        """Update batches and replies from the archive since ``since_s`` (Unix s); yield users' messages by page."""
         async for page in read_archive(self._xmpp, since_s):
             await self._complete_batches(page)
             await self._complete_replies(page)
             yield page.messages
 
     async def _complete_batches(self, page: ArchivePage) -> None:
-        """Complete the batches with a receipt, and those that reached the server and whose users send no receipts.
+        """Update the batches of notifications whose messages or receipts are on a page of the archive.
 
-        Batches that reached the server and whose users send receipts are marked as sent.
+        A batch is complete if it has a receipt, or if it reached the server and its user's client sends no receipts.
+        Other batches that reached the server are marked as sent.
         """
         receipts = {(user_id(each.jid), each.message_id) for each in page.receipts}
         received = {pair for pair in receipts if is_batch_id(*pair)}

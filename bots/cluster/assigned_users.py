@@ -32,8 +32,8 @@ class AssignedUsers:
     def __init__(self, inbound_log: InboundLog, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
         """Start without partitions.
 
-        ``address`` is the bare JID of this bot. ``addresses`` are all addresses that share the users; users without a
-        home among them belong to the first one.
+        ``address`` is the bare JID of this bot. ``addresses`` are all addresses that share the users; empty means that
+        there is only this one. Users whose home is none of these addresses belong to the first one.
         """
         self._inbound_log = inbound_log
         self._clock = clock
@@ -44,16 +44,16 @@ class AssignedUsers:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this bot does the work that is done once per address: it holds partition 0."""
+        """Whether this bot holds partition 0. Of all bots with the same address, that one does the common work."""
         return 0 in self.partitions
 
     @property
     def is_publisher(self) -> bool:
-        """Whether this bot publishes the pubsub nodes: it leads the first of all addresses."""
+        """Whether this bot publishes the pubsub nodes: it is the leader, and has the first of all addresses."""
         return self.is_leader and self._address == self._addresses[0]
 
     def assign(self, partitions: frozenset[int], valid_until_s: float = math.inf) -> None:
-        """Replace the assigned partitions; their lease is valid until a time (monotonic s)."""
+        """Replace the assigned partitions; their lease is valid until ``valid_until_s`` (monotonic s)."""
         self.partitions, self._valid_until_s = partitions, valid_until_s
 
     def is_lease_valid(self) -> bool:
@@ -61,11 +61,11 @@ class AssignedUsers:
         return self._clock.monotonic_s() < self._valid_until_s
 
     def includes(self, user_id: UserId) -> bool:
-        """Return whether a user is in one of the assigned partitions, whatever their home address."""
+        """Return whether a user is in one of the assigned partitions, even if another address is the user's home."""
         return partition_of(user_id) in self.partitions
 
     async def select(self, user_ids: Collection[UserId]) -> list[UserId]:
-        """Return those of ``user_ids`` that are assigned to this bot, in the same order. Raises StoreUnavailable."""
+        """Return the users who are assigned to this bot, in the same order. Raises StoreUnavailable."""
         included = [user_id for user_id in user_ids if self.includes(user_id)]
         if len(self._addresses) == 1 or not included:
             return included

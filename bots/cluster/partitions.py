@@ -32,9 +32,10 @@ class Partitions(msgspec.Struct, frozen=True):
         return frozenset(number for number, own in self.states.items() if own is state)
 
     def after_heartbeat(self, leased: frozenset[int], fair_share: int, returned: Collection[int]) -> "Partitions":
-        """Return the states after a heartbeat.
+        """Return the states after a heartbeat, by which the process renewed its leases.
 
         ``leased`` are the partitions whose leases the process holds now, ``returned`` those whose leases it gave back.
+        ``fair_share`` is the number of partitions that it may serve.
 
         New partitions are served. Partitions whose lease was lost, and those beyond ``fair_share``, are drained. A
         drained partition is served again only after it was returned and leased anew.
@@ -51,5 +52,5 @@ class Partitions(msgspec.Struct, frozen=True):
         return self.after_heartbeat(frozenset(), 0, ())
 
     def after_draining(self, numbers: Collection[int]) -> "Partitions":
-        """Return the states after all work for these partitions has ended."""
+        """Return the states after all work for the partitions with these numbers has ended."""
         return Partitions({**self.states, **dict.fromkeys(numbers, PartitionState.DRAINED)})

@@ -1,1 +1,1 @@
-"""Received messages: stored before they are answered, so that each is answered once (see docs/guarantees.md)."""
+"""The intake of received messages, which stores each one before it is answered (see docs/guarantees.md)."""

@@ -1,8 +1,8 @@
 """Durable intake of received messages.
 
-A message is stored in the inbound log (:mod:`service.store.delivery.inbound_log`) before any bot answers it, by a key
-that is the same in all sessions that receive it. So no message is lost if a process fails, and if several processes of
-an account receive the same message, one of them answers it.
+A message is stored in the inbound log (:mod:`service.store.delivery.inbound_log`) before any bot answers it, under a
+key that is the same in all sessions that receive it. So no message is lost if a process fails, and if several processes
+of an account receive the same message, one of them answers it.
 
 While no process is connected, the account's server stores messages: as offline messages (XEP-0160), which arrive in the
 next session, and in the archive (XEP-0313), which also has the messages that a failed process received and did not
@@ -49,7 +49,7 @@ _log = structlog.get_logger()
 
 
 class SyncState(enum.Enum):
-    """How far the messages to the bot's address are stored."""
+    """Whether all messages that were sent to the bot's address are stored."""
 
     BEHIND = enum.auto()
     """A session of an account began; the archive has to be read before messages of the session are stored."""
@@ -108,7 +108,7 @@ class Intake:
         adhoc_sessions: AdhocSessions,
         clock: Clock,
     ) -> None:
-        """Hand messages and commands of ``assigned_users`` to the sessions, and notify other bots of the rest."""
+        """Hand the messages and commands of ``assigned_users`` to the sessions; notify other bots of all others."""
         self._inbound_log = inbound_log
         self._xmpp = xmpp
         self._assigned_users = assigned_users
@@ -131,7 +131,7 @@ class Intake:
         )
 
     def on_session_started(self) -> None:
-        """Have an account's archive read first. The server of a component stores nothing."""
+        """Have an account's archive read before new messages are stored. A component has no archive."""
         self._state = SyncState.BEHIND if self._xmpp.is_account else SyncState.COMPLETE
         self._has_work.set()
 
@@ -150,9 +150,10 @@ class Intake:
         self._is_sweep_due.set()
 
     async def store_archived(self, pages: AsyncIterator[Sequence[MessageReceived]]) -> int:
-        """Store archived messages, before any message that arrives meanwhile; return how many were new.
+        """Store the messages on pages of the archive; return how many of them were new.
 
-        Raises StoreUnavailable, and the exceptions of ``pages``.
+        They are stored before any message that arrives meanwhile. Raises StoreUnavailable, and the exceptions of
+        ``pages``.
         """
         now_s, new_count = self._clock.wall_s(), 0
         async with self._store_lock:
@@ -165,7 +166,7 @@ class Intake:
     # Storing received messages.
 
     async def _store_messages(self) -> None:
-        """Store queued messages once the archive is read. While Redis is unavailable, answer them without storing."""
+        """Store queued messages after the archive is read. While Redis is unavailable, answer them without storing."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECKPOINT_INTERVAL_S):
@@ -186,7 +187,7 @@ class Intake:
             await self._write_checkpoint()
 
     async def _catch_up(self) -> None:
-        """Store the messages in the archive. A session that begins meanwhile starts over."""
+        """Store the messages in the archive. If a session begins meanwhile, the archive has to be read again."""
         self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):
@@ -196,7 +197,11 @@ class Intake:
             self._state = result
 
     async def _store_archive(self) -> None:
-        """Store the archived messages since the last checkpoint, at most ``MAX_AGE_S`` old; none without one."""
+        """Store the archived messages since the last checkpoint that are at most ``MAX_AGE_S`` old.
+
+        The checkpoint is the time up to which all messages are stored. Without a checkpoint, the archive counts as
+        stored.
+        """
         now_s = self._clock.wall_s()
         while True:
             try:
@@ -234,7 +239,7 @@ class Intake:
         return len(new)
 
     async def _write_checkpoint(self) -> None:
-        """Store, every few seconds, the time up to which all messages are stored."""
+        """Store, every few seconds, the time up to which all messages to the bot are stored."""
         now_s = self._clock.monotonic_s()
         is_complete = self._state is SyncState.COMPLETE and not self._queue and not self._store_lock.locked()
         is_due = now_s - self._last_checkpoint_s >= CHECKPOINT_INTERVAL_S
@@ -284,7 +289,7 @@ class Intake:
                 self._is_sweep_due.set()
 
     async def _send_for_other_bots(self) -> None:
-        """Send the stanzas that other bots pass to this session, because their receiver addressed it."""
+        """Send the responses of other bots to the requests that clients sent to this session."""
         while True:
             try:
                 await self._xmpp.connected.wait()

@@ -1,8 +1,8 @@
-"""The XMPP connection: incoming stanzas to events, and outgoing stanzas as text.
+"""The XMPP connection: it turns incoming stanzas into events, and sends stanzas that are given as text.
 
-:mod:`~bots.xmpp.events` and :mod:`~bots.xmpp.interface` are what the rest of the bot uses;
-:mod:`~bots.xmpp.connection` implements them. This package is the only importer of slixmpp, which logs in, parses, and
-implements stream management (XEP-0198).
+The rest of the bot uses :mod:`~bots.xmpp.events` and :mod:`~bots.xmpp.interface`; :mod:`~bots.xmpp.connection`
+implements them. This package is the only importer of slixmpp, which logs in, parses, and implements stream management
+(XEP-0198).
 
 Extensions are parsed and written as XML in this package instead of by slixmpp's plugins, for these reasons:
 

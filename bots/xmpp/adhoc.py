@@ -1,4 +1,4 @@
-"""Ad-hoc commands (XEP-0050) on the wire: requests of clients to events, and responses as text. Pure."""
+"""Ad-hoc commands (XEP-0050) as XML: parses the requests of clients, and writes the responses. Pure."""
 
 from typing import Final, Literal
 from xml.etree.ElementTree import Element
@@ -25,7 +25,8 @@ Options = tuple[tuple[str, str], ...]
 class Field(msgspec.Struct, frozen=True):
     """One field of a form (XEP-0004 §3.2).
 
-    ``choice`` names what the options are made of for each user, instead of ``options``; "" for fixed options.
+    A list field offers ``options``, which are the same for all users, or with a ``choice`` other than "" the user's own
+    subscriptions or saved searches.
     """
 
     var: str
@@ -38,7 +39,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """A form to be filled in; one without fields only has to be confirmed."""
+    """A form to be filled in by the user. A form without fields only has to be confirmed."""
 
     title: str
     instructions: str
@@ -70,18 +71,28 @@ def parse_command(iq: Element) -> AdhocCommandReceived | None:
 
 
 def form_response(node: str, session: str, form: Form, note: str = "") -> str:
-    """Return the payload of a response with a form to fill in; ``note`` is an error in the previous submission."""
+    """Return the payload of a response that asks the user to fill in a form.
+
+    ``node`` is the name of the command, and ``session`` the id of its session. ``note`` is an error in the previous
+    submission, or "".
+    """
     actions = "<actions execute='complete'><complete/></actions>"
     return _command(node, session, "executing", actions + _note(note, "error") + _form(form))
 
 
 def completed_response(node: str, session: str, note: str, *, wrong: bool = False) -> str:
-    """Return the payload of the final response; ``note`` is the result, an error message if ``wrong``."""
+    """Return the payload of the final response; ``note`` is the result, or an error message if ``wrong``.
+
+    ``node`` is the name of the command, and ``session`` the id of its session.
+    """
     return _command(node, session, "completed", _note(note, "error" if wrong else "info"))
 
 
 def canceled_response(node: str, session: str) -> str:
-    """Return the payload of the response to the action "cancel"."""
+    """Return the payload of the response to the action "cancel".
+
+    ``node`` is the name of the command, and ``session`` the id of its session.
+    """
     return _command(node, session, "canceled", "")
 
 

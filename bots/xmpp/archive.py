@@ -37,10 +37,10 @@ class ArchivePage(msgspec.Struct, frozen=True):
 
 
 def query_payload(query_id: str, since_s: float, after_id: str, limit: int) -> str:
-    """Return the payload of a request for one page.
+    """Return the payload of a request for one page of the archive.
 
-    The page has at most ``limit`` messages since ``since_s`` (Unix s), those behind the archive id ``after_id`` unless
-    it is "". ``query_id`` is repeated in each result.
+    The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if the id is "". It
+    has at most ``limit`` messages. The server repeats ``query_id`` in each result.
     """
     start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     page = f"<max>{limit}</max>" + (f"<after>{escape(after_id)}</after>" if after_id else "")
@@ -49,7 +49,7 @@ def query_payload(query_id: str, since_s: float, after_id: str, limit: int) -> s
 
 
 async def read_archive(xmpp: XmppClient, since_s: float) -> AsyncIterator[ArchivePage]:
-    """Yield the pages of the archive since a time (Unix s), one empty page if the server has no archive.
+    """Yield the pages of the archive since ``since_s`` (Unix s); one empty page if the server has no archive.
 
     Raises XmppSessionLost, and TimeoutError if the server takes too long for a page.
     """
@@ -65,7 +65,7 @@ async def read_archive(xmpp: XmppClient, since_s: float) -> AsyncIterator[Archiv
 
 
 def parse_page(results: Iterable[Element], account: str) -> ArchivePage:
-    """Return the content of the results of one query; ``account`` is the bare JID of the account."""
+    """Return the content of a page, given as result elements; ``account`` is the bare JID of the bot's account."""
     sent_ids: set[MessageId] = set()
     receipts: list[Receipt] = []
     messages: list[MessageReceived] = []
@@ -87,7 +87,10 @@ def parse_page(results: Iterable[Element], account: str) -> ArchivePage:
 
 
 def next_page_id(response: Element) -> str | None:
-    """Return the archive id behind which the next page begins, None after the last page or without an archive."""
+    """Return the archive id after which the next page begins; None if there is no next page, or no archive.
+
+    ``response`` is the server's response that ended the current page.
+    """
     fin = response.find(f"{{{NS_MAM}}}fin")
     if fin is None or fin.get("complete") == "true":
         return None

@@ -1,12 +1,12 @@
-"""The connection to the XMPP server: a session as a component or as a client that is renewed whenever it ends.
+"""The connection to the XMPP server, as a component or as a client. Whenever a session ends, it begins a new one.
 
 Incoming stanzas become :mod:`bots.xmpp.events` before slixmpp dispatches them. Outgoing stanzas are text; this module
 adds them to the queue of stream management (XEP-0198), because slixmpp counts only stanza objects.
 
 A ping behind a batch of stanzas confirms them: a server handles the stanzas of one stream in order, so its response to
-the ping implies that it has all stanzas before it. This works with and without XEP-0198, which components lack; a
-component pings its own address, and takes the ping that the server returns for the response. Pings also limit the send
-rate (at most ``CHUNK_BYTES`` per sender are unconfirmed) and detect a dead connection.
+the ping implies that it has all stanzas before it. This works with and without XEP-0198, which components lack. A
+component pings its own address; the server sends the ping back to it, and this counts as the response. Pings also limit
+the send rate (at most ``CHUNK_BYTES`` per sender are unconfirmed) and detect a dead connection.
 """
 
 import asyncio
@@ -72,8 +72,8 @@ class Connection:
     def __init__(self, settings: Settings, session: str, on_event: Callable[[Event], None]) -> None:
         """Prepare a connection; nothing is sent before :meth:`run`.
 
-        ``session`` distinguishes the connections of one account. ``on_event`` is called with each event and must not
-        wait.
+        ``session`` is the name of the session, because several processes can log in to one account. ``on_event`` is
+        called with each event and must not wait.
         """
         self.connected = asyncio.Event()
         self.answers_presence = True
@@ -128,7 +128,7 @@ class Connection:
     def _check_rate(self, size_bytes: int, started_s: float) -> float:
         """Log a warning, once, if the server accepts data slowly; return the current time (monotonic s).
 
-        ``size_bytes`` were sent and confirmed since ``started_s`` (monotonic s).
+        ``size_bytes`` is the amount of data that was sent and confirmed since ``started_s`` (monotonic s).
         """
         now_s = time.monotonic()
         rate = size_bytes / (now_s - started_s)
@@ -302,7 +302,7 @@ class Connection:
     # Incoming stanzas.
 
     def _on_stanza(self, stanza: Any) -> Any:
-        """Handle a stanza and return None, or return it to leave it to slixmpp (roster and stream)."""
+        """Handle a stanza and return None, or return the stanza if slixmpp has to handle it (roster and stream)."""
         self._last_received_s = time.monotonic()
         if isinstance(stanza, Message):
             self._on_message(stanza.xml)
@@ -409,7 +409,7 @@ def _resource(session: str) -> str:
 
 
 def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
-    """Return the host and port to connect to, (None, None) to look them up in DNS (clients only)."""
+    """Return the host and port to connect to; (None, None) makes a client look them up in DNS."""
     if settings.xmpp_login == "component":
         return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
     return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)

@@ -27,8 +27,8 @@ class RoomInvitation(msgspec.Struct, frozen=True):
 class MessageReceived(msgspec.Struct, frozen=True):
     """A message to the bot, in a one-to-one chat or in a room.
 
-    In a room, ``jid`` is the room and ``sender`` the occupant's full JID. The fields from ``can_manage`` on that
-    concern occupants have their defaults outside of rooms.
+    In a room, ``jid`` is the room and ``sender`` the occupant's full JID. In a one-to-one chat, the fields about rooms
+    and occupants have their default values.
     """
 
     jid: str
@@ -67,7 +67,10 @@ class MessageReceived(msgspec.Struct, frozen=True):
 
 
 class RoomMessageReceived(msgspec.Struct, frozen=True):
-    """A message to all occupants in a room, maybe an echo of the bot's own; fields as in :class:`MessageReceived`."""
+    """A message to all occupants of a room, which may be the echo of a message that the bot sent.
+
+    The fields have the same meaning as in :class:`MessageReceived`.
+    """
 
     room: str
     nick: str
@@ -82,7 +85,7 @@ class RoomMessageReceived(msgspec.Struct, frozen=True):
 
 
 class OccupantPresence(msgspec.Struct, frozen=True):
-    """Presence of an occupant of a room, possibly the bot's own: joined, changed, or left (XEP-0045 §7)."""
+    """A presence of an occupant of a room or of the bot itself, who joined, changed or left (XEP-0045 §7)."""
 
     room: str
     nick: str
@@ -96,7 +99,7 @@ class OccupantPresence(msgspec.Struct, frozen=True):
 
 
 class RoomJoinRefused(msgspec.Struct, frozen=True):
-    """A room refused to let the bot in; ``condition`` as in :class:`MessageBounced`."""
+    """A room refused to let the bot in; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
 
     room: str
     condition: str
@@ -124,7 +127,7 @@ class AdhocCommandReceived(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A delivery receipt (XEP-0184), or with ``is_marker`` a chat marker (XEP-0333), for a message of the bot."""
+    """A delivery receipt (XEP-0184) for a message of the bot, or a chat marker (XEP-0333) if ``is_marker``."""
 
     jid: str
     message_id: str
@@ -132,9 +135,9 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class MessageBounced(msgspec.Struct, frozen=True):
-    """A message of the bot was returned with an error; ``condition`` is a name of RFC 6120 §8.3.3.
+    """A message of the bot was returned with an error; ``condition`` is the name of the error (RFC 6120 §8.3.3).
 
-    ``resource`` is the resource of the JID that returned it: in a room, the nick of an occupant.
+    ``resource`` is the resource of the JID that returned the message. In a room, it is the nick of an occupant.
     """
 
     jid: str
@@ -177,7 +180,10 @@ class PresenceChanged(msgspec.Struct, frozen=True):
 
 
 class SessionStarted(msgspec.Struct, frozen=True):
-    """A new session began, not a resumed one: stanzas that the previous session did not confirm may be lost."""
+    """A new session began, because the previous one was not resumed.
+
+    Stanzas that the server did not confirm in the previous session may be lost.
+    """
 
 
 Event = (

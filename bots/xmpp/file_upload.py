@@ -87,7 +87,10 @@ class FileUploader:
         return next(((jid, max_bytes) for jid, max_bytes in limits if max_bytes is not None), None)
 
     async def _query(self, jid: str, namespace: str) -> Element:
-        """Return the response to a service discovery query, an empty one if there is none in time."""
+        """Return the response to a service discovery query; an empty element if no response arrives in time.
+
+        ``namespace`` tells whether the query is for information or for a list of items.
+        """
         try:
             async with asyncio.timeout(_DISCOVERY_TIMEOUT_S):
                 return await self._xmpp.request(jid, "get", f"<query xmlns='{namespace}'/>")

@@ -64,16 +64,17 @@ class XmppClient(XmppSender, Protocol):
         ...
 
     async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
-        """Return a page of the account's message archive (XEP-0313) and the response that ends the page.
+        """Return the messages on a page of the account's archive (XEP-0313), and the response that ends the page.
 
-        The page has at most ``limit`` messages received since ``since_s`` (Unix s), those behind the archive id
-        ``after_id`` ("" for the first page). Raises :class:`XmppSessionLost`.
+        The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if the id is "".
+        It has at most ``limit`` messages. Raises :class:`XmppSessionLost`.
         """
         ...
 
     async def terminate_session(self, session: str) -> None:
-        """End another session of this account, by the name it was opened with, if it still exists at the server.
+        """End another session of this account, if the server still has it.
 
-        After this returns, the server handles no more stanzas of that session. Raises TimeoutError.
+        ``session`` is the name with which the other process opened it. After this returns, the server handles no more
+        stanzas of that session. Raises TimeoutError.
         """
         ...

@@ -1,4 +1,4 @@
-"""The parser of incoming messages and room presences: XML elements to events. Pure.
+"""The parser of incoming messages and room presences; it turns XML elements into events. Pure.
 
 The text of a message is the command that it stands for. A reaction (XEP-0444) becomes the command that the emoji stands
 for; a reply (XEP-0461) names the message that it refers to, and the quotation for old clients (XEP-0428) is removed; a
@@ -110,10 +110,10 @@ def _parse_receipt(stanza: Element, jid: str) -> Receipt | None:
 def dedup_key(stanza: Element, account: str, now_s: float) -> str:
     """Return a key that identifies a message to an account in all sessions that receive it.
 
-    ``account`` is the bare JID of the account, ``now_s`` the current time (Unix s). The key is made of the id in the
-    account's archive, which only its own server can set (XEP-0359), or else of the sender, the sender's id and the
-    text, or without an id of the sender, the text and the time. A message that was stored has the same key as if it had
-    been delivered at once.
+    ``account`` is the bare JID of the account, ``now_s`` the current time (Unix s). The key is the message's id in the
+    account's archive, which only the account's own server can set (XEP-0359). A message without this id has a hash of
+    its sender, its text, and the id that the sender gave it, or of the time if the sender gave it no id. For a message
+    that the server delivers late, the time is when the server stored it.
     """
     archive_ids = (each.get("id", "") for each in stanza.iterfind(_STANZA_ID) if each.get("by") == account)
     archive_id = next(archive_ids, "")
@@ -133,7 +133,8 @@ def archive_dedup_key(archive_id: str) -> str:
 def duplicates_since_s(message: MessageReceived, now_s: float) -> float:
     """Return the time (Unix s) since which a stored message with the same key is a duplicate of ``message``.
 
-    A message stored before that is a different one whose sender used the same id again.
+    A message that was stored before this time is a different one, whose sender used the same id again. ``now_s`` is the
+    current time (Unix s).
     """
     if message.dedup_key.startswith(_ARCHIVE_KEY_PREFIX):
         return 0.0
@@ -155,7 +156,10 @@ def delay_stamp_s(element: Element) -> float:
 
 
 def _delayed_since_s(stanza: Element) -> float:
-    """Return when a server stored the message (Unix s), the latest time if several did; 0 if it was not delayed."""
+    """Return when a server stored the message for later delivery (Unix s); 0 if no server did.
+
+    If several servers stored the message, the latest time is returned.
+    """
     return max((delay_stamp_s(found) for tag in _DELAYS for found in stanza.iterfind(tag)), default=0.0)
 
 
@@ -270,9 +274,9 @@ def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
 
 
 def _shared_file_url(stanza: Element, body: str) -> str:
-    """Return the URL of a shared file (XEP-0066) whose body is empty, the URL, or "import"; "" for any other message.
+    """Return the URL of the file that a message shares (XEP-0066), or "" if it does not share a file for the bot.
 
-    The only files that the bot can use are OPML lists.
+    The bot can use only OPML lists. The ``body`` of a message that shares one is empty, the URL, or "import".
     """
     url = (stanza.findtext(f"{{{NS_OOB}}}x/{{{NS_OOB}}}url") or "").strip()
     text = body.strip()
@@ -280,7 +284,7 @@ def _shared_file_url(stanza: Element, body: str) -> str:
 
 
 def _remove_fallback(stanza: Element, body: str) -> str:
-    """Return a body without the quotation of the message that it replies to (XEP-0428; bounds count characters)."""
+    """Return a body without the quotation of the message that it replies to (XEP-0428)."""
     fallback = stanza.find(f"{{{_NS_FALLBACK}}}fallback[@for='{_NS_REPLY}']")
     part = fallback.find(f"{{{_NS_FALLBACK}}}body") if fallback is not None else None
     if part is None:

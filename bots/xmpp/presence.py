@@ -1,8 +1,8 @@
-"""A tracker of the presence of users: the presences of all clients of a user, combined.
+"""A tracker of the presence of users, which combines the presences of all clients of a user.
 
 Anybody can send presence from any number of addresses. Therefore only users with a record in the store are tracked, a
-limited number of them and of clients of each. For users who are not tracked, the bot sends a presence probe when it
-needs to know.
+limited number of them and of clients of each. When the bot needs to know the presence of a user who is not tracked, it
+sends a presence probe.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class PresenceTracker:
         self._pending_per_jid.clear()
 
     def on_presence_changed(self, event: PresenceChanged) -> None:
-        """Apply a presence of a tracked user, or look its sender up first."""
+        """Apply a presence if its sender is a tracked user; otherwise, have :meth:`run` look the sender up first."""
         if event.jid in self.clients and event.jid not in self._pending_per_jid:
             self._apply(event)
         elif len(self.pending) < _MAX_PENDING:
@@ -57,7 +57,7 @@ class PresenceTracker:
             self._has_pending.set()
 
     def on_client_active(self, event: ClientActive) -> None:
-        """Report the user as available, also if the bot does not receive their presence."""
+        """Report the user as available, even if the bot does not receive the user's presence."""
         is_new = event.resource not in self.clients.get(event.jid, ())
         self._on_event(UserAvailable(event.jid, is_new_client=is_new))
 

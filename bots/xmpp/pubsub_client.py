@@ -18,7 +18,7 @@ class PubsubRefused(OperationalError, code="pubsub-refused"):
     """The service responded with an error; ``condition`` is its name (RFC 6120 §8.3.3)."""
 
     def __init__(self, condition: str) -> None:
-        """Store the condition."""
+        """Create the exception for an error with this condition."""
         super().__init__(f"The pubsub service answers {condition}.")
         self.condition = condition
 
@@ -40,7 +40,7 @@ class PubsubClient:
         await self._request("set", f"<create node={quoteattr(node)}/><configure>{form}</configure>")
 
     async def configure_node(self, node: str, config: Mapping[str, str]) -> None:
-        """Change the configuration of a node; ``config`` as in :meth:`create_node`."""
+        """Change the configuration of a node; ``config`` has the same form as in :meth:`create_node`."""
         form = _form("node_config", config)
         await self._request("set", f"<configure node={quoteattr(node)}>{form}</configure>", "#owner")
 
@@ -49,7 +49,7 @@ class PubsubClient:
         await self._request("set", f"<delete node={quoteattr(node)}/>", "#owner")
 
     async def get_items(self, node: str, item_ids: Sequence[str]) -> dict[str, Element]:
-        """Return the payloads of those of these items that exist on the node, by item id."""
+        """Return the payloads of the items with these ids, by id; items that the node does not have are absent."""
         requested = "".join(f"<item id={quoteattr(item_id)}/>" for item_id in item_ids)
         response = await self._request("get", f"<items node={quoteattr(node)}>{requested}</items>")
         return {item.get("id", ""): item[0] for item in response.iter(f"{{{_NS_PUBSUB}}}item") if len(item)}

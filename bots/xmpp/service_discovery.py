@@ -100,7 +100,7 @@ PRESENCE_CONTENT: Final = (
 def response_payload(iq: Element, address: str, translator: Translator) -> str | None:
     """Return the payload of the response to an ``<iq type='get'/>`` sent to ``address``.
 
-    Returns None if the request is none of service discovery, version, profile or ping. Names of commands are in the
+    Returns None if the request is not for service discovery, version, profile or ping. Names of commands are in the
     language of ``translator``.
     """
     request = iq[0] if len(iq) else iq
@@ -119,7 +119,7 @@ def response_payload(iq: Element, address: str, translator: Translator) -> str |
 
 
 async def publish_profile(xmpp: XmppClient) -> None:
-    """Publish the avatar, nickname and vCards of the bot's account, as far as its server does not have them.
+    """Publish the avatar, nickname and vCards of the bot's account, unless its server already has them.
 
     Items that exist are not published again, because contacts are notified of each publication. A component does not
     publish; it responds to requests itself. Raises XmppSessionLost.
@@ -176,7 +176,11 @@ def _query(namespace: str, node: str, content: str) -> str:
 
 
 def _pep_items(pubsub: Element) -> str | None:
-    """Return the items that a client requests from the bot as from an account (XEP-0163), None for unknown nodes."""
+    """Return the part of the bot's profile that a client requests as a pubsub node (XEP-0163).
+
+    None means that the bot has no such node. Accounts publish their profiles on such nodes, so clients request them
+    from a component too.
+    """
     node = next((child.get("node", "") for child in pubsub if child.tag == f"{{{_NS_PUBSUB}}}items"), "")
     if node not in _PEP_ITEMS:
         return None

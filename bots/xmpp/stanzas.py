@@ -75,7 +75,7 @@ def correction(message_id: str) -> str:
 
 
 def delay(sender: str, at_s: float) -> str:
-    """Return the element that states when a repeated message was first sent (Unix s, XEP-0203)."""
+    """Return the element that states when ``sender`` first sent a repeated message: ``at_s`` (Unix s, XEP-0203)."""
     stamp = dt.datetime.fromtimestamp(at_s, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return f"<delay xmlns='{NS_DELAY}' from={quoteattr(sender)} stamp='{stamp}'/>"
 
@@ -86,8 +86,9 @@ def delay(sender: str, at_s: float) -> str:
 def message(sender: str, to: str, message_id: str, content: str, thread: str = "", *, kind: str = "chat") -> str:
     """Return a message; ``message_id`` is also its origin id (XEP-0359).
 
-    ``content`` is the result of :func:`body` or :func:`shared_file`, optionally followed by the other elements above.
-    ``kind`` is "chat", or "groupchat" for a message to all occupants of a room.
+    ``content`` is the result of :func:`body` or :func:`shared_file`, and may go on with elements like
+    :func:`correction`. ``thread`` is the id of the conversation, or "". ``kind`` is "chat", or "groupchat" for a
+    message to all occupants of a room.
     """
     ident = quoteattr(message_id)
     return (
@@ -138,7 +139,10 @@ def presence(sender: str, to: str = "", kind: str = "", *, content: str = "") ->
 
 
 def room_join(sender: str, room: str, nick: str, password: str, content: str) -> str:
-    """Return the presence that joins a room without requesting its history (XEP-0045 §7.2)."""
+    """Return the presence that joins a room without requesting its history (XEP-0045 §7.2).
+
+    ``password`` is "" for an open room. ``content`` is further XML in the presence.
+    """
     secret = f"<password>{escape(remove_invalid_chars(password))}</password>" if password else ""
     join = f"<x xmlns='{NS_MUC}'><history maxstanzas='0'/>{secret}</x>"
     return presence(sender, f"{room}/{nick}", content=join + content)
@@ -159,7 +163,7 @@ def contact_removal(sender: str, jid: str, ident: str, *, is_account: bool) -> l
 
 
 def iq(sender: str, to: str, ident: str, kind: str, content: str) -> str:
-    """Return an IQ stanza; ``kind`` is "get", "set", "result" or "error"."""
+    """Return an IQ stanza with the id ``ident``; ``kind`` is "get", "set", "result" or "error"."""
     id_attribute = quoteattr(remove_invalid_chars(ident)[:MAX_TOKEN_CHARS])
     return f"<iq from={quoteattr(sender)} to={quoteattr(to)} id={id_attribute} type='{kind}'>{content}</iq>"
 
