@@ -41,7 +41,10 @@ _log = structlog.get_logger()
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """A batch in the form in which it is sent; ``requests_receipt`` if its stanza requests a receipt (XEP-0184)."""
+    """A batch of notifications, with its content and the stanza in which it is sent.
+
+    ``requests_receipt`` tells whether the stanza requests a receipt (XEP-0184).
+    """
 
     user_id: UserId
     batch: Batch
@@ -51,7 +54,7 @@ class _Message(msgspec.Struct, frozen=True):
 
 
 class BatchSender:
-    """Sends to users who are locked in the scheduler."""
+    """Sends batches of notifications to users whom the caller has locked in the scheduler."""
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class BatchSender:
         self._has_response: dict[MessageId, bool] = {}  # of messages being sent: whether one bounced or was received
 
     async def send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
-        """Send what these users are due; return those who may have more to receive.
+        """Send these users the notifications that are due; return the users who may have more to receive.
 
         Raises StoreUnavailable or XmppSessionLost.
         """
@@ -103,14 +106,15 @@ class BatchSender:
         return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
 
     def on_response(self, message_id: MessageId) -> None:
-        """Note that a message bounced or has its receipt, in case its burst is still under way."""
+        """Note that a message bounced or has its receipt, in case :meth:`send` still waits for its acknowledgement."""
         if message_id in self._has_response:
             self._has_response[message_id] = True
 
     async def complete(self, **pairs: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Complete batches in the store (see ``Outbox.completed``), waiting for it as long as necessary.
+        """Record the progress of batches in the store, waiting for the store as long as necessary.
 
-        If it were lost that a batch was sent, the batch would be sent twice.
+        ``pairs`` are the arguments of ``Outbox.complete``: (user id, message id) of batches. If the store did not learn
+        that a batch was sent, the batch would be sent twice.
         """
         while True:
             try:
@@ -125,7 +129,7 @@ class BatchSender:
     async def _find_resends(
         self, user_ids: Sequence[UserId], recipients: Mapping[UserId, Recipient]
     ) -> dict[UserId, Sequence[Batch]]:
-        """Return the batches in flight that have to be sent again now, oldest first."""
+        """Return, by user, the batches that have to be sent again now, oldest first."""
         resends: dict[UserId, Sequence[Batch]] = {}
         recovering = [user_id for user_id in user_ids if self._scheduler.needs_recovery(user_id)]
         if not recovering:
@@ -154,7 +158,8 @@ class BatchSender:
     ) -> Mapping[UserId, float]:
         """Return the seconds until acknowledged batches may be sent again; users without such a delay are absent.
 
-        Quiet hours and presence count. Digests do not, because a batch in flight was due as one already.
+        Quiet hours and presence delay them. Digests do not, because a batch was due before it was sent the first time.
+        ``in_flight`` are the batches that were sent without being complete.
         """
         user_settings, since_s = {}, {}
         for user_id, batches in in_flight.items():
@@ -180,7 +185,11 @@ class BatchSender:
     # New batches.
 
     async def _select(self, ready: Mapping[UserId, Recipient]) -> dict[UserId, Selection]:
-        """Apply mutes, filters and intervals; schedule the items that are too early for when they are due."""
+        """Return the decision about each user's oldest items, according to mutes, filters and intervals.
+
+        Items that are too early are scheduled for the time when they are due. ``ready`` are the users who may get new
+        batches.
+        """
         wall_s = self._clock.wall_s()
         selections = await self._selector.select(ready, wall_s)
         for user_id, selection in selections.items():
@@ -190,7 +199,11 @@ class BatchSender:
     async def _defer(
         self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
     ) -> dict[UserId, Recipient]:
-        """Return the users who may be sent messages now; defer the others to the end of quiet hours or their digest."""
+        """Return the users who may be sent messages now; defer the others to the end of quiet hours or their digest.
+
+        ``ready`` are the users who may get new batches, and ``selections`` the decisions of :meth:`_select` about their
+        items.
+        """
         user_settings = {
             user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays
         }
@@ -210,7 +223,11 @@ class BatchSender:
     async def _claim(
         self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
     ) -> Mapping[UserId, Batch]:
-        """Move each user's oldest items into a batch; the store leaves out entries that another channel has sent."""
+        """Move each user's oldest items from the queue into a batch, and return the batches.
+
+        The store leaves out entries that the user has already got from another channel. ``selections`` are the
+        decisions of :meth:`_select`.
+        """
         decisions = {
             user_id: ClaimRules(selection.suppressions, frozenset(selection.spaced))
             for user_id, selection in selections.items()
@@ -220,7 +237,7 @@ class BatchSender:
     async def _render(
         self, batches: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
     ) -> tuple[list[_Message], list[tuple[UserId, MessageId]]]:
-        """Return the messages of these batches, and the ids of batches without content."""
+        """Return the messages of these batches, and (user id, message id) of each batch without content."""
         jids = dict(zip(batches, await self._store.outbox.jids(list(batches)), strict=True))
         messages, empty = [], []
         for user_id, own in batches.items():
@@ -248,7 +265,10 @@ class BatchSender:
         return stanzas.message(self._xmpp.address, jid, batch.message_id, content)
 
     async def _write(self, messages: Sequence[_Message]) -> list[_Message]:
-        """Send messages; return those that the server acknowledged before they bounced or their receipts arrived."""
+        """Send messages; return the messages that were acknowledged before they bounced or their receipts arrived.
+
+        Raises XmppSessionLost if the session ends, or if another process may serve these users now.
+        """
         if not self._assigned_users.is_lease_valid():
             raise XmppSessionLost("Another bot may have taken these people over.")
         for message in messages:
@@ -272,7 +292,11 @@ class BatchSender:
         return accepted
 
     async def _record(self, accepted: Sequence[_Message], empty: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Complete batches, or await the receipts that they requested."""
+        """Complete batches, or await the receipts that they requested.
+
+        ``accepted`` messages were acknowledged by the server. ``empty`` batches, (user id, message id), have no
+        content, so they were not sent.
+        """
         acked, done = [], list(empty)
         for message in accepted:
             user_id, batch = message.user_id, message.batch

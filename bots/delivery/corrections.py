@@ -29,7 +29,7 @@ _EntryKeys = frozenset[tuple[ChannelId, str]]
 
 
 class CorrectionFinder:
-    """Finds the earlier messages, and has the store attach the batches to them."""
+    """Finds the earlier message that each batch of edits corrects, and has the store record this."""
 
     def __init__(self, store: Store) -> None:
         """Read sent messages and channels' logs from ``store``."""
@@ -37,7 +37,10 @@ class CorrectionFinder:
         self._entries: LRUCache[OutboxItem, _EntryKeys] = LRUCache(MAX_CACHED_ITEMS)
 
     async def correct(self, claimed: Mapping[UserId, Batch]) -> dict[UserId, Batch]:
-        """Return newly claimed batches; those of edits as corrections where possible. Raises StoreUnavailable."""
+        """Return the newly claimed batches; a batch of edits is returned as a correction if possible.
+
+        ``claimed`` are the batches by user. Raises StoreUnavailable.
+        """
         edits = {user_id: batch for user_id, batch in claimed.items() if batch.items[0].edits}
         earlier = await self._store.outbox.sent_messages(list(edits))
         corrections: list[tuple[UserId, MessageId, MessageId]] = []
@@ -48,7 +51,10 @@ class CorrectionFinder:
         return {**claimed, **await self._store.outbox.correct(corrections, MAX_ITEMS_CORRECTED)}
 
     async def _find_newest(self, messages: Sequence[SentMessage], edited: _EntryKeys) -> SentMessage | None:
-        """Return the first of ``messages``, newest first, that contains an edited entry and can be rendered again."""
+        """Return the newest message that contains an edited entry and can be rendered again, or None.
+
+        ``messages`` are ordered from the newest to the oldest. ``edited`` are the keys of the edited entries.
+        """
         channel_ids = {channel_id for channel_id, _ in edited}
         for message in messages:
             if not channel_ids.isdisjoint(item.channel for item in message.items):
@@ -58,7 +64,7 @@ class CorrectionFinder:
         return None
 
     async def _entries_of(self, items: Sequence[OutboxItem]) -> _EntryKeys | None:
-        """Return the entries that these items contain; None if a version is no longer in its channel's log."""
+        """Return the keys of all entries in these items; None if a version is no longer in its channel's log."""
         entries: set[tuple[ChannelId, str]] = set()
         for each in items:
             item = msgspec.structs.replace(each, queued_s=0.0)  # differs between users

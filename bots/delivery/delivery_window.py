@@ -31,12 +31,12 @@ class DeliveryWindows:
         self._probed_s: dict[UserId, float] = {}
 
     def on_session_started(self) -> None:
-        """Forget all presences: they belong to the session before."""
+        """Forget all presences, because they belong to the previous session."""
         self._is_available.clear()
         self._probed_s.clear()
 
     def on_presence(self, user_id: UserId, *, is_available: bool) -> None:
-        """Remember whether a user is online, and neither away nor busy."""
+        """Remember whether a user is available: online, and neither away nor busy."""
         self._is_available[user_id] = is_available
 
     def remove(self, user_id: UserId) -> None:
@@ -49,8 +49,8 @@ class DeliveryWindows:
     ) -> dict[UserId, float]:
         """Return the seconds until each user may be sent messages; users who may be sent some now are absent.
 
-        ``since_s`` has since when a user's items wait (Unix s), None if there are none. For users who are absent from
-        it, the time at which their oldest item was queued is read from the store. Raises StoreUnavailable.
+        ``since_s`` states since when (Unix s) a user's items have been waiting; None means that no items wait. For
+        users who are absent from it, the store is asked when their oldest item was queued. Raises StoreUnavailable.
         """
         remaining: dict[UserId, float] = {}
         if not user_settings:
@@ -70,10 +70,10 @@ class DeliveryWindows:
         return remaining
 
     async def _unavailable_s(self, user_id: UserId) -> float:
-        """Return the seconds until a user's availability is to be checked again; 0 if they are available.
+        """Return the seconds until a user's availability has to be checked again; 0 if the user is available.
 
-        Probes their presence if it is unknown. A user who does not share it counts as available, so that nothing waits
-        for ever.
+        If the user's presence is unknown, it is probed. A user who does not share it counts as available, so that
+        nothing waits for ever.
         """
         is_available = self._is_available.get(user_id)
         if is_available is not None:

@@ -31,9 +31,10 @@ _Items = tuple[OutboxItem, ...]
 
 
 class ItemVersions(msgspec.Struct, frozen=True):
-    """The deltas of the versions an item refers to, oldest first, without those of a channel's first version.
+    """The changes (deltas) of the versions that an item of an outbox stands for, oldest first.
 
-    ``missing_count`` versions are no longer in the channel's log, or exceed ``MAX_VERSIONS``.
+    The changes of a channel's first version are left out. ``missing_count`` is the number of versions that are no
+    longer in the channel's log, or exceed ``MAX_VERSIONS``.
     """
 
     deltas: tuple[Delta, ...]
@@ -41,7 +42,10 @@ class ItemVersions(msgspec.Struct, frozen=True):
 
 
 async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
-    """Return the versions of an item: one, or after a pause all that were withheld. Raises StoreUnavailable."""
+    """Return the versions that an item stands for: one, or all that were withheld during a pause.
+
+    Raises StoreUnavailable.
+    """
     after = item.version - 1 if item.after_version is None else item.after_version
     first = max(after + 1, item.version - MAX_VERSIONS + 1)
     deltas = await channels.deltas(item.channel, first, item.version)
@@ -49,10 +53,11 @@ async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
 
 
 def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
-    """Return the deltas of an item with only those changes that belong to the item.
+    """Return the deltas with only those of their changes that belong to the item.
 
-    An item is either the new entries or the edits of its versions, without the changes whose positions it leaves out.
-    Positions are counted through all deltas.
+    ``deltas`` are the changes of the versions that the item stands for. Either the new entries or the edits belong to
+    the item. In addition, the item states the positions of changes that are left out; positions are counted through all
+    deltas.
     """
     selected, first = [], 0
     for delta in deltas:
@@ -63,7 +68,11 @@ def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
 
 
 class Presentation(msgspec.Struct, frozen=True):
-    """How a user wants one channel shown: under a title of their own, unless "", and with an entry template."""
+    """How a user wants one channel shown.
+
+    ``title`` is the user's own title for the channel; "" means the channel's title. ``template`` is the form in which
+    the user wants its entries; None means the standard form.
+    """
 
     title: str = ""
     template: Template | None = None
@@ -76,7 +85,7 @@ Presentations = Mapping[ChannelId, Presentation]
 class Body(msgspec.Struct, frozen=True):
     """The payload of a message as XML; "" if nothing of its batch is left to send.
 
-    ``detected_s`` has the times when its deltas were detected (Unix s), ``traces`` their trace ids.
+    ``detected_s`` are the times at which its changes were detected (Unix s), and ``traces`` their trace ids.
     """
 
     xml: str
@@ -97,7 +106,10 @@ class BodyRenderer:
     async def presentations(
         self, user_id: UserId, batches: Sequence[Batch], preferences: PreferencesByNumber, zone: str
     ) -> Presentations:
-        """Return how a user wants the channels of these batches shown, with dates in the time zone ``zone``."""
+        """Return how a user wants the channels of these batches shown; channels in standard form are absent.
+
+        ``preferences`` are the user's, by subscription number. Dates are shown in the time zone ``zone``.
+        """
         if not any(each.title or each.template for each in preferences.values()):
             return {}
         channel_ids = list(dict.fromkeys(item.channel for batch in batches for item in batch.items))
@@ -112,7 +124,7 @@ class BodyRenderer:
         return {channel_id: own for channel_id, own in presentations.items() if own != Presentation()}
 
     async def body(self, batch: Batch, language: str, presentations: Presentations) -> Body:
-        """Return the body of a batch in the language of this tag (BCP 47)."""
+        """Return the body of a batch. ``language`` is a language tag (BCP 47)."""
         items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
         translator = get_translator(language)
         if presentations:
@@ -162,7 +174,10 @@ class BodyRenderer:
 def find_duplicates(
     deltas: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
 ) -> dict[EntryKey, list[ChannelId]]:
-    """Return, for each entry of ``deltas``, the other channels of which a copy of it was ``left_out``."""
+    """Return, for each entry of ``deltas``, the other channels whose copies of it are in ``left_out``.
+
+    ``left_out`` are the changes that are not sent to the user, each with its channel.
+    """
     entry_by_mark = {
         mark: (delta.channel, change.entry.key)
         for delta in deltas

@@ -39,7 +39,10 @@ _SIGNS: Final = {"addition": "+", "omission": "-", "replacement": "~"}
 
 
 class _DetailLevel(msgspec.Struct, frozen=True):
-    """How much of a channel is shown: full entries, characters of a summary, lines of a page, characters of a line."""
+    """How much of a channel is shown: at most ``entries`` in full, or ``lines`` of a page.
+
+    ``summary_chars`` and ``line_chars`` limit the length of each summary and of each line.
+    """
 
     entries: int
     summary_chars: int
@@ -58,7 +61,11 @@ _DETAIL_LEVELS: Final = (
 
 
 class _ChannelUpdate(msgspec.Struct):
-    """The changes of one channel; an entry that changed more than once has only its last state."""
+    """The changes of one channel that a notification shows.
+
+    ``entries`` has the last state of each entry by key, even if the entry changed several times. ``missing_count`` is
+    the number of changes that are no longer in the channel's log.
+    """
 
     entries: dict[str, Change] = {}
     lines: list[Change] = []
@@ -78,10 +85,11 @@ def render_notification(
 ) -> str:
     """Return the text of a message with these deltas, oldest first; "" if there is nothing to show.
 
-    Deltas of a channel that is not among ``channels`` are left out: it has been removed. ``missing_counts`` has, by
-    channel, how many deltas are no longer in its log. ``also_in`` has, by entry, the other channels whose copies of it
-    were left out, and ``matches`` the saved searches that it matched. Entries of channels in ``templates`` are written
-    by these templates, under the channel's title if the template does not contain it.
+    ``channels`` are the channels of the deltas, except removed channels, whose deltas are left out. ``missing_counts``
+    maps channels to the numbers of deltas that are no longer in their logs. ``also_in`` maps entries to other channels,
+    whose copies of the entry were left out. ``matches`` maps entries to the saved searches that they match.
+    ``templates`` are the forms in which the user wants the entries of some channels. The channel's title is above such
+    entries, unless the template contains it.
     """
     updates = _by_channel(deltas, missing_counts)
     shown = [(channel, updates[channel.id]) for channel in channels if channel.id in updates]
@@ -181,7 +189,11 @@ def _entry(
 def _block(
     change: Change, lines: str, also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator
 ) -> str:
-    """Return an entry's ``lines`` with what surrounds them: the mark of an edit, copies elsewhere, saved searches."""
+    """Return the text about an entry; ``lines`` are the text of the entry itself.
+
+    An edited entry is marked. ``also_in`` are the other channels that have copies of it, and ``matches`` the saved
+    searches that it matches.
+    """
     parts = [translator.gettext("Edited: {entry}", entry=lines) if is_edit(change) else lines]
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
@@ -200,7 +212,7 @@ def _heading(change: Change, translator: Translator) -> str:
 
 
 def _lines(channel: Channel, changes: Sequence[Change], detail: _DetailLevel, translator: Translator) -> list[str]:
-    """Return one block with the page's address and its changed lines; empty if none changed."""
+    """Return the page's address and its changed lines as a list of one text; an empty list if no line changed."""
     if not changes:
         return []
     shown = [_line(change, detail.line_chars, translator) for change in changes[: detail.lines]]

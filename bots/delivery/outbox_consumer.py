@@ -46,7 +46,7 @@ _log = structlog.get_logger()
 
 
 class OutboxConsumer:
-    """The delivery of one process. :meth:`run` drives it; the event handlers never wait."""
+    """Delivers the outboxes of one process's users. :meth:`run` drives it; the event handlers never wait."""
 
     def __init__(
         self, store: Store, xmpp: XmppSender, clock: Clock, assigned_users: AssignedUsers, messages_per_s: float
@@ -97,14 +97,14 @@ class OutboxConsumer:
     # Event handlers.
 
     def on_session_started(self) -> None:
-        """Recover batches in flight: a new XMPP session began, not a resumed one."""
+        """Recover batches in flight, because a new XMPP session began and the previous one was not resumed."""
         self._session_since_s = self._clock.wall_s()
         self._is_new_session = True
         self._windows.on_session_started()
         self._recovery_needed.set()
 
     def on_partitions_gained(self, partitions: frozenset[int]) -> None:
-        """Recover batches in flight in these partitions: another process sent them."""
+        """Recover the batches in flight to users of these partitions, because another process sent them."""
         self._gained_partitions |= partitions
         self._recovery_needed.set()
 
@@ -123,7 +123,7 @@ class OutboxConsumer:
             await self._user_released.wait_for(lambda: not self._scheduler.has_locked_unassigned())
 
     def on_receipt(self, event: Receipt) -> None:
-        """Complete a batch: a client has received it.
+        """Complete the batch that a client has received.
 
         The first receipt (not a chat marker) also shows that the user's client sends receipts.
         """
@@ -138,7 +138,7 @@ class OutboxConsumer:
             self._receipts_arrived.set()
 
     def on_bounced(self, event: MessageBounced) -> None:
-        """Back off from a user to whom a batch bounced."""
+        """Pause the delivery to a user whose batch bounced; the pause is longer each time."""
         user_id = keys.user_id(event.jid)
         if is_batch_id(user_id, event.message_id) and self._assigned_users.includes(user_id):
             self._sender.on_response(event.message_id)
@@ -194,7 +194,11 @@ class OutboxConsumer:
 
     @contextlib.asynccontextmanager
     async def pause_user(self, jid: str) -> AsyncIterator[None]:
-        """Hold the user's lock: inside, no batch is claimed for them, and every claimed batch has been written."""
+        """Pause the delivery to a user while the context is open.
+
+        It is entered after every batch that was claimed for the user has been sent, and no batch is claimed before it
+        is left.
+        """
         user_id = keys.user_id(jid)
         async with self._user_released:
             await self._user_released.wait_for(lambda: self._scheduler.try_acquire(user_id))
@@ -206,7 +210,7 @@ class OutboxConsumer:
     # Scheduling.
 
     async def _listen(self) -> None:
-        """Schedule users with new items; schedule all waiting users now and then, in case a wake-up was lost."""
+        """Schedule users who have new items. Now and then, schedule all waiting users, in case a wake-up was lost."""
         after, swept_s = "", -math.inf
         while True:
             try:
@@ -224,7 +228,7 @@ class OutboxConsumer:
             self._scheduler_changed.set()
 
     async def _recover(self) -> None:
-        """Require recovery of batches in flight: for all users after a new session, else for users gained."""
+        """Have batches in flight recovered: all after a new session began, else those of users who were gained."""
         while True:
             await self._recovery_needed.wait()
             is_new, partitions = self._is_new_session, self._gained_partitions
@@ -250,7 +254,10 @@ class OutboxConsumer:
                 self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "probe"))
 
     async def _with_batches_of_earlier_sessions(self, user_ids: Sequence[UserId]) -> list[UserId]:
-        """Return the users for whom the server acknowledged a batch before this session: it may have been lost."""
+        """Return the users who have a batch in flight that the server acknowledged before this session.
+
+        Such a batch may have been lost.
+        """
         since_s = self._session_since_s
         in_flight = await self._store.outbox.in_flight(user_ids)
         return [
@@ -286,7 +293,7 @@ class OutboxConsumer:
         self._scheduler_changed.set()
 
     async def _burst(self, user_ids: Sequence[UserId]) -> None:
-        """Send to locked users, unlock them, and schedule those again who may have more to receive."""
+        """Send to locked users, unlock them, and schedule the users again who may have more to receive."""
         again: Collection[UserId] = user_ids
         try:
             again = await self._try_send(user_ids)
@@ -294,7 +301,7 @@ class OutboxConsumer:
             await self._release(user_ids, again)
 
     async def _try_send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
-        """Return the users who may have more to receive.
+        """Send to locked users; return the users who may have more to receive.
 
         After an unexpected exception, sends to each user separately, so that it affects only the user whose batch
         caused it.
@@ -324,7 +331,7 @@ class OutboxConsumer:
         self._scheduler.on_bounced(user_id, condition, self._clock.monotonic_s(), jitter)
 
     async def _release(self, user_ids: Sequence[UserId], again: Collection[UserId]) -> None:
-        """Unlock users, and schedule those in ``again``."""
+        """Unlock users, and schedule the users in ``again``, who may have more to receive."""
         now_s, more = self._clock.monotonic_s(), set(again)
         for user_id in user_ids:
             self._scheduler.release(user_id, now_s, again=user_id in more)

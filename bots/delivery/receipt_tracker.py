@@ -1,4 +1,4 @@
-"""Tracking of delivery receipts (XEP-0184): whose clients send them, which are awaited, and how long they take."""
+"""Tracking of delivery receipts (XEP-0184): which clients send them, which ones are awaited, and their delays."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,16 +34,22 @@ class ReceiptTracker:
         return self._senders.get(user_id, False)
 
     def learn(self, senders: Mapping[UserId, bool]) -> None:
-        """Remember whose clients send receipts, as read from the store; newer receipts take precedence."""
+        """Remember whether users' clients send receipts, according to the store; later receipts take precedence."""
         for user_id, sends in senders.items():
             self._senders.setdefault(user_id, sends)
 
     def on_sending(self, message_id: MessageId, traces: Sequence[str], now_s: float) -> None:
-        """Start the timer of a message that contains the changes of ``traces``: a receipt may precede the ack."""
+        """Start the timer of a message before it is sent, because its receipt can precede the acknowledgement.
+
+        ``traces`` are the trace ids of the changes in the message.
+        """
         self._sent[message_id] = now_s, traces
 
     def on_receipt(self, user_id: UserId, message_id: MessageId, now_s: float, *, is_first: bool) -> None:
-        """Record the receipt of a message; ``is_first`` if it shows that the user's client sends receipts."""
+        """Record the receipt of a message.
+
+        ``is_first`` tells that this receipt is the first to show that the user's client sends receipts.
+        """
         if is_first:
             self._senders[user_id] = True
         self._unanswered.pop(user_id, None)
@@ -61,7 +67,8 @@ class ReceiptTracker:
     def expect(self, user_id: UserId, message_id: MessageId, *, is_resend: bool) -> list[MessageId] | None:
         """Await the receipt of a message; return the older messages whose receipts are no longer awaited.
 
-        Returns None if this receipt is not awaited, because the client has sent none for too long.
+        Returns None if this receipt is not awaited, because the client has sent none for too long. ``is_resend`` tells
+        that the message was sent before, so that it does not count again as a message without a receipt.
         """
         if not is_resend:
             if self._unanswered[user_id] >= MAX_AWAITED:
@@ -88,7 +95,7 @@ class ReceiptTracker:
             self._awaited.pop(user_id, None)
 
     def remove(self, user_id: UserId) -> None:
-        """Remove everything about a user, timers of messages included."""
+        """Remove everything about a user, including the timers of messages."""
         self._remove(user_id)
         for message_id in [message_id for message_id in self._sent if is_batch_id(user_id, message_id)]:
             del self._sent[message_id]

@@ -23,7 +23,7 @@ class RecipientCache:
     """Settings by user. An entry is dropped when it changes, or when another process serves the user."""
 
     def __init__(self, store: Store, receipts: ReceiptTracker) -> None:
-        """Read settings from ``store``; pass on to ``receipts`` whose clients send receipts."""
+        """Read settings from ``store``; tell ``receipts`` which users' clients send receipts."""
         self._store = store
         self._receipts = receipts
         self._recipients: dict[UserId, Recipient] = {}

@@ -60,7 +60,7 @@ _BACK_OFF_WITHOUT_RECIPIENT_S: Final = (600.0, 43_200.0)
 
 
 class Recovery(IntEnum):
-    """Which batches in flight have to be examined before a new batch is claimed."""
+    """Which batches in flight (sent, but not complete) have to be examined before a new batch is claimed."""
 
     NONE = 0
     UNACKNOWLEDGED = 1
@@ -72,7 +72,7 @@ class Recovery(IntEnum):
 
 
 class _UserState(msgspec.Struct):
-    """The state of one user; removed as soon as it equals a new one."""
+    """The state of one user. It is removed when it no longer differs from that of a new user."""
 
     locked: bool = False
     ready: bool = False  # items may be queued
@@ -90,10 +90,10 @@ class _UserState(msgspec.Struct):
 
 
 class DeliveryScheduler:
-    """The states of all users who have something to receive, or had a moment ago."""
+    """The states of all users who have something to receive, or had a moment ago. Times are monotonic s."""
 
     def __init__(self, messages_per_s: float, is_assigned: Callable[[UserId], bool]) -> None:
-        """Send each user at most this many messages a second, in bursts of ``BURST``.
+        """Send each user ``messages_per_s`` on average, and up to ``BURST`` messages at once.
 
         ``is_assigned`` says whether this process serves a user.
         """
@@ -112,7 +112,7 @@ class DeliveryScheduler:
             self._schedule(user_id, user, now_s)
 
     def on_session_lost(self, user_ids: Iterable[UserId], now_s: float) -> None:
-        """Require recovery of all batches in flight of these users: they were sent in a session that ended."""
+        """Require recovery of all batches in flight to these users, because the session that sent them ended."""
         for user_id in user_ids:
             user = self._state(user_id)
             user.was_online = False
@@ -127,7 +127,11 @@ class DeliveryScheduler:
             user.recovery = max(user.recovery, Recovery.UNACKNOWLEDGED)
 
     def on_send_failed(self, user_ids: Iterable[UserId]) -> None:
-        """Require recovery after a failed burst; full recovery if acknowledged batches were being resent."""
+        """Require recovery of these users' batches after a burst (one run of sending to some users) failed.
+
+        If the burst was sending acknowledged batches of a user again, all batches in flight are recovered, otherwise
+        only the unacknowledged ones.
+        """
         self.require_recovery(user_ids)
         for user_id in user_ids:
             user = self._state(user_id)
@@ -141,21 +145,21 @@ class DeliveryScheduler:
         user.rate_s = max(user.rate_s, now_s) + slowdown * self._interval_s
 
     def on_accepted(self, user_id: UserId) -> None:
-        """Reset the user's bounces: the server acknowledged a message, and it did not bounce."""
+        """Forget the user's bounces, because the server acknowledged a message that did not bounce."""
         self._state(user_id).bounces = 0
 
     def on_receipt(self, user_id: UserId, now_s: float) -> None:
-        """Examine the user's batches in flight at once if their receipts are awaited."""
+        """Examine the user's batches in flight at once, if the scheduler was waiting for their receipts."""
         user = self._users.get(user_id)
         if user is not None and user.awaiting_receipts:
             user.awaiting_receipts = False
             self._schedule(user_id, user, now_s)
 
     def on_bounced(self, user_id: UserId, condition: str, now_s: float, jitter: float) -> None:
-        """Back off after a bounce, longer each time, then send the batches in flight again.
+        """Wait after a bounce, longer each time; then send the batches in flight again.
 
-        ``condition`` is that of the stanza error. ``jitter``, in [0, 1), spreads retries over the second half of the
-        back-off.
+        ``condition`` is the name of the stanza error (RFC 6120 §8.3.3). ``jitter``, in [0, 1), is random, and spreads
+        retries over the second half of the wait.
         """
         user = self._state(user_id)
         first_s, longest_s = _BACK_OFF_WITHOUT_RECIPIENT_S if condition in _NO_RECIPIENT else _BACK_OFF_S
@@ -165,7 +169,7 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def on_online(self, user_id: UserId, now_s: float) -> None:
-        """End a user's back-off, and limit the wait for receipts to ``RECEIPT_TIMEOUT_S`` from now."""
+        """End the wait after a bounce, and wait for receipts for at most ``RECEIPT_TIMEOUT_S`` from now."""
         user = self._users.get(user_id)
         if user is None:
             return
@@ -176,9 +180,9 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def on_new_client(self, user_id: UserId, now_s: float) -> None:
-        """Require recovery of acknowledged batches: the user came online with an additional client.
+        """Require recovery of acknowledged batches, because the user came online with an additional client.
 
-        Another new client while receipts are awaited does not extend the wait.
+        Another new client does not extend the wait for the receipts of these batches.
         """
         user = self._state(user_id)
         user.was_online = True
@@ -189,10 +193,10 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def on_offline(self, user_id: UserId) -> None:
-        """Stop waiting for receipts of a user who went offline: their server keeps what it acknowledged.
+        """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
 
-        A recovery that only their return required ends: the next return requires it again, and until then their server
-        gets new batches. Any other recovery waits until they are online.
+        A recovery that was required only because the user came online with a new client ends; the next new client
+        requires it again. Any other recovery waits until the user is online.
         """
         user = self._users.get(user_id)
         if user is None or user.recovery < Recovery.ALL_AT_RETURN or user.bounces:
@@ -204,7 +208,7 @@ class DeliveryScheduler:
             user.resend_s = math.inf
 
     def end_deferral(self, user_id: UserId, now_s: float) -> None:
-        """Examine all queued items of a user now: their settings changed, or they became available."""
+        """Examine all queued items of a user now, because the user's settings changed or the user became available."""
         user = self._users.get(user_id)
         if user is not None:
             user.deferred_until_s = -math.inf
@@ -264,7 +268,10 @@ class DeliveryScheduler:
         user.ready, user.deferred_until_s = True, until_s
 
     def set_next_item(self, user_id: UserId, due_s: float) -> None:
-        """Examine a user's queued items at ``due_s``, when some are no longer too early; infinity for none."""
+        """Examine a user's queued items at ``due_s``, when the next item that is too early now becomes due.
+
+        Infinity means that there is no such item.
+        """
         self._state(user_id).next_item_s = due_s
 
     def needs_recovery(self, user_id: UserId) -> bool:
@@ -272,13 +279,14 @@ class DeliveryScheduler:
         return self._state(user_id).recovery > Recovery.NONE
 
     def needs_full_recovery(self, user_id: UserId) -> bool:
-        """Whether batches that the server acknowledged have to be examined as well."""
+        """Whether all batches in flight have to be examined, even batches that the server acknowledged."""
         return self._state(user_id).recovery >= Recovery.ALL_AT_RETURN
 
     def recover(self, user_id: UserId, in_flight: Sequence[Batch], now_s: float) -> Sequence[Batch]:
-        """Finish a recovery; return which of the batches ``in_flight`` (oldest first) to send again now.
+        """Finish a recovery; return the batches that have to be sent again now, oldest first.
 
-        While receipts of acknowledged batches may still come, returns nothing and leaves the recovery pending.
+        ``in_flight`` are the user's batches in flight, oldest first. While receipts of acknowledged batches may still
+        arrive, no batch is returned and the recovery remains pending.
         """
         user = self._state(user_id)
         is_full = user.recovery >= Recovery.ALL_AT_RETURN
@@ -289,11 +297,14 @@ class DeliveryScheduler:
         return in_flight if is_full else [batch for batch in in_flight if not batch.acked]
 
     def was_online(self, user_id: UserId) -> bool:
-        """Whether the user was online when acknowledged batches were sent again."""
+        """Whether the user has been online since the recovery of acknowledged batches was required."""
         return self._state(user_id).was_online
 
     def is_undeliverable(self, user_id: UserId, claimed_s: float, wall_s: float) -> bool:
-        """Whether a batch that bounced is too old to be retried; ``claimed_s`` and ``wall_s`` (now) are Unix s."""
+        """Whether the user's batches bounce and this batch is too old to be sent again.
+
+        ``claimed_s`` is the time at which the batch was claimed, and ``wall_s`` the current time (both Unix s).
+        """
         return self._state(user_id).bounces > 0 and wall_s - claimed_s > GIVE_UP_AFTER_S
 
     def _state(self, user_id: UserId) -> _UserState:
@@ -309,7 +320,7 @@ class DeliveryScheduler:
         return max(ready_s, rate_s, user.back_off_until_s, user.deferred_until_s, resend_s)
 
     def _schedule(self, user_id: UserId, user: _UserState, now_s: float) -> None:
-        """Put an unlocked user into the heap for when they are due, or else for when their state can be removed."""
+        """Put an unlocked user into the heap, for the time when the user is due or the state can be removed."""
         if user.locked:
             return
         when_s = max(now_s, self._due_s(user) if user.ready or user.next_item_s < math.inf else user.rate_s)

@@ -43,13 +43,14 @@ _Changes = tuple[tuple[Delta, tuple[SearchableEntry, ...]], ...]
 class Selection(msgspec.Struct):
     """The decision about one user's oldest items. Times are Unix s.
 
-    - ``last_sent_s``: when items of a channel with an interval were last sent to the user, by channel.
-    - ``suppressions``: what the claim leaves out, by the places of items in the queue.
-    - ``spaced``: the channels with an interval.
-    - ``since_s``: since when the oldest due item is due; None if none is.
-    - ``next_due_s``: when the next item that is too early now becomes due; infinity for none.
+    - ``recipient``: the user's settings.
+    - ``last_sent_s``: when items of each channel with a notification interval were last sent to the user.
+    - ``suppressions``: the items, or the changes in them, that are not sent now, by the items' ids in the queue.
+    - ``spaced``: the channels with a notification interval.
+    - ``since_s``: when the first due item became due; None if no item is due.
+    - ``next_due_s``: when the next item that is too early now becomes due; infinity if there is no such item.
     - ``due_count``: number of due items.
-    - ``numbers``: the user's subscription numbers, by channel.
+    - ``numbers``: the numbers of the user's subscriptions, by channel.
     """
 
     recipient: Recipient
@@ -63,11 +64,11 @@ class Selection(msgspec.Struct):
 
     @property
     def is_full(self) -> bool:
-        """Whether there may be more due items, which were not examined."""
+        """Whether the limit on due items is reached, so that the user may have more that were not examined."""
         return self.due_count == MAX_DUE_ITEMS
 
     def take(self, queued: QueuedItem, now_s: float) -> bool:
-        """Count an item if its channel's interval has passed; return whether it has."""
+        """Return whether an item is due, because its channel's notification interval has passed; if so, count it."""
         channel_id = queued.item.channel
         spacing_s = 0.0 if queued.item.matches else _spacing_s(self.recipient, self.numbers[channel_id])
         due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), spacing_s)
@@ -90,7 +91,7 @@ class ItemSelector:
         self._changes: FIFOCache[tuple[ChannelId, int, int | None], _Changes] = FIFOCache(MAX_CACHED_ITEMS)
 
     async def select(self, recipients: Mapping[UserId, Recipient], now_s: float) -> dict[UserId, Selection]:
-        """Return the decision for each user who has mutes, filters or intervals; others may be sent everything.
+        """Return the decision for each user who has mutes, filters or intervals; other users may be sent all items.
 
         Raises StoreUnavailable.
         """
@@ -122,7 +123,10 @@ class ItemSelector:
         return selections
 
     async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:
-        """Read the numbers of the subscriptions of these items."""
+        """Store the numbers of the users' subscriptions to the channels of these items in the selections.
+
+        ``queues`` maps users to the decision about their items, and some of these items.
+        """
         missing = {
             (user_id, queued.item.channel): selection
             for user_id, (selection, queue) in queues.items()

@@ -74,9 +74,10 @@ class NodePublisher:
         min_subscribers: int,
         scan_interval_s: float,
     ) -> None:
-        """Publish on the service with the JID ``service``.
+        """Publish on the pubsub service with the JID ``service``.
 
-        A channel is public from ``min_subscribers`` on. All channels are scanned every ``scan_interval_s`` or longer.
+        A channel is public if it has at least ``min_subscribers`` subscribers. Between two scans of all channels, at
+        least ``scan_interval_s`` pass.
         """
         self._store = store
         self._pubsub = PubsubClient(xmpp, service)
@@ -107,7 +108,7 @@ class NodePublisher:
     # Finding channels to update.
 
     async def _follow_reports(self) -> None:
-        """Check the channels of which workers report a new version."""
+        """Check the channels for which workers report a new version."""
         after_id = ""
         while True:
             try:
@@ -136,7 +137,7 @@ class NodePublisher:
             await asyncio.sleep(_SCAN_PAUSE_S)
 
     async def _check(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Mark those of these channels as due whose nodes are outdated, except those that are paused."""
+        """Mark each channel whose node is outdated as due, except channels that are paused after an error."""
         now_s = self._clock.monotonic_s()
         self._paused_until_s = {cid: until_s for cid, until_s in self._paused_until_s.items() if until_s > now_s}
         active = [channel_id for channel_id in channel_ids if channel_id not in self._paused_until_s]
@@ -145,7 +146,7 @@ class NodePublisher:
             self._has_due.set()
 
     async def find_outdated(self, channel_ids: Sequence[ChannelId]) -> list[ChannelId]:
-        """Return those of these channels whose nodes are not up to date. Raises StoreUnavailable."""
+        """Return the channels whose nodes are not up to date, in the same order. Raises StoreUnavailable."""
         public = await self._search.filter_public(channel_ids)
         positions = await self._store.pubsub_nodes.positions(self._service, channel_ids)
         latest = {cid: PublishedPosition(channel.version, _title(channel)) for cid, channel in public.items()}
@@ -208,7 +209,7 @@ class NodePublisher:
             await self._delete_node(channel_id)
 
     async def _publish_next(self, channel: Channel, position: PublishedPosition) -> None:
-        """Publish the versions after ``position``, up to a limit, and store the new position."""
+        """Publish some of the versions after ``position``, which the node has reached, and store the new position."""
         deltas, items = await self._next_items(channel, position.version)
         if not position.version:
             await self._create_node(channel)
@@ -245,9 +246,9 @@ class NodePublisher:
         _log.info("pubsub node deleted", channel=channel_id[:8], service=self._service)
 
     async def _next_items(self, channel: Channel, version: int) -> tuple[list[Delta], list[NodeItem]]:
-        """Return the next deltas after ``version``, oldest first, and the items that they change.
+        """Return the changes (deltas) of some versions after ``version``, oldest first, and the items to publish.
 
-        For a new node (version 0), and if the log has dropped some of the deltas, returns the latest ones.
+        For a new node (version 0), and if the channel's log has dropped some of the deltas, returns the latest ones.
         """
         last = min(channel.version, version + _VERSIONS_PER_STEP)
         deltas = await self._store.channels.deltas(channel.id, version + 1, last) if version else []
@@ -258,7 +259,7 @@ class NodePublisher:
         return deltas, atom_items.build_items(channel, deltas, self._service)[-MAX_INITIAL_ITEMS:]
 
     async def _publish_items(self, channel_id: ChannelId, items: Sequence[NodeItem]) -> None:
-        """Publish those of these items that the node does not have in the same form."""
+        """Publish the items that the node does not have, and the items that it has with other content."""
         for first in range(0, len(items), _ITEMS_PER_REQUEST):
             batch = items[first : first + _ITEMS_PER_REQUEST]
             existing = await self._pubsub.get_items(channel_id, [item.id for item in batch])

@@ -111,7 +111,7 @@ class RoomClient:
         access: Access,
         clock: Clock,
     ) -> None:
-        """Forward messages to ``chat_sessions``.
+        """Join rooms, and forward the messages to the bot in them to ``chat_sessions``.
 
         Only rooms among ``assigned_users`` are joined, and only invitations of users with ``access`` are accepted.
         """
@@ -134,7 +134,7 @@ class RoomClient:
         self._last_ping_s = clock.monotonic_s()
 
     async def load(self) -> None:
-        """Load the assigned rooms, and hand over those that are not assigned any more.
+        """Load the assigned rooms, and leave every room that another bot process serves now.
 
         Must be called before anything is sent to the rooms. Waits for Redis if necessary.
         """
@@ -223,12 +223,12 @@ class RoomClient:
             self._queue_actions(self._states.on_occupant_presence(event, self._clock.monotonic_s()))
 
     def on_bounced(self, event: MessageBounced) -> None:
-        """Join a room again that returned a message because the bot is not in it."""
+        """Join a room again if it returned a message because the bot is not in it."""
         if event.condition == "not-acceptable" and not event.resource:
             self._states.on_room_lost(event.jid, self._clock.monotonic_s())
 
     def on_room_message(self, event: RoomMessageReceived) -> None:
-        """Forward a message that addresses the bot; take an echo for a receipt."""
+        """Forward a message that addresses the bot. The echo of a message of the bot counts as its receipt."""
         if self._states.record_echo(event):
             self._delivery.on_receipt(Receipt(event.room, event.id))
             if event.room_id and is_batch_id(user_id(event.room), event.id) and self._jobs.qsize() < _MAX_QUEUED:
@@ -311,7 +311,11 @@ class RoomClient:
             self._queued_invitations = +self._queued_invitations
 
     async def _check_invitation(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
-        """Ignore an invitation beyond the quotas; accept or decline others."""
+        """Accept or decline an invitation, or ignore it if its sender has exceeded the quotas.
+
+        ``message`` carried the invitation. ``entry_id`` is its position in the inbound log, from which it is then
+        removed; "" if it is not stored.
+        """
         if entry_id and not self._assigned_users.includes(user_id(message.jid)):
             return  # the bot that serves the sender now has read the message
         if invitation.is_accepted:
@@ -330,7 +334,11 @@ class RoomClient:
             await self._store.inbound_log.remove_answered([(user_id(message.jid), entry_id)])
 
     async def _exceeds_quotas(self, sender: str, invitation: RoomInvitation) -> bool:
-        """Return whether to ignore an invitation; counts it for the actual sender, whatever inviter it names."""
+        """Count an invitation of ``sender``; return whether to ignore it.
+
+        It is ignored if ``sender`` has exceeded the quotas, or if somebody concerned is suspended. The quotas are those
+        of the actual sender, because the invitation may name a false inviter.
+        """
         if not await self._count_invitation(sender, MAX_INVITATIONS_PER_HOUR):
             return True
         site_key = f"@{site_of_jid(sender)}"  # not the JID of any user
@@ -339,11 +347,15 @@ class RoomClient:
         return await self._is_any_suspended(map(user_id, {sender, invitation.room, invitation.inviter}))
 
     async def _count_invitation(self, jid: str, max_per_hour: int) -> bool:
-        """Count an invitation of an address; return whether it is within the limit."""
+        """Count an invitation of an address or a site; return whether it is one of at most ``max_per_hour``."""
         return await self._store.users.count_use(jid, "invitation", max_per_hour, _INVITATION_WINDOW_S)
 
     async def _verify_service(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
-        """Decide on an invitation after asking the relaying service whether it is a group chat service."""
+        """Ask the service that relayed an invitation whether it is a group chat service; then decide.
+
+        ``message`` carried the invitation. ``entry_id`` is its position in the inbound log, from which it is then
+        removed; "" if it is not stored.
+        """
         is_vouched = await self._is_group_chat(invitation.room.rpartition("@")[2]) is True
 
         async def decide() -> None:
@@ -380,7 +392,10 @@ class RoomClient:
         await self._store.inbound_log.notify([BotNotice(user_id(room))])
 
     def _decline(self, invitation: RoomInvitation, text: str) -> None:
-        """Send the reason to the inviter: through the room, and directly if the inviter is vouched for."""
+        """Send the reason ``text`` to the inviter through the room.
+
+        The bot also sends it directly to an inviter whose identity the inviter's own server confirms.
+        """
         if invitation.relayed_inviter:
             self._xmpp.send_unconfirmed(
                 stanzas.invitation_decline(self._xmpp.address, invitation.room, invitation.relayed_inviter, text)
@@ -391,7 +406,7 @@ class RoomClient:
     # Requests to other servers.
 
     async def _check_address(self, room: str) -> None:
-        """Ask an address, and if the response is unclear its domain, whether it is a group chat."""
+        """Ask an address whether it is a group chat. If the response is unclear, ask the domain of the address."""
         is_group_chat = await self._is_group_chat(room)
         if is_group_chat is None and await self._is_group_chat(room.rpartition("@")[2]) is False:
             is_group_chat = False
@@ -410,7 +425,7 @@ class RoomClient:
         return ("conference", "text") in identities and stanzas.NS_MUC in features
 
     async def _ping(self, room: str, nick: str) -> None:
-        """Ping the bot through the room; join again if the room responds that the bot is not in it (XEP-0410)."""
+        """Ping the bot's ``nick`` in a room; join again if the room responds that the bot is not in it (XEP-0410)."""
         response = await self._request(f"{room}/{nick}", "<ping xmlns='urn:xmpp:ping'/>", PING_TIMEOUT_S)
         if response is None or response.get("type") != "error":
             return
@@ -418,7 +433,7 @@ class RoomClient:
             self._states.on_room_lost(room, self._clock.monotonic_s())
 
     async def _request(self, jid: str, payload: str, timeout_s: float) -> Element | None:
-        """Return the response of an address to a request of type "get", None if there is none in time."""
+        """Return the response of an address to a request of type "get"; None if no response arrives in time."""
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(timeout_s):
                 return await self._xmpp.request(jid, "get", payload)
@@ -431,7 +446,7 @@ class RoomClient:
         return bool(await self._store.users.suspended_users(set(user_ids) - {""}))
 
     async def _leave_suspended(self) -> None:
-        """Leave the rooms with a responsible user who has been suspended meanwhile; they are tried again later."""
+        """Leave each room whose inviter or owner has been suspended meanwhile; the bot joins it again later."""
         users_by_room = self._states.responsible_users()
         with contextlib.suppress(StoreUnavailable):
             suspended = await self._store.users.suspended_users(frozenset[UserId]().union(*users_by_room.values()))
@@ -440,7 +455,10 @@ class RoomClient:
                     self._queue_actions(self._states.on_suspended(room, self._clock.monotonic_s(), is_new=False))
 
     async def _confirm(self, action: ConfirmRoom) -> None:
-        """Store an admitted room, greet it the first time, and begin to serve it; leave it if a user is suspended."""
+        """Begin to serve a room that has admitted the bot; leave it if its inviter or an owner is suspended.
+
+        The room is stored, and the bot greets it when it serves it for the first time.
+        """
         room, record, users = action.room, action.record, action.responsible_users
         if await self._is_any_suspended({*users, user_id(room)} if action.is_new else users):
             _log.info("room left, responsible user suspended", room=room)
@@ -475,9 +493,10 @@ class RoomClient:
                 await self._bookmarks.retract_item(_NS_BOOKMARKS, room)
 
     async def _release_address(self, room: str) -> None:
-        """Treat a room's address as a user's again, once no message of an occupant can be in transit.
+        """Treat a room's address as a user's again, after the last messages of its occupants have arrived.
 
-        A room sends in order: messages that occupants sent before the bot left arrive before its response.
+        A room sends stanzas in order. Messages that occupants sent before the bot left therefore arrive before the
+        room's response to a request.
         """
         if room in self._xmpp.rooms:
             await self._request(room, _DISCO_INFO_QUERY, DISCOVERY_TIMEOUT_S)

@@ -1,10 +1,10 @@
-"""The state machine of the bot's rooms: events in, actions out. Pure; times (monotonic s) are arguments.
+"""The state machine of the bot's rooms, which turns events into actions. Pure; times (monotonic s) are arguments.
 
 A room becomes known by an invitation, or is loaded from the store. Before each join, the address is asked whether it is
-a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110) admits it.
-From then on the room is established; not before, so that nobody can turn the address of a user into a room by an
-invitation. Messages in the room count once the bot is inside, that is, once nobody responsible for the room has turned
-out to be suspended.
+a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110) shows that it
+is admitted. Only then the room is *established*, so that nobody can turn the address of a user into a room by an
+invitation. The users responsible for the room are the inviter and the owners. Once none of them has turned out to be
+suspended, the bot is *inside*, and handles messages in the room.
 
 A ban, a kick, or the destruction of the room ends the stay for good. After any other loss the bot joins again, with
 increasing delays.
@@ -71,10 +71,11 @@ class LeaveRoom(msgspec.Struct, frozen=True):
 
 
 class ConfirmRoom(msgspec.Struct, frozen=True):
-    """Store the admitted room and call :meth:`RoomStates.confirm`, or :meth:`RoomStates.on_suspended` instead.
+    """Confirm a room that has admitted the bot, or find that a user responsible for it is suspended.
 
-    The latter if one of ``responsible_users`` is suspended: the inviter and the owners present, as far as their JIDs
-    are known. ``is_new``: the room was not established before.
+    Either store the room and call :meth:`RoomStates.confirm`, or call :meth:`RoomStates.on_suspended`.
+    ``responsible_users`` are the inviter and the owners who are present, as far as their JIDs are known. ``is_new``
+    tells that the room was not established before.
     """
 
     room: str
@@ -96,7 +97,7 @@ class ReleaseAddress(msgspec.Struct, frozen=True):
 
 
 class NotifyInviter(msgspec.Struct, frozen=True):
-    """Tell a vouched-for inviter why the bot does not join."""
+    """Tell the inviter ``to`` why the bot does not join. The inviter's own server has confirmed who the inviter is."""
 
     to: str
     room: str
@@ -107,7 +108,7 @@ RoomAction = CheckAddress | JoinRoom | LeaveRoom | ConfirmRoom | DeleteRoom | Re
 
 
 class RoomPhase(Enum):
-    """The progress of the bot in one room."""
+    """How far the bot has got in joining one room."""
 
     OUTSIDE = auto()
     """The address is being checked, or will be at the next attempt."""
@@ -123,9 +124,10 @@ class _RoomState:
     """The state of one room. Occupants are stored under hashes of their nicks, because nicks can be long."""
 
     def __init__(self, record: Room, next_attempt_s: float, *, is_established: bool) -> None:
-        """Start outside of the room.
+        """Start outside of the room; the next attempt to join it is at ``next_attempt_s`` (monotonic s).
 
-        ``record.by`` is the inviter, "" unless vouched for. ``is_established``: the room has admitted the bot before.
+        ``record.by`` is the inviter, "" if the inviter's server has not confirmed who the inviter is.
+        ``is_established`` tells that the room has admitted the bot before.
         """
         self.nick, self.password, self.inviter = record.nick, record.password, record.by
         self.is_established = is_established
@@ -136,7 +138,7 @@ class _RoomState:
         self.reset(next_attempt_s)
 
     def reset(self, next_attempt_s: float) -> None:
-        """Note that the bot is not in the room, and when it tries to join next."""
+        """Note that the bot is not in the room and tries to join at ``next_attempt_s`` (monotonic s)."""
         self.phase = RoomPhase.OUTSIDE
         self.next_attempt_s = next_attempt_s
         self.occupants: dict[str, tuple[str, UserId]] = {}
@@ -144,11 +146,14 @@ class _RoomState:
 
     @property
     def is_admitted(self) -> bool:
-        """Whether the room has admitted the bot, confirmed or not."""
+        """Whether the room has admitted the bot, even if the bot has not confirmed the room yet."""
         return self.phase in (RoomPhase.ADMITTED, RoomPhase.INSIDE)
 
     def update_occupant(self, event: OccupantPresence) -> None:
-        """Track an occupant who joined or changed, if there is a use and space for it; drop one who left."""
+        """Track an occupant who joined or changed; forget an occupant who left.
+
+        Only owners, admins and occupants with a known JID are tracked, and only a limited number of them.
+        """
         nick, occupant_user_id = user_id(event.nick), user_id(event.jid) if event.jid else ""
         self.occupants.pop(nick, None)
         is_manager = event.affiliation in _MANAGER_AFFILIATIONS
@@ -162,13 +167,17 @@ class _RoomState:
         return self.occupants.get(user_id(nick), ("", ""))[0] in _MANAGER_AFFILIATIONS
 
     def responsible_users(self) -> frozenset[UserId]:
-        """Return the inviter and the owners present, as far as they are known."""
+        """Return the user ids of the inviter and of the owners who are present, as far as they are known."""
         owners = {occupant for affiliation, occupant in self.occupants.values() if affiliation == "owner" and occupant}
         return frozenset(owners | {user_id(self.inviter)} if self.inviter else owners)
 
 
 class AddressedText(msgspec.Struct, frozen=True):
-    """Text that an occupant addressed to the bot; ``reply_to_id`` is the bot's own id of the message replied to."""
+    """Text that an occupant addressed to the bot.
+
+    ``reply_to_id`` is the id of the bot's message to which the text replies, or "". ``can_manage`` tells whether the
+    occupant may change the room's subscriptions.
+    """
 
     text: str
     reply_to_id: str
@@ -176,7 +185,10 @@ class AddressedText(msgspec.Struct, frozen=True):
 
 
 class RoomStates:
-    """The states of all rooms of one bot. Event handlers return the actions to execute, in order."""
+    """The states of all rooms of one bot. Event handlers return the actions to execute, in order.
+
+    Rooms are identified by their bare JIDs. Times are monotonic s.
+    """
 
     def __init__(self) -> None:
         """Start without rooms."""
@@ -190,11 +202,11 @@ class RoomStates:
     # Queries.
 
     def is_known(self, room: str) -> bool:
-        """Return whether this address is a room, or may become one by an open invitation."""
+        """Return whether the bot has a room with this address, or is handling an invitation to one."""
         return room in self._rooms
 
     def is_inside(self, room: str) -> bool:
-        """Return whether messages in this room count."""
+        """Return whether the bot is in this room and handles messages in it."""
         return self._in_phase(room, RoomPhase.INSIDE) is not None
 
     def is_manager(self, room: str, nick: str) -> bool:
@@ -207,11 +219,11 @@ class RoomStates:
         return state.occupants.get(user_id(nick), ("", ""))[1] if state is not None else ""
 
     def joined_rooms(self) -> Iterable[tuple[str, str]]:
-        """Return the rooms that the bot is inside, with its nick there."""
+        """Return the rooms that the bot is inside: (room, the bot's nick)."""
         return [(room, state.nick) for room, state in self._rooms.items() if state.phase is RoomPhase.INSIDE]
 
     def responsible_users(self) -> dict[str, frozenset[UserId]]:
-        """Return the rooms that the bot is inside, with their inviters and the owners present, as far as known."""
+        """Return, by room that the bot is inside, the inviter and the owners present, as far as they are known."""
         inside = RoomPhase.INSIDE
         return {room: state.responsible_users() for room, state in self._rooms.items() if state.phase is inside}
 
@@ -232,9 +244,10 @@ class RoomStates:
     # Invitations and joining.
 
     def load(self, rooms: Mapping[str, Room], message_ids: Mapping[str, Mapping[str, str]], now_s: float) -> None:
-        """Add stored rooms, to be joined again; rooms that are known keep their state.
+        """Add stored rooms, which the bot joins again. Rooms that are known already keep their state.
 
-        ``message_ids`` maps room JIDs to the ids of the bot's messages there, oldest first: the room's id → the bot's.
+        ``message_ids`` maps each room to the ids of the bot's messages there, oldest first: it maps the id that the
+        room gave a message to the id that the bot gave it.
         """
         for room, record in rooms.items():
             state = self._rooms.setdefault(room, _RoomState(record, now_s, is_established=True))
@@ -243,7 +256,7 @@ class RoomStates:
             state.message_ids.update(latest)
 
     def on_session_started(self, now_s: float) -> list[RoomAction]:
-        """Join all established rooms again in a new session; drop open invitations."""
+        """Join all established rooms again in a new session; drop the invitations to all others."""
         dropped: list[RoomAction] = [
             ReleaseAddress(room) for room, state in self._rooms.items() if not state.is_established
         ]
@@ -275,7 +288,11 @@ class RoomStates:
         return max(room_count, inviter_count) < MAX_ROOMS_PER_SITE and inviters.count(inviter) < MAX_ROOMS_PER_INVITER
 
     def on_address_checked(self, room: str, *, is_group_chat: bool | None) -> list[RoomAction]:
-        """Join an address that is a group chat; give up others. None means that the response was unclear or missing."""
+        """Join an address that is a group chat, and give up an address that is none.
+
+        None means that the response was unclear or missing. Then an established room is tried again later, and an
+        invitation is given up.
+        """
         state = self._in_phase(room, RoomPhase.OUTSIDE)
         if state is None or (state.is_established and is_group_chat is None):
             return []
@@ -311,7 +328,10 @@ class RoomStates:
         return [] if is_temporary else self._end(event.room, "refused")
 
     def confirm(self, room: str) -> bool:
-        """Enter the phase INSIDE, as no responsible user is suspended; return False if the bot has left meanwhile."""
+        """Note that no responsible user of a room is suspended, so that the bot is inside the room now.
+
+        Returns False if the bot has left the room meanwhile.
+        """
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is not None:
             state.phase = RoomPhase.INSIDE
@@ -320,7 +340,7 @@ class RoomStates:
     # Inside and leaving.
 
     def on_occupant_presence(self, event: OccupantPresence, now_s: float) -> list[RoomAction]:
-        """Update an occupant or the bot's own state; ignored for rooms that the bot has not requested to join."""
+        """Update an occupant or the bot's own state; ignore rooms that the bot has not requested to join."""
         state = self._in_phase(event.room, RoomPhase.JOINING, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is None:
             return []
@@ -352,7 +372,7 @@ class RoomStates:
         return [ConfirmRoom(event.room, record, state.responsible_users(), is_new)]
 
     def record_echo(self, event: RoomMessageReceived) -> bool:
-        """Store the room's id of a message if it is an echo of the bot's own; return whether it is one."""
+        """Return whether a message is the echo of a message of the bot; if so, store the id that the room gave it."""
         state = self._in_phase(event.room, RoomPhase.INSIDE)
         if state is None or event.nick != state.nick:
             return False
@@ -368,7 +388,10 @@ class RoomStates:
             state.retry_s = _MIN_RETRY_S
 
     def on_suspended(self, room: str, now_s: float, *, is_new: bool) -> list[RoomAction]:
-        """Leave a room with a suspended responsible user: for good if the room is new, else for the longest delay."""
+        """Leave a room of which the inviter or an owner is suspended.
+
+        If the room ``is_new``, the bot leaves it for good. Otherwise it tries to join again after the longest delay.
+        """
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is None:
             return []
@@ -387,7 +410,10 @@ class RoomStates:
         return [LeaveRoom(room, state.nick)] if state is not None and state.phase is not RoomPhase.OUTSIDE else []
 
     def _end(self, room: str, reason: Literal["", "refused", "no group chat"] = "") -> list[RoomAction]:
-        """Remove a room; tell the inviter of a new one the ``reason``, if there is one."""
+        """Remove a room for good.
+
+        If the room was not established, its inviter is told the ``reason``, unless it is "".
+        """
         state = self._rooms.pop(room)
         if state.is_established:
             return [DeleteRoom(room)]
@@ -398,17 +424,17 @@ class RoomStates:
 
 
 def can_vouch(room: str, jid: str) -> bool:
-    """Return whether a room is on a service of the server of ``jid``, so that it can vouch for the identity of ``jid``.
+    """Return whether a room can vouch for the identity of the user with this bare JID.
 
-    The service's domain must be below the server's domain, which itself has accounts. It must belong to the same site,
-    because anybody can have a domain below a public suffix.
+    It can if it is on a service of the user's own server. The service's domain must be below the server's domain, which
+    itself has accounts. It must belong to the same site, because anybody can have a domain below a public suffix.
     """
     service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
     return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))
 
 
 def _strip_nick(text: str, nick: str) -> str | None:
-    """Return a text without the nick that it begins with, None if it does not begin with ``nick``."""
+    """Return the text after the nick with which it begins; None if it does not begin with ``nick``."""
     rest = text.strip().removeprefix("@")
     if not rest.lower().startswith(nick.lower()):
         return None
@@ -417,5 +443,5 @@ def _strip_nick(text: str, nick: str) -> str | None:
 
 
 def _nick(attempt: int) -> str:
-    """Return the bot's nick for the n-th attempt, as earlier ones may be taken."""
+    """Return the bot's nick for the n-th attempt to join, counted from 0, because earlier nicks may be taken."""
     return BOT_NAME if attempt == 0 else f"{BOT_NAME}-{attempt + 1}"
