@@ -1,13 +1,13 @@
 """One run of the experiment ``clash``: 1,000 servers, 100,000 sources and three workloads, compared with plain DHTs.
 
 Server tables and their transitions, the load policy, the steps of moves, the load formula, the map, and the depth
-search with its cache are the production code. Loads are measured between two checks, on the trees in force then.
+search with its cache are the production code. Loads are measured between two checks, on the trees that apply then.
 
 *Lookups* (§V.C): a client always uses the same entry server, which caches depths for all its clients, as a process of
 Coronet does for its users. A sample of entry servers is simulated with production's cache and search. Of the lookups of
-one leaf in one interval only the first can miss, because the tree does not change within an interval.
+one leaf in one interval only the first can miss the cache, because the tree does not change within an interval.
 
-*DHT(x)* (§VI.B): all keys have the same constant length of x bits.
+*DHT(x)* (§VI.B): a plain DHT in which all keys have the same constant length of x bits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,10 @@ LENGTHS = (2, 6, 12, 24)
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """The loads of the servers in use between two checks, as shares of their capacity."""
+    """The loads of the servers that were used between two checks.
+
+    ``mean`` and ``max`` are shares of a server's capacity; a server is used if its load is above 0.
+    """
 
     servers_used: int
     mean: float
@@ -51,7 +54,10 @@ class Loads(msgspec.Struct, frozen=True):
 
 
 class FixedLengthDht:
-    """A DHT with keys of one fixed length. For 24 bits, each key's server is drawn at random instead of by SHA-1."""
+    """A plain DHT whose keys all have the same length.
+
+    For 24 bits, each key's server is drawn at random, because SHA-1 would take too long.
+    """
 
     def __init__(self, bits: int, keyspaces: KeyspaceMap, servers: int, capacity: float) -> None:
         self.bits, self._servers, self.capacity = bits, servers, capacity
@@ -60,7 +66,10 @@ class FixedLengthDht:
         self._server = np.array([keyspaces.keyspace_of(group) for group in places], np.int64)
 
     def loads(self, interval: Interval) -> Loads:
-        """Return the loads of the DHT's servers. Stored queries count as in CLASH, but are ignored for DHT(24)."""
+        """Return the loads of the DHT's servers in ``interval``.
+
+        Stored queries count as in CLASH, but are ignored if keys have 24 bits.
+        """
         if not self._server.size:
             return used_loads(interval.by_whole_key / self.capacity)
         packets = np.bincount(self._server, self._grouped(interval.packets), self._servers)
@@ -73,13 +82,20 @@ class FixedLengthDht:
 
 
 def used_loads(shares: Floats) -> Loads:
-    """Return the number, mean and maximum of the loads above 0."""
+    """Return the number of servers with a load above 0, and their mean and maximum load.
+
+    ``shares`` has the load of every server as a share of its capacity.
+    """
     used = shares[shares > 0]
     return Loads(len(used), float(used.mean()), float(used.max()))
 
 
 def random_servers(servers: int, points: Floats | None, rng: np.random.Generator) -> NDArray[np.uint16]:
-    """Return a random server for each key of 24 bits, shape (2²⁴,): uniform, or by Chord's points."""
+    """Return a random server for each key of 24 bits, shape (2²⁴,).
+
+    All servers are equally likely; or, if ``points`` has their points on a circle, in proportion to the arc up to the
+    server's point, as in Chord.
+    """
     if points is None:
         return rng.integers(0, servers, 1 << KEY_BITS, np.uint16)
     return (np.searchsorted(points, rng.random(1 << KEY_BITS)) % servers).astype(np.uint16)
@@ -91,14 +107,20 @@ UNCACHED_LOOKUPS = 50
 
 
 class LookupClients:
-    """The lookups of the clients of a sample of entry servers."""
+    """The lookups by the clients of a sample of entry servers.
+
+    An entry server performs the lookups of its clients and caches the depths that it finds.
+    """
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
         self._servers, self._rng = servers, rng
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
     def probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
-        """Return the mean number of probes per lookup, with and without a depth cache."""
+        """Return the mean number of probes per lookup, with and without a depth cache.
+
+        A probe asks one server whether a depth is right. ``lookups`` has the number of lookups by key prefix.
+        """
         return self._with_memory(PrefixSums(lookups), servers), self._without(lookups, servers)
 
     def _with_memory(self, lookups: PrefixSums, servers: SimulatedServers) -> float:
@@ -147,7 +169,10 @@ MAX_LOAD = 0.90
 
 
 class CheckMeasurements(msgspec.Struct, frozen=True):
-    """The measurements of one check; ``messages`` are those of all servers since the previous one."""
+    """The measurements of one load check.
+
+    ``messages`` counts the messages of all servers since the previous check. ``dht`` has the loads of each plain DHT.
+    """
 
     at_s: float
     loads: Loads
@@ -166,7 +191,11 @@ class CheckMeasurements(msgspec.Struct, frozen=True):
 
 
 class MinuteMeasurements(msgspec.Struct, frozen=True):
-    """The measurements of one minute."""
+    """The measurements of one minute.
+
+    ``loads`` has the load by keyspace, ``depths`` the depth of every leaf group, and ``messages`` the number of
+    messages.
+    """
 
     loads: Mapping[Keyspace, float]
     depths: Sequence[int]
@@ -174,7 +203,10 @@ class MinuteMeasurements(msgspec.Struct, frozen=True):
 
 
 class DhtResults(msgspec.Struct, frozen=True):
-    """The results of one DHT(``bits``); its depth is always ``bits``, and a lookup takes one probe."""
+    """The results of the plain DHT whose keys have ``bits`` bits.
+
+    The depth is always ``bits``, and a lookup takes one probe.
+    """
 
     bits: int
     servers_used: float
@@ -188,7 +220,10 @@ class DhtResults(msgspec.Struct, frozen=True):
 
 
 class WorkloadResults(msgspec.Struct, frozen=True):
-    """The results of one workload after its transient; loads are shares of capacity, means are over checks."""
+    """The results of one workload, without its initial transient.
+
+    Loads are shares of a server's capacity. Means are over all load checks.
+    """
 
     workload: str
     servers_used: float
@@ -225,7 +260,7 @@ class ClashOutcome(msgspec.Struct, frozen=True):
 
 
 def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOutcome:
-    """Run the three workloads in sequence, and return the results; call ``report`` after each check."""
+    """Run the three workloads in sequence, and return the results; ``report`` is called after each load check."""
     rng, map_rng, lookup_rng = np.random.default_rng(seed).spawn(3)
     chord = ChordMap(setup.servers, map_rng)
     keyspaces = Keyspaces(setup.servers) if setup.map is MapKind.EVEN else chord
@@ -298,7 +333,7 @@ def _measure_check(
 
 
 def _min_group_count(interval: Interval, most: float) -> int:
-    """Return the minimum number of groups of load at most ``most`` that cover everything that has a load."""
+    """Return the minimum number of key groups, of load at most ``most`` each, that together carry the whole load."""
     packets, queries = PrefixSums(interval.packets), PrefixSums(interval.queries)
 
     def count(group: KeyGroup) -> int:

@@ -66,17 +66,17 @@ def table(outcome: ClashOutcome) -> Table:
 
 
 def plot_run(outcome: ClashOutcome, file: Path) -> None:
-    """Draw one run."""
+    """Draw the figures of one run to ``file``."""
     _plot([outcome], file)
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the run with long streams and the first seed, and the messages of all four kinds of streams."""
+    """Draw to ``file`` the run with long streams and the first seed, and the messages of all four kinds of streams."""
     _plot([outcomes[0] for outcomes in list(found.values())[:4]], file)
 
 
 def _plot(outcomes: list[ClashOutcome], file: Path) -> None:
-    """Draw the paper's Figure 7 for the first run, and Figure 8 for all runs."""
+    """Draw to ``file`` the paper's Figure 7 for the first of ``outcomes``, and Figure 8 for all of them."""
     first = outcomes[0]
     figure_7 = [(panel, first) for panel in (_mean, _max, _servers, _depths)]
     draw(file, [*figure_7, (_overheads, outcomes), (_probes, first)])

@@ -56,18 +56,22 @@ _VARIATION = {"A": 0.1, "B": 0.3, "C": 0.3}
 
 
 class MapKind(StrEnum):
-    """The map from hashes to servers: production's equal parts, or the paper's Chord with random points."""
+    """The map from hashes of keys to servers.
+
+    Production's map gives each server an equal part of the hashes; the paper's is Chord with random points.
+    """
 
     EVEN = "even"
     CHORD = "chord"
 
 
 class ClashSetup(msgspec.Struct, frozen=True):
-    """The parameters of one run. ``stream_packets`` is L_d, the mean number of packets before a source changes its key.
+    """The parameters of one run.
 
-    ``overload`` and ``merged`` are the thresholds of :class:`service.clash.load_policy.LoadLimits`. They are close
-    together, because a server's load varies by only 1 % from minute to minute, far less than a keyspace's in
-    production. This uses servers as well as the tree allows and causes one additional move in six.
+    ``stream_packets`` is L_d, the mean number of packets before a source changes its key (CLASH §VI). ``overload`` and
+    ``merged`` are the thresholds of :class:`service.clash.load_policy.LoadLimits`. They are close together, because a
+    server's load varies by only 1 % from minute to minute, far less than a keyspace's load in production. Close
+    thresholds use servers as well as the tree allows, and cause one additional move in six.
     """
 
     stream_packets: int = 1000
@@ -80,12 +84,12 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     @property
     def merged(self) -> float:
-        """The load share below which groups are merged."""
+        """The load, as a share of a server's capacity, below which key groups are merged."""
         return self.overload - _HYSTERESIS
 
 
 def base_shares(rng: np.random.Generator) -> dict[str, Floats]:
-    """Return, by workload, the traffic share of each value of the first 8 bits, shape (256,)."""
+    """Return, for each workload, the share of traffic of each value of a key's first 8 bits, shape (256,)."""
     place = np.arange(1 << BASE_BITS) + 0.5
     curves = {"A": np.ones_like(place)} | {
         name: np.exp(-np.abs(place - PEAK) / width) for name, width in _WIDTH.items()
@@ -98,14 +102,18 @@ def base_shares(rng: np.random.Generator) -> dict[str, Floats]:
 
 
 def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.uint32]:
-    """Draw ``count`` keys, given the cumulative shares ``upto`` of their first 8 bits."""
+    """Draw ``count`` keys of 24 bits; ``upto`` has the cumulative traffic shares of the values of the first 8 bits."""
     base = np.searchsorted(upto, rng.random(count)).clip(max=len(upto) - 1)
     rest = KEY_BITS - BASE_BITS
     return (base << rest | rng.integers(0, 1 << rest, count)).astype(np.uint32)
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Packets per s, lookups and stored queries of an interval by key prefix, and packets per s by DHT(24) server."""
+    """The traffic in an interval between two load checks.
+
+    By the first 16 bits of keys: ``packets`` per second, number of ``lookups``, and number of stored ``queries``.
+    ``by_whole_key`` has the packets per second at each server of the DHT with 24 bits.
+    """
 
     packets: Floats
     lookups: Ints
@@ -114,10 +122,13 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class TrafficSources:
-    """All sources and query clients."""
+    """All sources of packets, and all clients with a stored query."""
 
     def __init__(self, setup: ClashSetup, whole_key_server: NDArray[np.uint16], rng: np.random.Generator) -> None:
-        """Draw the initial streams; ``whole_key_server`` is DHT(24)'s map, shape (2²⁴,)."""
+        """Draw the initial streams.
+
+        ``whole_key_server`` has the server of every key in the DHT with 24 bits, shape (2²⁴,).
+        """
         self._setup, self._server, self._rng = setup, whole_key_server, rng
         self._upto = {name: np.cumsum(shares) for name, shares in base_shares(rng).items()}
         self.keys = draw_keys(self._upto["A"], setup.sources, rng)
@@ -126,7 +137,7 @@ class TrafficSources:
         self._new = np.concatenate([self.keys, self._queries])
 
     def run(self, workload: str) -> Interval:
-        """Simulate one interval between two overload checks, and return its traffic."""
+        """Simulate one interval between two load checks with the workload "A", "B" or "C", and return the traffic."""
         rate, setup = PACKETS_PER_S[workload], self._setup
         packets, whole = np.zeros(1 << PREFIX_BITS), np.zeros(setup.servers)
         lookups = _count_by_prefix(self._new)
@@ -147,7 +158,7 @@ class TrafficSources:
         return Interval(packets / SPLIT_CHECK_S, lookups, _count_by_prefix(self._queries), whole / SPLIT_CHECK_S)
 
     def redirect(self, groups: Sequence[KeyGroup]) -> None:
-        """Make the sources whose key group moved repeat their lookup in the next interval."""
+        """Make the sources whose key is in one of these moved key groups repeat their lookup in the next interval."""
         moved = [self.keys[(self.keys >= group.key) & (self.keys <= group.last)] for group in groups]
         self._new = np.concatenate([self._new, *moved])
 
@@ -158,7 +169,7 @@ class TrafficSources:
 
 
 def combine_intervals(intervals: Sequence[Interval]) -> Interval:
-    """Combine consecutive intervals into one."""
+    """Combine consecutive intervals into one: rates are averaged, lookups are added."""
     packets, whole = (np.mean([getattr(each, name) for each in intervals], 0) for name in ("packets", "by_whole_key"))
     lookups = np.sum([each.lookups for each in intervals], 0)
     return Interval(packets, lookups, intervals[-1].queries, whole)
@@ -172,7 +183,7 @@ MAX_ROUNDS = 64
 
 
 class ChordMap:
-    """The paper's map: servers at random points of a circle, each responsible for the hashes up to its point."""
+    """The paper's map: each server is at a random point of a circle, and is responsible for the hashes up to it."""
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
         self.points = np.sort(rng.random(servers))
@@ -183,13 +194,13 @@ class ChordMap:
 
 
 class PrefixSums:
-    """Sums over key groups of values that are measured by the first 16 bits of keys."""
+    """Sums over key groups of values that are known for each prefix of 16 bits."""
 
     def __init__(self, values: Floats | Ints) -> None:
         self._upto = np.concatenate([[0.0], np.cumsum(values)])
 
     def of(self, group: KeyGroup) -> float:
-        """Return the sum over a group's keys, assuming a uniform distribution beyond the first 16 bits."""
+        """Return the sum of the values over the keys of ``group``; values are assumed to be uniform within a prefix."""
         hidden = KEY_BITS - PREFIX_BITS
         found = self._upto[(group.last >> hidden) + 1] - self._upto[group.key >> hidden]
         return float(found) / (1 << max(0, group.depth - PREFIX_BITS))
@@ -200,7 +211,11 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 
 
 class SimulatedServers:
-    """The tables of all servers. ``messages`` between servers are counted; ``moved`` are the groups that moved."""
+    """The tables of all servers.
+
+    ``messages`` is the number of messages between servers, ``moved`` the key groups that changed servers, both since
+    the last call of :meth:`split_overloaded`.
+    """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
         root = keyspaces.keyspace_of(KeyGroup(0, 0, KEY_BITS))
@@ -212,18 +227,18 @@ class SimulatedServers:
         self.splits = self.merges = self.recalls = 0
 
     def table(self, keyspace: Keyspace) -> ServerTable:
-        """Return one server's table."""
+        """Return the table of one server, which is identified by its keyspace."""
         return self._tables[keyspace]
 
     def leaves(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
-        """Yield all leaf groups with their servers."""
+        """Yield each leaf group with the keyspace of its server."""
         for table in self._tables:
             for group, entry in table.entries.items():
                 if entry.state in LEAF_STATES:
                     yield table.keyspace, group
 
     def loads(self, interval: Interval) -> Measured:
-        """Return the load of each leaf, by server."""
+        """Return the load of each leaf group in ``interval``, by the keyspace of the server."""
         return self._loads(PrefixSums(interval.packets), PrefixSums(interval.queries))
 
     def _loads(self, packets: PrefixSums, queries: PrefixSums) -> Measured:
@@ -233,14 +248,17 @@ class SimulatedServers:
         return found
 
     def split_overloaded(self, interval: Interval) -> None:
-        """Split groups until no server is overloaded. Resets ``messages`` and ``moved`` first."""
+        """Split key groups until no server is overloaded by the traffic in ``interval``.
+
+        The attributes ``messages`` and ``moved`` are reset first.
+        """
         self.messages, self.moved = 0.0, []
         self._repeat_until_stable(
             interval, lambda keyspace, loads: choose_split(keyspace, loads[keyspace], self.limits)
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge or recall the groups with little load in ``interval``."""
+        """Merge key groups that have little load in ``interval``, and recall those to their parent's server."""
         for find in (sibling_pairs, lone_right_children):
             self.messages += sum(len(find(table, self._tables, {})) for table in self._tables)
         self._repeat_until_stable(interval, self._merge_due)

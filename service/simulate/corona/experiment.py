@@ -34,7 +34,10 @@ LEGACY_SUBSCRIPTIONS = 1_000_000
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Load and mean detection delay in one τ of a run."""
+    """Load and mean detection delay in one polling interval τ of a run.
+
+    ``end_s`` is the simulated time at which the interval ends; ``polls_per_channel`` is the mean over all channels.
+    """
 
     end_s: float
     polls_per_channel: float
@@ -43,30 +46,37 @@ class Window(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DetectedUpdates:
-    """Updates by channel and time, with their detection delays."""
+    """Updates of channels with their detection delays, as arrays with one element per update.
+
+    ``channel`` has the numbers of the updated channels, ``at_s`` the simulated times of the updates, ``delay_s`` the
+    times until the next poll of the channel.
+    """
 
     channel: Ints
     at_s: Floats
     delay_s: Floats
 
     def between(self, begin_s: float, end_s: float) -> "DetectedUpdates":
-        """Return the updates between two times."""
+        """Return the updates from ``begin_s`` until before ``end_s``."""
         inside = (self.at_s >= begin_s) & (self.at_s < end_s)
         return DetectedUpdates(self.channel[inside], self.at_s[inside], self.delay_s[inside])
 
     def mean_s(self, weight: Floats) -> float:
-        """Return the mean delay, weighted by the weight of each update's channel."""
+        """Return the mean delay of the updates, weighted by channel; ``weight`` has the weight of every channel."""
         return float(np.average(self.delay_s, weights=weight[self.channel]))
 
     def quantile_s(self, weight: Ints, share: float) -> float:
-        """Return the weighted quantile ``share`` of the delays."""
+        """Return the weighted quantile ``share`` of the delays; ``weight`` has the weight of every channel."""
         return weighted_quantile(self.delay_s, weight[self.channel], share)
 
 
 def uniform_updates(
     numbers: Ints, setup: CoronaSetup, next_s: NextPollTimes, rng: np.random.Generator
 ) -> DetectedUpdates:
-    """Draw the same number of updates for each channel, and return them with their delays."""
+    """Draw the same number of updates for each channel, and return them with their delays.
+
+    ``numbers`` are the numbers of the channels; ``next_s`` returns the time of a channel's first poll after an update.
+    """
     channel = np.repeat(numbers, UPDATES_PER_ROUND * setup.rounds)
     rounds = np.tile(np.repeat(np.arange(setup.rounds), UPDATES_PER_ROUND), len(numbers))
     at_s = (rounds + rng.random(len(channel))) * setup.maintenance_s
@@ -80,14 +90,17 @@ def poisson_updates(
     next_s: NextPollTimes,
     rng: np.random.Generator,
 ) -> DetectedUpdates:
-    """Draw Poisson updates at each channel's rate, and return them with their delays."""
+    """Draw updates of a Poisson process at each channel's update rate, and return them with their delays.
+
+    ``numbers`` selects among ``channels``; ``next_s`` returns the time of a channel's first poll after an update.
+    """
     channel = np.repeat(numbers, rng.poisson(setup.end_s / channels.update_interval_s[numbers]))
     at_s = rng.random(len(channel)) * setup.end_s
     return DetectedUpdates(channel, at_s, next_s(channel, at_s) - at_s)
 
 
 def legacy_detection_s(channels: SimulatedChannels, setup: CoronaSetup, rng: np.random.Generator) -> float:
-    """Return the mean delay if each subscriber polls by itself every τ, with random phase."""
+    """Return the mean detection delay without Corona: each subscriber polls every τ, at a random phase."""
     total = int(channels.subscribers.sum())
     subscriptions = rng.integers(total, size=min(total, LEGACY_SUBSCRIPTIONS))
     channel = np.searchsorted(np.cumsum(channels.subscribers), subscriptions, side="right")
@@ -99,7 +112,11 @@ def legacy_detection_s(channels: SimulatedChannels, setup: CoronaSetup, rng: np.
 def windows(
     setup: CoronaSetup, polls: Callable[[float, float], float], even: DetectedUpdates, subscribers: Floats
 ) -> tuple[Window, ...]:
-    """Return load and delay of each τ; ``polls`` returns the mean number of polls per channel between two times."""
+    """Return load and mean detection delay for each polling interval τ of a run.
+
+    ``polls`` returns the mean number of polls per channel between two times. ``even`` has equally many updates of each
+    channel, and their delays are weighted by ``subscribers``.
+    """
     tau_s, result = setup.poll_interval_s, []
     for place in range(int(setup.end_s / tau_s)):
         begin_s, end_s = place * tau_s, (place + 1) * tau_s
@@ -108,9 +125,10 @@ def windows(
 
 
 def converged_after_rounds(setup: CoronaSetup, found: tuple[Window, ...], load: float, delay_s: float) -> int | None:
-    """Return the number of maintenance rounds after which load and delay stay within 3 % of their final values.
+    """Return the number of maintenance rounds after which a run has converged; None if it does not converge.
 
-    None if they do not converge. The effect of a round's maintenance is visible in the following whole τ.
+    ``found`` has one window per polling interval τ; ``load`` and ``delay_s`` are the final values. The run has
+    converged when both values of every later window deviate from the final ones by at most 3 %.
     """
     windows_per_round = setup.maintenance_s / setup.poll_interval_s
     off = [
@@ -133,7 +151,11 @@ Polls = ScheduledPolls | FaultyPolls
 
 
 class ChannelProfile(msgspec.Struct, frozen=True):
-    """The measurements of one channel; ``place`` is its rank by popularity, from 1."""
+    """The measurements of one channel.
+
+    ``place`` is the channel's rank by popularity, where 1 is the most popular. ``mean_wait_s`` is the mean time until
+    the next poll.
+    """
 
     place: int
     subscribers: int
@@ -143,11 +165,13 @@ class ChannelProfile(msgspec.Struct, frozen=True):
 
 
 class CoronaOutcome(msgspec.Struct, frozen=True):
-    """The results of one run, measured in its second half unless they have a time of their own.
+    """The results of one run, measured in its second half.
 
-    ``formula_detection_s`` is the delay that the fleet's formula predicts: Σ q·τ/(2n) / Σ q with the requested n.
-    ``detection_of_poisson_updates_s`` estimates ``mean_detection_s`` from the Poisson updates, weighted by the update
-    interval; it has few samples of rarely updated channels. ``longest_mean_wait_s`` is the maximum over channels.
+    ``windows`` and ``converged_after_rounds`` cover the whole run. ``formula_detection_s`` is the delay that theory
+    predicts: Σ q·τ/(2n) / Σ q over all channels, with q subscribers and n polling nodes.
+    ``detection_of_poisson_updates_s`` estimates ``mean_detection_s`` from updates at each channel's own rate, of which
+    rarely updated channels have few. ``longest_mean_wait_s`` is the maximum over all channels of the mean time until
+    the next poll.
     """
 
     experiment: str
@@ -171,7 +195,10 @@ class CoronaOutcome(msgspec.Struct, frozen=True):
 
 
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> CoronaOutcome:
-    """Run the simulation with ``setup`` and ``seed``, and return its results; ``report`` shows progress."""
+    """Run the simulation with ``setup`` and ``seed``, and return its results.
+
+    ``report`` is called with the name of each step.
+    """
     rng = np.random.default_rng(seed)
     channels = draw_channels(setup, rng)
     numbers = sampled_channels(channels, setup)
@@ -227,14 +254,17 @@ def _outcome(fleet: SimulatedFleet, measured: Polls, even: DetectedUpdates, pois
 
 
 def sampled_channels(channels: SimulatedChannels, setup: CoronaSetup) -> Ints:
-    """Return the channels to measure: all, or every sixteenth by popularity in a run with faults."""
+    """Return the numbers of the channels to measure: all, or in a run with faults every sixteenth by popularity."""
     if not setup.has_faults or setup.channels < ONE_OF * PROFILED:
         return np.arange(setup.channels)
     return np.sort(np.argsort(-channels.subscribers, kind="stable")[ONE_OF // 2 :: ONE_OF])
 
 
 def _profile(fleet: SimulatedFleet, numbers: Ints, waits_s: Floats) -> tuple[ChannelProfile, ...]:
-    """Return the measurements of channels that are evenly spaced by popularity."""
+    """Return the measurements of up to 400 channels that are evenly spaced by popularity.
+
+    ``numbers`` are the channels to choose from, and ``waits_s`` has the mean time until the next poll of every channel.
+    """
     channels = fleet.channels
     order = np.argsort(-channels.subscribers[numbers], kind="stable")
     places = np.unique(np.linspace(0, len(order) - 1, PROFILED).astype(np.int64))

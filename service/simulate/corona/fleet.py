@@ -62,7 +62,10 @@ MIN_SIZE = 1e-3
 
 
 class OwnerDecisions:
-    """The decisions of all owners of a fleet; nodes with equal knowledge share cached solutions."""
+    """The decisions of all owners of a fleet: how many nodes poll each channel.
+
+    Nodes with equal knowledge share cached solutions of the optimisation problem.
+    """
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels) -> None:
         self._setup, self._points = setup, channels.points
@@ -73,7 +76,7 @@ class OwnerDecisions:
         self._excess: Floats = np.zeros(setup.channels)
         """The number of nodes in each channel's wedge minus its requested n."""
         self._decode = lru_cache(CACHED_AGGREGATES)(decode)
-        self._join = lru_cache(CACHED_AGGREGATES)(self._joined)
+        self._join = lru_cache(CACHED_AGGREGATES)(self._combine)
         self._scale = cache(self._scale_of)
         self._solution = cache(self._solution_of)
         self._by_level = setup.base is not None and setup.bins is BinLayout.PAPER
@@ -88,17 +91,20 @@ class OwnerDecisions:
         self._orphaned = np.zeros(0, dtype=bool)
 
     def aggregation(self, node: NodeId, silence_s: float) -> Aggregation:
-        """Return the aggregation state of a node that forgets contacts after ``silence_s``."""
+        """Return a new aggregation state of ``node``, which forgets contacts after ``silence_s`` without a message."""
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join)
 
     def orphans(self, trie: NodeTrie) -> int:
-        """Return the number of orphans."""
+        """Return the number of orphans on this ring: channels that only their owner can poll (Corona §4)."""
         self._update_problem(trie)
         return int(self._orphaned.sum())
 
     def empty_wedges(self, trie: NodeTrie) -> int:
-        """Return the number of wedges of K - 1 digits without nodes."""
+        """Return the number of wedges of K - 1 digits that contain no node; 0 without a base.
+
+        A wedge is the set of all ids with the same leading digits, and K is the number of polling levels.
+        """
         self._update_problem(trie)
         if self._setup.base is None:
             return 0
@@ -106,7 +112,7 @@ class OwnerDecisions:
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
     def part(self, owned: Ints, trie: NodeTrie) -> Aggregate:
-        """Return the aggregate of the channels of one owner."""
+        """Return the aggregate of one owner's channels, which it sends to other nodes; ``owned`` are their numbers."""
         self._update_problem(trie)
         owned_problem, bins = self._of(owned), self._setup.log_bins
         clusters = (
@@ -115,7 +121,10 @@ class OwnerDecisions:
         return Aggregate(1, float((self._demand - self._excess)[owned].sum()), encode(clusters))
 
     def sizes(self, owned: Ints, fleet: Aggregate, trie: NodeTrie) -> Floats:
-        """Return n of each owned channel, given the aggregate ``fleet`` that the owner knows."""
+        """Return n, the number of nodes that poll, for each of an owner's channels; their numbers are ``owned``.
+
+        ``fleet`` is the aggregate of the whole fleet as far as the owner knows it.
+        """
         self._update_problem(trie)
         problem = self._of(owned)
         if self._setup.base is None:
@@ -136,14 +145,14 @@ class OwnerDecisions:
         return real
 
     def _scale_of(self, fleet: Aggregate) -> float:
-        """Return the scale of the sizes for an aggregate."""
+        """Return the factor by which all sizes are scaled so that a fleet with this aggregate meets its goal."""
         known = decode(fleet.clusters) or TradeoffClusters.empty()
         if self._setup.goal is Goal.FAST:
             return known.scale_for_delay(self._setup.target_delay_s, self._setup.poll_interval_s)
         return known.scale_for_budget(fleet.demand)
 
     def _solution_of(self, fleet: Aggregate) -> tuple[AllocationProblem, LevelSolution]:
-        """Return an aggregate's clusters and their levels."""
+        """Return the tradeoff clusters in an aggregate as an optimisation problem, and the paper's solution for it."""
         options = self._options
         told = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
         solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
@@ -154,8 +163,8 @@ class OwnerDecisions:
                 solution = fast
         return told, solution
 
-    def _joined(self, parts: tuple[Aggregate, ...]) -> Aggregate:
-        """Combine aggregates like ``aggregation.combine``, with this run's bins; results are cached."""
+    def _combine(self, parts: tuple[Aggregate, ...]) -> Aggregate:
+        """Return the combination of several aggregates, with the bins of this run; results are cached."""
         decoded = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
         together = merge_by_level(decoded, bins) if self._by_level else merge(decoded, log_bins=bins)
@@ -166,7 +175,7 @@ class OwnerDecisions:
         return AllocationProblem(*(field[owned] for field in (whole.weights, whole.costs, whole.least, whole.most)))
 
     def _update_problem(self, trie: NodeTrie) -> None:
-        """Compute the optimisation problem for this ring."""
+        """Recompute the optimisation problem of all channels if the ring has changed since the last call."""
         if trie is self._trie:
             return
         self._trie = trie
@@ -207,7 +216,7 @@ DELAY_BATCH = 1 << 16
 
 
 class SimulatedNetwork:
-    """Random delays and losses of messages."""
+    """A network with random delays and losses of messages."""
 
     def __init__(self, loss: float, rng: np.random.Generator) -> None:
         self._loss, self._rng = loss, rng
@@ -223,7 +232,10 @@ class SimulatedNetwork:
 
 
 class SimulatedFleet:
-    """All nodes of one run. Sizes are decided for all channels, schedules are recorded for ``sampled`` ones."""
+    """All nodes of one run.
+
+    Owners decide the sizes of all channels, but schedules are recorded only for the channels in ``sampled``.
+    """
 
     def __init__(
         self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints, rng: np.random.Generator
@@ -252,11 +264,11 @@ class SimulatedFleet:
 
     @property
     def trie(self) -> NodeTrie:
-        """The present ring."""
+        """The trie of the nodes that are in the ring now."""
         return self.tries[-1]
 
     def run(self) -> Timetable:
-        """Run the simulation; return the timetable of the sampled channels."""
+        """Run the simulation, and return the timetable of the sampled channels."""
         self._install_ring(initial_nodes(self.setup, self._rng), 0.0)
         self._schedules.begin(self._schedules.sampled, self.sizes, 0, len(self.trie.nodes), 0.0)
         for at_s, action in self._churn():
@@ -293,14 +305,14 @@ class SimulatedFleet:
         self._schedule_event(at_s, arrives)
 
     def _maintain(self, node: NodeId, now_s: float) -> None:
-        """Recompute the sizes and schedules of the node's channels."""
+        """Recompute the sizes and schedules of the channels that ``node`` owns; ``now_s`` is the simulated time."""
         owned = np.flatnonzero(self._owner == self._known[node])
         self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet(), self.trie)
         self._nodes[node].own = self.owners.part(owned, self.trie)
         self._schedules.change(owned, self.sizes, len(self.tries) - 1, len(self.trie.nodes), now_s)
 
     def _churn(self) -> list[tuple[float, Callable[[float], None]]]:
-        """Draw the times at which nodes die and join, at equal rates."""
+        """Draw the deaths and joins of nodes, at equal rates; return (time, function to call at that time) pairs."""
         expected = self.setup.churn * self.setup.nodes * self.setup.end_s / HOUR_S
         times_s = (self._rng.random(int(self._rng.poisson(expected))) * self.setup.end_s for _ in range(2))
         dying, joining = (drawn.tolist() for drawn in times_s)
@@ -322,7 +334,7 @@ class SimulatedFleet:
         self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)), now_s)
 
     def _install_ring(self, nodes: Sequence[NodeId], now_s: float) -> None:
-        """Install the ring of these nodes at all nodes, and transfer channels to their new owners."""
+        """Give all nodes the ring of these ``nodes``, and transfer channels to their new owners."""
         self._view = RingView(self._view.version + 1, tuple(map(node_info, nodes)))
         self.tries.append(NodeTrie(nodes))
         for node in nodes:
@@ -335,7 +347,7 @@ class SimulatedFleet:
         self._transfer_channels(now_s)
 
     def _transfer_channels(self, now_s: float) -> None:
-        """Transfer channels to their owners on the new ring, and revise the polling sets that changed."""
+        """Transfer channels to their owners on the new ring, and revise the schedules of polling sets that changed."""
         self.numbers.append(np.array([self._known[node] for node in self.trie.nodes], dtype=np.int64))
         owner = self.numbers[-1][self.trie.nodes_at_rank(self.channels.points, np.zeros_like(self._owner))]
         moved = owner != self._owner
@@ -354,7 +366,7 @@ class SimulatedFleet:
             self._schedules.change(stayed[self._has_other_set(stayed)], self.sizes, ring, len(self.trie.nodes), now_s)
 
     def _has_other_set(self, numbers: Ints) -> Bools:
-        """Return which of these channels have another polling set than on the previous ring."""
+        """Return, for each channel in ``numbers``, whether its polling set differs from that on the previous ring."""
         before, after = self.tries[-2:]
         points = self.channels.points[numbers]
         differs = np.zeros(len(numbers), dtype=bool)

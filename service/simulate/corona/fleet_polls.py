@@ -1,12 +1,13 @@
 """The polls of a simulated fleet, with and without faults.
 
-``ScheduledPolls``: without churn and loss, polls follow the owners' schedules exactly and need not be enumerated,
-although there are tens of millions. The polling sets of one channel are nested, so that a member is a channel and a
-rank, regardless of the set's size.
+``ScheduledPolls``: without churn and loss, polls follow the owners' schedules exactly. They are computed and not
+enumerated, because there are tens of millions. The polling sets of one channel are nested: a larger set contains the
+smaller ones. Therefore a member is identified by a channel and a rank, whatever the size of the set.
 
 ``FaultyPolls``: nodes die and join, and messages are lost. A node that misses an assignment continues the previous one,
-or does nothing, until the next assignment: a poll of a schedule may be missing, or an additional one occur. A dead node
-does not poll until its lease ends. As this depends on each node, the polls of sampled channels are enumerated.
+or does nothing, until the next assignment. Therefore a poll of a schedule may be missing, or an additional one may
+occur. A dead node does not poll until its lease ends. Because faults affect individual nodes, the polls of sampled
+channels are enumerated.
 """
 
 from dataclasses import dataclass
@@ -23,21 +24,24 @@ CHANNEL_BATCH = 4096
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The members of polling sets, one row per member, ordered by channel and rank."""
+    """The nodes of channels' polling sets, as arrays with one element per node, ordered by channel and rank.
+
+    ``rank`` is the node's position in the polling set by distance from the channel; the owner has rank 0.
+    """
 
     channel: Ints
     rank: Ints
 
 
 class ScheduledPolls:
-    """Evenly spaced polls, exactly as scheduled."""
+    """The polls of a fleet without faults: evenly spaced, exactly as scheduled."""
 
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
         self.numbers = np.arange(len(timetable.rows) - 1)
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return the time of each channel's first poll after ``after_s``."""
+        """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
         return self.table.next_s(channel, after_s)
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
@@ -46,7 +50,10 @@ class ScheduledPolls:
         return float((last - first).sum()) / len(self.numbers)
 
     def node_polls(self, trie: NodeTrie, points: Points, begin_s: float, end_s: float) -> Floats:
-        """Return the number of polls of each node after ``begin_s`` until ``end_s``; the ring must be constant."""
+        """Return the number of polls by each node after ``begin_s`` until ``end_s``, on a ring that does not change.
+
+        ``points`` are the ids of the channels, which determine the nodes in their polling sets.
+        """
         totals = np.zeros(len(trie.nodes))
         for begin in range(0, len(self.numbers), CHANNEL_BATCH):
             of, polls = self._member_polls(begin, min(begin + CHANNEL_BATCH, len(self.numbers)), begin_s, end_s)
@@ -55,16 +62,19 @@ class ScheduledPolls:
         return totals
 
     def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
-        """Return the largest number of polls of a node divided by the mean."""
+        """Return the largest number of polls by a node between two times, divided by the mean over all nodes."""
         polls = self.node_polls(fleet.trie, fleet.channels.points, begin_s, end_s)
         return float(polls.max() / polls.mean())
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return, for each channel, the exact mean time until the next poll, over all times in the interval."""
+        """Return each channel's exact mean time until the next poll, over all times from ``begin_s`` to ``end_s``."""
         return mean_waits_s(self.table, begin_s, end_s)
 
     def _member_polls(self, first: int, beyond: int, begin_s: float, end_s: float) -> tuple[Members, Floats]:
-        """Return the members of the largest sets of channels ``first`` to ``beyond`` - 1, with their polls."""
+        """Return the polling nodes of channels ``first`` to ``beyond`` - 1, and the number of polls by each node.
+
+        Polls are counted after ``begin_s`` until ``end_s``. The nodes are those of each channel's largest polling set.
+        """
         table = self.table
         rows = slice(table.rows[first], table.rows[beyond])
         largest = np.zeros(beyond - first, dtype=np.int64)
@@ -76,12 +86,15 @@ class ScheduledPolls:
         for place in range(int(count.max(initial=0))):
             row = start + np.minimum(place, count - 1)
             from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
-            counts = self._counts(of, row, from_s, np.maximum(from_s, to_s))
+            counts = self._poll_counts(of, row, from_s, np.maximum(from_s, to_s))
             polls += np.where((place < count) & (from_s < to_s), counts, 0.0)
         return of, polls
 
-    def _counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
-        """Return the number of polls of each member by its row after ``begin_s`` until ``end_s``."""
+    def _poll_counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
+        """Return the number of polls by each member after ``begin_s`` until ``end_s``.
+
+        ``row`` has the row of the timetable, hence the schedule, that applies to each member of ``of``.
+        """
         size = self.table.size[row]
         turn = (of.rank - self.table.first_rank[row]) % size
         first, last = (np.maximum(self.table.index_after(row, at_s), 0) for at_s in (begin_s, end_s))
@@ -90,7 +103,7 @@ class ScheduledPolls:
 
 
 class RandomPhasePolls(ScheduledPolls):
-    """Polls whose members wait a random time before the first poll, and then poll every τ (Corona §3.3)."""
+    """Polls as in Corona §3.3: a node waits a random time before its first poll of a channel, then polls every τ."""
 
     def __init__(self, timetable: Timetable, rng: np.random.Generator) -> None:
         super().__init__(timetable)
@@ -100,14 +113,14 @@ class RandomPhasePolls(ScheduledPolls):
         self._phases = rng.random(int(self._starts[-1]))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return the time of each channel's first poll after ``after_s``, by members of any schedule."""
+        """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
         table = self.table
         row = table.row_at(channel, after_s)
-        found_s = self._in_row_s(row, after_s)
+        found_s = self._next_in_row_s(row, after_s)
         late = np.flatnonzero(found_s > table.end_s[row])
         while late.size:
             row[late] += 1
-            found_s[late] = self._in_row_s(row[late], np.maximum(after_s[late], table.start_s[row[late]]))
+            found_s[late] = self._next_in_row_s(row[late], np.maximum(after_s[late], table.start_s[row[late]]))
             late = late[found_s[late] > table.end_s[row[late]]]
         return found_s
 
@@ -117,17 +130,17 @@ class RandomPhasePolls(ScheduledPolls):
         inside = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
         found = 0.0
         for begin in range(0, len(inside), CHANNEL_BATCH):
-            row, of = self._lines(inside[begin : begin + CHANNEL_BATCH])
+            row, of = self._members_of_rows(inside[begin : begin + CHANNEL_BATCH])
             from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
-            found += float(self._counts(of, row, from_s, to_s).sum())
+            found += float(self._poll_counts(of, row, from_s, to_s).sum())
         return found / len(self.numbers)
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
-        """Return, for each channel, the mean time until the next poll, with the polling set at ``end_s``."""
+        """Return the mean time until the next poll for each channel, with the polling set that it has at ``end_s``."""
         waits_s = np.empty(len(self.numbers))
         last_row = self.table.row_at(self.numbers, np.full(len(waits_s), end_s))
         for begin in range(0, len(last_row), CHANNEL_BATCH):
-            row, of = self._lines(last_row[begin : begin + CHANNEL_BATCH])
+            row, of = self._members_of_rows(last_row[begin : begin + CHANNEL_BATCH])
             phase = self._phases[self._starts[of.channel] + of.rank]
             phase = phase[np.lexsort((phase, of.channel))]
             starts = np.flatnonzero(of.rank == 0)
@@ -138,28 +151,31 @@ class RandomPhasePolls(ScheduledPolls):
             waits_s[begin : begin + len(starts)] = np.add.reduceat(gap**2, starts) / 2 * interval_s
         return waits_s
 
-    def _counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
+    def _poll_counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
         size = self.table.size[row]
         interval_s = size * self.table.gap_s[row]
         phase = self._phases[self._starts[of.channel] + np.minimum(of.rank, size - 1)]
         polls = np.floor(end_s / interval_s - phase) - np.floor(begin_s / interval_s - phase)
         return np.where(of.rank < size, polls, 0.0)
 
-    def _in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll by a member of each row."""
+    def _next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
+        """Return the time of the first poll after ``after_s`` by the polling set in each ``row`` of the timetable."""
         found_s = np.empty(len(row))
         for begin in range(0, len(row), CHANNEL_BATCH):
             part = slice(begin, begin + CHANNEL_BATCH)
             size, at_s = self.table.size[row[part]], after_s[part]
-            lines, of = self._lines(row[part])
+            lines, of = self._members_of_rows(row[part])
             interval_s = self.table.size[lines] * self.table.gap_s[lines]
             phase = self._phases[self._starts[of.channel] + of.rank]
             wait_s = (phase * interval_s - np.repeat(at_s, size)) % interval_s
             found_s[part] = at_s + np.minimum.reduceat(wait_s, np.cumsum(size) - size)
         return found_s
 
-    def _lines(self, row: Ints) -> tuple[Ints, Members]:
-        """Return the row and the member for each member of these rows."""
+    def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
+        """Return all members of the polling sets in these rows of the timetable, and for each member its row.
+
+        The array of rows is the first element of the result.
+        """
         size = self.table.size[row]
         lines = np.repeat(row, size)
         rank = np.arange(len(lines)) - np.repeat(np.cumsum(size) - size, size)
@@ -172,7 +188,7 @@ ROW_BATCH = 1 << 14
 
 
 class FaultyPolls:
-    """The enumerated polls of a fleet with churn and loss, sorted by channel and time."""
+    """All polls of a fleet with churn and loss, sorted by channel and time."""
 
     def __init__(self, fleet: SimulatedFleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
         self.numbers = numbers
@@ -187,7 +203,7 @@ class FaultyPolls:
         parts = [
             part
             for begin in range(0, len(rows), ROW_BATCH)
-            for part in self._enumerate(rows[begin : begin + ROW_BATCH])
+            for part in self._polls_of_rows(rows[begin : begin + ROW_BATCH])
         ]
         channel = np.concatenate([part[0] for part in parts])
         at_s = np.concatenate([part[1] for part in parts])
@@ -197,7 +213,10 @@ class FaultyPolls:
         self._starts = np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=len(numbers)))))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return the time of each channel's first poll after ``after_s``; the horizon if there is none."""
+        """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``.
+
+        The time is the end of the enumeration, two hours after the run, if there is no such poll.
+        """
         place = self._place[channel]
         end = self._starts[place + 1]
         found = first_index_beyond(self._starts[place], end, lambda poll: self._at_s[poll] > after_s)
@@ -208,13 +227,16 @@ class FaultyPolls:
         return float(((self._at_s > begin_s) & (self._at_s <= end_s)).sum() / len(self.numbers))
 
     def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
-        """Return the largest number of polls of a node divided by the mean for the initial number of nodes."""
+        """Return the largest number of polls by a node, divided by the mean for as many nodes as at the start."""
         inside = (self._at_s > begin_s) & (self._at_s <= end_s)
         polls = np.bincount(self._node[inside], minlength=len(self._died_s))
         return float(polls.max() / (inside.sum() / fleet.setup.nodes))
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return the mean time until the next poll over all times in the interval, in the order of ``numbers``."""
+        """Return each sampled channel's mean time until the next poll, over all times from ``begin_s`` to ``end_s``.
+
+        The result is in the order of the attribute ``numbers``.
+        """
         first_s = self.next_s(self.numbers, np.full(len(self.numbers), begin_s))
         last_s = self.next_s(self.numbers, np.full(len(self.numbers), end_s))
         place = np.repeat(np.arange(len(self.numbers)), np.diff(self._starts))
@@ -224,19 +246,27 @@ class FaultyPolls:
         squares = between + (first_s - begin_s) ** 2 - (last_s - end_s) ** 2
         return np.asarray(squares / 2 / (end_s - begin_s))
 
-    def _enumerate(self, rows: Ints) -> list[tuple[Ints, Floats, Ints]]:
-        """Return the polls of these rows, and those of their predecessors by nodes that missed the change."""
+    def _polls_of_rows(self, rows: Ints) -> list[tuple[Ints, Floats, Ints]]:
+        """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays of (channel, time, node).
+
+        The second element of the list has the polls by nodes that missed a schedule and continue the previous one.
+        """
         table = self._table
         from_s, to_s = table.start_s[rows], np.minimum(table.end_s[rows], self._horizon_s)
-        own = self._polls(rows, rows, from_s, to_s)
+        own = self._polls_by_plan(rows, rows, from_s, to_s)
         after = rows[table.rows[table.channel[rows]] < rows]
         return [
             own,
-            self._polls(after, after - 1, table.start_s[after], np.minimum(table.end_s[after], self._horizon_s)),
+            self._polls_by_plan(
+                after, after - 1, table.start_s[after], np.minimum(table.end_s[after], self._horizon_s)
+            ),
         ]
 
-    def _polls(self, rows: Ints, planned: Ints, from_s: Floats, to_s: Floats) -> tuple[Ints, Floats, Ints]:
-        """Return the polls during ``rows`` by nodes whose latest received schedule is ``planned``."""
+    def _polls_by_plan(self, rows: Ints, planned: Ints, from_s: Floats, to_s: Floats) -> tuple[Ints, Floats, Ints]:
+        """Return polls by nodes whose last received schedule is ``planned``, while the schedules in ``rows`` apply.
+
+        Both are rows of the timetable. The polls are after ``from_s`` until ``to_s``, as arrays (channel, time, node).
+        """
         table = self._table
         first, last = (np.maximum(table.index_after(planned, at_s), 0) for at_s in (from_s, to_s))
         count = np.maximum(last - first, 0)
@@ -250,7 +280,7 @@ class FaultyPolls:
         return self._place[table.channel[row[made]]], at_s[made], node[made]
 
     def _node_at(self, row: Ints, rank: Ints) -> Ints:
-        """Return the number of the node with a rank in each row's polling set."""
+        """Return the number of the node that has each ``rank`` in the polling set of each ``row`` of the timetable."""
         found = np.empty(len(row), dtype=np.int64)
         rings = self._table.ring[row]
         order = np.argsort(rings, kind="stable")
@@ -261,7 +291,10 @@ class FaultyPolls:
         return found
 
     def _received(self, row: Ints, node: Ints) -> Bools:
-        """Return whether each node received each row's assignment, as a deterministic function of both."""
+        """Return whether each ``node`` received the assignment in each ``row``.
+
+        Equal arguments give the same result.
+        """
         mixed = (row.astype(np.uint64) << np.uint64(24)) + node.astype(np.uint64) + (self._salt << np.uint64(52))
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

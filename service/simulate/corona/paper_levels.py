@@ -42,12 +42,12 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSolution:
-    """The result of Honeycomb's optimisation.
+    """The result of Honeycomb's optimisation, which moves channels step by step from one polling level to the next.
 
-    ``sizes`` are n by channel, shape (M,). ``multiplier`` is λ: all steps with greater breakpoints are taken, and
-    of equal ones the first that fit. ``undecided`` is the channel in whose ``step`` (from size, to size) the two sides
-    of the bracket differ; ``NO_CHANNEL`` if all steps are taken or none can be. If that channel is a cluster of many,
-    the constraint is met exactly if a ``share`` of them takes the step.
+    ``sizes`` has the number of polling nodes n of each channel, shape (M,). ``multiplier`` is λ: all steps whose
+    breakpoint exceeds λ are taken. ``undecided`` is the first channel that does not take its ``step``, from one size to
+    the next, because the constraint does not allow it; ``NO_CHANNEL`` if all steps or none are taken. If the undecided
+    channel is a cluster of many channels, a ``share`` of them can take the step.
     """
 
     sizes: Floats
@@ -72,25 +72,26 @@ def level_sizes(nodes: int, base: int) -> Floats:
 
 
 def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> Floats:
-    """Return each channel's best size at the multiplier λ, shape (M,).
+    """Return each channel's best number of polling nodes at the multiplier λ, shape (M,).
 
     Args:
         problem: The channels. Each can take the ``options`` between its ``least`` and ``most``; ``most`` takes
             precedence, and a channel without a suitable option takes the nearest.
-        options: The available sizes, such as :func:`level_sizes`, in any order.
-        multiplier: λ, not negative.
+        options: The available numbers of nodes, such as :func:`level_sizes`, in any order.
+        multiplier: λ, not negative; it weighs cost against benefit.
     """
-    options, lowest, highest = _bounded(problem, options)
+    options, lowest, highest = _option_ranges(problem, options)
     ratios = problem.weights / problem.costs
     taken = sum((ratios > multiplier * product for product in options[:-1] * options[1:]), np.zeros_like(lowest))
     return np.asarray(options[np.clip(taken, lowest, highest)])
 
 
 def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float) -> LevelSolution:
-    """Return the sizes that minimise Σ w/n subject to Σ s·n ≤ budget, except for one step of one channel.
+    """Return the sizes n that minimise Σ w/n subject to Σ s·n ≤ budget, where one channel's last step may be missing.
 
-    If the budget does not allow every channel's ``least``, these are ignored. If it does not allow the smallest option
-    for every channel, it is exceeded, because at least one node polls each channel.
+    The sums are over all channels, with weight w and cost s per polling node (Corona §3.1). If the budget does not
+    allow every channel's ``least``, these limits are ignored. The smallest option for every channel may exceed the
+    budget, because at least one node polls each channel.
     """
     base_cost = load(problem, sizes_at(problem, options, inf))
     if base_cost > budget and problem.least.any():
@@ -102,17 +103,18 @@ def levels_for_budget(problem: AllocationProblem, options: Floats, budget: float
 def levels_for_delay(
     problem: AllocationProblem, options: Floats, delay_s: float, poll_interval_s: float
 ) -> LevelSolution:
-    """Return the sizes that minimise Σ s·n subject to Σ w·D/Σ w ≤ delay_s, D = τ/(2n), except for one step.
+    """Return the sizes n that minimise Σ s·n subject to Σ w·D / Σ w ≤ delay_s; one channel may have a step too many.
 
-    If the options do not allow the delay, every channel gets its ``most``.
+    The sums are over all channels, with weight w and cost s per polling node; D = τ/(2n) is a channel's mean delay, and
+    τ is ``poll_interval_s``. If the options do not allow the delay, every channel gets its ``most``.
     """
     allowed = float(problem.weights.sum()) * 2 * delay_s / poll_interval_s
     slowest = float((problem.weights / sizes_at(problem, options, inf)).sum())
     return _take_steps(problem, options, problem.weights, lambda size: -1 / size, slowest - allowed, reach=True)
 
 
-def _bounded(problem: AllocationProblem, options: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-    """Return the sorted options, and the indexes of each channel's smallest and largest option."""
+def _option_ranges(problem: AllocationProblem, options: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+    """Return the sorted options, and the index of the smallest and of the largest option that each channel can take."""
     options = np.unique(options)
     highest = np.maximum(np.searchsorted(options, problem.most * (1 + _ROUNDING), side="right") - 1, 0)
     return options, np.minimum(np.searchsorted(options, problem.least * (1 - _ROUNDING)), highest), highest
@@ -127,12 +129,12 @@ def _take_steps(
     *,
     reach: bool,
 ) -> LevelSolution:
-    """Take steps between options in the order of their breakpoints while the ``allowance`` lasts.
+    """Move channels from option to option in the order of their breakpoints, as long as the ``allowance`` lasts.
 
-    A step uses the channel's amount times the difference of the options' measures. With ``reach``, the step that
-    exceeds the allowance is also taken.
+    A step from option a to option b uses up the channel's amount times ``measure(b) - measure(a)``. With ``reach``, the
+    step that exceeds the allowance is also taken.
     """
-    options, lowest, highest = _bounded(problem, options)
+    options, lowest, highest = _option_ranges(problem, options)
     ratios, steps = problem.weights / problem.costs, np.arange(len(options) - 1)
     can_take = (lowest[:, None] <= steps) & (steps < highest[:, None]) & (ratios[:, None] > 0)
     channels, steps = np.nonzero(can_take)
@@ -161,13 +163,13 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 def owner_sizes(
     own: AllocationProblem, points: Points, clusters: AllocationProblem, options: Floats, solution: LevelSolution
 ) -> Floats:
-    """Return n of each of an owner's channels.
+    """Return the number of polling nodes n for each of an owner's channels.
 
     Args:
         own: The owner's channels; their ``most`` encodes their levels (see :func:`encode_levels`).
         points: The channels' ids.
         clusters: The fleet's clusters, from ``TradeoffClusters.to_level_problem``.
-        options: The available sizes.
+        options: The available numbers of nodes.
         solution: The solution for the clusters.
     """
     chosen = sizes_at(own, options, solution.multiplier)
@@ -179,7 +181,7 @@ def owner_sizes(
             chosen[at_level] = solution.sizes[nearest]
             edge = at_level[nearest == solution.undecided]
             if solution.undecided != NO_CHANNEL and len(edge):
-                stepping = _share(own.weights[edge] / own.costs[edge], points[edge], solution)
+                stepping = _take_last_step(own.weights[edge] / own.costs[edge], points[edge], solution)
                 chosen[edge] = np.where(stepping, *solution.step[::-1])
     return chosen
 
@@ -191,11 +193,12 @@ def _nearest(known: Floats, asked: Floats) -> "np.ndarray[tuple[int], np.dtype[n
     return order[np.searchsorted(between, asked)]
 
 
-def _share(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
-    """Return which of these channels are in the solution's share: those with the greatest ratios.
+def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
+    """Return, for each of an owner's channels in the undecided cluster, whether it takes the solution's last step.
 
-    The number is rounded randomly, so that the total is right even if each owner has few channels. The random number
-    depends on the solution: otherwise the same owners would always round up.
+    The channels with the greatest ``ratios`` take the step; ``points`` are the channels' ids. The number of these
+    channels is rounded randomly, so that the total over all owners is right. The random number depends on the solution,
+    so that the same owners do not always round up.
     """
     rank = np.empty(len(ratios))
     rank[np.lexsort((points, -ratios))] = np.arange(len(ratios))
@@ -204,25 +207,28 @@ def _share(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
 
 
 def encode_levels(nodes: int, level: Ints, orphaned: Bools) -> Floats:
-    """Return each channel's ``most``, which encodes its level."""
+    """Return each channel's ``most``, which encodes its polling level: ``nodes`` plus ``level``, or 1 for an orphan."""
     return np.where(orphaned, 1.0, nodes + level.astype(np.float64))
 
 
 def summarise_by_level(problem: AllocationProblem, bins: int) -> TradeoffClusters:
-    """Return the clusters of channels whose ``least`` is 1 and whose ``most`` encodes their level."""
+    """Return the tradeoff clusters of channels, with up to ``bins`` bins for each polling level.
+
+    The channels' ``least`` must be 1, and their ``most`` encodes the level (see :func:`encode_levels`).
+    """
     parts = (problem.weights, problem.costs, problem.least, problem.most)
     levels = (AllocationProblem(*(part[problem.most == told] for part in parts)) for told in np.unique(problem.most))
     return _side_by_side(summarise(level, log_bins=bins) for level in levels)
 
 
 def merge_by_level(found: list[TradeoffClusters], bins: int) -> TradeoffClusters:
-    """Merge the clusters of several summaries, separately for each level."""
+    """Merge the clusters in several summaries of channels, with up to ``bins`` bins for each polling level."""
     together = _side_by_side(found)
     told = np.rint(together.most_cost / together.least_cost)
-    return _side_by_side(merge([_chosen(together, told == one)], log_bins=bins) for one in np.unique(told))
+    return _side_by_side(merge([_select_clusters(together, told == one)], log_bins=bins) for one in np.unique(told))
 
 
-def _chosen(clusters: TradeoffClusters, which: Bools) -> TradeoffClusters:
+def _select_clusters(clusters: TradeoffClusters, which: Bools) -> TradeoffClusters:
     return TradeoffClusters(*(field[which] for field in _fields(clusters)))
 
 

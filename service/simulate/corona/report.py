@@ -85,13 +85,13 @@ def table(outcome: CoronaOutcome) -> Table:
 
 
 def plot_run(outcome: CoronaOutcome, file: Path) -> None:
-    """Draw load and delay over time, and polls and wait of channels over popularity."""
+    """Draw one run to ``file``: load and delay over time, and each channel's polls and wait by popularity."""
     named = {f"{outcome.setup.goal}, seed {outcome.seed}": outcome}
     draw(file, [(_load, named), (_delay, named), (_polls, named), (_waits, named)])
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the paper's figures 3 to 10 with the results of both modes."""
+    """Draw the paper's Figures 3 to 10 to ``file``, with the results of both the paper's algorithms and Coronet's."""
 
     def both(*goals: str) -> dict[str, CoronaOutcome]:
         return {name: found[name][0] for goal in goals for name in (f"paper mode, {goal}", f"Coronet, {goal}")}

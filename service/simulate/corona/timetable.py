@@ -1,8 +1,8 @@
-"""All polls of a run, computed from the channels' polling schedules instead of enumerated.
+"""All polls of a run, computed from the channels' polling schedules and not enumerated.
 
-A channel's polls follow from its schedules, each in force from the time when the owner made it until the next one.
-``PollingSchedule`` gives the next poll, or the number of polls between two times, for one channel; ``Timetable`` gives
-them for many channels at once. A test compares both poll by poll.
+A channel's polls follow from its schedules. Each schedule applies from the time when the owner made it until the next
+one. ``PollingSchedule`` gives the next poll, or the number of polls between two times, for one channel; ``Timetable``
+gives them for many channels at once. A test compares both poll by poll.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ from service.simulate.schedulers.publication_trace import Floats, Ints, first_in
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """All schedules, sorted by channel and time; those of channel c are rows ``rows[c]`` to ``rows[c + 1]``.
+    """All schedules of a run, sorted by channel and time; channel c has the rows ``rows[c]`` to ``rows[c + 1]`` - 1.
 
-    A schedule has the polls at ``first_s + k·gap_s`` by the node of rank ``first_rank + k`` modulo ``size``, after
-    ``start_s`` and until ``end_s``. ``ring`` is the number of the ring to which the ranks refer.
+    A row is one schedule, and applies after ``start_s`` until ``end_s``. Its polls are at ``first_s + k·gap_s`` for k =
+    0, 1, …; poll k is by the node of rank ``(first_rank + k) mod size`` in the polling set. ``ring`` is the number of
+    the ring to which the ranks refer.
     """
 
     rows: Ints
@@ -33,13 +34,16 @@ class Timetable:
     ring: Ints
 
     def row_at(self, channel: Ints, at_s: Floats) -> Ints:
-        """Return the row in force at each time; at the time of a change, the new row."""
+        """Return the row of the schedule that applies to each ``channel`` at each time.
+
+        At the time of a change, the new schedule applies.
+        """
         return (
             first_index_beyond(self.rows[channel] + 1, self.rows[channel + 1], lambda row: self.start_s[row] > at_s) - 1
         )
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
-        """Return the time of each channel's first poll after ``after_s``."""
+        """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
         row = self.row_at(channel, after_s)
         found_s = self.in_row_s(row, after_s)
         # A poll within rounding distance of a change belongs to the row that ends; the next schedule treats it as done.
@@ -51,15 +55,21 @@ class Timetable:
         return found_s
 
     def in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return the next poll of these rows after ``after_s``, ignoring their ends."""
+        """Return the time of the first poll after ``after_s`` by each row's schedule, even if that is after its end."""
         return self.first_s[row] + np.maximum(self.index_after(row, after_s), 0) * self.gap_s[row]
 
     def index_after(self, row: Ints, after_s: Floats) -> Ints:
-        """Return the index k of each row's first poll after ``after_s``; negative before the row's first poll."""
+        """Return the index k of the first poll after ``after_s`` by each row's schedule.
+
+        The index is negative or 0 before the schedule's first poll.
+        """
         return np.floor((after_s + ROUNDING_S - self.first_s[row]) / self.gap_s[row]).astype(np.int64) + 1
 
     def span(self, begin_s: float, end_s: float) -> tuple[Ints, Ints]:
-        """Return the range of indexes k of each row's polls between two times, as (first, end)."""
+        """Return the range of the indexes k of each schedule's polls after ``begin_s`` until ``end_s``.
+
+        The first array has the first index of each range, the second array the index after the last one.
+        """
         every = np.arange(len(self.channel))
         first = np.maximum(self.index_after(every, np.maximum(self.start_s, begin_s)), 0)
         last = np.maximum(self.index_after(every, np.minimum(self.end_s, end_s)), 0)
@@ -67,10 +77,10 @@ class Timetable:
 
 
 def mean_waits_s(timetable: Timetable, begin_s: float, end_s: float) -> Floats:
-    """Return, for each channel, the exact mean time until the next poll, over all times in the interval.
+    """Return the exact mean time until the next poll for each channel, over all times from ``begin_s`` to ``end_s``.
 
-    The integral of the wait over a row is a sum of triangles: until the row's first poll, between its polls, and from
-    its last poll towards the first poll of the next row.
+    The integral of the wait over a row of the timetable is a sum of triangles: one until the row's first poll, one
+    between each two polls, and one from the last poll towards the first poll of the next row.
     """
     every = np.arange(len(timetable.channel))
     from_s = np.maximum(timetable.start_s, begin_s)
@@ -94,11 +104,15 @@ class TimetableBuilder:
         self._lines: list[tuple[int, float, float, float, int, int, int]] = []
 
     def write(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
-        """Add a channel's schedule, in force from ``now_s`` on. Calls for a channel are in order of time."""
+        """Add a schedule of ``channel`` that applies from ``now_s`` on.
+
+        The calls for a channel must be in order of time. ``ring`` is the number of the ring to which the schedule's
+        ranks refer.
+        """
         self._lines.append((channel, now_s, schedule.first_s, schedule.gap_s, schedule.size, schedule.first_rank, ring))
 
     def timetable(self, channels: int) -> Timetable:
-        """Return the timetable of all schedules."""
+        """Return the timetable of all added schedules; ``channels`` is the number of channels."""
         columns = list(zip(*self._lines, strict=True))
         channel = np.array(columns[0], dtype=np.int64)
         start_s, first_s, gap_s = (np.array(column, dtype=np.float64) for column in columns[1:4])
@@ -120,7 +134,7 @@ class TimetableBuilder:
 
 
 class OwnerSchedules(TimetableBuilder):
-    """The schedules that owners make for the sampled channels (``sampled``)."""
+    """The schedules that owners make for the channels in ``sampled``."""
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints) -> None:
         super().__init__()
@@ -131,7 +145,11 @@ class OwnerSchedules(TimetableBuilder):
         """The size n of each channel's present schedule."""
 
     def begin(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Make new schedules for the sampled channels among ``numbers``, with n from ``sizes`` (of all channels)."""
+        """Make new schedules at ``now_s`` for the sampled channels among ``numbers``.
+
+        ``sizes`` has the number of polling nodes n of every channel of the fleet. ``ring`` is the number of the present
+        ring, ``nodes`` the number of nodes in it.
+        """
         chosen = numbers[np.isin(numbers, self.sampled, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
             schedule = new_schedule(self._ids[number], size, nodes, self._setup.poll_interval_s, now_s)
@@ -139,7 +157,10 @@ class OwnerSchedules(TimetableBuilder):
         self._size[chosen] = sizes[chosen]
 
     def change(self, numbers: Ints, sizes: Floats, ring: int, nodes: int, now_s: float) -> None:
-        """Revise schedules for another n or another ring, from each channel's next poll on."""
+        """Revise the schedules of the sampled channels among ``numbers``, from each channel's next poll on.
+
+        The arguments are those of :meth:`begin`.
+        """
         if not self._setup.has_faults:  # with faults, unchanged assignments are sent again
             numbers = numbers[self._size[numbers] != sizes[numbers]]
         for number, size in zip(numbers.tolist(), sizes[numbers].tolist(), strict=True):

@@ -1,10 +1,10 @@
 """The workload of Corona §5: parameters of a run, channels, node ids, and nearest-node queries for many channels.
 
-Only the first 64 of 160 bits of an id are drawn; nodes and channels already differ in these.
+Only the first 64 of 160 bits of an id are drawn, because nodes and channels already differ in these.
 
-``NodeTrie`` finds the nearest nodes of a hundred thousand channels at once, which ``RingView`` does for one channel.
-All queries descend the binary trie of node ids together. At each vertex a query visits the nearer side, or skips it if
-that side has too few nodes. A test verifies that both give the same results.
+``NodeTrie`` finds the nearest nodes of a hundred thousand channels at once, while production's ``RingView`` serves one
+channel at a time. All queries descend the binary trie of node ids together. At each vertex a query visits the nearer
+side, or skips that side if it has too few nodes. A test verifies that both classes give the same results.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ DRAWN_BITS = 64
 
 
 class PollPhases(StrEnum):
-    """How the polls of a polling set's nodes are spread over τ."""
+    """How the polls by the nodes of a channel's polling set are spread over the polling interval τ."""
 
     EVEN = "even"
     RANDOM = "random"
@@ -59,9 +59,10 @@ class BinLayout(StrEnum):
 class CoronaSetup(msgspec.Struct, frozen=True):
     """The parameters of one run.
 
-    With ``base`` b, as in the paper, n is one of N/bˡ and polling sets are wedges; with None, n is any number.
-    ``target_delay_s`` is T of the goal Fast. ``churn`` is the share of nodes that die per hour, while as many join;
-    ``loss`` is the share of lost messages.
+    With ``base`` b, as in the paper, the number of polling nodes n of a channel is N/bˡ for a level l, and its polling
+    set is a wedge: the nodes that share the first l digits of its id. Without a base, n is any number.
+    ``target_delay_s`` is the delay T that the goal Fast asks for. ``churn`` is the share of nodes that die per hour,
+    while as many join; ``loss`` is the share of lost messages.
     """
 
     goal: Goal = Goal.LITE
@@ -82,7 +83,7 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
     @property
     def end_s(self) -> float:
-        """The duration of the run."""
+        """The simulated duration of the run."""
         return self.rounds * self.maintenance_s
 
     @property
@@ -92,13 +93,13 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
     @property
     def log_bins(self) -> int:
-        """The parameter ``log_bins`` of ``service.corona.tradeoff_clusters``; 0 for quantiles."""
+        """The number of bins of equal logarithmic width (``service.corona.tradeoff_clusters``); 0 for quantiles."""
         return int(self.bins) if self.bins is BinLayout.PAPER else 0
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedChannels:
-    """All channels as arrays of shape (M,); ``points`` are the first 64 bits of their ids."""
+    """All M channels as arrays of shape (M,); ``points`` has the first 64 bits of each channel's id."""
 
     points: Points
     subscribers: Ints
@@ -111,7 +112,10 @@ class SimulatedChannels:
 
 
 def draw_channels(setup: CoronaSetup, rng: np.random.Generator) -> SimulatedChannels:
-    """Draw ids, subscribers (Zipf with exponent 0.5, exact total) and update intervals."""
+    """Draw the channels: ids, update intervals, and subscribers by a Zipf distribution with exponent 0.5.
+
+    The total number of subscribers is exactly that of ``setup``.
+    """
     share = np.cumsum(np.arange(1, setup.channels + 1) ** -ZIPF_EXPONENT)
     subscribers = np.diff(np.round(share / share[-1] * setup.subscriptions), prepend=0.0).astype(np.int64)
     points = rng.integers(0, np.iinfo(np.uint64).max, setup.channels, dtype=np.uint64, endpoint=True)
@@ -119,7 +123,7 @@ def draw_channels(setup: CoronaSetup, rng: np.random.Generator) -> SimulatedChan
 
 
 def initial_nodes(setup: CoronaSetup, rng: np.random.Generator) -> list[NodeId]:
-    """Return the ids of the initial nodes, which joined one after another."""
+    """Return the ids of the initial nodes, as if the nodes had joined one after another."""
     nodes: list[NodeId] = []
     for _ in range(setup.nodes):
         nodes.append(next_node_id(setup.ids, nodes, rng))
@@ -127,24 +131,24 @@ def initial_nodes(setup: CoronaSetup, rng: np.random.Generator) -> list[NodeId]:
 
 
 def next_node_id(kind: IdAssignment, existing: list[NodeId], rng: np.random.Generator) -> NodeId:
-    """Return the id of the next node that joins."""
+    """Return an id for the next node that joins a ring of the ``existing`` nodes; ``kind`` is how it chooses the id."""
     if kind is IdAssignment.BALANCED:
         return balanced_id(existing)
     return hex_id(int(rng.integers(0, np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)))
 
 
 def node_info(node: NodeId) -> NodeInfo:
-    """Return the ring's description of a node."""
+    """Return the description that the ring keeps of ``node``."""
     return NodeInfo(node, epoch=1, name=node[:8], joined_s=0.0)
 
 
 def hex_id(point: int) -> str:
-    """Return the id with these first 64 bits and zeros."""
+    """Return the 160-bit id whose first 64 bits are ``point`` and whose other bits are 0."""
     return to_hex(point << (BITS - DRAWN_BITS))
 
 
 def point_of(identity: str) -> int:
-    """Return the first 64 bits of an id."""
+    """Return the first 64 bits of a 160-bit id in hexadecimal digits."""
     return from_hex(identity) >> (BITS - DRAWN_BITS)
 
 
@@ -169,7 +173,7 @@ class NodeTrie:
         self._depth = self._build(count)
 
     def nodes_at_rank(self, targets: Points, ranks: Ints) -> Ints:
-        """Return, for each target, the number of the node with this rank by distance; rank 0 is the owner.
+        """Return, for each target, the number of the node with a given rank by distance from it; the owner has rank 0.
 
         Args:
             targets: First 64 bits of channels' ids, shape (K,).
@@ -182,7 +186,10 @@ class NodeTrie:
         return found
 
     def wedge_sizes(self, targets: Points, bits: int) -> Ints:
-        """Return the number of nodes that share ``bits`` leading bits with each target: its wedge (Corona §3.1)."""
+        """Return, for each target, the number of nodes in its wedge: those whose ids share its first ``bits`` bits.
+
+        ``targets`` are the first 64 bits of channels' ids (Corona §3.1).
+        """
         if not bits:
             return np.full(len(targets), len(self.nodes), dtype=np.int64)
         shift = np.uint64(DRAWN_BITS - bits)
@@ -202,7 +209,7 @@ class NodeTrie:
         return vertex.astype(np.int64) - (len(self.nodes) - 1)
 
     def _build(self, count: int) -> int:
-        """Build the vertices; return the depth of the trie."""
+        """Build the vertices of the trie for ``count`` nodes, and return its depth."""
         points = self.points.tolist()
         pending, made, deepest = [(0, 0, count, 0)] if count > 1 else [], 1, 0
         while pending:

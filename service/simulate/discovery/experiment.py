@@ -62,8 +62,9 @@ STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 4
 class RegistrationPoint(msgspec.Struct, frozen=True):
     """One point of Figures 9, 10 and 12.
 
-    ``initial`` is the success rate of the first pass, while matrices grow; ``success`` that of the last pass. ``cv`` is
-    the coefficient of variation of names per node.
+    ``initial`` is the success rate of the first pass, in which matrices grow; ``success`` is that of the last pass.
+    ``rate_s`` is the number of names registered per second, and ``way`` how partitions are chosen. ``cv`` is the
+    coefficient of variation (standard deviation divided by mean) of the number of names per node.
     """
 
     names: str
@@ -82,7 +83,10 @@ class RegistrationPoint(msgspec.Struct, frozen=True):
 
 
 class QueryPoint(msgspec.Struct, frozen=True):
-    """One point of Figure 11."""
+    """One point of Figure 11.
+
+    ``success`` is the share of successful queries, and ``rate_s`` the number of queries per second.
+    """
 
     scheme: Scheme
     rate_s: int
@@ -96,7 +100,11 @@ class QueryPoint(msgspec.Struct, frozen=True):
 
 
 class MixedLoadResult(msgspec.Struct, frozen=True):
-    """Figures 14 to 16 for one scheme; response times are in seconds, of successful operations."""
+    """The results of Figures 14 to 16 for one scheme.
+
+    Response times are in seconds and only of successful operations. ``replicated`` is the share of matrices with
+    several replicas.
+    """
 
     scheme: Scheme
     single: float
@@ -140,7 +148,10 @@ class DiscoveryOutcome(msgspec.Struct, frozen=True):
 
 
 def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
-    """Run all measurements and return the results; call ``report`` after each of ``STEPS``."""
+    """Run all measurements and return the results.
+
+    ``report`` is called after each of the ``STEPS`` measurements.
+    """
     rng = np.random.default_rng(seed)
     names = {"uniform": uniform_names(rng), "skewed": skewed_names(rng)}
     queries = zipf_queries(rng)
@@ -174,7 +185,7 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
         tuple(fig_9),
         tuple(fig_10),
         tuple(fig_11),
-        _over_time(names["skewed"], rng),
+        _sample_rates(names["skewed"], rng),
         tuple(mixed),
         ours,
         limited,
@@ -184,7 +195,11 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
 def _run_registrations(
     which: str, names: Ints, rate_s: int, *, limits: MatrixLimits, way: PartitionChoice, rng: np.random.Generator
 ) -> RegistrationPoint:
-    """Register a dataset until matrices have stopped growing, then once more; return the measurements."""
+    """Register all ``names`` until the matrices have stopped growing, then once more; return the measurements.
+
+    The results are of the first and of the last registration. ``which`` is the name of the dataset, ``rate_s`` the
+    number of names per second, and ``way`` how partitions are chosen.
+    """
     matrices = SimulatedMatrices(limits, rng)
     sent: list[Registrations] = []
     for growing in (*[limits.partitions > 1] * GROWING_PASSES, False):
@@ -221,7 +236,11 @@ def _deliver_all(sent: Registrations, rate_s: int, matrices: SimulatedMatrices, 
 def _run_queries(
     scheme: Scheme | None, names: Ints, queries: QueryWorkload, rate_s: int, rng: np.random.Generator
 ) -> QueryPoint:
-    """Register the names, then send queries: by a scheme, or (None) limited to a few names each."""
+    """Register the names, then send ``rate_s`` queries per second, and return the measurements.
+
+    ``scheme`` decides which matrix a query uses; with None, each query needs only a few names, and stops when it has
+    them.
+    """
     matrices = SimulatedMatrices(MatrixLimits(partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS), rng)
     registered = Registrations(names, 2000, 0.0, matrices, rng=rng)
     _deliver_all(registered, 2000, matrices, grow=True)
@@ -249,7 +268,10 @@ def _run_queries(
 
 
 def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.random.Generator) -> MixedLoadResult:
-    """Register names and send queries at the same time."""
+    """Register names and send queries at the same time, and return the measurements.
+
+    ``scheme`` decides which matrix a query uses.
+    """
     matrices = SimulatedMatrices(MIXED, rng)
     registered = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
     asked = FullQueries(queries, MIXED_RATES[1], 0.0, matrices, scheme=scheme, rng=rng)
@@ -288,8 +310,11 @@ def _quantiles(values: Floats | Ints) -> tuple[float, ...]:
     return tuple(np.quantile(values, np.linspace(0, 1, 101), method="lower").tolist())
 
 
-def _over_time(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, float, float], ...]:
-    """Return the rates in three partitions of the most popular pair, with 2,000 names per second for 15 s."""
+def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, float, float], ...]:
+    """Return the rates that nodes of three partitions of the most popular pair observe, every 0.5 s (Figure 13).
+
+    For 15 s, 2,000 names per second are registered.
+    """
     matrices = SimulatedMatrices(MatrixLimits(partitions=MOST_PARTITIONS), rng)
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)
     watched = []

@@ -51,7 +51,10 @@ ZIPF_K = 0.5
 
 
 class QueryWorkload(msgspec.Struct, frozen=True):
-    """The pairs of all queries in one array; those of query q are ``begin[q]`` to ``begin[q + 1]``."""
+    """Queries, whose attribute-value pairs are in one array.
+
+    Query q has the pairs from index ``begin[q]`` until before ``begin[q + 1]``.
+    """
 
     pair: Ints
     begin: Ints
@@ -67,13 +70,19 @@ class QueryWorkload(msgspec.Struct, frozen=True):
 
 
 def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
-    """Return names, each a row of distinct pairs, with uniform frequencies."""
+    """Return ``count`` names, in which all attribute-value pairs are equally frequent.
+
+    Each row of the result has the distinct pairs of one name.
+    """
     values = rng.integers(VALUES, size=(count, PAIRS_PER_NAME))
     return _attributes(rng, count) * VALUES + values
 
 
 def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
-    """Return names with Zipf-distributed pairs; pair 0 is the most popular."""
+    """Return ``count`` names, whose attribute-value pairs have a Zipf distribution; pair 0 is the most frequent.
+
+    Each row of the result has the distinct pairs of one name.
+    """
     popularity = name_popularity()
     slots = _by_attribute(popularity)
     attributes = _attributes(rng, count)
@@ -87,7 +96,7 @@ def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
 
 
 def name_popularity() -> Floats:
-    """Return in which share of the names each pair is; together they are ``PER_NAME``."""
+    """Return the share of names that contain each attribute-value pair; the sum is the number of pairs per name."""
     law = np.arange(1, PAIRS + 1) ** -ZIPF_NAMES
     low, high = 0.0, 100.0
     for _ in range(60):
@@ -97,7 +106,10 @@ def name_popularity() -> Floats:
 
 
 def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> QueryWorkload:
-    """Return queries of one to ten pairs; empty ones among the ``count`` drawn queries are omitted."""
+    """Return queries of one to ten attribute-value pairs, where a popular pair is in more queries.
+
+    ``count`` queries are drawn, of which empty ones are omitted.
+    """
     often = 64
     dense = rng.random((count, often)) < ZIPF_K / np.arange(1, often + 1)
     query, pair = np.nonzero(dense)
@@ -120,7 +132,7 @@ def _attributes(rng: np.random.Generator, count: int) -> Ints:
 
 
 def _by_attribute(popularity: Floats) -> list[Ints]:
-    """Assign pairs to attributes so that all attributes are equally frequent: the next pair to the least frequent."""
+    """Return the pairs of each attribute, chosen so that names contain all attributes equally often."""
     pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
     heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
     heapify(heap)
@@ -133,7 +145,10 @@ def _by_attribute(popularity: Floats) -> list[Ints]:
 
 
 def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
-    """Return the nodes of these cells; each node is responsible for an equal part of the hashes."""
+    """Return the node of each cell, which is identified by pair, partition and replica.
+
+    Every node has an equal part of the hashes. Different values of ``salt`` give independent maps.
+    """
     with np.errstate(over="ignore"):
         mixed = np.asarray(pair, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed += np.asarray(partition, dtype=np.uint64) << np.uint64(20)
@@ -145,21 +160,21 @@ def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
 
 
 class RateWindows:
-    """The arrival times of the last ``WINDOW`` messages at each node, and the rates computed from them."""
+    """The arrival times of the last ``WINDOW`` messages at each node, from which nodes compute message rates."""
 
     def __init__(self) -> None:
         self._times = np.full(NODES * WINDOW, -np.inf)
         self._count = np.zeros(NODES, dtype=np.int64)
 
     def current_rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
-        """Return the rates that nodes observe at these times, without new messages."""
+        """Return the message rate that each ``node`` observes at its time in ``time_s``; no message is recorded."""
         oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
         return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
 
     def rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
-        """Record messages in order of time, and return the rate that each one observes.
+        """Record a message at each ``node`` in order of time, and return the rate that the node observes with it.
 
-        The rate is ``WINDOW`` messages divided by the time since the message ``WINDOW`` positions earlier.
+        The rate is ``WINDOW`` divided by the time since the message that arrived ``WINDOW`` messages earlier.
         """
         order = np.argsort(node.astype(np.uint16), kind="stable")  # uint16 uses radix sort
         of, at = node[order], time_s[order]
@@ -187,7 +202,7 @@ UNBEGUN = MatrixSize(0, 0, 0)
 
 
 class SimulatedMatrices:
-    """The matrices of all pairs."""
+    """The matrices of all attribute-value pairs: their sizes, and their growth."""
 
     def __init__(self, limits: MatrixLimits, rng: np.random.Generator) -> None:
         self.limits = limits
@@ -203,7 +218,10 @@ class SimulatedMatrices:
         self._growing: dict[int, float] = {}
 
     def complete_growth(self, now_s: float) -> None:
-        """Publish the sizes of matrices whose new cells are available at ``now_s``."""
+        """Complete the growth of the matrices whose new cells are available by ``now_s``.
+
+        Clients see the new sizes from then on.
+        """
         for pair in [pair for pair, ready_s in self._growing.items() if ready_s <= now_s]:
             del self._growing[pair]
             self.growing[pair] = False
@@ -212,14 +230,17 @@ class SimulatedMatrices:
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
     def size_of(self, pair: int) -> MatrixSize:
-        """Return a matrix's size; without registrations, a size with no partition."""
+        """Return the size of a pair's matrix; it has no partition if no name with the pair was registered."""
         if not self.begun[pair]:
             return UNBEGUN
         record = self._records.get(pair)
         return UNGROWN if record is None else MatrixSize(0, int(self.partitions[pair]), int(self.replicas[pair]))
 
     def report_registrations(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
-        """Report names and registration rates of cells, and grow matrices whose cells are overloaded."""
+        """Report the load of cells by registrations, and begin to grow the matrices of overloaded cells.
+
+        ``names`` is the number of names in each cell, ``rate_s`` its number of registrations per second.
+        """
         self.begun[pair] = True
         hot = np.flatnonzero((rate_s >= self.limits.registrations_s) | (names >= self.limits.names))
         hot = hot[(self.partitions[pair[hot]] < self.limits.partitions) & ~self.growing[pair[hot]]]
@@ -231,7 +252,10 @@ class SimulatedMatrices:
                 self._request_growth(CellLoad(held, observed_s, few_queries_s), of, CellAddress(str(of), column), now_s)
 
     def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
-        """Report query rates of cells, and grow matrices whose cells are overloaded."""
+        """Report the load of cells by queries, and begin to grow the matrices of overloaded cells.
+
+        ``rate_s`` is the number of queries per second at each cell, which pair, partition and replica identify.
+        """
         hot = np.flatnonzero(rate_s >= self.limits.queries_s)
         hot = hot[(self.replicas[pair[hot]] < self.limits.replicas) & ~self.growing[pair[hot]]]
         few_names_s = self.limits.registrations_s * self.limits.low

@@ -30,7 +30,7 @@ from service.simulate.schedulers.publication_trace import Bools, Floats, Ints
 
 
 class PartitionChoice(StrEnum):
-    """How a name's partition is chosen, and whether registrations are refused while a matrix grows."""
+    """How a name's partition of a matrix is chosen, and whether registrations are refused while the matrix grows."""
 
     PAPER = "paper"
     """A random partition; refused while the matrix grows."""
@@ -39,7 +39,7 @@ class PartitionChoice(StrEnum):
 
 
 class Registrations:
-    """The registrations of a dataset at a constant mean rate."""
+    """The registrations of a dataset's names, at a constant mean rate."""
 
     def __init__(
         self,
@@ -68,11 +68,11 @@ class Registrations:
 
     @property
     def first_s(self) -> float:
-        """Return a time shortly before the first message is sent."""
+        """The simulated time of the first message."""
         return float(self._chosen_s.min())
 
     def observed_s(self, pair: int, partitions: Sequence[int], now_s: float) -> Floats:
-        """Return the rates that the nodes of some partitions of a pair observe at ``now_s``."""
+        """Return the messages per second that nodes observe at ``now_s``, for these partitions of a pair's matrix."""
         partition = np.array(partitions)
         pairs = np.full(len(partition), pair)
         node = node_of(pairs, partition, np.zeros_like(partition), self._matrices.salt)
@@ -80,20 +80,23 @@ class Registrations:
 
     @property
     def last_s(self) -> float:
-        """Return the arrival time of the last message."""
+        """The simulated arrival time of the last message."""
         return float(self._arrives_s.max())
 
     def until(self, end_s: float, *, grow: bool) -> None:
-        """Process all events until ``end_s``."""
+        """Process all messages until ``end_s``; with ``grow``, the matrices of overloaded cells begin to grow."""
         self._choose(self._choosing.until(end_s))
         self._arrive(self._arriving.until(end_s), end_s, grow=grow)
 
     def messages(self) -> Ints:
-        """Return the number of messages per name."""
+        """Return the number of messages that each name's registration takes."""
         return np.bincount(self._name, weights=self.replicas).astype(np.int64)
 
     def response_s(self) -> Floats:
-        """Return the response time of each successful registration: requests for sizes, then all registrations."""
+        """Return the response time of each successful registration.
+
+        It first asks for the sizes of matrices, and then sends all messages of the registration in parallel.
+        """
         longest = slowest(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
         per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
         return per_name[self.succeeds]
@@ -107,13 +110,13 @@ class Registrations:
             return
         several = sizes > 1
         which, pair, sizes = which[several], pair[several], sizes[several]
-        one, other = (self._homes(sizes) for _ in range(2))
+        one, other = (self._draw_partitions(sizes) for _ in range(2))
         at_s = self._chosen_s[which]
-        less = self._share(pair, one, at_s) <= self._share(pair, other, at_s)
+        less = self._load_share(pair, one, at_s) <= self._load_share(pair, other, at_s)
         self.partition[which] = np.where(less, one, other)
 
-    def _homes(self, sizes: Ints) -> Ints:
-        """Return a random name's home partition in each matrix of these sizes."""
+    def _draw_partitions(self, sizes: Ints) -> Ints:
+        """Draw a random name's partition in each matrix; ``sizes`` has the matrices' numbers of partitions."""
         result = np.empty(len(sizes), dtype=np.int64)
         draws = self._rng.integers(2**32, size=len(sizes))
         for size in np.unique(sizes):
@@ -122,7 +125,7 @@ class Registrations:
             result[of] = table[draws[of] % len(table)]
         return result
 
-    def _share(self, pair: Ints, partition: Ints, at_s: Floats) -> Floats:
+    def _load_share(self, pair: Ints, partition: Ints, at_s: Floats) -> Floats:
         node = node_of(pair, partition, np.zeros_like(pair), self._matrices.salt)
         limits = self._matrices.limits
         rate = self.windows.current_rates_per_s(node, at_s)
@@ -154,26 +157,26 @@ class TimedEvents:
         self._done = 0
 
     def until(self, end_s: float) -> Ints:
-        """Return the indexes of events before ``end_s`` that were not returned before."""
+        """Return the indexes of the events before ``end_s`` that no earlier call returned."""
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
         return np.asarray(self._order[begin : self._done])
 
 
 def repeat_with_index(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Return each element repeated ``counts`` times, and the index of each repetition from 0."""
+    """Return each element of ``which`` repeated as often as ``counts`` says, and the number of each copy from 0."""
     if counts.max(initial=1) == 1:
         return which, np.zeros_like(which)
     return np.repeat(which, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def slowest(counts: Ints, rng: np.random.Generator) -> Floats:
-    """Return the maximum round-trip time of ``counts`` parallel messages, for each count."""
+    """Return the longest round-trip time of several parallel messages, for each number of messages in ``counts``."""
     times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
     return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
 
 
 def slices(begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
-    """Yield the end times of the slices between two times."""
+    """Yield the end times of consecutive intervals of ``length_s`` from ``begin_s`` until ``end_s`` is covered."""
     count = int((end_s - begin_s) / length_s) + 1
     for place in range(1, count + 1):
         yield begin_s + place * length_s
@@ -184,14 +187,17 @@ CLIENTS = 16
 
 
 class Scheme(StrEnum):
-    """How the pair whose matrix a query uses is chosen."""
+    """How a query chooses the one of its attribute-value pairs whose matrix it asks: at random, or the best matrix."""
 
     RANDOM = "random"
     OPTIMISED = "optimised"
 
 
 class SimulatedQueries:
-    """Queries and their results. A query fails if a node that it asks is overloaded."""
+    """Queries and their results.
+
+    A query fails if one of the nodes that it asks is overloaded.
+    """
 
     def __init__(self, count: int, matrices: SimulatedMatrices, rng: np.random.Generator) -> None:
         self.succeeds = np.ones(count, dtype=np.bool_)
@@ -199,8 +205,13 @@ class SimulatedQueries:
         """Number of cells that each query asks."""
         self._matrices, self._rng, self._windows = matrices, rng, RateWindows()
 
-    def _answer(self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float) -> None:
-        """Process queries at cells, each by a random replica."""
+    def _process_at_cells(
+        self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float
+    ) -> None:
+        """Process queries at cells of a pair's partition, each by a random one of its ``replicas``.
+
+        Each query arrives at its time in ``at_s``. Matrices of overloaded cells begin to grow at ``end_s``.
+        """
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)
         rates = self._windows.rates_per_s(node, at_s)
@@ -209,7 +220,7 @@ class SimulatedQueries:
 
 
 class FullQueries(SimulatedQueries):
-    """Queries at a constant mean rate, each to all partitions of a matrix."""
+    """Queries at a constant mean rate, each of which asks all partitions of one matrix."""
 
     def __init__(
         self,
@@ -234,16 +245,19 @@ class FullQueries(SimulatedQueries):
         self._choosing, self._arriving = TimedEvents(sent_s + self._probing_s), TimedEvents(self._arrives_s)
 
     def until(self, end_s: float) -> None:
-        """Process all events until ``end_s``."""
+        """Process all queries until ``end_s``."""
         self._choose(self._choosing.until(end_s))
         arriving = self._arriving.until(end_s)
         query, partition = repeat_with_index(arriving, self.messages[arriving])
-        self._answer(
+        self._process_at_cells(
             query, self.pair[query], partition, self._replicas[query], at_s=self._arrives_s[query], end_s=end_s
         )
 
     def response_s(self) -> Floats:
-        """Return the response time of each successful query: requests for sizes, then all partitions."""
+        """Return the response time of each successful query.
+
+        It first asks for the sizes of matrices, and then asks all partitions of one matrix in parallel.
+        """
         return (self._probing_s + slowest(self.messages, self._rng))[self.succeeds]
 
     def _choose(self, which: Ints) -> None:
@@ -263,7 +277,7 @@ class FullQueries(SimulatedQueries):
 
 
 def probes_with_memory(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
-    """Return the number of requests for sizes per query, if each client caches sizes."""
+    """Return the mean number of requests for matrix sizes per query, if each client caches the sizes that it learns."""
     known: list[dict[str, MatrixSize]] = [{} for _ in range(CLIENTS)]
     probes = 0
     draws = rng.integers(2**32, size=queries.count).tolist()
@@ -280,7 +294,10 @@ LIMIT = 10
 
 
 class RegisteredNames:
-    """The names in each partition after a dataset was registered; only completely successful registrations count."""
+    """The names in each partition of each matrix after a dataset was registered.
+
+    Only names whose registration succeeded at all their matrices count.
+    """
 
     def __init__(self, registered: Registrations) -> None:
         self._registered = registered
@@ -289,28 +306,34 @@ class RegisteredNames:
         self._bits: dict[int, Any] = {}
 
     def spread(self, pairs: list[int], asked: int, partitions: int) -> Ints:
-        """Return the number of names with all ``pairs`` in each partition of the matrix of pair ``asked``."""
+        """Return, for each partition of the matrix of pair ``asked``, the number of names in it with all ``pairs``.
+
+        ``partitions`` is the number of partitions of this matrix.
+        """
         bits = np.bitwise_and.reduce([self._names_with(pair) for pair in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
-        slots = self._slots(asked)
+        slots = self._registrations_with(asked)
         where = slots[np.searchsorted(slots // PAIRS_PER_NAME, names)]
         return np.asarray(np.bincount(self._registered.partition[where], minlength=partitions))
 
-    def _slots(self, pair: int) -> Ints:
-        """Return the indexes of the registrations in a pair's matrix, ordered by name."""
+    def _registrations_with(self, pair: int) -> Ints:
+        """Return the indexes of the registrations in the matrix of ``pair``, ordered by name."""
         return np.asarray(self._order[self._begin[pair] : self._begin[pair + 1]])
 
     def _names_with(self, pair: int) -> Any:
         result = self._bits.get(pair)
         if result is None:
             has = np.zeros(len(self._registered.succeeds), dtype=np.bool_)
-            has[self._slots(pair) // PAIRS_PER_NAME] = True
+            has[self._registrations_with(pair) // PAIRS_PER_NAME] = True
             result = self._bits[pair] = np.packbits(has & self._registered.succeeds)
         return result
 
 
 class LimitedQueries(SimulatedQueries):
-    """Queries for ``LIMIT`` names at a constant mean rate, each to the matrix with the fewest partitions."""
+    """Queries that need only ``LIMIT`` names, at a constant mean rate.
+
+    Each query asks the matrix with the fewest partitions, one partition after another, until it has enough names.
+    """
 
     def __init__(
         self,
@@ -332,7 +355,7 @@ class LimitedQueries(SimulatedQueries):
             pair = int(choose_matrix({str(pair): matrices.size_of(pair) for pair in pairs}, draw))
             count = int(matrices.partitions[pair])
             spread = registered_names.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
-            asked += [(query, pair, *each) for each in self._rounds(spread, draw, float(sent_s[query]))]
+            asked += [(query, pair, *each) for each in self._requests_of_query(spread, draw, float(sent_s[query]))]
         self._query, self._pair, self._partition = np.array([message[:3] for message in asked]).T
         self._at_s = np.array([at_s for *_, at_s in asked])
         self.last_s = float(self._at_s.max())
@@ -341,14 +364,21 @@ class LimitedQueries(SimulatedQueries):
         self._moments = TimedEvents(self._at_s)
 
     def until(self, end_s: float) -> None:
-        """Process all events until ``end_s``."""
+        """Process all queries until ``end_s``."""
         which = self._moments.until(end_s)
         pair = self._pair[which]
         replicas = self._matrices.replicas[pair]
-        self._answer(self._query[which], pair, self._partition[which], replicas, at_s=self._at_s[which], end_s=end_s)
+        self._process_at_cells(
+            self._query[which], pair, self._partition[which], replicas, at_s=self._at_s[which], end_s=end_s
+        )
 
-    def _rounds(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
-        """Return the partitions that a query asks, with arrival times; those of one round are asked in parallel."""
+    def _requests_of_query(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
+        """Return the partitions that a query asks, with the arrival time of each request.
+
+        The query asks several partitions in parallel, and then further ones if it found too few names. ``spread`` is
+        the number of matching names in each partition; ``draw`` is a random number that determines the first partition
+        asked; ``sent_s`` is the time when the query begins.
+        """
         result: list[tuple[int, float]] = []
         matches = 0
         while needed := min(partitions_to_ask(len(result), matches, LIMIT), len(spread) - len(result)):

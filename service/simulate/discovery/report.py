@@ -30,7 +30,10 @@ QUERY_RATE_S = 100_000
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """One result: the paper's value, the target, and the values of all seeds; ``reached`` is None without a target."""
+    """One row of the page: a result with the paper's value, the target, and the values of all seeds.
+
+    ``reached`` is None if there is no target.
+    """
 
     what: str
     paper: str
@@ -41,7 +44,7 @@ class ReportRow(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The formatted mean and range."""
+        """The mean of the values, followed by their range, as text."""
         return spread(self.values, form=self.form)
 
 
@@ -70,7 +73,7 @@ def table(outcome: DiscoveryOutcome) -> Table:
 
 
 def rows(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
-    """Return all results over these runs."""
+    """Return all rows of the page; each has the values of all ``outcomes``, one per seed."""
     return [*_registrations(outcomes), *_queries(outcomes), *_costs(outcomes), *_ours(outcomes)]
 
 
@@ -208,13 +211,13 @@ def _near(values: Sequence[float], aim: float, most: float) -> bool:
 
 
 def plot_run(outcome: DiscoveryOutcome, file: Path) -> None:
-    """Draw the paper's Figures 9 to 16 for one run."""
+    """Draw the paper's Figures 9 to 16 with the results of one run to ``file``."""
     panels = (_rates, _partitions, _answered, _balance, _over_time, _sizes, _messages, _responses)
     draw(file, [(panel, outcome) for panel in panels])
 
 
 def plot(found: dict[str, list[DiscoveryOutcome]], file: Path) -> None:
-    """Draw the run with the first seed."""
+    """Draw the figures of the run with the first seed to ``file``."""
     plot_run(found["discovery"][0], file)
 
 

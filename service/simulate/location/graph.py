@@ -61,7 +61,7 @@ class ServerDistances:
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 
-class _Border(NamedTuple):
+class _Distances(NamedTuple):
     """Distances between all transit nodes and the stub nodes with an edge out of their domain."""
 
     latency_s: Floats
@@ -74,12 +74,12 @@ def distances(servers: int, rng: np.random.Generator) -> ServerDistances:
     transits = DOMAINS * TRANSIT
     sizes = rng.integers(STUB_SIZES[0], STUB_SIZES[1] + 1, transits * STUBS)
     centres = np.repeat(transit_at, STUBS, axis=0) + _around(transits * STUBS, STUB_MS, rng)
-    stubs = [_stub(int(size), rng) for size in sizes]
+    stubs = [_draw_stub_domain(int(size), rng) for size in sizes]
     places = [centre + inside for centre, (inside, _) in zip(centres, stubs, strict=True)]
-    borders, edges = _access(transit_at, places, rng)
-    direct = _direct(transit_at, borders, edges, stubs, rng)
-    border = _shortest(direct.latency_s, direct.crossings)
-    return _between(_chosen(servers, sizes, transits, rng), borders, border, stubs)
+    borders, edges = _draw_access_edges(transit_at, places, rng)
+    direct = _direct_distances(transit_at, borders, edges, stubs, rng)
+    border = _shortest_paths(direct.latency_s, direct.crossings)
+    return _server_distances(_choose_servers(servers, sizes, transits, rng), borders, border, stubs)
 
 
 def _transit_places(rng: np.random.Generator) -> Floats:
@@ -92,7 +92,7 @@ def _around(count: int, radius_ms: float, rng: np.random.Generator) -> Floats:
     return np.stack([length * np.cos(angle), length * np.sin(angle)], axis=1)
 
 
-def _connected(places: Floats, share: float, rng: np.random.Generator) -> Floats:
+def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Floats:
     """Draw random edges until they connect all places; return their lengths, infinite without an edge."""
     length = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
     while True:
@@ -104,14 +104,14 @@ def _connected(places: Floats, share: float, rng: np.random.Generator) -> Floats
             return edges
 
 
-def _stub(size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return the positions of a stub domain's nodes around its centre, and the distances between them."""
     places = _around(size, NODE_MS, rng)
-    edges = _connected(places, STUB_EDGES, rng)
-    return places, _shortest(edges, np.zeros(edges.shape, dtype=np.int64)).latency_s
+    edges = _draw_edges(places, STUB_EDGES, rng)
+    return places, _shortest_paths(edges, np.zeros(edges.shape, dtype=np.int64)).latency_s
 
 
-def _access(
+def _draw_access_edges(
     transit_at: Floats, places: list[Floats], rng: np.random.Generator
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, float, int]]]:
     """Draw the border nodes of stub domains, and the edges between border nodes and transit nodes."""
@@ -131,20 +131,20 @@ def _access(
     return list(borders), edges
 
 
-def _direct(
+def _direct_distances(
     transit_at: Floats,
     borders: list[tuple[int, int]],
     edges: list[tuple[int, int, float, int]],
     stubs: list[tuple[Floats, Floats]],
     rng: np.random.Generator,
-) -> _Border:
+) -> _Distances:
     transits = len(transit_at)
     count = transits + len(borders)
     latency, crossings = np.full((count, count), np.inf), np.zeros((count, count), dtype=np.int64)
     np.fill_diagonal(latency, 0)
     for domain in range(DOMAINS):
         inside = slice(domain * TRANSIT, (domain + 1) * TRANSIT)
-        latency[inside, inside] = _connected(transit_at[inside], TRANSIT_EDGES, rng)
+        latency[inside, inside] = _draw_edges(transit_at[inside], TRANSIT_EDGES, rng)
         for other in range(domain):
             one, two = (int(each * TRANSIT + rng.integers(TRANSIT)) for each in (domain, other))
             latency[one, two] = latency[two, one] = np.hypot(*(transit_at[one] - transit_at[two]))
@@ -156,10 +156,10 @@ def _direct(
         if length < latency[one, two]:
             latency[one, two] = latency[two, one] = length
             crossings[one, two] = crossings[two, one] = crossed
-    return _Border(latency, crossings)
+    return _Distances(latency, crossings)
 
 
-def _shortest(latency: Floats, crossings: Ints) -> _Border:
+def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
     """Return the lengths of shortest paths (Floyd-Warshall), and their numbers of interdomain edges."""
     latency, crossings = latency.copy(), crossings.copy()
     for middle in range(len(latency)):
@@ -167,18 +167,21 @@ def _shortest(latency: Floats, crossings: Ints) -> _Border:
         shorter = over < latency
         latency[shorter] = over[shorter]
         crossings[shorter] = (crossings[:, middle, None] + crossings[middle])[shorter]
-    return _Border(latency, crossings)
+    return _Distances(latency, crossings)
 
 
-def _chosen(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
     """Choose servers among all nodes, as (stub domain, node in it) or (-1, transit node)."""
     every = [(-1, node) for node in range(transits)]
     every += [(stub, node) for stub, size in enumerate(sizes) for node in range(size)]
     return [every[place] for place in sorted(rng.choice(len(every), servers, replace=False))]
 
 
-def _between(
-    chosen: list[tuple[int, int]], borders: list[tuple[int, int]], border: _Border, stubs: list[tuple[Floats, Floats]]
+def _server_distances(
+    chosen: list[tuple[int, int]],
+    borders: list[tuple[int, int]],
+    border: _Distances,
+    stubs: list[tuple[Floats, Floats]],
 ) -> ServerDistances:
     transits = len(border.latency_s) - len(borders)
     of_stub: dict[int, list[tuple[int, int]]] = {}
@@ -236,11 +239,13 @@ def overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.r
     With depth 1, both kinds of overlay are the same: 20 links per server.
     """
     luck = rng.random(distances.servers)
-    pairs = _by_latency(distances)
+    pairs = _near_pairs(distances)
     if kind is OverlayKind.GREEDY or depth == 1:
-        return _fitted(lambda degree: _greedy(pairs, np.floor(degree + luck).astype(int).tolist()), depth, len(luck))
-    return _fitted(
-        lambda most: _restricted(pairs, distances, np.floor(most + luck).astype(int).tolist()), depth, len(luck)
+        return _fit_to_reach(
+            lambda degree: _greedy_links(pairs, np.floor(degree + luck).astype(int).tolist()), depth, len(luck)
+        )
+    return _fit_to_reach(
+        lambda most: _restricted_links(pairs, distances, np.floor(most + luck).astype(int).tolist()), depth, len(luck)
     )
 
 
@@ -265,7 +270,7 @@ def around(edges: Edges, servers: int, depth: int) -> list[list[int]]:
     return found
 
 
-def _fitted(links: Callable[[float], Edges], depth: int, servers: int) -> Edges:
+def _fit_to_reach(links: Callable[[float], Edges], depth: int, servers: int) -> Edges:
     low, high = 0.0, REACHED * 2
     best: tuple[float, Edges] = (np.inf, [])
     for _ in range(STEPS):
@@ -277,7 +282,7 @@ def _fitted(links: Callable[[float], Edges], depth: int, servers: int) -> Edges:
     return best[1]
 
 
-def _by_latency(distances: ServerDistances) -> Edges:
+def _near_pairs(distances: ServerDistances) -> Edges:
     """Return all pairs in which one server is among the other's nearest, ordered by latency."""
     nearest = np.argsort(distances.latency_s, axis=1, kind="stable")[:, 1 : CANDIDATES + 1]
     each = np.repeat(np.arange(distances.servers), nearest.shape[1])
@@ -286,7 +291,7 @@ def _by_latency(distances: ServerDistances) -> Edges:
     return [(one, other) for one, other in pairs[order].tolist()]
 
 
-def _greedy(pairs: Edges, left: list[int]) -> Edges:
+def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
     """Link the pairs in order while both servers have links left."""
     edges: Edges = []
     for one, other in pairs:
@@ -297,7 +302,7 @@ def _greedy(pairs: Edges, left: list[int]) -> Edges:
     return edges
 
 
-def _restricted(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
+def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
     """Link all pairs without interdomain edges, and limit the links of each domain over such edges, shortest first."""
     room = dict(zip(distances.domain.tolist(), left, strict=True))
     room.update((domain, len(pairs)) for domain in room if domain < 0)

@@ -85,10 +85,13 @@ def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Gen
         "storage, few entries": ("entries stored, h = 100", [stored.storage for stored in static.table_1[:4]]),
         "storage, many entries": ("entries stored, h = 1,000", grown),
         "coverage": ("h / coverage", [ENTRIES / stored.coverage for stored in static.table_1[:4]]),
-        "fault tolerance": ("servers that must remain / minimum", _beyond(static.fault_tolerances, failing=True)),
+        "fault tolerance": (
+            "servers that must remain / minimum",
+            _relative_costs(static.fault_tolerances, failing=True),
+        ),
         "fairness, few updates": ("1 + unfairness", _fairness(updates, 0)),
         "fairness, many updates": ("1 + unfairness", _fairness(updates, -1)),
-        "lookup cost": ("servers queried / minimum", _beyond(static.lookup_costs, failing=False)),
+        "lookup cost": ("servers queried / minimum", _relative_costs(static.lookup_costs, failing=False)),
         "update overhead, small target": ("messages per update, t = 5", _overheads(SMALL_TARGET, rng)),
         "update overhead, large target": ("messages per update, t = 40", _overheads(LARGE_TARGET, rng)),
     }
@@ -104,7 +107,7 @@ def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
     return RatingColumn(columns[0].name, columns[0].what, costs, stars(costs), columns[0].paper)
 
 
-def _beyond(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
+def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
     """Return the servers needed, as a multiple of the minimum for equal shares; means over the targets."""
     return [
         mean(

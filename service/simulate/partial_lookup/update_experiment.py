@@ -121,13 +121,17 @@ def run(rng: np.random.Generator) -> UpdateResults:
     """Return the results for one seed."""
     return UpdateResults(
         failing=tuple(
-            StrategyCurve(kind.value, tuple(_failing(cushion, ENTRIES, kind, rng) for cushion in CUSHIONS))
+            StrategyCurve(
+                kind.value, tuple(_share_of_failing_time(cushion, ENTRIES, kind, rng) for cushion in CUSHIONS)
+            )
             for kind in Lifetimes
         ),
         failing_expected=tuple(failing_share(CUSHIONED_TARGET, cushion, ENTRIES) for cushion in CUSHIONS),
         failing_twice_expected=failing_share(CUSHIONED_TARGET, 2, 2 * ENTRIES),
         aged_unfairness=tuple(
-            StrategyCurve(strategy_name(strategy), tuple(_aged(strategy, rng).mean(axis=0).tolist()))
+            StrategyCurve(
+                strategy_name(strategy), tuple(_unfairness_after_updates(strategy, rng).mean(axis=0).tolist())
+            )
             for strategy in strategies_for_storage(STORAGE)
         ),
         overheads=(
@@ -150,7 +154,7 @@ def _hash(entries: int) -> Hash:
     return Hash(copies_needed(UPDATED_TARGET, entries, SERVERS))
 
 
-def _failing(cushion: int, entries: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
+def _share_of_failing_time(cushion: int, entries: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
     """Return the share of time in which Fixed-(t + cushion) has fewer than t entries; all servers are equal."""
     servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
     first, updates = events(entries, CUSHIONED_TIME, lifetimes, rng)
@@ -164,7 +168,7 @@ def _failing(cushion: int, entries: int, lifetimes: Lifetimes, rng: np.random.Ge
     return failing / CUSHIONED_TIME
 
 
-def _aged(strategy: Strategy, rng: np.random.Generator) -> Floats:
+def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> Floats:
     """Return the unfairness of present entries after updates, shape (instances, ``AGED_UPDATES``)."""
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):
