@@ -1,7 +1,7 @@
 """Experiments in simulated time with production code: the papers' simulations, and other feed readers' schedulers.
 
-A pure package: it uses no clock, network or environment, and all randomness comes from a numpy generator created from
-the seed, so that the same seed gives the same JSON. Only ``cli`` and ``report`` do I/O.
+This is a pure package: it uses no clock, network or environment. All randomness comes from a numpy generator created
+from the seed, so that the same seed gives the same JSON. Only ``cli`` and ``report`` do I/O.
 
 - An experiment runs production packages, not a re-implementation. Algorithms for comparison (a paper's own, or another
   project's formula) are in this package, with their source.

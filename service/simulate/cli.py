@@ -178,13 +178,16 @@ def report(
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run the command line after ``coronet simulate``; usage errors raise typer's exceptions."""
+    """Run the command line ``coronet simulate`` with these arguments; usage errors raise typer's exceptions."""
     app(list(arguments), prog_name="coronet simulate", standalone_mode=False)
 
 
 @contextmanager
 def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
-    """Show a progress bar with ``steps`` steps; yield a function that advances it by one with a description."""
+    """Show a progress bar of ``steps`` steps, unless it is hidden.
+
+    Yield a function that completes one step and shows a description.
+    """
     from rich.console import Console  # noqa: PLC0415 - help must not load it
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - same
 
@@ -195,7 +198,10 @@ def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
 
 
 def _run_experiment(name: str, *arguments: object, as_json: bool, plot: Path | None) -> None:
-    """Run an experiment, print its results, and draw a plot if ``plot`` is given."""
+    """Run the experiment ``name``, print its results, and draw them to the file ``plot`` if that is given.
+
+    ``arguments`` are those of the experiment's ``run``.
+    """
     from service.simulate.report import without_garbage_collection  # noqa: PLC0415 - help must not load it
 
     experiment, report_module = (import_module(f"service.simulate.{name}.{part}") for part in ("experiment", "report"))
@@ -207,7 +213,7 @@ def _run_experiment(name: str, *arguments: object, as_json: bool, plot: Path | N
 
 
 def print_outcome(outcome: object, table: Callable[[], object], *, as_json: bool) -> None:
-    """Print results as one JSON object or as a table."""
+    """Print results as one JSON object, or as the table that ``table`` returns."""
     import msgspec  # noqa: PLC0415 - help must not load it
     from rich.console import Console  # noqa: PLC0415 - same
 

@@ -1,8 +1,8 @@
 """Common functions of all reports: jobs in two processes, terminal tables, plots, and Markdown templates.
 
-The package of an experiment ``x`` has a module ``report`` with ``JOBS``, ``table(outcome)`` and
-``plot_run(outcome, file)`` for one run, and ``page(outcomes)`` and ``plot(outcomes, file)`` for ``docs/experiments``,
-where ``outcomes`` has the results of ``JOBS`` by name. The template ``templates/x.md.j2`` has the texts, tables and
+The package of an experiment ``x`` has a module ``report`` with ``JOBS``, ``table(outcome)`` and ``plot_run(outcome,
+file)`` for one run, and ``page(outcomes)`` and ``plot(outcomes, file)`` for ``docs/experiments``. There ``outcomes``
+has the results of ``JOBS`` by the name of the job. The template ``templates/x.md.j2`` has the texts, tables and
 verdicts of the page, and takes all numbers from the outcomes.
 """
 
@@ -24,7 +24,10 @@ DPI = 100
 
 
 class Job(NamedTuple):
-    """One run for a page: ``run(*arguments, report)``; the last argument is the seed."""
+    """One run of an experiment for a report page: the call ``run(*arguments, report)``.
+
+    The last of ``arguments`` is the seed.
+    """
 
     name: str
     run: Callable[..., Any]
@@ -33,7 +36,10 @@ class Job(NamedTuple):
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection: runs create few cycles, and collections would take a fifth of their time."""
+    """Disable Python's garbage collection until the context ends.
+
+    Runs create few reference cycles, and collections would take a fifth of the run's time.
+    """
     gc.disable()
     try:
         yield
@@ -43,13 +49,16 @@ def without_garbage_collection() -> Iterator[None]:
 
 
 def run_job(job: Job) -> Any:
-    """Run a job and return its results."""
+    """Run a job and return what its ``run`` returns."""
     with without_garbage_collection():
         return job.run(*job.arguments, lambda _what: None)
 
 
 def run_all(jobs: Sequence[Job], report: Callable[[str], None]) -> dict[str, list[Any]]:
-    """Run all jobs in two processes; return lists of results by job name. ``report`` is called after each job."""
+    """Run all jobs in two processes, and return the results as lists by job name.
+
+    ``report`` is called with a job's name after the job.
+    """
     outcomes: dict[str, list[Any]] = {}
     # Fork, because a new interpreter would have the current directory on its import path.
     with ProcessPoolExecutor(2, get_context("fork")) as pool:
@@ -60,7 +69,11 @@ def run_all(jobs: Sequence[Job], report: Callable[[str], None]) -> dict[str, lis
 
 
 def command(experiment: str, setup: object, default: object, fields: Mapping[str, str]) -> str:
-    """Return the command line for a setup. ``fields`` maps options to fields; defaults are omitted."""
+    """Return the command line that runs an experiment with ``setup``.
+
+    ``fields`` maps command-line options to fields of the setup; fields with the same value as in ``default`` are
+    omitted.
+    """
     options = [
         f" --{option} {getattr(setup, field)}"
         for option, field in fields.items()
@@ -87,7 +100,11 @@ def draw(
     height: float = 4.0,
     sharey: bool = False,
 ) -> None:
-    """Draw panels, pairs of a function and its data, row by row to ``file``; calls ``function(axis, data)``."""
+    """Draw several panels to ``file``, row by row.
+
+    A panel is a pair (function, data); its axis is drawn by calling ``function(axis, data)``. ``height`` is the height
+    of a row in inches.
+    """
     import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to load
 
     mpl.use("agg")
@@ -134,7 +151,10 @@ def render(template: str, **values: object) -> str:
 
 
 def each(items: Iterable[Any], field: str = "") -> list[Any]:
-    """Return a field of every item; the path ``field`` can contain dots for nested fields, and indexes."""
+    """Return a field of every item; the items themselves if ``field`` is empty.
+
+    ``field`` is a path: dots lead to nested fields, and numbers are indexes.
+    """
     values = list(items)
     for name in field.split(".") if field else ():
         values = [item[int(name)] if name.isdigit() else getattr(item, name) for item in values]
@@ -142,7 +162,11 @@ def each(items: Iterable[Any], field: str = "") -> list[Any]:
 
 
 def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float = 1.0) -> str:
-    """Return the formatted mean, followed by minimum and maximum in brackets if these differ when formatted."""
+    """Return the mean of a field of all items as text, followed by minimum and maximum in brackets.
+
+    The brackets are omitted if both have the same text. ``field`` is a path as in :func:`each`, ``form`` a format
+    specification, and all values are multiplied by ``scale``.
+    """
     values = [value * scale for value in each(items, field)]
     shown, least, greatest = (format(value, form) for value in (mean(values), min(values), max(values)))
     return shown if least == greatest else f"{shown} ({least} to {greatest})"

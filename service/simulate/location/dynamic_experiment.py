@@ -40,7 +40,11 @@ STACK_MU, STACK_SIGMA, AROUND = 1.5, 0.80, 2
 
 
 class ReferenceStream(NamedTuple):
-    """A reference stream: ``requests`` are (server, file) in order; ``disks`` has the server of each file."""
+    """A stream of reads.
+
+    ``requests`` are pairs (server that reads, number of the file), in order. For each file, ``sizes`` has its size in
+    bytes, and ``disks`` the server that has it permanently.
+    """
 
     sizes: list[int]
     disks: list[int]
@@ -48,7 +52,7 @@ class ReferenceStream(NamedTuple):
 
 
 def trace(servers: int, files: int, rng: np.random.Generator) -> ReferenceStream:
-    """Draw files and the requests for them."""
+    """Draw ``files`` files on the disks of ``servers`` servers, and the requests for them."""
     body = np.exp(rng.normal(MU, SIGMA, 2 * files))
     body = body[body < TAIL_BYTES][:files]
     tail = TAIL_BYTES * (1 - rng.random(files)) ** (-1 / TAIL_ALPHA)
@@ -83,17 +87,23 @@ def _stream(files: int, rng: np.random.Generator) -> list[int]:
 
 
 class ServerCaches:
-    """The caches and disks of all servers."""
+    """The caches and disks of all servers.
+
+    ``holders`` has, for each file, the servers that have it on disk or in the cache.
+    """
 
     def __init__(self, servers: int, sizes: Sequence[int], disks: Sequence[int]) -> None:
-        """Create empty caches."""
+        """Create empty caches; ``sizes`` has each file's size in bytes, ``disks`` the server that always has it."""
         self.holders = [{disk} for disk in disks]
         self._sizes = sizes
         self._cached: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(servers)]
         self._free = [CACHE_BYTES] * servers
 
     def read(self, server: int, file: int) -> tuple[list[int], list[int]] | None:
-        """Read a file; return the files added to and evicted from the cache, or None if the server has the file."""
+        """Let a server read a file; return the files added to its cache and those evicted from it.
+
+        The result is None if the server already has the file, so that nothing needs to be located.
+        """
         cached, size = self._cached[server], self._sizes[file]
         if server in self.holders[file]:
             if file in cached:
@@ -118,9 +128,10 @@ WINDOWS = 3
 
 
 class DynamicResult(msgspec.Struct, frozen=True):
-    """The results of one run; without an index, of Tapestry alone. Stretches are means over the located reads.
+    """The results of one run with filters of the dimensions ``index``; with None, of Tapestry alone.
 
-    Bytes are totals on interdomain edges.
+    ``found`` and ``failed`` are shares of reads. The stretches are means over the reads that needed location. Bytes are
+    totals over all edges between domains.
     """
 
     index: FilterIndex | None
@@ -136,14 +147,14 @@ class DynamicResult(msgspec.Struct, frozen=True):
 
 
 class FilterSetup(NamedTuple):
-    """The links and the parameters of the filters of a run."""
+    """The overlay links of a run, and the parameters of its filters."""
 
     edges: Edges
     used: FilterIndex
 
 
 class _MethodMeasurements:
-    """The measurements of one location method."""
+    """The measurements of one location method, which is Tapestry alone if ``network`` is None."""
 
     def __init__(self, distances: ServerDistances, filters: FilterSetup | None) -> None:
         self.used = filters.used if filters else None
@@ -196,7 +207,10 @@ def run(
     rng: np.random.Generator,
     filters: Sequence[FilterSetup],
 ) -> list[DynamicResult]:
-    """Measure ``reads`` requests of the stream with Tapestry alone and with each of the filters."""
+    """Return the results of Tapestry alone, and of each of ``filters``, for the same requests.
+
+    ``reads`` is the number of requests that are measured.
+    """
     latency_s, _, crossings = distances.lists
     names = [f"file {number}" for number in range(len(trace.sizes))]
     caches = ServerCaches(distances.servers, trace.sizes, trace.disks)
@@ -236,7 +250,11 @@ def _update_filters(
     tapestry: TapestryMesh,
     measured: list[_MethodMeasurements],
 ) -> None:
-    """Publish all changes of caches since the last update to Tapestry and the filters."""
+    """Announce to Tapestry and to all filters which files servers have cached and evicted since the last call.
+
+    ``known`` has the files of each server that were announced before, and is updated. ``names`` has each file's
+    document name.
+    """
     here: list[set[int]] = [set() for _ in known]
     for file, holders in enumerate(caches.holders):
         for holder in holders:

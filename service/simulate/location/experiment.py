@@ -30,7 +30,11 @@ STEPS = (2 * len(DEPTHS) - 1) * len(INDEX_SIZES) + len(ALGORITHMS) * (len(DEPTHS
 
 
 class LocationSetup(msgspec.Struct, frozen=True):
-    """The parameters of one run; ``documents``, ``queries`` and the measured ``reads`` are per server."""
+    """The parameters of one run.
+
+    ``documents``, ``queries`` and the measured ``reads`` are numbers per server; ``files`` is the total of the
+    reference stream.
+    """
 
     servers: int = 1000
     documents: int = 70
@@ -50,13 +54,16 @@ class LocationOutcome(msgspec.Struct, frozen=True):
 
 
 def run(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> LocationOutcome:
-    """Run all experiments on the graph of this seed, and return the results; call ``report`` after each run."""
+    """Run all experiments on the graph of this seed, and return the results.
+
+    ``report`` is called after each run.
+    """
     placed = static(setup, seed, report)
     return LocationOutcome("location", seed, setup, placed, dynamic(setup, seed, report))
 
 
 def static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[StaticResult, ...]:
-    """Run the static experiments and return their results."""
+    """Run the static experiments, and return their results; ``report`` is called after each."""
     graph_rng, rng, _ = _spawn_generators(seed)
     placed = world(distances(setup.servers, graph_rng), setup.documents, setup.queries, rng)
     outcome: list[StaticResult] = []
@@ -67,7 +74,7 @@ def static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tu
 
 
 def dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[DynamicResult, ...]:
-    """Run the dynamic experiments and return their results."""
+    """Run the dynamic experiments, and return their results; ``report`` is called after each."""
     graph_rng, _, rng = _spawn_generators(seed)
     graph = distances(setup.servers, graph_rng)
     stream = trace(setup.servers, setup.files, rng)
@@ -82,5 +89,5 @@ def dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> t
 
 
 def _spawn_generators(seed: int) -> Sequence[np.random.Generator]:
-    """Return the random generators of the graph, the static and the dynamic experiments."""
+    """Return three independent random generators: for the graph, the static and the dynamic experiments."""
     return np.random.default_rng(seed).spawn(3)

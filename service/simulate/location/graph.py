@@ -39,10 +39,11 @@ SECONDS_PER_BYTE = {"stub": 8 / 100e6, "access": 8 / 1.5e6, "transit": 8 / 45e6}
 
 @dataclass(frozen=True)
 class ServerDistances:
-    """Properties of the paths of least latency between all pairs of servers: square arrays, from row to column.
+    """Properties of the fastest paths between all pairs of servers, as square arrays.
 
-    A message of s bytes takes ``latency_s + s * seconds_per_byte``, where the latter is that of the slowest edge;
-    ``crossings`` is the number of interdomain edges. ``domain`` is each server's stub domain.
+    A message of s bytes takes ``latency_s + s * seconds_per_byte``; the slowest edge of the path determines
+    ``seconds_per_byte``. ``crossings`` is the number of edges between domains on the path. ``domain`` has each server's
+    stub domain; it is negative for a transit node.
     """
 
     latency_s: Floats
@@ -57,19 +58,23 @@ class ServerDistances:
 
     @cached_property
     def lists(self) -> tuple[list[list[float]], list[list[float]], list[list[int]]]:
-        """Latency, seconds per byte and crossings as lists, whose single values are read much faster."""
+        """The arrays ``latency_s``, ``seconds_per_byte`` and ``crossings`` as lists, whose elements are read faster."""
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 
 class _Distances(NamedTuple):
-    """Distances between all transit nodes and the stub nodes with an edge out of their domain."""
+    """Distances between nodes on the border of domains, as square arrays.
+
+    These nodes are all transit nodes, and the stub nodes that have an edge out of their domain. ``crossings`` is the
+    number of edges between domains on a path.
+    """
 
     latency_s: Floats
     crossings: Ints
 
 
 def distances(servers: int, rng: np.random.Generator) -> ServerDistances:
-    """Draw a graph, choose ``servers`` of its nodes, and return the distances between them."""
+    """Draw a transit-stub graph, choose ``servers`` of its nodes, and return the distances between them."""
     transit_at = _transit_places(rng)
     transits = DOMAINS * TRANSIT
     sizes = rng.integers(STUB_SIZES[0], STUB_SIZES[1] + 1, transits * STUBS)
@@ -93,7 +98,10 @@ def _around(count: int, radius_ms: float, rng: np.random.Generator) -> Floats:
 
 
 def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Draw random edges until they connect all places; return their lengths, infinite without an edge."""
+    """Draw random edges until they connect all ``places``; return the lengths of the edges, infinite without an edge.
+
+    Each pair of places has an edge with probability ``share``.
+    """
     length = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
     while True:
         drawn = np.triu(rng.random(length.shape) < share, 1)
@@ -105,7 +113,7 @@ def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Float
 
 
 def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return the positions of a stub domain's nodes around its centre, and the distances between them."""
+    """Draw a stub domain of ``size`` nodes; return their positions relative to its centre, and distances in ms."""
     places = _around(size, NODE_MS, rng)
     edges = _draw_edges(places, STUB_EDGES, rng)
     return places, _shortest_paths(edges, np.zeros(edges.shape, dtype=np.int64)).latency_s
@@ -114,7 +122,11 @@ def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floa
 def _draw_access_edges(
     transit_at: Floats, places: list[Floats], rng: np.random.Generator
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, float, int]]]:
-    """Draw the border nodes of stub domains, and the edges between border nodes and transit nodes."""
+    """Draw the border nodes of stub domains, and the edges of border nodes to other domains.
+
+    A border node is (stub domain, node in it). An edge is (node, node, length in ms, 1 if it leads to a transit
+    domain), where transit nodes have the first numbers, and border nodes follow.
+    """
     borders: dict[tuple[int, int], int] = {}
     edges: list[tuple[int, int, float, int]] = []
 
@@ -160,7 +172,11 @@ def _direct_distances(
 
 
 def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
-    """Return the lengths of shortest paths (Floyd-Warshall), and their numbers of interdomain edges."""
+    """Return the lengths of the shortest paths between all nodes, and their numbers of edges between domains.
+
+    ``latency`` has the length of each edge, infinite without an edge, and ``crossings`` is 1 for an edge between
+    domains. The algorithm is Floyd-Warshall.
+    """
     latency, crossings = latency.copy(), crossings.copy()
     for middle in range(len(latency)):
         over = latency[:, middle, None] + latency[middle]
@@ -171,7 +187,10 @@ def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
 
 
 def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
-    """Choose servers among all nodes, as (stub domain, node in it) or (-1, transit node)."""
+    """Choose servers among all nodes, as pairs (stub domain, node in it), or (-1, number of a transit node).
+
+    ``sizes`` are the numbers of nodes of the stub domains; ``transits`` is the number of transit nodes.
+    """
     every = [(-1, node) for node in range(transits)]
     every += [(stub, node) for stub, size in enumerate(sizes) for node in range(size)]
     return [every[place] for place in sorted(rng.choice(len(every), servers, replace=False))]
@@ -224,7 +243,7 @@ CANDIDATES = 60
 
 
 class OverlayKind(StrEnum):
-    """How neighbours are chosen with global knowledge; the product uses ``service.location.neighbours``."""
+    """How servers' neighbours are chosen, given all distances; the product uses ``service.location.neighbours``."""
 
     GREEDY = "greedy"
     RESTRICTED = "restricted"
@@ -234,7 +253,7 @@ Edges = list[tuple[int, int]]
 
 
 def overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
-    """Return links with which servers reach 20 others on average within ``depth`` hops.
+    """Return the links of an overlay in which a server reaches 20 others on average within ``depth`` hops.
 
     With depth 1, both kinds of overlay are the same: 20 links per server.
     """
@@ -255,7 +274,7 @@ def reached(edges: Edges, servers: int, depth: int) -> float:
 
 
 def around(edges: Edges, servers: int, depth: int) -> list[list[int]]:
-    """Return, by number of hops from 0 to ``depth`` and by server, the bit set of servers within reach."""
+    """Return the servers that each server reaches, as bit sets: ``result[hops][server]``, for up to ``depth`` hops."""
     neighbours: list[list[int]] = [[] for _ in range(servers)]
     for one, other in edges:
         neighbours[one].append(other)
@@ -283,7 +302,7 @@ def _fit_to_reach(links: Callable[[float], Edges], depth: int, servers: int) -> 
 
 
 def _near_pairs(distances: ServerDistances) -> Edges:
-    """Return all pairs in which one server is among the other's nearest, ordered by latency."""
+    """Return all pairs of servers in which one is among the 60 nearest servers of the other, ordered by latency."""
     nearest = np.argsort(distances.latency_s, axis=1, kind="stable")[:, 1 : CANDIDATES + 1]
     each = np.repeat(np.arange(distances.servers), nearest.shape[1])
     pairs = np.unique(np.sort(np.stack([each, nearest.ravel()], axis=1)), axis=0)
@@ -292,7 +311,7 @@ def _near_pairs(distances: ServerDistances) -> Edges:
 
 
 def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
-    """Link the pairs in order while both servers have links left."""
+    """Link the pairs in order while both servers may have more links; ``left`` has each server's maximum number."""
     edges: Edges = []
     for one, other in pairs:
         if left[one] > 0 and left[other] > 0:
@@ -303,7 +322,10 @@ def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
 
 
 def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
-    """Link all pairs without interdomain edges, and limit the links of each domain over such edges, shortest first."""
+    """Link all pairs within domains, and link domains to each other as far as their maximum number of links allows.
+
+    The shortest links between domains are preferred. ``left`` has, for each server, the maximum number of its domain.
+    """
     room = dict(zip(distances.domain.tolist(), left, strict=True))
     room.update((domain, len(pairs)) for domain in room if domain < 0)
     domain, crossings = distances.domain.tolist(), distances.lists[2]

@@ -27,7 +27,11 @@ from service.simulate.location.graph import ServerDistances
 
 
 class UpdateAlgorithm(StrEnum):
-    """The update algorithms of Figure 8 as published, and the product's; without filtering, both are equal."""
+    """The algorithms that update filters: the three of Figure 8 as published, and the product's two.
+
+    Redundant updates are dropped by nobody, by the destination, or by the source. Without such filtering, the published
+    algorithm and the product's are equal.
+    """
 
     NONE = "none"
     DESTINATION = "destination"
@@ -36,7 +40,7 @@ class UpdateAlgorithm(StrEnum):
     PRODUCT_SOURCE = "lossless source"
 
     def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
-        """Return a node that uses this algorithm."""
+        """Return a node that uses this algorithm; ``me`` is its id, ``shape`` the dimensions of its filters."""
         product = {
             UpdateAlgorithm.PRODUCT_DESTINATION: Filtering.DESTINATION,
             UpdateAlgorithm.PRODUCT_SOURCE: Filtering.SOURCE,
@@ -47,7 +51,8 @@ class UpdateAlgorithm(StrEnum):
 class PaperNode(LocationNode):
     """A node that sends a neighbour only bits that it has not sent before (the paper's Figure 16, line 18).
 
-    It assumes that the neighbour still has bits that the neighbour dropped; documents that share these bits are lost.
+    The node assumes that the neighbour keeps all bits. If the neighbour has dropped some, documents with these bits are
+    no longer found there.
     """
 
     def __init__(self, me: NodeId, shape: FilterShape, filtering: Filtering) -> None:
@@ -62,7 +67,11 @@ QUERY_BYTES = 100
 
 
 class QueryWalk(NamedTuple):
-    """The result of a query: its last server, whether that has the document, and the hops, time and bytes used."""
+    """The path of a query through the filters.
+
+    ``at`` is the last server on the path, and ``found`` whether it has the document. ``crossed_bytes`` are the query's
+    bytes, counted once for each edge between domains.
+    """
 
     at: int
     found: bool
@@ -77,12 +86,18 @@ def name(server: int) -> str:
 
 
 class SimulatedOverlay:
-    """Servers with production's nodes. ``crossed_bytes`` counts the bytes of messages once per interdomain edge."""
+    """An overlay of servers that run production's nodes.
+
+    ``crossed_bytes`` counts the bytes of all messages, once for each edge between domains.
+    """
 
     def __init__(
         self, distances: ServerDistances, edges: Iterable[tuple[int, int]], shape: FilterShape, updates: UpdateAlgorithm
     ) -> None:
-        """Create all links; servers have no documents."""
+        """Create the servers without documents, and link the pairs of servers in ``edges``.
+
+        ``shape`` has the dimensions of their filters.
+        """
         self.nodes = [updates.node(name(server), shape) for server in range(distances.servers)]
         self.crossed_bytes = 0
         self.messages = 0
@@ -100,11 +115,11 @@ class SimulatedOverlay:
         self.deliver_all()
 
     def change(self, server: int, added: Iterable[str], removed: Iterable[str] = ()) -> None:
-        """Add documents to a server and remove others."""
+        """Add documents to a server and remove others; the messages are sent, but not yet delivered."""
         self._send(server, self.nodes[server].change(added, removed))
 
     def deliver_all(self) -> None:
-        """Deliver all messages, including those that result from them."""
+        """Deliver all sent messages, and those that are sent in response."""
         under_way, nodes, names = self._under_way, self.nodes, self._names
         while under_way:
             self._now_s, _, sender, receiver, message = heappop(under_way)
@@ -113,7 +128,10 @@ class SimulatedOverlay:
                 self._send(receiver, sends)
 
     def walk(self, start: int, document: str, holders: Collection[int]) -> QueryWalk:
-        """Send a query from ``start``, which does not have the document; ``holders`` have it."""
+        """Send a query for a document from the server ``start`` through the filters, and return its path.
+
+        ``holders`` are the servers that have the document; ``start`` is not one of them.
+        """
         query: LocationQuery = self.nodes[start].start_query(document)
         here, hops, time_s, crossed = start, 0, 0.0, 0
         while True:
@@ -128,9 +146,10 @@ class SimulatedOverlay:
                 return QueryWalk(here, True, hops, time_s, crossed)
 
     def missing(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
-        """Return the share of server pairs in which one lacks the other's document in the row of its distance.
+        """Return the share of pairs of near servers in which one server's filters miss the document of the other.
 
-        ``around`` has, by hops and server, the bit set of servers within reach; ``documents`` has one per server.
+        A document must be in the row of filters for the number of hops to its server. ``around`` has the bit set of
+        servers within reach by number of hops and server; ``documents`` has one document per server.
         """
         masks = [document_mask(document, self.nodes[0].shape) for document in documents]
         pairs = missed = 0
@@ -169,7 +188,10 @@ POINTER_BYTES = 60
 
 
 class TapestryResult(NamedTuple):
-    """The holder that a query found, the query's duration, and its bytes on interdomain edges."""
+    """The result of a query through Tapestry: the server that has the document, and the cost of the query.
+
+    ``crossed_bytes`` are the query's bytes, counted once for each edge between domains.
+    """
 
     holder: int
     time_s: float
@@ -178,12 +200,12 @@ class TapestryResult(NamedTuple):
 
 @cache
 def guid(document: str) -> int:
-    """Return the document's GUID."""
+    """Return the document's GUID in Tapestry, a hash of its name."""
     return int.from_bytes(blake2b(document.encode(), digest_size=8, person=b"guid").digest(), "big")
 
 
 class TapestryMesh:
-    """Tapestry's mesh of servers with pointers to documents."""
+    """Tapestry's mesh of servers, which store pointers to the servers that have documents."""
 
     def __init__(self, distances: ServerDistances, rng: np.random.Generator) -> None:
         """Draw the ids of all servers."""
@@ -199,7 +221,10 @@ class TapestryMesh:
         self._pointers: dict[str, dict[int, set[int]]] = {}
 
     def path(self, start: int, document: str) -> list[int]:
-        """Return the servers on the path from ``start`` to the document's root, beginning with ``start``."""
+        """Return the servers on the path from ``start`` to the document's root, including both.
+
+        The root is the one server to which all paths for this document lead.
+        """
         here, suffix, target = start, 0, guid(document)
         found = [start]
         for level in range(DIGITS):
@@ -220,7 +245,10 @@ class TapestryMesh:
         return found
 
     def publish(self, holder: int, document: str) -> int:
-        """Store a pointer at each hop to the root; return the bytes on interdomain edges."""
+        """Store pointers to ``holder``, which has the document, on the path to the document's root.
+
+        Return the bytes of the messages, counted once for each edge between domains.
+        """
         path = self.path(holder, document)
         pointers = self._pointers.setdefault(document, {})
         for server in path:
@@ -228,14 +256,17 @@ class TapestryMesh:
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
     def withdraw(self, holder: int, document: str) -> int:
-        """Remove the pointers of :meth:`publish`; return the bytes on interdomain edges."""
+        """Remove the pointers that :meth:`publish` stored.
+
+        Return the bytes of the messages, counted once for each edge between domains.
+        """
         path = self.path(holder, document)
         for server in path:
             self._pointers[document][server].discard(holder)
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
     def locate(self, start: int, document: str) -> TapestryResult:
-        """Go towards the root until a server has a pointer, then to the holder nearest to it."""
+        """Follow the path to the document's root until a server has pointers, then go to the holder nearest to it."""
         pointers = self._pointers[document]
         path = self.path(start, document)
         time_s = 0.0
@@ -250,7 +281,7 @@ class TapestryMesh:
         raise AssertionError(f"The root of {document} has no pointer to it.")
 
     def hop_s(self, one: int, other: int) -> float:
-        """Return the duration of a query's hop between two servers."""
+        """Return the time in seconds that a query takes from one server to another."""
         return self._latency_s[one][other] + (QUERY_BYTES * self._per_byte[one][other] if one != other else 0.0)
 
     def _crossed(self, way: list[int], size: int) -> int:
@@ -258,6 +289,10 @@ class TapestryMesh:
 
 
 def home_s(tapestry: TapestryMesh, start: int, document: str, holder: int) -> float:
-    """Return the duration of a query through the document's home node, which knows the holder nearest to the client."""
+    """Return the time in seconds that a query for a document takes through the document's home node.
+
+    The home node is a server that a hash of the document determines. It knows ``holder``, the server nearest to the
+    client ``start`` that has the document.
+    """
     home = guid(document) % tapestry.servers
     return tapestry.hop_s(start, home) + tapestry.hop_s(home, holder)

@@ -42,7 +42,7 @@ def page(found: OutcomesByName) -> str:
 
 
 def page_of(outcomes: Sequence[LocationOutcome]) -> str:
-    """Return the report page for these outcomes, one per graph."""
+    """Return the report page for ``outcomes``, each of which is the run on one graph."""
     documents = outcomes[0].setup.documents
     width = int(8 * INDEX_BYTES / REACHED)
     matched = false_positive_rate(width, best_hashes(width, [documents]), documents)
@@ -74,7 +74,10 @@ def _static(
     index_bytes: float = INDEX_BYTES,
     updates: str = UpdateAlgorithm.PRODUCT_SOURCE,
 ) -> list[StaticResult]:
-    """Return the runs with these filters, one per graph. At depth 1 all overlays and algorithms are equal."""
+    """Return the static runs with filters of these parameters, one for each graph.
+
+    ``kind`` is the kind of overlay, ``updates`` the update algorithm. At depth 1 all overlays and algorithms are equal.
+    """
     if depth == 1:
         kind, updates = OverlayKind.GREEDY, UpdateAlgorithm.PRODUCT_SOURCE
     wanted = (kind, depth, index_bytes, updates)
@@ -83,13 +86,16 @@ def _static(
 
 
 def _document_bytes(outcomes: Sequence[LocationOutcome], updates: str) -> list[float]:
-    """Return the bars of Figure 8 for one algorithm: by depth, the bytes of updates and Tapestry for a document."""
+    """Return the bars of Figure 8 for the update algorithm ``updates``, by filter depth.
+
+    A bar is the bytes that a new document costs: those of filter updates plus those of Tapestry's messages.
+    """
     runs = (_static(outcomes, OverlayKind.RESTRICTED, depth, ALGORITHMS_INDEX_BYTES, updates) for depth in DEPTHS)
     return [mean(each(found, "crossed_bytes")) + mean(each(found, "pointer_bytes")) for found in runs]
 
 
 def _dynamic(outcomes: Sequence[LocationOutcome]) -> dict[str, Sequence[DynamicResult]]:
-    """Return the dynamic runs of all graphs by label; Tapestry alone is first."""
+    """Return the dynamic runs of all graphs by label, first those of Tapestry alone."""
     return {_label(runs[0]): runs for runs in zip(*each(outcomes, "dynamic"), strict=True)}
 
 
@@ -125,12 +131,12 @@ def table(outcome: LocationOutcome) -> Table:
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the means over all graphs."""
+    """Draw the means over all graphs to ``file``."""
     _plot(_outcomes(found), file)
 
 
 def plot_run(outcome: LocationOutcome, file: Path) -> None:
-    """Draw one graph."""
+    """Draw the results for one graph to ``file``."""
     _plot([outcome], file)
 
 

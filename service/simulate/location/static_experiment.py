@@ -1,4 +1,4 @@
-"""The static experiments (§III.C): documents on one server each, located with and without filters."""
+"""The static experiments (§III.C): each document is on one server, and is located with and without filters."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ ANNOUNCE_BATCH = 40
 
 
 class LocationMethod(StrEnum):
-    """The method by which a document is located."""
+    """How a document is located: by Tapestry or a home node, alone or as the fallback of filters (hybrid)."""
 
     TAPESTRY = "tapestry"
     HYBRID = "hybrid"
@@ -44,9 +44,12 @@ class LocationMethod(StrEnum):
 
 
 class FilterIndex(msgspec.Struct, frozen=True):
-    """The parameters of the filters of one run; ``links`` is per server, ``crossing_links`` the total.
+    """The parameters of the filters of one run.
 
-    ``even_failed`` is the predicted share of failed queries if all rows of a server had equally many documents.
+    ``bytes`` is the size of a server's filters, ``width`` the number of bits of one filter, and ``hashes`` the number
+    of hash functions. ``links`` is the mean number of links of a server, ``crossing_links`` the total of links between
+    domains, and ``reached`` the mean number of servers within ``depth`` hops. ``even_failed`` is the predicted share of
+    failed queries if all rows of a server's filters had equally many documents.
     """
 
     overlay: OverlayKind
@@ -62,7 +65,10 @@ class FilterIndex(msgspec.Struct, frozen=True):
 
 
 class StretchResult(msgspec.Struct, frozen=True):
-    """Routing stretch of one method, by distance to the document."""
+    """Routing stretch of one location method: the time of a query divided by the latency to the document's server.
+
+    The mean and the 99th percentile are also given by distance to the document; None if no query has that distance.
+    """
 
     way: LocationMethod
     mean: float
@@ -71,11 +77,13 @@ class StretchResult(msgspec.Struct, frozen=True):
 
 
 class StaticResult(msgspec.Struct, frozen=True):
-    """The results of one run. ``failed`` is the share of queries that visited neighbours and fell back on Tapestry.
+    """The results of one run.
 
-    ``failed_almost`` is the share of these that took at most 20 % longer than with Tapestry alone; ``cost`` has
-    quantiles of this ratio. ``crossed_bytes`` are the update bytes for a new document, ``pointer_bytes`` those of
-    Tapestry's messages for it. ``missing`` is the share of nearby servers that lack it in the right row of filters.
+    ``found`` is the share of queries that filters answer; ``failed`` is the share that visited neighbours in vain and
+    then used Tapestry. ``cost`` has quantiles of the time of failed queries relative to Tapestry alone, and
+    ``failed_almost`` is the share of failed queries in which this ratio is at most 1.2. For one new document,
+    ``crossed_bytes`` are the bytes of filter updates, ``pointer_bytes`` those of Tapestry's messages, and ``missing``
+    is the share of nearby servers whose filters miss it.
     """
 
     index: FilterIndex
@@ -92,7 +100,10 @@ class StaticResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class StaticSetup:
-    """The common data of all static runs on a graph. A query is (client, document, holder)."""
+    """The data that all static runs on a graph have in common.
+
+    A query is a tuple (client, document, server that has the document).
+    """
 
     distances: ServerDistances
     tapestry: TapestryMesh
@@ -107,7 +118,10 @@ class StaticSetup:
 
 
 class OverlayLinks(NamedTuple):
-    """An overlay, and the expected number of documents in each server's filter rows."""
+    """An overlay, and the expected load of its filters.
+
+    ``loads`` has, for each server, the expected number of documents in each row of its filters.
+    """
 
     kind: OverlayKind
     depth: int
@@ -116,7 +130,10 @@ class OverlayLinks(NamedTuple):
 
 
 def world(distances: ServerDistances, documents: int, queries: int, rng: np.random.Generator) -> StaticSetup:
-    """Place and publish documents on each server, and draw queries of each server for others' documents."""
+    """Place documents on each server and publish them in Tapestry, and draw queries for documents of other servers.
+
+    ``documents`` and ``queries`` are the numbers per server.
+    """
     tapestry = TapestryMesh(distances, rng)
     placed = [[f"{server}/{number}" for number in range(documents)] for server in range(distances.servers)]
     for server, here in enumerate(placed):
@@ -134,7 +151,10 @@ def world(distances: ServerDistances, documents: int, queries: int, rng: np.rand
 
 
 def runs(of: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
-    """Yield the results of all runs: index sizes on both overlays, and update algorithms on the restricted one."""
+    """Yield the results of all static runs.
+
+    They cover all index sizes on both kinds of overlay, and all update algorithms on the restricted overlay.
+    """
     for kind in OverlayKind:
         for depth in DEPTHS if kind is OverlayKind.GREEDY else DEPTHS[1:]:
             links = linked(of.distances, kind, depth, len(of.documents[0]), rng)
@@ -148,7 +168,10 @@ def runs(of: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
 def linked(
     distances: ServerDistances, kind: OverlayKind, depth: int, documents: int, rng: np.random.Generator
 ) -> OverlayLinks:
-    """Return an overlay. The loads of its filters are measured with one document per server in wide filters."""
+    """Return an overlay, and the expected number of documents in each row of filters if each server has ``documents``.
+
+    The numbers are estimated from a trial with one document per server and wide filters.
+    """
     edges = overlay(kind, distances, depth, rng)
     probe = FilterShape(1, 1 << 13, 1, depth)
     network = SimulatedOverlay(distances, edges, probe, UpdateAlgorithm.PRODUCT_SOURCE)
@@ -161,7 +184,10 @@ def linked(
 
 
 def index(distances: ServerDistances, links: OverlayLinks, index_bytes: float, updates: UpdateAlgorithm) -> FilterIndex:
-    """Return the filters of ``index_bytes`` per server, with the best number of hashes for the expected loads."""
+    """Return the parameters of filters that take ``index_bytes`` per server.
+
+    The number of hash functions is the best one for the expected number of documents.
+    """
     each = 2 * len(links.edges) / distances.servers
     width = int(8 * index_bytes / (each * links.depth))
     hashes = best_hashes(width, [row for rows in links.loads for row in rows])
@@ -178,12 +204,15 @@ def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
 
 
 def shape(of: FilterIndex) -> FilterShape:
-    """Return the filter dimensions in the product's type."""
+    """Return the dimensions of these filters in the type that production's nodes use."""
     return FilterShape(1, of.width, of.hashes, of.depth)
 
 
 def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult:
-    """Fill the filters, execute all queries, then add a document to each server; return the measurements."""
+    """Fill the filters, execute all queries, then add a new document to each server; return the measurements.
+
+    ``used`` has the parameters of the filters.
+    """
     network = SimulatedOverlay(of.distances, links.edges, shape(used), used.updates)
     for server, documents in enumerate(of.documents):
         network.change(server, documents)
@@ -212,7 +241,10 @@ def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult
 
 
 def _fallback_s(of: StaticSetup, walk: QueryWalk, place: int) -> float:
-    """Return the duration of a failed walk plus Tapestry from the walk's last server."""
+    """Return the time in seconds of a failed query: its path through filters, and Tapestry from the last server on.
+
+    ``place`` is the query's index in ``of.queries``.
+    """
     return walk.time_s + of.tapestry.locate(walk.at, of.queries[place][1]).time_s
 
 

@@ -54,7 +54,10 @@ PAPER: Mapping[str, tuple[int, int, int, int]] = {
 
 
 class RatingColumn(msgspec.Struct, frozen=True):
-    """A column of Table 2; strategies are in the order of ``PAPER``."""
+    """A column of Table 2: measurements of all strategies, and the stars that we and the paper derive.
+
+    The strategies are in the order of ``PAPER``; ``what`` names the measured quantity, of which less is better.
+    """
 
     name: str
     what: str
@@ -65,7 +68,7 @@ class RatingColumn(msgspec.Struct, frozen=True):
 
     @property
     def contradicted(self) -> int:
-        """The number of pairs of strategies whose order by stars is the opposite in the paper."""
+        """The number of pairs of strategies that our stars and the paper's stars order in opposite ways."""
         pairs = combinations(zip(self.stars, self.paper, strict=True), 2)
         return sum((our_a - our_b) * (paper_a - paper_b) < 0 for (our_a, paper_a), (our_b, paper_b) in pairs)
 
@@ -79,7 +82,7 @@ def stars(costs: Sequence[float]) -> tuple[int, ...]:
 
 
 def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Generator) -> tuple[RatingColumn, ...]:
-    """Return all columns of Table 2 for one seed."""
+    """Return all columns of Table 2 for one seed; ``static`` and ``updates`` are the measurements for that seed."""
     grown = [expected_storage(strategy, MANY_ENTRIES, SERVERS) for strategy in strategies_for_storage(STORAGE)]
     measured: dict[str, tuple[str, Sequence[float]]] = {
         "storage, few entries": ("entries stored, h = 100", [stored.storage for stored in static.table_1[:4]]),
@@ -102,13 +105,17 @@ def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Gen
 
 
 def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
-    """Return one column with the mean over all seeds."""
+    """Return a column with the mean measurements of ``columns``, which are the same column for different seeds."""
     costs = tuple(mean(costs) for costs in zip(*(column.measured for column in columns), strict=True))
     return RatingColumn(columns[0].name, columns[0].what, costs, stars(costs), columns[0].paper)
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
-    """Return the servers needed, as a multiple of the minimum for equal shares; means over the targets."""
+    """Return, for each strategy, the mean number of servers needed, as a multiple of the minimum for equal shares.
+
+    The mean is over all targets (numbers of entries wanted). ``failing`` means that a curve has numbers of servers that
+    may fail; otherwise it has numbers of servers needed.
+    """
     return [
         mean(
             ((SERVERS - value) if failing else value) / ceil(target * SERVERS / STORAGE)
@@ -142,7 +149,7 @@ class PartialLookupOutcome(msgspec.Struct, frozen=True):
 
 
 def run(seed: int, report: Callable[[str], None]) -> PartialLookupOutcome:
-    """Run all measurements with one seed and return the results; call ``report`` after each part."""
+    """Run all measurements with one seed, and return the results; ``report`` is called after each part."""
     placement_rng, update_rng, rating_rng = np.random.default_rng(seed).spawn(3)
     placed = placement_experiment.run(placement_rng)
     report("placements")

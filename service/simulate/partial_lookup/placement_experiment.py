@@ -45,7 +45,10 @@ from service.discovery.partial.strategies import (
 
 
 class SimulatedDirectory:
-    """All servers of one directory, driven like those of the product's workers, with message counts."""
+    """All servers of one directory, which run the same code as the product's workers.
+
+    ``processed`` counts the messages that servers process.
+    """
 
     def __init__(self, strategy: Strategy, servers: int, draw: Callable[[], float]) -> None:
         """Create the servers; ``draw`` returns random numbers in [0, 1)."""
@@ -61,7 +64,7 @@ class SimulatedDirectory:
         return [server.entries for server in self.servers]
 
     def request(self, request: Request) -> None:
-        """Execute a client's request with all resulting messages."""
+        """Execute a client's request, including all messages between servers that it causes."""
         coordinator = choose_coordinator(self.strategy, len(self.servers), self._draw())
         self.processed += 1
         under_way: deque[SendToServer] = deque(self.servers[coordinator].on_request(request))
@@ -71,7 +74,10 @@ class SimulatedDirectory:
             under_way.extend(self.servers[sent.to].on_message(sent.message, self._draw()))
 
     def lookup(self, target: int, failed: Collection[int] = ()) -> tuple[Sequence[str], int]:
-        """Return the entries that a lookup finds, and the number of servers asked; ``failed`` servers do not answer."""
+        """Look up ``target`` entries; return the entries found, and the number of servers asked.
+
+        Servers in ``failed`` do not answer.
+        """
         lookup = PartialLookup(target, lookup_order(self.strategy, len(self.servers), self._draw()))
         asked = 0
         while (server := lookup.next_server()) is not None:
@@ -99,14 +105,18 @@ FAIR_STORAGE = tuple(range(100, 1001, 50))
 
 
 class StrategyCurve(msgspec.Struct, frozen=True):
-    """The values of one strategy along a figure's axis; None if undefined."""
+    """A curve in a figure: the values of one strategy along the figure's axis; None where the value is undefined."""
 
     strategy: str
     values: tuple[float | None, ...]
 
 
 class StorageResult(msgspec.Struct, frozen=True):
-    """A row of Table 1: the entries stored on all servers, and the distinct entries that they cover."""
+    """A row of Table 1.
+
+    ``storage`` is the number of entries stored on all servers together, ``coverage`` the number of different entries
+    among them. The expected numbers are computed by formulas.
+    """
 
     strategy: str
     storage: float
@@ -116,7 +126,11 @@ class StorageResult(msgspec.Struct, frozen=True):
 
 
 class PlacementResults(msgspec.Struct, frozen=True):
-    """The results for one seed. Figures 3 and 6 are by target from 1, Figures 5 and 8 by storage."""
+    """The results of all placement experiments for one seed.
+
+    The curves of lookup costs and fault tolerances (Figures 3 and 6) are by target, the number of entries wanted, from
+    1. Those of coverages and unfairness (Figures 5 and 8) are by storage.
+    """
 
     table_1: tuple[StorageResult, ...]
     lookup_costs: tuple[StrategyCurve, ...]
@@ -128,21 +142,26 @@ class PlacementResults(msgspec.Struct, frozen=True):
 def strategies_for_storage(limit: int, entries: int = ENTRIES, servers: int = SERVERS) -> tuple[Strategy, ...]:
     """Return Fixed-x, RandomServer-x, Round-Robin-y and Hash-y that use at most ``limit`` entries of storage.
 
-    Both parameters are rounded down, to at least 1, as the paper does for Hash-2 and a storage of 200 entries.
+    The entries stored per server x and the copies per entry y are rounded down, and are at least 1. The paper does the
+    same for Hash-2 and a storage of 200 entries.
     """
     x, y = max(limit // servers, 1), max(limit // entries, 1)
     return Fixed(x), RandomServer(x), RoundRobin(y), Hash(y)
 
 
 class PlacementSampler:
-    """Draws random instances of strategies."""
+    """Draws random placements of a directory's entries."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
         self._numbers = count()
 
     def draw(self, strategy: Strategy, instances: int, placed: int = ENTRIES) -> Iterator[Bools]:
-        """Yield placements of the first ``placed`` of ``ENTRIES`` entries, those for which there is storage."""
+        """Yield random placements of entries by a strategy, at most ``instances`` of them.
+
+        If storage is limited, only the first ``placed`` of the ``ENTRIES`` entries are placed. A strategy without
+        randomness yields one placement.
+        """
         for _ in range(instances if isinstance(strategy, RandomServer | Hash) else 1):
             number = next(self._numbers)
             entries = [f"{number}/{entry}" for entry in range(ENTRIES)]
@@ -152,7 +171,7 @@ class PlacementSampler:
 
 
 def run(rng: np.random.Generator) -> PlacementResults:
-    """Return the results for one seed."""
+    """Measure all placements, and return the results for one seed."""
     placements = PlacementSampler(rng)
     drawn = {
         strategy_name(strategy): (strategy, list(placements.draw(strategy, INSTANCES)))
@@ -180,7 +199,10 @@ def _stored(strategy: Strategy, instances: list[Bools]) -> StorageResult:
 
 
 def _costs(strategy: Strategy, instances: list[Bools]) -> tuple[float | None, ...]:
-    """Return the mean lookup costs by target from 1; None beyond the entries that all instances have."""
+    """Return the mean lookup cost for each target (number of entries wanted) from 1 to ``TARGETS``.
+
+    None means that not all instances have so many entries.
+    """
     costs = [lookup_costs(placed, lookup_steps(strategy, SERVERS)) for placed in instances]
     most = min(TARGETS, *(len(cost) - 1 for cost in costs))
     means = np.mean([cost[1 : most + 1] for cost in costs], axis=0)
@@ -193,14 +215,17 @@ def _tolerances(instances: list[Bools]) -> tuple[float | None, ...]:
 
 
 def _by_storage(limits: Sequence[int], mean: Callable[[Strategy, int], float]) -> tuple[StrategyCurve, ...]:
-    """Return a curve over storage for each strategy."""
+    """Return a curve for each strategy: its value of ``mean`` for each storage limit."""
     names = ("Fixed", "RandomServer", "Round-Robin", "Hash")
     means = [[mean(strategy, limit) for strategy in strategies_for_storage(limit)] for limit in limits]
     return tuple(StrategyCurve(name, values) for name, values in zip(names, zip(*means, strict=True), strict=True))
 
 
 def _coverages(placements: PlacementSampler) -> tuple[StrategyCurve, ...]:
-    """Return Figure 5; if storage is below the number of entries, Round-Robin-1 and Hash-1 store a part (§4.3)."""
+    """Return the curves of Figure 5.
+
+    If storage is below the number of entries, Round-Robin-1 and Hash-1 store only some of the entries (§4.3).
+    """
 
     def mean(strategy: Strategy, limit: int) -> float:
         most = min(limit, ENTRIES) if isinstance(strategy, RoundRobin | Hash) else ENTRIES

@@ -33,11 +33,11 @@ def page(found: dict[str, list[PartialLookupOutcome]]) -> str:
     outcomes = found["partial lookup"]
 
     def curves(figure: str) -> list[StrategyCurve]:
-        """Return the curves of a figure as means over the seeds; None if a seed has no value."""
+        """Return the curves of a figure, whose values are means over the seeds; None where a seed has no value."""
         return [_mean_curve(seeds) for seeds in zip(*each(outcomes, figure), strict=True)]
 
     def means(figure: str) -> dict[str, list[float]]:
-        """Return the means of a figure by strategy, up to where all seeds have values."""
+        """Return the means of a figure over the seeds by strategy, as far as all seeds have values."""
         return {curve.strategy: [value for value in curve.values if value is not None] for curve in curves(figure)}
 
     in_turn = enumerate(means("static.lookup_costs")["Round-Robin-2"], 1)
@@ -71,7 +71,10 @@ def _mean_curve(seeds: Sequence[StrategyCurve]) -> StrategyCurve:
 
 
 def _two_phases(unfairness: dict[str, list[float]]) -> bool:
-    """Return whether the curves have the paper's two phases: before and after one or two servers have the target."""
+    """Return whether the curves of unfairness, by strategy, have the two phases that the paper describes.
+
+    The phases are separated by the point at which one or two servers have enough entries for the target.
+    """
     sampled, hashed = unfairness["RandomServer"], unfairness["Hash"]
     one_server = FAIR_STORAGE.index(400)
     falls = [before - after for before, after in pairwise(sampled)]
@@ -90,12 +93,12 @@ def table(outcome: PartialLookupOutcome) -> Table:
 
 
 def plot(found: dict[str, list[PartialLookupOutcome]], file: Path) -> None:
-    """Draw the run with the first seed."""
+    """Draw the figures of the run with the first seed to ``file``."""
     plot_run(found["partial lookup"][0], file)
 
 
 def plot_run(outcome: PartialLookupOutcome, file: Path) -> None:
-    """Draw the paper's Figures 3, 5, 6 and 8 to 11 for one run."""
+    """Draw the paper's Figures 3, 5, 6 and 8 to 11 with the results of one run to ``file``."""
     placed, updated = outcome.static, outcome.updates
     targets = range(1, 1 + len(placed.lookup_costs[0].values))
     positive = [StrategyCurve(it.strategy, tuple(value or None for value in it.values)) for it in updated.failing]

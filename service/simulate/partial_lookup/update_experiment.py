@@ -52,7 +52,7 @@ UPDATED_ENTRIES = tuple(sorted({*range(100, 601, 20), *BREAKS, *(entries - 1 for
 
 
 class Lifetimes(StrEnum):
-    """The distribution of lifetimes."""
+    """The distribution of entries' lifetimes."""
 
     EXPONENTIAL = "exponential"
     ZIPF = "Zipf-like"
@@ -60,7 +60,7 @@ class Lifetimes(StrEnum):
 
 
 class UpdateResults(msgspec.Struct, frozen=True):
-    """The results for one seed."""
+    """The results of all update experiments for one seed."""
 
     failing: tuple[StrategyCurve, ...]
     """Figure 9: share of time in which Fixed-(15 + cushion) has fewer than 15 entries; by lifetimes and cushion."""
@@ -78,7 +78,10 @@ class UpdateResults(msgspec.Struct, frozen=True):
 def events(
     entries: int, time: float, lifetimes: Lifetimes, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[tuple[float, Add | Delete]]]:
-    """Return the initial entries, and an iterator over (time, update) in order until ``time``."""
+    """Return the initial entries, and an iterator over (time, add or delete) in order of time until ``time``.
+
+    ``entries`` is both the initial and the mean number of entries.
+    """
     mean = BETWEEN_ADDS * entries
     adds = np.cumsum(rng.exponential(BETWEEN_ADDS, round(1.1 * time / BETWEEN_ADDS) + 100))
     adds = adds[adds < time]
@@ -97,7 +100,7 @@ def events(
 
 
 def longest(mean: float) -> float:
-    """Return m such that (m - 1) / ln m, the mean of Zipf-like lifetimes from 1 to m, equals ``mean``."""
+    """Return the longest lifetime m for which Zipf-like lifetimes from 1 to m have the given mean, (m - 1) / ln m."""
     found = mean
     for _ in range(60):
         found = 1 + mean * log(found)
@@ -111,14 +114,18 @@ def _draw_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.rando
 
 
 def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
-    """Draw residual lifetimes. Long lifetimes are overrepresented, which makes the Zipf-like ones uniform."""
+    """Draw how much longer ``count`` initial entries live, if lifetimes have this distribution and mean.
+
+    Entries with long lifetimes are overrepresented, because they are more likely to be present at a given time. With
+    this bias, Zipf-like lifetimes become uniform.
+    """
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
     return rng.random(count) * (1 + rng.random(count) * (longest(mean) - 1))
 
 
 def run(rng: np.random.Generator) -> UpdateResults:
-    """Return the results for one seed."""
+    """Measure all updates, and return the results for one seed."""
     return UpdateResults(
         failing=tuple(
             StrategyCurve(
@@ -155,7 +162,10 @@ def _hash(entries: int) -> Hash:
 
 
 def _share_of_failing_time(cushion: int, entries: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
-    """Return the share of time in which Fixed-(t + cushion) has fewer than t entries; all servers are equal."""
+    """Return the share of time in which lookups of t entries fail because Fixed-(t + cushion) has fewer entries.
+
+    All servers have the same entries. ``entries`` is the mean number of entries in the directory.
+    """
     servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
     first, updates = events(entries, CUSHIONED_TIME, lifetimes, rng)
     servers.request(Place(tuple(first)))
@@ -169,7 +179,10 @@ def _share_of_failing_time(cushion: int, entries: int, lifetimes: Lifetimes, rng
 
 
 def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> Floats:
-    """Return the unfairness of present entries after updates, shape (instances, ``AGED_UPDATES``)."""
+    """Return the unfairness among present entries after each number of updates in ``AGED_UPDATES``.
+
+    The shape is (instances, ``AGED_UPDATES``).
+    """
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):
         servers = SimulatedDirectory(strategy, SERVERS, rng.random)
@@ -193,7 +206,10 @@ def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> F
 
 
 def overhead(strategy: Strategy, entries: int, rng: np.random.Generator) -> float:
-    """Return the number of messages that servers process per update (Figure 11)."""
+    """Return the mean number of messages that all servers together process per update (Figure 11).
+
+    ``entries`` is the mean number of entries in the directory.
+    """
     servers = SimulatedDirectory(strategy, SERVERS, rng.random)
     first, updates = events(entries, BETWEEN_ADDS * UPDATES, Lifetimes.EXPONENTIAL, rng)
     servers.request(Place(tuple(first)))

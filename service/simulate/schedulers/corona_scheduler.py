@@ -31,26 +31,32 @@ PRIOR_PER_HOUR = 2.0
 
 
 class WeeklyClocks:
-    """A weekly clock for each channel, initially running evenly."""
+    """A clock for each channel that runs at different speeds in the hours of a week, and takes a week for a week.
+
+    At first all clocks run evenly.
+    """
 
     def __init__(self, channels: int) -> None:
         self._apart_s = 2 * WEEK_S * np.arange(channels)
         self._show(np.tile(np.arange(HOURS * DAYS + 1) * HOUR_S, (channels, 1)))
 
     def set_speed(self, speed: Floats) -> None:
-        """Set the relative speeds of each clock in the hours of the week."""
+        """Set the relative speed of each clock in each hour of the week; ``speed`` has one row per channel."""
         shown = np.cumsum(speed, axis=1)
         self._show(np.pad(shown / shown[:, -1:] * WEEK_S, ((0, 0), (1, 0))))
 
     def shown_s(self, channel: Ints, at_s: Floats) -> Floats:
-        """Return the clock times of these channels at the times ``at_s``."""
+        """Return the time that the clock of each ``channel`` shows at the real time ``at_s``."""
         week_s = np.floor(at_s / WEEK_S) * WEEK_S
         hour = np.minimum(((at_s - week_s) / HOUR_S).astype(np.int64), HOURS * DAYS - 1)
         begin_s, end_s = self._shown_s[channel, hour], self._shown_s[channel, hour + 1]
         return np.asarray(week_s + begin_s + ((at_s - week_s) / HOUR_S - hour) * (end_s - begin_s))
 
     def time_s(self, channel: Ints, shown_s: Floats) -> Floats:
-        """Return the times at which the clocks show ``shown_s``; the inverse of :meth:`shown_s`."""
+        """Return the real time at which the clock of each ``channel`` shows ``shown_s``.
+
+        This is the inverse of :meth:`shown_s`.
+        """
         week_s = np.floor(shown_s / WEEK_S) * WEEK_S
         inside_s = shown_s - week_s
         place = np.searchsorted(self._all_shown_s, inside_s + self._apart_s[channel], side="right") - 1
@@ -75,12 +81,15 @@ class Rhythm:
         self._by_day = np.full((channels, DAYS), PRIOR_PER_HOUR * HOURS)
 
     def count(self, channel: Ints, published_s: Floats) -> None:
-        """Count publication dates of entries, with one channel for each date."""
+        """Count the entries published at the times ``published_s``; ``channel`` has the channel of each entry."""
         np.add.at(self._by_hour, (channel, (published_s // HOUR_S).astype(np.int64) % HOURS), 1.0)
         np.add.at(self._by_day, (channel, (published_s // DAY_S).astype(np.int64) % DAYS), 1.0)
 
     def learn(self) -> None:
-        """Set all clocks from the counts. Must be called at the end of a week, when all clocks agree."""
+        """Set the speeds of all clocks from the counted entries.
+
+        This must be called at the end of a week, when all clocks show the real time.
+        """
         busy = (self._by_day[:, :, None] * self._by_hour[:, None, :]).reshape(len(self._by_day), -1)
         self.publishing.set_speed(busy)
         self.polling.set_speed(np.sqrt(busy))
@@ -97,7 +106,7 @@ MIN_SILENCE = 1 / 4
 
 
 class FleetScheduler:
-    """A fleet's decisions, as the scheduler of a :class:`PollSimulation`."""
+    """The decisions of a Corona fleet, as the scheduler of a :class:`PollSimulation`."""
 
     def __init__(
         self,
@@ -124,7 +133,7 @@ class FleetScheduler:
         """New entries since then."""
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Record what polls returned; return the time until each channel's next poll by its schedule."""
+        """Record the results of polls, and return the time in seconds until the next poll of each polled channel."""
         channel = seen.channel
         fresh = self._estimated_until_s[channel] == -np.inf
         if fresh.any():
@@ -139,7 +148,10 @@ class FleetScheduler:
         return self._rhythm.polling.time_s(channel, clock_s + self._gap_s[channel]) - seen.now_s
 
     def plan(self, now_s: float, due_s: Floats) -> Floats:
-        """Update estimates, recompute all sizes, and return the time of each channel's next poll."""
+        """Update all estimates and schedules at ``now_s``, and return the time of each channel's next poll.
+
+        ``due_s`` has the times of the next polls by the previous schedules, and is changed.
+        """
         self._learn(now_s)
         weight = weights(self._goal, self._subscribers, self._interval_s, POLL_INTERVAL_S)
         problem = AllocationProblem.of(weight, most=self._most)
@@ -153,7 +165,10 @@ class FleetScheduler:
         return due_s
 
     def _begin(self, seen: PollObservations, rows: Ints) -> None:
-        """Initialise the estimates of these channels from the dates in their first document."""
+        """Initialise the estimates of newly polled channels from the dates in their first document.
+
+        ``rows`` are the rows of ``seen`` with these channels.
+        """
         for row in rows:
             channel, listed = seen.channel[row], seen.published_s[seen.first[row] : seen.upto[row]]
             self._estimated_until_s[channel] = seen.now_s[row]
@@ -190,7 +205,10 @@ class FleetScheduler:
 def run_fleet(
     trace: PublicationTrace, fleet: FleetScheduler, first_s: Floats, window_s: tuple[float, float]
 ) -> PollSimulation:
-    """Simulate polls with hourly maintenance until all entries published within the window are detected."""
+    """Simulate a fleet's polls, with maintenance once an hour, until all entries published in the window are detected.
+
+    ``first_s`` has the time of each channel's first poll; ``window_s`` is the begin and the end of the measurement.
+    """
     polling = PollSimulation(trace, fleet, first_s, window_s)
     for now_s in np.arange(MAINTENANCE_S, window_s[1] + MAINTENANCE_S, MAINTENANCE_S):
         polling.advance(float(now_s))

@@ -2,15 +2,15 @@
 
 All schedulers use the same publication trace. Each reader's scheduler polls as its source code specifies, which
 determines its number of requests; Corona then spends the same number on the same channels. All start without knowledge
-at time 0, see the same first documents, and are measured after a warm-up as long as the measurement.
+at time 0, and see the same first documents. They are measured after a warm-up that is as long as the measurement.
 
 Each reader is compared with four results of Corona:
 
 - ``ours``: production's goal, optimiser, estimates and schedules;
-- ``ours_polite``: the same, within the product's default limit of polls per channel;
-- ``ours_with_rhythm``: the same, with clocks that learn when publishers publish;
-- ``known``: no scheduler, but the optimum of the goal with the publishers' true intervals. For Fair and Poisson
-  publishers no use of these requests has a lower mean notification delay: it bounds the possible ratio.
+- ``ours_polite``: the same, but within the product's default limit on polls per channel;
+- ``ours_with_rhythm``: the same as ``ours``, but with clocks that learn when publishers publish;
+- ``known``: no scheduler, but the optimum of the goal if the publishers' true intervals are known. For Fair and Poisson
+  publishers no use of these requests has a lower mean notification delay, so that the possible ratio is bounded.
 """
 
 from collections.abc import Callable
@@ -56,13 +56,19 @@ class SchedulersSetup(msgspec.Struct, frozen=True):
 
 
 class CoronaResults(SchedulerResults, frozen=True):
-    """Results of Corona, and the reader's mean notification delay divided by Corona's."""
+    """The results of Corona with as many requests as a reader.
+
+    ``ratio`` is the reader's mean notification delay divided by Corona's.
+    """
 
     ratio: float
 
 
 class ReaderResults(SchedulerResults, frozen=True):
-    """Results of a reader's scheduler, and of Corona with the same number of requests."""
+    """The results of a reader's scheduler, and four results of Corona with the same number of requests.
+
+    The module's description explains the four.
+    """
 
     name: str
     ours: CoronaResults
@@ -104,7 +110,7 @@ def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
 
 
 class _CoronaRunner:
-    """Runs Corona with given numbers of requests; results are cached."""
+    """Runs Corona with given numbers of requests, and caches the results."""
 
     def __init__(
         self, trace: PublicationTrace, goal: Goal, phases: Floats, window_s: tuple[float, float], report: Report
@@ -115,7 +121,10 @@ class _CoronaRunner:
         self._figures = cache(self._measured)
 
     def compare_with(self, peer: SchedulerResults) -> dict[str, Any]:
-        """Return Corona's results for the reader's number of requests, by the fields of :class:`ReaderResults`."""
+        """Return four results of Corona for the number of requests that a reader made, ``peer``.
+
+        The keys are the fields ``ours``, ``ours_polite``, ``ours_with_rhythm`` and ``known`` of :class:`ReaderResults`.
+        """
         compare_with = {}
         for what in ("ours", "ours_polite", "ours_with_rhythm", "known"):
             found = self._figures(what, peer.requests)

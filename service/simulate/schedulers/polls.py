@@ -23,7 +23,11 @@ APART_S = 2.0**25
 
 @dataclass(frozen=True, slots=True)
 class PollObservations:
-    """The results of one poll each of some channels, one row per channel."""
+    """The results of one poll each of some channels, as arrays with one element per channel.
+
+    A channel's known entries have the indexes ``first`` until before ``upto`` in ``published_s``, from the oldest to
+    the newest. ``new`` is the number of entries that no earlier poll returned.
+    """
 
     channel: Ints
     now_s: Floats
@@ -38,33 +42,33 @@ class PollObservations:
 
     @property
     def known(self) -> Ints:
-        """The number of known entries."""
+        """The number of entries of each channel that its polls have returned so far."""
         return self.upto - self.first
 
     @property
     def newest_s(self) -> Floats:
-        """Publication time of the newest known entry; -inf if there is none."""
+        """The publication time of each channel's newest known entry; -inf if no entry is known."""
         return np.where(self.known > 0, self.published_s[self.upto - 1], -np.inf)
 
     def new_entries(self) -> tuple[Ints, Ints]:
-        """Return the rows and the indexes in ``published_s`` of all entries that are new in these polls."""
+        """Return, for each entry that is new in these polls, its channel's row and its index in ``published_s``."""
         count = np.minimum(self.new, self.known)
         return np.repeat(np.arange(len(count)), count), _ranges(self.upto - count, count)
 
     def since(self, from_s: Floats) -> Ints:
-        """Return the index of each channel's oldest known entry published at or after ``from_s``."""
+        """Return the index of each channel's oldest known entry published at or after ``from_s``, or ``upto``."""
         return first_index_beyond(self.first, self.upto, lambda place: self.published_s[place] >= from_s)
 
 
 class Scheduler(Protocol):
-    """Decides when a channel is polled next. It may keep state; random generators are passed to it."""
+    """Decides when each channel is polled next; it may keep state."""
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return the time until the next poll of each channel that was just polled."""
+        """Return the time in seconds until the next poll, for each channel in ``seen``, which was just polled."""
 
 
 class PollSimulation:
-    """The simulation of one scheduler on one trace."""
+    """The simulation of one scheduler's polls on a publication trace."""
 
     def __init__(
         self, trace: PublicationTrace, scheduler: Scheduler, first_s: Floats, window_s: tuple[float, float]
@@ -87,7 +91,10 @@ class PollSimulation:
         self._window_s = window_s
 
     def advance(self, until_s: float) -> None:
-        """Simulate all polls due before ``until_s``; of a channel, up to the first one after the window's end."""
+        """Simulate all polls that are due before ``until_s``.
+
+        Each channel is polled once after the end of the measurement window, and then no more.
+        """
         begin_s, end_s = self._window_s
         while len(channel := np.flatnonzero(self.due_s < until_s)):
             now_s = self.due_s[channel]
@@ -126,7 +133,10 @@ def _ranges(first: Ints, length: Ints) -> NDArray[np.int64]:
 
 
 class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
-    """Results of one scheduler for the entries published and the polls made within the window."""
+    """The results of one scheduler, for the entries published and the polls made within the measurement window.
+
+    Notification delays are weighted by subscribers.
+    """
 
     requests: int
     mean_notification_delay_s: float
@@ -139,7 +149,7 @@ class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
 def measure_results(
     trace: PublicationTrace, polling: PollSimulation, window_s: tuple[float, float]
 ) -> SchedulerResults:
-    """Return the results of a simulation that was advanced past its window."""
+    """Return the results of a simulation, which must have been advanced past the end of ``window_s`` = (begin, end)."""
     begin_s, end_s = window_s
     inside = (trace.published_s >= begin_s) & (trace.published_s < end_s)
     delay_s = (polling.found_s - trace.published_s)[inside]
@@ -153,7 +163,7 @@ def measure_results(
 
 
 def weighted_quantile(values: Floats, weights: Ints, share: float) -> float:
-    """Return the weighted quantile ``share`` of ``values``."""
+    """Return the smallest of ``values`` such that it and lower ones have at least a ``share`` of the total weight."""
     order = np.argsort(values)
     weight = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(weight, share * weight[-1])])

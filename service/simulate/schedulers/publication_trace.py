@@ -35,9 +35,10 @@ BURST_S = 10 * MINUTE_S
 
 
 def first_index_beyond(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]) -> Ints:
-    """Return the first index in each range [low, high) for which ``is_beyond`` holds, or ``high`` (binary search).
+    """Return, for each range [low, high), the first index for which ``is_beyond`` holds, or ``high`` if none does.
 
-    ``is_beyond`` maps one index per range to booleans, which are ignored for empty ranges.
+    ``is_beyond`` maps an array with one index of each range to booleans; its results for empty ranges are ignored. In a
+    range it must be false up to some index, and true from there on, because the search is binary.
     """
     low, high = low.copy(), high.copy()
     while (ahead := low < high).any():
@@ -56,9 +57,10 @@ class Publishers(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublicationTrace:
-    """The entries of all channels; those of channel c are ``published_s[starts[c]:starts[c + 1]]``, ascending.
+    """The entries of all channels.
 
-    Polls begin at time 0; entries with negative times are in the feeds then.
+    Channel c has the entries published at ``published_s[starts[c]:starts[c + 1]]``, in ascending order. Polls begin at
+    time 0; the entries published before are then already in the feeds.
     """
 
     subscribers: Ints
@@ -74,7 +76,7 @@ class PublicationTrace:
 
     @property
     def channel(self) -> Ints:
-        """The channel of each entry."""
+        """The number of the channel of each entry."""
         return np.repeat(np.arange(self.channels), np.diff(self.starts))
 
 
@@ -104,7 +106,7 @@ def make_trace(
 
 
 def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
-    """Draw every channel's mean update interval (Corona §5)."""
+    """Draw the mean time between updates of each channel, with the distribution of Corona §5."""
     fast = np.exp(rng.uniform(np.log(10 * MINUTE_S), np.log(HOUR_S), channels))
     middle = np.exp(rng.uniform(np.log(HOUR_S), np.log(120 * HOUR_S), channels))
     place = rng.random(channels)
@@ -112,17 +114,21 @@ def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
 
 
 def zipf_subscribers(channels: int, rng: np.random.Generator, per_channel: int = SUBSCRIBERS_PER_CHANNEL) -> Ints:
-    """Return the number of subscribers of each channel in random order: at least 1, ``per_channel`` on average."""
+    """Return the number of subscribers of each channel in random order, with a Zipf distribution.
+
+    The number is at least 1, and ``per_channel`` on average.
+    """
     share = np.arange(1, channels + 1) ** -ZIPF_EXPONENT
     wanted = share / share.sum() * channels * per_channel
     return rng.permutation(np.maximum(1, np.round(wanted)).astype(np.int64))
 
 
 def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
-    """Map times that are uniform over weeks to times with the weekly pattern of publishers in time zones.
+    """Move times that are uniform over weeks so that they have the weekly pattern of publishers.
 
-    Each week keeps its number of entries: a time is mapped from a fraction of the week to the time at which the same
-    fraction of the week's work is done.
+    ``zone_s`` is the offset of the publisher's time zone for each time. Each week keeps its number of entries: a time
+    at which a fraction of the week has passed becomes the time at which the same fraction of the week's entries are
+    published.
     """
     done = np.concatenate(([0.0], np.cumsum(weekly_rates())))
     week = np.floor(even_s / WEEK_S)
@@ -132,7 +138,10 @@ def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:
 
 
 def weekly_rates() -> Floats:
-    """Return the relative publication rate in each hour of a week: office hours, evenings, nights; half at weekends."""
+    """Return the relative publication rate in each hour of a week.
+
+    Publishers are most active in office hours, less in evenings, least at night, and half as active at weekends.
+    """
     day = np.full(24, 0.1)
     day[7:23] = 1.0
     day[9:18] = 3.0

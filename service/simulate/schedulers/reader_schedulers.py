@@ -22,13 +22,13 @@ from service.simulate.schedulers.publication_trace import (
 
 
 class FixedInterval:
-    """The same interval for every feed.
+    """The scheduler of readers that poll every feed at the same interval.
 
     - Miniflux, round robin, its default: SCHEDULER_ROUND_ROBIN_MIN_INTERVAL = 60 minutes
       (internal/model/feed.go, ScheduleNextCheck; internal/config/options.go).
     - MonitoRSS: 10 minutes without a paid plan, at hash(URL) mod the interval (slotOffsetMs in user-feed.entity.ts,
       schedule-handler.service.ts).
-    - RSS-to-Telegram: default_interval = 10 minutes; every feed once in each round, in no stated order
+    - RSS-to-Telegram: default_interval = 10 minutes; every feed is polled once in each round, in no stated order
       (src/db/effective_utils.py, EffectiveTasks).
     """
 
@@ -36,19 +36,20 @@ class FixedInterval:
         self._interval_s = interval_s
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return the interval."""
+        """Return the interval in seconds, for each polled feed."""
         return np.full(len(seen.channel), self._interval_s)
 
 
 class MinifluxEntryFrequency:
-    """Miniflux with POLLING_SCHEDULER=entry_frequency: a week / weekly count, 5 min to 24 h; without a count, 24 h.
+    """Miniflux with POLLING_SCHEDULER=entry_frequency: it polls about as often as entries appear.
 
-    internal/model/feed.go (ScheduleNextCheck); the count is virtual: a week / the mean gap between the entries of
-    the last 7 days, rounded up, and none with fewer than two (internal/storage/feed.go, WeeklyFeedEntryCount).
+    The interval is a week divided by a weekly count of entries, but 5 min to 24 h, and 24 h if the count is 0
+    (internal/model/feed.go, ScheduleNextCheck). The count is a week divided by the mean gap between the entries of the
+    last 7 days, rounded up; it is 0 with fewer than two entries (internal/storage/feed.go, WeeklyFeedEntryCount).
     """
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return the interval."""
+        """Return Miniflux's interval in seconds, for each polled feed."""
         oldest = seen.since(seen.now_s - WEEK_S)
         count = seen.upto - oldest
         span_s = np.where(count > 1, seen.newest_s - seen.published_s[np.minimum(oldest, seen.upto - 1)], 0.0)
@@ -56,25 +57,29 @@ class MinifluxEntryFrequency:
 
 
 def virtual_weekly_count(count: Ints, span_s: Floats) -> Floats:
-    """Return Miniflux's count of entries a week, from ``count`` entries that lie ``span_s`` apart; 0: none."""
+    """Return the entries per week that Miniflux estimates from ``count`` entries, the last ``span_s`` after the first.
+
+    The estimate is 0 with fewer than two entries.
+    """
     gaps = np.maximum(count - 1, 1)
     return np.where(span_s > 0, np.ceil(WEEK_S * gaps / np.maximum(span_s, 1.0)), 0.0)
 
 
 def entry_frequency_s(weekly_count: Floats) -> Floats:
-    """Return Miniflux's interval for a count of entries a week."""
+    """Return Miniflux's interval in seconds for a number of entries per week."""
     return np.where(weekly_count > 0, np.clip(WEEK_S / np.maximum(weekly_count, 1.0), 5 * MINUTE_S, DAY_S), DAY_S)
 
 
 class CommaFeed:
-    """CommaFeed: half the mean gap between the document's entries, 5 min to 1 h; less often for silent feeds.
+    """CommaFeed: the interval is half the mean gap between the document's entries, but 5 min to 1 h.
 
-    FeedRefreshIntervalCalculator.java (computeEmpiricalRefreshInterval), FeedParser.java
-    (averageTimeBetweenEntries), CommaFeedConfiguration.java (interval 5 min, maxInterval 4 h, intervalEmpirical).
+    It is longer for feeds without recent entries. Sources: FeedRefreshIntervalCalculator.java
+    (computeEmpiricalRefreshInterval), FeedParser.java (averageTimeBetweenEntries), CommaFeedConfiguration.java
+    (interval 5 min, maxInterval 4 h, intervalEmpirical).
     """
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return the interval."""
+        """Return CommaFeed's interval in seconds, for each polled feed."""
         shown = np.minimum(seen.known, ENTRIES_IN_DOCUMENT)
         oldest_s = seen.published_s[np.where(shown > 0, seen.upto - shown, 0)]
         gap_s = np.where(shown > 1, (seen.newest_s - oldest_s) / np.maximum(shown - 1, 1), np.nan)
@@ -82,7 +87,10 @@ class CommaFeed:
 
 
 def empirical_interval_s(silent_s: Floats, mean_gap_s: Floats) -> Floats:
-    """Return CommaFeed's interval; a gap is nan where fewer than two entries are known."""
+    """Return CommaFeed's interval in seconds.
+
+    ``silent_s`` is the time since the newest entry; ``mean_gap_s`` is nan if fewer than two entries are known.
+    """
     days = np.floor(silent_s / DAY_S)
     half_s = np.clip(mean_gap_s / 2, 5 * MINUTE_S, HOUR_S)
     known_s = np.where(np.isnan(mean_gap_s), 4 * HOUR_S, half_s)
@@ -91,10 +99,11 @@ def empirical_interval_s(silent_s: Floats, mean_gap_s: Floats) -> Floats:
 
 
 class NewsBlur:
-    """NewsBlur: by stories per day over the last 30 days, and by the number of subscribers.
+    """NewsBlur: the interval depends on the number of stories per day in the last 30 days, and on subscribers.
 
-    apps/rss_feeds/models.py (get_next_scheduled_update, set_next_scheduled_update): up to a quarter is added at
-    random. A free user counts as a tenth; here all subscribers count as premium users, which polls most often.
+    Up to a quarter of the interval is added at random (apps/rss_feeds/models.py: get_next_scheduled_update,
+    set_next_scheduled_update). NewsBlur counts a free user as a tenth of a user; here all subscribers count as premium
+    users, for whom it polls most often.
     """
 
     def __init__(self, subscribers: Ints, rng: np.random.Generator) -> None:
@@ -102,14 +111,17 @@ class NewsBlur:
         self._rng = rng
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Return the interval and its random part."""
+        """Return NewsBlur's interval with its random part in seconds, for each polled feed."""
         stories = seen.upto - seen.since(seen.now_s - 30 * DAY_S)
         total_s = by_stories_s(stories / 30, self._subscribers[seen.channel], seen.now_s - seen.newest_s)
         return total_s * (1 + self._rng.random(len(total_s)) / 4)
 
 
 def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -> Floats:
-    """Return NewsBlur's interval without its random part."""
+    """Return NewsBlur's interval in seconds, without its random part.
+
+    ``silent_s`` is the time since the feed's newest entry.
+    """
     popular = [subscribers > 10, subscribers > 1]  # noqa: PLR2004 - the source's numbers
     busy_min = np.select(popular, [6.0, 15.0], 60.0)
     slow_min = np.where(subscribers > 1, 60.0, 720.0) * (1 - stories_per_day)
@@ -121,11 +133,12 @@ def by_stories_s(stories_per_day: Floats, subscribers: Ints, silent_s: Floats) -
 
 
 class JabRSS:
-    """JabRSS: a sixth of the mean time per entry over the last 16 successful polls, 30 min to 12 h, with some noise.
+    """JabRSS: a sixth of the mean time per entry over the last 16 polls with new entries, but 30 min to 12 h.
 
-    parserss.py (next_update): INTERVAL_DIVIDER 3, MIN_INTERVAL 45 min, MAX_INTERVAL 24 h; then a "bonus for
-    well-behaved feeds", 32 / (64 - penalty / 28) on interval and maximum and 32 / (48 - penalty / 64) on the minimum.
-    The penalty is 0 for publishers that answer 304, like the simulated ones: a half and two thirds.
+    Some noise is added. The source (parserss.py, next_update) has INTERVAL_DIVIDER 3, MIN_INTERVAL 45 min and
+    MAX_INTERVAL 24 h. A "bonus for well-behaved feeds" then multiplies the interval and the maximum by 32 / (64 -
+    penalty / 28), and the minimum by 32 / (48 - penalty / 64). The penalty is 0 for publishers that answer 304, like
+    the simulated ones, so that the factors are a half and two thirds.
     """
 
     FINDS = 16
@@ -137,7 +150,7 @@ class JabRSS:
         self._rng = rng
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        """Record what the polls returned, and return the intervals with noise."""
+        """Record the results of polls, and return JabRSS's interval with noise in seconds, for each polled feed."""
         self._remember(seen.channel[seen.new > 0], seen.now_s[seen.new > 0], seen.new[seen.new > 0])
         finds = self._finds[seen.channel]
         interval_s = finds_interval_s(finds, self._times_s[seen.channel], self._entries[seen.channel], seen.now_s)
@@ -155,7 +168,11 @@ class JabRSS:
 
 
 def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Floats) -> Floats:
-    """Return JabRSS's interval from the times and new entries of each feed's last successful polls, oldest first."""
+    """Return JabRSS's interval in seconds, which depends on each feed's last polls that found new entries.
+
+    ``finds`` is the number of these polls; ``times_s`` has their times and ``entries`` their numbers of new entries,
+    oldest first.
+    """
     rows = np.arange(len(finds))
     total = entries[:, 1:].sum(axis=1)
     span_s = now_s - times_s[:, 0]

@@ -29,7 +29,10 @@ HEADINGS = (
 
 
 def page(found: OutcomesByName) -> str:
-    """Return the report page as Markdown, from all seeds of each kind of publishers and one seed of other goals."""
+    """Return the report page as Markdown.
+
+    It shows all seeds of each kind of publishers, and one seed of the goals other than Fair.
+    """
     poisson, rhythmic = (found[kind] for kind in Publishers)
     goals = [poisson[0], *found["other goals"]]
     return render("schedulers.md.j2", poisson=poisson, rhythmic=rhythmic, goals=goals)
@@ -59,12 +62,12 @@ def table(comparison: Comparison) -> Table:
 
 
 def plot_run(comparison: Comparison, file: Path) -> None:
-    """Draw one run."""
+    """Draw one run to ``file``."""
     _plot([comparison], file)
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the runs with the first seed of each kind of publishers."""
+    """Draw the runs with the first seed of each kind of publishers to ``file``."""
     _plot([found[kind][0] for kind in Publishers], file)
 
 
@@ -73,7 +76,7 @@ def _plot(comparisons: Sequence[Comparison], file: Path) -> None:
 
 
 def _delays(axis: Any, comparison: Comparison) -> None:
-    """Draw mean delay over requests: readers as points, Corona as a curve."""
+    """Draw mean notification delay over number of requests on ``axis``: readers as points, Corona as a curve."""
     peers = sorted(comparison.schedulers, key=lambda peer: peer.requests)
     polls = [_polls_per_channel_hour(peer, comparison.setup) for peer in peers]
     for label, style, field in (
