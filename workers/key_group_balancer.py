@@ -1,8 +1,9 @@
 """The load balancer of key groups (CLASH): splits the hot key groups of a node's keyspaces, and merges cold ones.
 
-Each keyspace is balanced by the node nearest to its id, as a channel is owned. Correctness depends neither on there
-being exactly one such node nor on its survival: a successor reads from the server tables which moves are under way, and
-continues them. :mod:`service.clash` decides what to do; this module measures loads and carries out the steps.
+A keyspace is balanced by the node nearest to the keyspace's id, in the same way as a channel is owned. Correctness
+depends neither on there being exactly one such node nor on its survival: a successor reads from the server tables which
+moves are unfinished, and continues them. :mod:`service.clash` decides on the next step; this module measures loads and
+executes the steps.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeyGroupBalancer:
-    """Balances the keyspaces of one node."""
+    """Balances the keyspaces of one node: splits hot key groups, and merges cold ones."""
 
     def __init__(
         self, node_id: NodeId, store: Store, limits: LoadLimits, *, interval_s: float, tasks: BackgroundTasks
@@ -52,7 +53,7 @@ class KeyGroupBalancer:
         self._moving: set[Keyspace] = set()
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Balance the keyspaces that are nearest to this node in the new ring."""
+        """Balance the keyspaces whose ids are nearest to this node in the new ring, and no others."""
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
         self._owned = tuple(
@@ -63,7 +64,7 @@ class KeyGroupBalancer:
     async def balance(self, fleet_s: float) -> None:
         """Measure the loads since the last call, and start or continue the moves that are due.
 
-        ``fleet_s`` is the fleet's time (Unix s).
+        A move is a split or a merge of key groups. ``fleet_s`` is the fleet's common time (Unix s).
         """
         try:
             tables = await self._load_tables(self._owned)
@@ -73,9 +74,10 @@ class KeyGroupBalancer:
             log.warning("key group balancing interrupted", keyspaces=len(self._owned), error=str(error))
 
     async def _start_due(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
-        """Start or continue the moves that are due in these keyspaces, unless they are under way here.
+        """Start or continue the moves that are due in these keyspaces, except moves under way in this process.
 
-        In keyspaces of other nodes, only splits are started.
+        ``tables`` has the server table of each keyspace; ``fleet_s`` is the fleet's common time (Unix s). In keyspaces
+        that other nodes balance, only splits are started.
         """
         for keyspace, step in (await self._due_steps(tables, fleet_s)).items():
             if keyspace not in self._moving and (keyspace in self._owned or isinstance(step, SplitGroup)):
@@ -83,7 +85,7 @@ class KeyGroupBalancer:
                 self._tasks.start(self._move(keyspace, step, fleet_s))
 
     async def _load_tables(self, keyspaces: Sequence[Keyspace]) -> dict[Keyspace, ServerTable]:
-        """Return the server tables that have entries and can be read."""
+        """Return the server tables of these keyspaces; tables without entries and unreadable tables are left out."""
         try:
             tables = await self._store.keyspaces.tables(keyspaces)
         except _REFUSALS as error:
@@ -93,7 +95,7 @@ class KeyGroupBalancer:
         return {table.keyspace: table for table in tables if table.entries}
 
     async def _load_table(self, keyspace: Keyspace) -> list[ServerTable]:
-        """Return the server table of a keyspace; an empty list if it cannot be read."""
+        """Return a list with the server table of a keyspace; the list is empty if the table cannot be read."""
         try:
             return await self._store.keyspaces.tables([keyspace])
         except _REFUSALS:
@@ -106,7 +108,11 @@ class KeyGroupBalancer:
             await self._store.key_group_loads.measure(keyspace, elapsed_s, fleet_s, self._half_lives)
 
     async def _due_steps(self, owned: Mapping[Keyspace, ServerTable], fleet_s: float) -> dict[Keyspace, Step]:
-        """Return the next step of each keyspace: of the move under way, or of one that its load requires."""
+        """Return the next step that each keyspace needs; keyspaces that need none are left out.
+
+        The step continues an unfinished split or merge, or else begins the one that the load of the keyspace requires.
+        ``owned`` has the server tables of the keyspaces, and ``fleet_s`` is the fleet's common time (Unix s).
+        """
         right_children = {entry.right_child for table in owned.values() for entry in table.entries.values()}
         children = [child for child in right_children if child is not None and child not in owned]
         tables = {**owned, **await self._load_tables(children)}
@@ -125,7 +131,11 @@ class KeyGroupBalancer:
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Complete a move, and further ones of its kind: after a split, a key group may still be too hot."""
+        """Complete a split or merge, and then further ones of the same kind while the load requires them.
+
+        ``step`` is the first step, and ``fleet_s`` the fleet's common time (Unix s). After a split, for example, a key
+        group may still be too hot.
+        """
         try:
             while await self._complete(keyspace, step, fleet_s):
                 due = await self._due_steps(await self._load_tables([keyspace]), fleet_s)
@@ -140,7 +150,10 @@ class KeyGroupBalancer:
             self._moving.discard(keyspace)
 
     async def _complete(self, keyspace: Keyspace, first: Step, fleet_s: float) -> bool:
-        """Run the steps of a move; return whether it was completed. A merge can be declined."""
+        """Execute the steps of a split or merge from ``first`` on, and return whether it was completed.
+
+        A merge is not completed if the other keyspace declines it. ``fleet_s`` is the fleet's common time (Unix s).
+        """
         kind = None
         async for step, outcome in run_move(self._store.keyspaces, first):
             kind = completed_move_kind(step, outcome)

@@ -1,10 +1,11 @@
-"""The lookup directories in memory: partial lookup of channels, one directory per AV-pair with many lookups.
+"""The lookup directories in memory: partial lookup of channels, with one directory per frequently looked-up AV-pair.
 
-All nodes of the ring are the servers of each directory. The node nearest to the pair is server 0 and coordinates the
-directory: in each maintenance interval it reads the pair's matrix and sends the changes to the other servers
-(:mod:`service.discovery.partial`). A lookup asks any one node; what that node does not have, the matrices provide.
-When the ring changes, the servers change: all shares are discarded, and placed again at the next maintenance. Shares
-are soft state, and messages about them may be lost.
+An AV-pair is an attribute with its value. A directory lists names that have the pair. All nodes of the ring are the
+servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the pair is
+server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix and sends
+the changes to the other servers (:mod:`service.discovery.partial`). A lookup asks any one node; names that are missing
+there are read from the matrices. When the ring changes, the servers change: all shares are discarded, and placed again
+at the next maintenance. Shares are soft state, and messages about them may be lost.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -47,14 +48,17 @@ log = structlog.get_logger(__name__)
 
 
 class Matrices(Protocol):
-    """The source of directories. Every method may raise :class:`StoreUnavailable` or :class:`CellsUnavailable`."""
+    """The source of the names in directories.
+
+    Reading may raise :class:`StoreUnavailable` or :class:`CellsUnavailable`.
+    """
 
     def key(self, pair: str) -> str:
-        """Return the key that stands for an AV-pair in the listed names."""
+        """Return the key by which names refer to an AV-pair (attribute and value)."""
         ...
 
     async def names(self, pair: str, max_count: int, /) -> Sequence[NameRecord]:
-        """Return up to ``max_count`` unexpired records of names that have this AV-pair."""
+        """Return up to ``max_count`` unexpired records of names that have the AV-pair ``pair``."""
         ...
 
 
@@ -71,10 +75,16 @@ class _Demand(msgspec.Struct):
 
 
 class LookupDirectories:
-    """One node's shares of all directories, and the directories that it coordinates."""
+    """One node's shares of all directories, and the directories that this node coordinates.
+
+    The share of a node is the part of a directory's names that the node holds.
+    """
 
     def __init__(self, node_id: NodeId, matrices: Matrices, send: SendMessages, draw: Callable[[], float]) -> None:
-        """``draw`` returns random numbers in [0, 1)."""
+        """Create the directories of the node ``node_id``, whose names come from ``matrices``.
+
+        ``send`` sends messages to other nodes, and ``draw`` returns random numbers in [0, 1).
+        """
         self._node_id = node_id
         self._matrices = matrices
         self._send = send
@@ -89,7 +99,7 @@ class LookupDirectories:
 
     @property
     def coordinated(self) -> tuple[DirectoryChoice, ...]:
-        """The strategies of the directories that this node coordinates, and the measurements behind the choices."""
+        """The strategies of the directories that this node coordinates, and the measurements behind each choice."""
         return tuple(
             DirectoryChoice(pair, coordinator.measured, coordinator.choice)
             for pair, coordinator in self._coordinators.items()
@@ -97,11 +107,11 @@ class LookupDirectories:
         )
 
     def share(self, pair: str) -> tuple[str, ...]:
-        """Return the names in this node's share of a directory; none if it has no share of it."""
+        """Return the names that this node holds of an AV-pair's directory; none if it holds no part of it."""
         return self._shares.names(pair)
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Discard all shares, because the servers have changed."""
+        """Use the nodes of ``ring`` as servers, and discard all shares, because the servers have changed."""
         self._ring = ring
         self._shares, self._coordinators = NodeShares(), {}
         self._demand = {
@@ -109,7 +119,10 @@ class LookupDirectories:
         }
 
     def find(self, pairs: Collection[str], limit: int) -> list[str]:
-        """Return up to ``limit`` names in this node's shares that have all these AV-pairs."""
+        """Return up to ``limit`` names, held by this node, that have all these AV-pairs.
+
+        The lookup is counted for each pair, because the demand for a pair decides whether it has a directory.
+        """
         for pair in pairs:
             if pair in self._lookups or len(self._lookups) < _MAX_COUNTED_PAIRS:
                 demand = self._lookups.setdefault(pair, _Demand())
@@ -117,7 +130,7 @@ class LookupDirectories:
         return self._shares.find(pairs, frozenset(map(self._matrices.key, pairs)), limit, self._draw())
 
     async def on_message(self, payload: bytes) -> None:
-        """Apply a message of another node."""
+        """Apply a message of another node: changes to this node's shares, or counts of lookups."""
         outgoing: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
         for part in decode_letter(payload):
             if isinstance(part, LookupCount):
@@ -127,7 +140,7 @@ class LookupDirectories:
         await self._send_all(outgoing)
 
     async def maintain(self) -> None:
-        """Report lookups to the pairs' coordinators, and update the directories that this node coordinates."""
+        """Report lookups to the coordinators of the pairs, and update the directories that this node coordinates."""
         self._shares.expire()
         if self._node_id not in self._ring:
             return
@@ -146,7 +159,7 @@ class LookupDirectories:
         await self._send_all(outgoing)
 
     def _needed_pairs(self) -> list[str]:
-        """Return the pairs that need a directory coordinated by this node; remove the other directories."""
+        """Return the AV-pairs whose directories this node has to coordinate; remove the other directories."""
         for demand in self._demand.values():
             demand.lookups, demand.recent = demand.lookups / 2 + demand.recent, 0
         if self._coordinator_of(DISCOVER) == self._node_id:
@@ -157,7 +170,11 @@ class LookupDirectories:
         return needed
 
     async def _update(self, pair: str) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
-        """Read a directory's names; return the updates for its servers, one for each, also without changes."""
+        """Read the names of a directory from its matrix, and return one update for each other server.
+
+        A server gets an update even if nothing has changed. Returns no updates if the names cannot be read or the ring
+        has changed meanwhile.
+        """
         ring, demand = self._ring, self._demand[pair]
         try:
             names = await self._matrices.names(pair, MAX_NAMES)
@@ -184,7 +201,7 @@ class LookupDirectories:
         return outgoing + [(self._server_node(pair, number), update) for number, update in updates if number]
 
     def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
-        """Apply an update to this node's share; return the updates that it causes at other servers."""
+        """Apply an update to this node's share of a directory; return the resulting updates for other servers."""
         ids = self._ring.ids
         first = ids.index(self._coordinator_of(update.pair) or self._node_id)
         number = (ids.index(self._node_id) - first) % len(ids)
@@ -198,7 +215,7 @@ class LookupDirectories:
         ]
 
     def _count(self, count: LookupCount) -> None:
-        """Add lookups that a node reports to the demand of a pair."""
+        """Add the lookups of an AV-pair, which a node has reported, to the demand for the pair's directory."""
         if count.pair in self._demand or len(self._demand) < _MAX_COUNTED_PAIRS:
             demand = self._demand.setdefault(count.pair, _Demand())
             demand.recent += count.lookups
@@ -208,12 +225,12 @@ class LookupDirectories:
         return self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
 
     def _server_node(self, pair: str, number: int) -> NodeId:
-        """Return the node that is the server of this number in a pair's directory."""
+        """Return the node that is server ``number`` of an AV-pair's directory; server 0 is the coordinator."""
         ids = self._ring.ids
         return ids[(ids.index(self._coordinator_of(pair) or self._node_id) + number) % len(ids)]
 
     async def _send_all(self, outgoing: Iterable[tuple[NodeId, ShareUpdate | LookupCount]]) -> None:
-        """Send these parts, one message per node."""
+        """Send updates and counts to their nodes, with one message for each node."""
         messages: dict[NodeId, Letter] = {}
         for node, part in outgoing:
             messages.setdefault(node, []).append(part)

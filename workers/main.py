@@ -44,13 +44,13 @@ log = structlog.get_logger(__name__)
 
 
 async def run(settings: Settings) -> None:
-    """Run a worker until SIGTERM or SIGINT."""
+    """Run a worker with these settings until the process receives SIGTERM or SIGINT."""
     configure_memory()
     await run_until_stopped(run_worker(settings))
 
 
 async def run_worker(settings: Settings) -> None:
-    """Run a worker until cancelled, whatever Redis and publishers do."""
+    """Run a worker until cancelled, even while Redis or publishers are unavailable."""
     store = open_store(settings)
     clock = SystemClock()
     peers = ContentExchange(settings, store.channels, clock)
@@ -117,7 +117,10 @@ async def _measure_loop_lag() -> None:
 
 
 async def _run_node(worker: NodeInfo, context: WorkerContext, handlers: WorkerRequestHandlers) -> None:
-    """Run one node of this worker for ever: it joins the ring again, under a new id, whenever it has lost its lease."""
+    """Run a node of this worker for ever.
+
+    Whenever the node has lost its lease, it joins the ring again under a new id.
+    """
     store, ttl_s = context.store, context.settings.lease_ttl_s
     last_error = ""
     while True:

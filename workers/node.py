@@ -1,9 +1,9 @@
-"""A node from joining the ring to losing its lease: the shell around :mod:`service.corona.protocol`.
+"""A node from joining the ring to losing its lease: connects :mod:`service.corona.protocol` to I/O and timers.
 
-Incoming messages, timers and results become events for the protocol. Its effects are carried out, in batches, by the
-poll scheduler (member role) and the channel owner (owner role). Effects lost to an unavailable store are repeated by
-the protocol's soft state. Periodic tasks are run by apscheduler: a run that takes longer than its interval delays the
-next one, and missed runs are coalesced.
+Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
+batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
+is unavailable, the protocol's soft state repeats them. Periodic tasks are run by apscheduler: a run that takes longer
+than its interval delays the next one, and missed runs are coalesced.
 """
 
 import asyncio
@@ -77,7 +77,10 @@ class PeriodicTasks:
         )
 
     def every(self, interval_s: float, function: Callable[[], Awaitable[None]], first_fraction: float = 1.0) -> None:
-        """Call ``function`` every ``interval_s``, first after this fraction of it. Exceptions are logged."""
+        """Call ``function`` every ``interval_s`` seconds; exceptions are logged.
+
+        The first call is after ``first_fraction`` of the interval.
+        """
 
         async def run() -> None:
             # The scheduler would log the cancellation at the end of the program as a failure.
@@ -88,12 +91,12 @@ class PeriodicTasks:
         self._scheduler.add_job(run, "interval", seconds=interval_s, next_run_time=first, name=function.__qualname__)
 
     def __enter__(self) -> Self:
-        """Start the scheduler in the running event loop."""
+        """Start the calls in the running event loop."""
         self._scheduler.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the scheduler; calls under way are cancelled with the loop's other tasks."""
+        """Start no more calls; calls that have begun are cancelled together with the event loop's other tasks."""
         self._scheduler.shutdown(wait=False)
 
 
@@ -107,7 +110,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """The parts that all nodes of a worker process share."""
+    """The objects that all nodes of a worker process share."""
 
     store: Store
     settings: Settings
@@ -122,7 +125,10 @@ RequestHandler = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
 
 
 class Node:
-    """A node that has joined the ring as ``info``; ``handle_request`` handles the requests that are sent to it."""
+    """A node that has joined the ring with the id and address in ``info``.
+
+    ``handle_request`` handles the requests that bots and the console send to the node.
+    """
 
     def __init__(self, info: NodeInfo, context: WorkerContext, handle_request: RequestHandler) -> None:
         self.info = info
@@ -203,15 +209,24 @@ class Node:
             await self._tasks.cancel()
 
     def explain_polling(self, channel_id: ChannelId) -> PollExplanation | None:
-        """Return why a channel is polled as it is; None if this node does not own it, or has not planned it yet."""
+        """Return how often a channel is polled and why.
+
+        Returns None if this node does not own the channel, or has not planned its polls yet.
+        """
         return self._protocol.explain(channel_id, self.polling.fleet_s())
 
     def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Subscribe, in the background, at the hubs that a channel's document names."""
+        """Subscribe, in the background, to a channel at the WebSub hubs that its document names.
+
+        ``topic`` is the document's own URL as the document states it.
+        """
         self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
 
     async def _end_on_error(self, function: Callable[[], Awaitable[None]]) -> None:
-        """End the node if ``function`` fails: a node without its inbox or its polls must not keep its channels."""
+        """Call ``function``, and end the node if the function fails.
+
+        A node that cannot receive messages or poll must not keep its channels.
+        """
         try:
             await function()
         except Exception as error:  # noqa: BLE001 - raised again by run()
@@ -222,7 +237,7 @@ class Node:
             self._ended.set_exception(error)
 
     async def _send_heartbeat(self) -> None:
-        """Renew the lease, and read the fleet's time and the ring."""
+        """Renew the node's lease, and read the fleet's common time and the ring."""
         async with self._heartbeat_lock:
             sent_s = self._clock.monotonic_s()
             try:
@@ -260,7 +275,7 @@ class Node:
         self.owner.retry_fan_outs()
 
     async def _record_poll_rates(self) -> None:
-        """Record the changed poll rates of channels, a bounded number at a time: all at once would delay polls."""
+        """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
         OWNED_CHANNELS.clear()
         for nodes, channels in self._protocol.plans.count_by_set_size().items():
             OWNED_CHANNELS.labels(str(nodes)).set(channels)
@@ -273,7 +288,7 @@ class Node:
             self._protocol.plans.record_gaps(changed)
 
     async def _maintain_directory(self) -> None:
-        """Maintain the matrices as their cells have requested; lost requests are repeated by the cells."""
+        """Resize the directory's matrices as their cells have requested; cells repeat a request that is lost."""
         for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
             try:
                 await directory.maintain()
@@ -311,7 +326,7 @@ class Node:
             log.info("push not processed, next poll follows", channel=channel_id[:8], reason=str(error))
 
     async def _load_objective(self) -> None:
-        """Load the objective, site rates, bounds and blocked hosts, and pass them to the protocol and the poller."""
+        """Load the objective, rates per site, bounds and blocked hosts; pass them to the protocol and the poller."""
         try:
             objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
                 self._store.fleet_policy.get(),
@@ -328,7 +343,7 @@ class Node:
         await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.of))
 
     async def _on_events(self, *events: Event) -> None:
-        """Pass events to the protocol, and carry out its effects."""
+        """Pass events to the protocol, and execute the effects that it returns."""
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
         effects = self._protocol.handle(events, now_s, fleet_s)
         for effect in effects:

@@ -71,10 +71,10 @@ log = structlog.get_logger(__name__)
 
 
 class WorkerRequestHandlers:
-    """Handles requests on behalf of the node that received them."""
+    """Handles the requests of bots and the console on behalf of the node that received them."""
 
     def __init__(self, store: Store, poller: Poller, lanes: ConcurrencyLanes) -> None:
-        """``lanes`` are for URLs that are not polled yet."""
+        """Create handlers; ``lanes`` limit how many URLs that are not polled yet are fetched and parsed at a time."""
         self._store = store
         self._poller = poller
         self._lanes = lanes
@@ -93,7 +93,7 @@ class WorkerRequestHandlers:
         }
 
     async def handle(self, node: Node, message: InboxMessage) -> None:
-        """Reply to a request, unless its sender no longer waits. Errors are part of the reply."""
+        """Handle a request and send the reply, unless the sender no longer waits for it. Errors are sent as replies."""
         try:
             request = msgspec.msgpack.decode(message.payload, type=WorkerRequest)
         except msgspec.MsgspecError as error:
@@ -127,7 +127,7 @@ class WorkerRequestHandlers:
         return PollReply(result)
 
     async def _report_progress(self, request: WorkerRequest, work: Awaitable[_T]) -> _T:
-        """Return the result of ``work``; send its traced steps meanwhile, in order."""
+        """Return the result of ``work``; meanwhile send the steps that it traces to the sender of the request."""
         began_s, steps = time.monotonic(), asyncio.Queue[ProgressReply | None]()
 
         async def send_steps() -> None:
@@ -143,7 +143,7 @@ class WorkerRequestHandlers:
             await sender
 
     async def _read_outline(self, _node: Node, _: WorkerRequest, outline_request: OutlineRequest) -> WorkerReply:
-        """Fetch and parse an outline (OPML) of feeds."""
+        """Return the feeds in the outline (OPML) at a URL, fetched and parsed now."""
         channel = Channel(channel_id(outline_request.url), outline_request.url)
 
         async def load() -> bytes:
@@ -167,7 +167,7 @@ class WorkerRequestHandlers:
         return ShareReply(node.directories.share(share.pair))
 
     async def _show_content(self, node: Node, _: WorkerRequest, content: ContentRequest) -> WorkerReply:
-        """Return a channel's latest entries, and where its content was found."""
+        """Return a channel's latest entries, and where they were found (cache, other worker, store or publisher)."""
         (state,) = await self._store.channels.states([content.channel])
         if state is None:
             raise NotSubscribed(_NO_CHANNEL)
@@ -182,7 +182,7 @@ class WorkerRequestHandlers:
         return ContentReply(located.version, latest, located.source, located.hops, name)
 
     async def _fetch_entries(self, channel: Channel) -> tuple[Entry, ...]:
-        """Return the latest entries in the publisher's document; none if it cannot be fetched or parsed."""
+        """Return the latest entries in the publisher's document; none if the document cannot be fetched or parsed."""
         with contextlib.suppress(PublisherError, UserError):
             async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _CONTENT_FETCH_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Background tasks of a worker: their exceptions are logged, and they are cancelled together."""
+"""Background tasks of a worker: no caller awaits them, exceptions are logged, and all are cancelled together."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,14 +10,14 @@ log = structlog.get_logger(__name__)
 
 
 class BackgroundTasks:
-    """Tasks that no caller awaits. An exception in one is logged and does not affect the others."""
+    """Tasks that no caller awaits. An exception in one task is logged, and does not affect the others."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
         self._is_cancelled = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the background; close it without running it after :meth:`cancel`."""
+        """Run a coroutine in the background; after :meth:`cancel` it is closed without being run."""
         if self._is_cancelled:
             work.close()
             return
@@ -27,7 +27,7 @@ class BackgroundTasks:
         task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never began it
 
     async def cancel(self) -> None:
-        """Cancel all tasks, start no more, and wait until all have ended."""
+        """Cancel all tasks, and wait until all have ended. No tasks are started afterwards."""
         self._is_cancelled = True
         for task in self._running:
             task.cancel()

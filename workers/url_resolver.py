@@ -50,7 +50,10 @@ _CACHE_TTL_S: Final = 600.0
 
 
 class ResolvedUrl(msgspec.Struct, frozen=True):
-    """A channel that was not created, what it was ``fetched`` from (without the body), and what the parser found."""
+    """A channel that is not created yet, and what was found at its URL.
+
+    ``fetched`` is the response without the body, and ``findings`` is what the parser found in it.
+    """
 
     channel: Channel
     fetched: FetchResult
@@ -63,12 +66,15 @@ ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
 
 
 def create_resolution_cache() -> ResolutionCache:
-    """Return an empty cache. It saves requests when a probe is soon repeated in order to create the channel."""
+    """Return an empty cache of resolved URLs.
+
+    It saves requests when a probe is soon repeated in order to create the channel.
+    """
     return TTLCache(_MAX_CACHED, _CACHE_TTL_S)
 
 
 class _Page(NamedTuple):
-    """A page instead of a feed, and the feeds that it names."""
+    """A page that was found instead of a feed, and the feeds that the page names."""
 
     document: Document
     channel: Channel
@@ -82,7 +88,10 @@ class UrlResolver:
     def __init__(
         self, store: Store, poller: Poller, lanes: ConcurrencyLanes, node: Node, cache: ResolutionCache
     ) -> None:
-        """``lanes`` are those of probes, so that users do not wait for polls."""
+        """Create the resolver of one probe on ``node``; ``cache`` has the results of recent probes.
+
+        ``lanes`` limit concurrent probes. They are not those of polls, so that users do not wait for polls.
+        """
         self._store = store
         self._poller = poller
         self._lanes = lanes
@@ -98,10 +107,10 @@ class UrlResolver:
         """The channel that was found, if none is to be created."""
 
     async def probe(self, request: ProbeRequest) -> ProbeReply:
-        """Return the channel at a URL: a feed, or the page itself if the request asks for it.
+        """Return the channel at a URL: a feed, or the page itself if the request asks for the page.
 
-        With ``request.keep``, the channel exists and is polled from then on. Otherwise none is created or woken up, and
-        the result is cached for a repetition of the request that keeps it.
+        With ``request.keep``, the channel is created if necessary and polled from then on. Otherwise no channel is
+        created or woken up, and the result is cached, so that a repeated request with ``keep`` can use it.
 
         Raises the errors that the user is shown.
         """
@@ -110,7 +119,7 @@ class UrlResolver:
         try:
             cached = self._cache.pop(key, None) if request.keep else None
             if cached is not None and await self._is_new(cached.channel):
-                await self._keep(cached.channel, cached.fetched, cached.findings, exists=False)
+                await self._create_or_wake(cached.channel, cached.fetched, cached.findings, exists=False)
                 return msgspec.structs.replace(await self._reply(cached.channel), discovered=cached.discovered)
             async with self._slot:
                 reply = await (
@@ -132,11 +141,11 @@ class UrlResolver:
         return await self._store.channels.get(channel.id) is None
 
     def _left_s(self, by_s: float) -> float:
-        """Return the seconds left until ``by_s`` seconds after the start of the probe."""
+        """Return the number of seconds left until ``by_s`` seconds after the start of the probe."""
         return self._began_s + by_s - time.monotonic()
 
     async def _resolve(self, url: str) -> ProbeReply:
-        """Return the feed at a URL, or else the one that its page names, or else one at a common URL of the site.
+        """Return the feed at a URL, or else a feed that the page there names, or else one at a common URL of the site.
 
         If the page names several feeds, the user chooses; if no feed is found, the page itself is offered.
         """
@@ -158,14 +167,17 @@ class UrlResolver:
         return ProbeReply(page=True)
 
     async def _resolve_discovered(self, url: str) -> ProbeReply:
-        """Return the feed at a URL that the user has not entered. Raises :class:`NotAFeed` if there is none."""
+        """Return the feed at a URL that the user has not entered, such as one named by a page.
+
+        Raises :class:`NotAFeed` if there is none.
+        """
         feed = await self._resolve_feed(url)
         if isinstance(feed, _Page):
             raise feed.error or NotAFeed(f"{url} is a page that is no feed.")
         return msgspec.structs.replace(feed, discovered=True)
 
     async def _resolve_feed(self, url: str) -> ProbeReply | _Page:
-        """Return the reply for a feed at exactly this URL, or the page that is there instead."""
+        """Return the reply for the feed at exactly this URL, or the page if the URL is that of a page."""
         state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant:
             return await self._reply(state.channel)
@@ -182,11 +194,14 @@ class UrlResolver:
             return _Page(arrived, channel, findings.links)
         if state is None and (variant := await self._find_tls_variant(channel, findings)):
             return await self._reply(variant)
-        await self._keep(channel, fetched, findings, exists=state is not None)
+        await self._create_or_wake(channel, fetched, findings, exists=state is not None)
         return await self._reply(channel)
 
     async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> Channel | None:
-        """Return the channel of the same feed at the https URL, created if missing; None unless the feeds are equal."""
+        """Return the channel of the https URL of a feed at the http URL of ``plain``; it is created if necessary.
+
+        Returns None unless both URLs have the same feed. ``findings`` is what the parser found at the http URL.
+        """
         url = https_variant(plain.url)
         if not url:
             return None
@@ -200,12 +215,16 @@ class UrlResolver:
                 if state is not None and variant.dormant:
                     variant, same = await self._parse(document_of(again), variant, baseline)
                 if state is None or variant.dormant:
-                    await self._keep(variant, again, same, exists=state is not None)
+                    await self._create_or_wake(variant, again, same, exists=state is not None)
                 return variant
         return None
 
     async def _resolve_page(self, url: str, *, afresh: bool) -> ProbeReply:
-        """Resolve a URL as a page; fetch a new page twice, to learn which lines change all the time (clocks, ads)."""
+        """Return the reply for the page at a URL.
+
+        A page without a channel is fetched twice, to learn which lines change all the time (clocks, ads). If
+        ``afresh``, an existing channel is used only if it is active and has exactly this URL.
+        """
         state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
             return await self._reply(state.channel)
@@ -223,11 +242,14 @@ class UrlResolver:
             if not selector_of(channel.url):
                 raise
             raise BadUrl(error.sentence, **error.values) from error
-        await self._keep(channel, fetched, findings, exists=state is not None)
+        await self._create_or_wake(channel, fetched, findings, exists=state is not None)
         return await self._reply(channel)
 
     async def _parse(self, arrived: Document, channel: Channel, baseline: bytes) -> tuple[Channel, DetectionResult]:
-        """Return a document's channel and findings; a page without subscribers becomes a feed if it is one now."""
+        """Return the channel of a fetched document, and what the parser found in it compared with ``baseline``.
+
+        If a page without subscribers has become a feed, the returned channel is a feed.
+        """
         if channel.kind == "page" and not arrived.is_page and not await self._store.subscriptions.count(channel.id):
             feed = msgspec.structs.replace(channel, kind="feed")
             with contextlib.suppress(FeedError):
@@ -250,7 +272,10 @@ class UrlResolver:
         return fetched
 
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
-        """Return the state and baseline of a URL's channel, or of the one that it has moved to."""
+        """Return the state of the channel at a URL, and its baseline, with which documents are compared.
+
+        If the channel has moved, those of the new channel are returned. The state is None if there is no channel.
+        """
         channel = await self._store.channels.resolve(channel_id(url))
         if channel is None:
             return None, b""
@@ -274,8 +299,14 @@ class UrlResolver:
         latest = await self._store.channels.latest(channel.id, _MAX_LATEST)
         return ProbeReply(await self._store.channels.get(channel.id), latest)
 
-    async def _keep(self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, exists: bool) -> None:
-        """Create the channel or wake it up, and subscribe at its hubs before its polls detect nothing new."""
+    async def _create_or_wake(
+        self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, exists: bool
+    ) -> None:
+        """Create the channel or wake it up, and subscribe to it at WebSub hubs.
+
+        If the request does not ask to keep the channel, the result is only recorded. ``exists`` tells whether the
+        channel exists. ``fetched`` is the response at its URL, and ``findings`` is what the parser found in it.
+        """
         if not self._creates_channel:
             titled = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
             self._resolved = ResolvedUrl(
@@ -298,7 +329,10 @@ class UrlResolver:
         self._node.contents.put(channel.id, digest_of(first.content), first.content)
 
     async def _restart(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Continue a channel that is dormant, or has moved away, from the present document."""
+        """Continue a channel that is dormant, or had moved away, from the document in ``fetched``.
+
+        ``findings`` is what the parser found in the document.
+        """
         now_s, channels = time.time(), self._store.channels
         first, latest = _first_snapshot(fetched, findings, now_s), tuple(reversed(findings.latest))
         done = None
@@ -308,7 +342,10 @@ class UrlResolver:
         await channels.finish_joining(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Wake up a dormant channel; entries listed meanwhile are not sent to anybody."""
+        """Wake up a dormant channel; entries that appeared while it was dormant are not sent to anybody.
+
+        ``fetched`` is the response at its URL, and ``findings`` is what the parser found in it.
+        """
         (state,) = await self._store.channels.adopt([channel.id], self._node.info.id)
         if state is None or not state.channel.dormant:
             return

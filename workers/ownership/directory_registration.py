@@ -1,7 +1,8 @@
 """The registration of a node's own channels in the directory: registers, refreshes, updates and withdraws their names.
 
-Registrations are soft state: a name is refreshed well before it expires, and again by the channel's next owner. The
-AV-pairs with which a channel was registered are stored with the channel, so that any owner withdraws obsolete pairs.
+A channel is registered with AV-pairs (attributes and values), by which searches find it. Registrations are soft state:
+a name is refreshed well before it expires, and again by the channel's next owner. The AV-pairs of the last registration
+are stored with the channel, so that any owner withdraws obsolete pairs.
 """
 
 import asyncio
@@ -36,13 +37,13 @@ log = structlog.get_logger(__name__)
 
 
 class DirectoryRegistrar:
-    """Decides when which channels of one node are registered.
+    """Registers the channels of one node, and decides when each of them is due again.
 
-    The registered names are stored with the channels. Here is only when public channels are due to be examined again.
+    The store keeps which names are registered; this class only keeps the due times.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
-        """A channel with ``least_subscribers`` is public."""
+        """Create a registrar; a channel with at least ``least_subscribers`` subscribers is public and registered."""
         self._store = store
         self._clock = clock
         self._least_subscribers = least_subscribers
@@ -53,23 +54,27 @@ class DirectoryRegistrar:
         self._listings = 0
 
     def on_changed(self, channel_id: ChannelId) -> None:
-        """Register a channel again at the next opportunity, because it has changed."""
+        """Register a channel again at the next call of :meth:`register`, because the channel has changed."""
         if channel_id in self._due_s:
             self._due_s[channel_id] = 0.0
 
     def remove(self, channel_id: ChannelId) -> None:
-        """Remove a channel that another node owns now; its name lasts until that node registers it."""
+        """Remove a channel that another node owns now.
+
+        The channel's name stays in the directory until the new owner registers it, or the name expires.
+        """
         self._due_s.pop(channel_id, None)
         self._listed.discard(channel_id)
 
     def on_listed(self) -> None:
-        """Count a listing of all channels of this node."""
+        """Record that all channels of this node have been listed once more."""
         self._listings += 1
 
     async def register(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
-        """Register those of this node's channels that are new, changed or due to be refreshed.
+        """Register the channels of this node that are new, changed or due to be refreshed.
 
-        ``counts`` has channels with their numbers of subscribers. Raises :class:`service.errors.StoreUnavailable`.
+        ``counts`` has pairs of a channel and its number of subscribers. Raises
+        :class:`service.errors.StoreUnavailable`.
         """
         now_s = self._clock.monotonic_s()
         due = {channel_id: count for channel_id, count in counts if self._is_due(channel_id, count, now_s)}
@@ -118,7 +123,10 @@ class DirectoryRegistrar:
         self._schedule(counts, {name.id for name in (*unchanged, *changed)}, now_s)
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
-        """Set when these channels are due again; ``public`` are those that have been registered."""
+        """Set when these channels are due again, in seconds after ``now_s``.
+
+        ``counts`` has their numbers of subscribers; ``public`` are the channels that have been registered.
+        """
         for channel_id, count in counts.items():
             self.remove(channel_id)
             if channel_id in public or not self._has_few(count):
@@ -127,7 +135,10 @@ class DirectoryRegistrar:
                     self._listed.add(channel_id)
 
     async def _read_pairs(self, state: ChannelState, count: int) -> frozenset[str]:
-        """Return a channel's AV-pairs; none if the channel is private."""
+        """Return the AV-pairs (attributes and values) with which to register a channel that has ``count`` subscribers.
+
+        A channel that is private or has moved has none.
+        """
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
             return frozenset()

@@ -1,9 +1,9 @@
 """Fan-out of versions: queues each version for every user who receives it, and can be resumed at any point.
 
-First the version is queued for the channel's subscribers, page by page. The cursor is stored with the channel, fenced
-by the owner's epoch. A repeated page queues nothing twice, so a crash costs at most one page. Then new entries of
-public channels are registered in the directory and matched with saved searches (``watch``). Last, the PubSub publisher
-of public channels is notified.
+First the version is queued for the channel's subscribers, page by page. The cursor, which is the position after the
+last page, is stored with the channel and can only be written by the owner with the latest epoch. A repeated page queues
+nothing twice, so a crash costs at most one page. Then new entries of public channels are registered in the directory
+and matched with saved searches (``watch``). Last, the PubSub publisher of public channels is notified.
 """
 
 import time
@@ -39,16 +39,23 @@ _log = structlog.get_logger(__name__)
 
 
 class FanOut:
-    """The fan-outs of one node. Raises :class:`service.errors.StoreUnavailable`; then call the method again."""
+    """The fan-outs of one node.
+
+    A method that raises :class:`service.errors.StoreUnavailable` can be called again and then continues.
+    """
 
     def __init__(self, store: Store, least_subscribers: int) -> None:
-        """A channel with ``least_subscribers`` is public."""
+        """Create the fan-outs of one node; channels with at least ``least_subscribers`` subscribers are public."""
         self._store = store
         self._search = Searcher(store, least_subscribers)
         self._matcher = SavedSearchMatcher(store.saved_searches)
 
     async def run(self, channel_id: ChannelId, epoch: int) -> bool:
-        """Fan out, in order, versions that are not fanned out; return False if another node owns the channel now."""
+        """Fan out, in order, the versions of a channel that are not yet fanned out.
+
+        ``epoch`` is the number of this node's take-over of the channel. Returns False if another node owns the channel
+        now.
+        """
         (state,) = await self._store.channels.states([channel_id])
         if state is None or state.epoch != epoch:
             return False
@@ -84,7 +91,10 @@ class FanOut:
                 return True
 
     async def _publish_entries(self, delta: Delta) -> None:
-        """Register the new entries of a public channel, and queue those that match saved searches. Can be repeated."""
+        """Register the new entries of a public channel in the directory, and queue those that match saved searches.
+
+        A repetition registers and queues nothing twice.
+        """
         new = [
             (position, change.entry)
             for position, change in enumerate(delta.changes)
@@ -109,7 +119,10 @@ class FanOut:
         await self._match(delta, [position for position, _ in new], searchable)
 
     async def _match(self, delta: Delta, positions: Sequence[int], entries: Sequence[SearchableEntry]) -> None:
-        """Queue the entries at these positions of a delta for the owners of saved searches that they match."""
+        """Queue new entries for the owners of saved searches that the entries match.
+
+        ``positions`` are the positions of ``entries`` in ``delta``, the changes of a version.
+        """
         matched_positions: dict[SavedSearchId, list[int]] = {}
         for position, search_ids in zip(positions, await self._matcher.match(entries), strict=True):
             for search_id in search_ids:

@@ -1,7 +1,7 @@
-"""The channels that a node owns: takes ownership, stores versions, starts fan-outs, and lists them for the protocol.
+"""The channels that a node owns: takes ownership, stores versions, starts fan-outs, and lists its channels.
 
-Writes that the store does not accept now are repeated. Each is idempotent: a repeated take-over only increments the
-epoch once more, a repeated publication is refused by its base version, and a repeated fan-out queues nothing twice.
+Writes that fail because the store is unavailable are repeated. Each is idempotent: a repeated take-over only increments
+the epoch once more, a repeated publication is refused by its base version, and a repeated fan-out queues nothing twice.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelOwner:
-    """The owner role of one node. ``on_events`` passes results to the protocol."""
+    """Executes the effects of the owner role of one node; ``on_events`` passes the results to the protocol."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ChannelOwner:
         self._expected_s: dict[ChannelId, float] = {}
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Use the parts of the registry that this node owns in the new ring."""
+        """Use the parts of the channel registry that this node owns in the new ring."""
         self._ring = ring
         self._prefixes = owned_prefixes(ring, self._node_id)
 
@@ -92,7 +92,11 @@ class ChannelOwner:
         await self._on_events(ChannelsListed(float("-inf"), (ListedChannel(channel_id, 0, listed=True),)))
 
     async def take_ownership(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Increment the channels' epochs, inform the protocol, and continue the former owner's fan-outs and moves."""
+        """Take over channels from their former owners, and tell the protocol their states.
+
+        The epoch of each channel is incremented, so that writes of the former owner are refused. Fan-outs and moves
+        that the former owner did not complete are continued.
+        """
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)
         try:
@@ -131,7 +135,11 @@ class ChannelOwner:
             await self._on_events(*events)
 
     async def _complete_move(self, moved: ChannelState) -> None:
-        """Fan out the notice that a channel has moved, move its subscribers, and release the channel."""
+        """Complete the move of a channel to another URL.
+
+        The notice about the move is fanned out, then the subscribers are moved to the new channel, and the old one is
+        released.
+        """
         channel_id = moved.channel.id
         try:
             if await self._fan_out.run(channel_id, moved.epoch):
@@ -153,12 +161,15 @@ class ChannelOwner:
                 await asyncio.sleep(_RETRY_S)
 
     def release(self, channel_id: ChannelId) -> None:
-        """Remove the state of a channel that another node owns now, or that nobody needs."""
+        """Forget the state of a channel that another node owns now, or that nobody needs."""
         self._pending_fan_outs.pop(channel_id, None)
         self._registrar.remove(channel_id)
 
     async def publish(self, effect: Publish) -> None:
-        """Store a candidate as a version, inform the protocol, and start the fan-out."""
+        """Store a candidate as a version, inform the protocol, and start the fan-out.
+
+        A candidate contains changes that a node has detected in a poll.
+        """
         candidate = effect.candidate
         notice = candidate.delta.notice
         began_s = self._clock.wall_s()
@@ -194,9 +205,9 @@ class ChannelOwner:
         await self._on_events(VersionPublished(candidate.channel, delta.version, digest))
 
     async def move(self, channel_id: ChannelId, url: str) -> bool:
-        """Move a channel to another URL, and notify its subscribers. Can be repeated.
+        """Move a channel to another URL, and notify its subscribers; a repeated call changes nothing more.
 
-        Returns False if there is no such channel, or it has moved to a different URL.
+        Returns False if the channel does not exist, or has already moved to a different URL.
         """
         while True:
             (state,) = await self._store.channels.adopt([channel_id], self._node_id)
@@ -214,9 +225,9 @@ class ChannelOwner:
         return True
 
     async def list_owned(self, request: ListOwnedChannels) -> None:
-        """List this node's part of the registry for the protocol, and mark channels that nobody needs as dormant.
+        """List the channels that this node owns for the protocol, and mark channels that nobody needs as dormant.
 
-        Of the requests that arrive while a listing is under way, only the latest is answered after it.
+        If several requests arrive during a listing, only the latest of them is answered afterwards.
         """
         self._list_request = request
         if self._is_listing:
@@ -258,9 +269,9 @@ class ChannelOwner:
             log.warning("directory registration interrupted", channels=len(counts), error=str(error))
 
     async def _needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
-        """Return the channels that are needed without subscribers; mark the others as dormant.
+        """Return the channels among ``channel_ids`` that are needed without subscribers; mark the others as dormant.
 
-        A channel is needed if it expects subscribers, an admin has listed it, or its move is not complete.
+        A channel is needed if a user is about to subscribe, an admin has listed it, or its move is not complete.
         """
         now_s = self._clock.monotonic_s()
         self._expected_s = {
@@ -278,7 +289,7 @@ class ChannelOwner:
         return needed
 
     def retry_fan_outs(self) -> None:
-        """Continue the fan-outs that an unavailable store interrupted."""
+        """Continue the fan-outs that were interrupted because the store was unavailable."""
         for channel_id in self._pending_fan_outs.keys() - self._running_fan_outs:
             self._tasks.start(self._run_fan_out(channel_id))
 
@@ -307,5 +318,5 @@ class ChannelOwner:
 
 
 def _batches(channel_ids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
-    """Split a list of channels, whose states would take too much memory all at once."""
+    """Return the channel ids in batches, because the states of all channels together would take too much memory."""
     return (channel_ids[start : start + _BATCH_SIZE] for start in range(0, len(channel_ids), _BATCH_SIZE))

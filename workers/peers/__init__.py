@@ -1,9 +1,10 @@
 """Exchange of channels' contents between workers; the nearest copy is found by attenuated Bloom filters.
 
-A *content* (:mod:`service.location.content_cache`) is the baseline that polls compare with, and the latest entries. It
-is named by its digest, which the channel's owner and the store provide. A worker looks for a content in its own cache,
-near by, at the channel's owner, in the store, and at last at the publisher. Workers do not trust each other: a wrong
-response fails the check of the digest or costs only time, and after every failure the store is read.
+A *content* (:mod:`service.location.content_cache`) is the baseline with which polls compare a document, and the latest
+entries. It is identified by its digest, which the channel's owner and the store provide. A worker looks for a content
+in its own cache, at other workers along the filters, at the channel's owner, in the store, and at last at the
+publisher. Workers do not trust each other: a wrong response fails the check of the digest or costs only time, and after
+every failure the store is read.
 
 - ``content_cache``: the contents that this worker has, and the order of the search for others
 - ``content_finder``: the walk along filters, and the request to the owner

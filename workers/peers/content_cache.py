@@ -1,6 +1,7 @@
 """The contents of channels that this worker has cached, and the order in which it looks for others.
 
-A content is looked up in this worker's cache, at other workers, in the store, and at last at the publisher.
+A content is the baseline with which polls compare a channel's document, and the latest entries. It is looked up in this
+worker's cache, at other workers, in the store, and at last at the publisher.
 """
 
 import asyncio
@@ -35,11 +36,11 @@ _BASELINE_OVERHEAD_BYTES = 512
 
 
 class LocatedContent(msgspec.Struct, frozen=True):
-    """A content, and where it was found: ``near`` by a walk of so many ``hops``, or as ``source`` says.
+    """A content and where it was found.
 
-    The source ``publisher`` means that no copy exists any more: the content is empty, and the publisher's next document
-    replaces it. ``worker`` is the process that sent the content, by its peer id; "" for this one, the store and
-    publishers.
+    ``source`` is the kind of place. For the source ``near``, ``hops`` is the number of workers visited on the way. The
+    source ``publisher`` means that no copy exists: the content is empty, and the publisher's next document replaces it.
+    ``worker`` is the peer id of the process that sent the content; "" if no other process did.
     """
 
     content: Content
@@ -54,7 +55,7 @@ Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
 
 
 class ContentLocator:
-    """The content cache of this worker, and the way to contents that are not in it."""
+    """The content cache of this worker, and the search for contents that are not in the cache."""
 
     def __init__(
         self,
@@ -64,7 +65,11 @@ class ContentLocator:
         find: Find | None = None,
         on_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Call ``find``, if there is one, before the store is read, and ``on_changed`` when the cache has changed."""
+        """Create a locator; contents are read from ``cache``, other workers and then the store (``channels``).
+
+        ``find`` requests a content from other workers; None disables these requests. ``on_changed`` is called when the
+        cache has changed.
+        """
         self._channels = channels
         self._cache = cache
         self._clock = clock
@@ -73,9 +78,10 @@ class ContentLocator:
         self._requests: dict[Digest, asyncio.Future[LocatedContent | None]] = {}
 
     async def locate(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
-        """Return a channel's content at a version, or at a later one if only the store has it.
+        """Return a channel's content at a version; the store may return a later version.
 
-        ``digest`` names the content; b"" if it is not known. Raises :class:`service.errors.StoreUnavailable`.
+        ``digest`` identifies the content; b"" means that it is unknown. Raises
+        :class:`service.errors.StoreUnavailable`.
         """
         located = await self._locate(channel_id, version, digest)
         source = f"hop{located.hops}" if located.source == "near" else located.source
@@ -84,7 +90,10 @@ class ContentLocator:
         return located
 
     def put(self, channel_id: ChannelId, digest: Digest, content: Content) -> None:
-        """Cache a channel's content instead of its previous one, unless it is too large to be sent to other workers."""
+        """Cache a channel's content in place of the previous one, unless it is too large to be sent to other workers.
+
+        ``digest`` identifies the content.
+        """
         if content.size_bytes + _FRAMING_BYTES > MAX_CONTENT_BYTES:
             self._cache.remove(channel_id)
             return
@@ -92,7 +101,12 @@ class ContentLocator:
         self._report_change()
 
     def on_versioned(self, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
-        """Cache the content ``after`` a delta that this worker detected, if the content ``before`` it is cached."""
+        """Cache the content of a version that was made from changes detected by this worker.
+
+        The new content is computed from the cached one and ``delta``; nothing happens if the previous content is not
+        cached. ``baseline`` is what the next polls compare with; ``before`` and ``after`` are the digests of the
+        previous and the new content.
+        """
         previous = self._cache.get(before, self._clock.monotonic_s())
         if previous is None or not after:
             return
@@ -101,7 +115,7 @@ class ContentLocator:
             self.put(delta.channel, after, content)
 
     def expire(self) -> None:
-        """Remove contents that were not used for ``EXPIRY_S``."""
+        """Remove contents that were not used for ``EXPIRY_S`` seconds."""
         before_bytes = self._cache.size_bytes
         self._cache.expire(self._clock.monotonic_s())
         if self._cache.size_bytes != before_bytes:
@@ -127,7 +141,10 @@ class ContentLocator:
         return LocatedContent(content, version, "store" if content.memory else "publisher")
 
     async def _request(self, find: Find, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Request a content from other workers; concurrent callers share one request."""
+        """Return a content that other workers have, requested by ``find``; None if none of them has it.
+
+        ``digest`` identifies the content. Concurrent callers for one content share a request.
+        """
         request = self._requests.get(digest)
         if request is None:
             request = self._requests[digest] = asyncio.ensure_future(find(channel_id, version, digest))
@@ -136,25 +153,25 @@ class ContentLocator:
 
 
 class BaselineCache:
-    """The baselines (opaque here) with which polls compare, by channel and version: the latest read or written here.
+    """The baselines with which polls compare documents: for each channel, the last one read or written by this worker.
 
-    A baseline may be newer than that of the version's content while a document changes without new entries. Losing it
-    costs nothing: the version's baseline, which replaces it, contains all entries that were sent. A channel that was
-    deleted and created again counts as another one.
+    A baseline is opaque here. While a document changes without new entries, the cached baseline may be newer than that
+    in the version's content. Losing it costs nothing: the baseline of the version replaces it and contains all entries
+    that were sent. A channel that was deleted and created again counts as another channel.
     """
 
     def __init__(self, contents: ContentLocator) -> None:
-        """Locate baselines that are not cached in ``contents``."""
+        """Create an empty cache; ``contents`` finds the baselines that are not cached."""
         self._contents = contents
         self._baselines = LRUCache[ChannelId, tuple[Channel, bytes]](
             MAX_BASELINE_BYTES, lambda cached: len(cached[1]) + _BASELINE_OVERHEAD_BYTES
         )
 
     async def get(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
-        """Return the baseline of this version of a channel, whose content has this digest, and the located content.
+        """Return the baseline for polls of a channel, and the content from which the baseline was read.
 
-        The second is None if the baseline was cached; otherwise it may be of a later version.
-        Raises :class:`service.errors.StoreUnavailable`.
+        ``digest`` identifies the content of the channel's version. The content is None if the baseline was cached;
+        otherwise it may be of a later version. Raises :class:`service.errors.StoreUnavailable`.
         """
         cached, baseline = self._baselines.get(channel.id, (None, b""))
         if cached is not None and (cached.created_s, cached.version) == (channel.created_s, channel.version):
@@ -165,12 +182,19 @@ class BaselineCache:
         return baseline, located
 
     def put(self, channel: Channel, baseline: bytes) -> None:
-        """Set the baseline of this version of a channel; the least recently used ones are removed."""
+        """Cache the baseline for a channel at its version.
+
+        If there are too many baselines, those that were used least recently are removed.
+        """
         self._baselines.pop(channel.id, None)
         with contextlib.suppress(ValueError):  # it is larger than the whole cache
             self._baselines[channel.id] = channel, baseline
 
     def on_versioned(self, channel: Channel, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
-        """Set the baseline of a version that was made from a delta detected here, and cache its content."""
+        """Cache the baseline and the content of a version that was made from changes detected by this worker.
+
+        ``delta`` has the changes, and ``channel`` is the channel at the new version. ``before`` and ``after`` are the
+        digests of the previous and the new content.
+        """
         self.put(channel, baseline)
         self._contents.on_versioned(delta, baseline, before, after)

@@ -1,8 +1,8 @@
 """The search for a content at other workers: along attenuated filters (§II.C), then at the channel's owner.
 
-The requesting worker walks itself: each worker returns the content or names the next worker, and the requester contacts
-that one. So no worker waits on behalf of others, no content is sent over several hops, and no worker can send a query
-in circles.
+The requesting worker makes all requests of a walk itself: each worker returns the content or names the next worker, and
+the requesting worker contacts that one. So no worker waits on behalf of others, no content is sent over several hops,
+and no worker can send a query in circles.
 """
 
 import struct
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 def encode_query(digest: Digest, query: LocationQuery) -> bytes:
-    """Return a request for a content: its digest, the number of filter rows to use, and the workers visited so far."""
+    """Return the request for a content: its digest, the number of filter rows to use, and the visited workers."""
     return digest + bytes((query.max_row,)) + b"".join(map(bytes.fromhex, query.visited))
 
 
@@ -52,7 +52,7 @@ def decode_query(body: bytes) -> tuple[Digest, LocationQuery]:
 
 
 def encode_referral(node: NodeId, row: int) -> bytes:
-    """Return the response that names the next worker of a walk, and the row of the filter that matches."""
+    """Return the response that refers to the next worker, ``node``, and to the ``row`` of the filter that matches."""
     return REFERRAL + _REFERRAL.pack(bytes.fromhex(node), row)
 
 
@@ -62,14 +62,20 @@ class ContentFinder:
     def __init__(
         self, client: PeerClient, clock: Clock, overlay: NeighbourOverlay, get_owner: Callable[[ChannelId], Peer | None]
     ) -> None:
-        """``get_owner`` returns the worker that owns a channel, None if it is this one or not known."""
+        """Create a finder; ``client`` sends its requests, and ``overlay`` has the filters of this worker's neighbours.
+
+        ``get_owner`` returns the worker that owns a channel; None if that is this worker, or the owner is unknown.
+        """
         self._client = client
         self._clock = clock
         self._overlay = overlay
         self._get_owner = get_owner
 
     async def find(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Return a content from a worker near by, or else from the channel's owner; None if neither has it."""
+        """Return a content from a worker near by, or else from the channel's owner; None if neither has the content.
+
+        ``digest`` identifies the content of the channel at ``version``.
+        """
         await self._overlay.wait_until_ready()
         near, visited = await self._walk(version, digest)
         if near is not None:
@@ -82,7 +88,10 @@ class ContentFinder:
         return LocatedContent(content, version, "owner", 1, owner.id) if content else None
 
     async def _walk(self, version: int, digest: Digest) -> tuple[LocatedContent | None, tuple[NodeId, ...]]:
-        """Return the content, if a walk along the filters finds it, and the workers visited."""
+        """Search for a content along the filters of workers; return the content and the workers visited.
+
+        The content is None if it was not found.
+        """
         until_s = self._clock.monotonic_s() + _WALK_TIMEOUT_S
         step = self._overlay.first_hop(digest.hex())
         if step is None:
@@ -103,7 +112,11 @@ class ContentFinder:
     async def _request(
         self, peer: Peer, digest: Digest, query: LocationQuery, timeout_s: float
     ) -> tuple[Content | None, tuple[NodeId, int] | None]:
-        """Return the content, or else a referral, that a worker sends; neither if the request fails."""
+        """Request a content from the worker ``peer``, and return the content or a referral.
+
+        A referral is the next worker to ask and the row of the matching filter. The content is None if the worker does
+        not have it; the referral is None if the content is found. Both are None if the request fails.
+        """
         try:
             body = encode_query(digest, query)
             response = await self._client.request(peer, FIND, body, timeout_s=timeout_s, max_bytes=MAX_CONTENT_BYTES)
@@ -117,9 +130,10 @@ class ContentFinder:
 
 
 def _decode_response(response: bytes, digest: Digest) -> tuple[Content | None, tuple[NodeId, int] | None]:
-    """Return the content or the referral of a response.
+    """Return the content in a response, or the referral in it; the other one is None.
 
-    Raises :class:`PeerProtocolError` if it is malformed, or the content has another digest.
+    A referral is the next worker to ask and the row of the matching filter. Raises :class:`PeerProtocolError` if the
+    response is malformed, or the content has another digest than ``digest``.
     """
     kind, rest = response[:1], memoryview(response)[1:]
     if kind == FOUND:
@@ -136,7 +150,10 @@ def _decode_response(response: bytes, digest: Digest) -> tuple[Content | None, t
 
 
 def _next_step(query: LocationQuery, referral: tuple[NodeId, int] | None) -> tuple[NodeId, LocationQuery] | None:
-    """Return the next worker of a walk and the query for it; None at a worker visited before, or if no row is left."""
+    """Return the next worker of a walk and the query for that worker; None if the walk ends.
+
+    A walk ends without a referral, at a worker that was visited before, and when no filter row is left.
+    """
     if referral is None:
         return None
     node, row = referral

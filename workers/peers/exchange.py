@@ -1,6 +1,6 @@
 """A worker's part in the exchange of contents: its cache, finder and overlay, and the endpoint for other workers.
 
-A request that is not signed, current, new and small is refused and counted.
+The endpoint refuses and counts requests that are unsigned, too old, repeated or too large.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ _batch = msgspec.msgpack.Decoder(Batch)
 
 
 class ContentExchange:
-    """The exchange of this worker with others. Without a cluster secret, it uses the store only.
+    """The exchange of contents between this worker and others; without a cluster secret, only the store is used.
 
     Use it as an async context manager.
     """
 
     def __init__(self, settings: Settings, channels: Channels, clock: Clock) -> None:
-        """Start without other workers, and with an empty cache."""
+        """Create the exchange with an empty cache; it knows no other workers yet."""
         self._settings = settings
         self._channels = channels
         self._clock = clock
@@ -63,7 +63,10 @@ class ContentExchange:
         self.contents = ContentLocator(channels, self._cache, clock)
 
     def configure(self, info: NodeInfo) -> None:
-        """Set the process whose nodes have this ``info``, and exchange contents if there is a cluster secret."""
+        """Set the address and id of this worker's process from ``info``.
+
+        If there is a cluster secret, which signs requests between workers, contents are exchanged from now on.
+        """
         worker, secret = peer_of(info), self._settings.cluster_secret.get_secret_value()
         if worker is not None and secret:
             self._configure(worker, RequestSigner(secret, worker.id))
@@ -100,7 +103,10 @@ class ContentExchange:
             return web.Response(status=REFUSED)
 
     async def _handle(self, request: web.Request, verb: str, signer: RequestSigner) -> web.Response:
-        """Check the signature of a request, and return its signed response."""
+        """Check the signature of a request of another worker, and return the signed response.
+
+        ``verb`` is the kind of the request, and ``signer`` checks and creates signatures.
+        """
         signature = parse_signature(request.headers.get(SIGNATURE_HEADER, ""))
         signer.check_time(signature, self.fleet_s())
         body = await _read_body(request)
@@ -117,7 +123,7 @@ class ContentExchange:
         return web.Response(status=status, body=response, headers=headers)
 
     async def __aenter__(self) -> Self:
-        """Start maintenance in the background."""
+        """Start the periodic maintenance of the cache and the overlay in the background."""
         if self._client is not None:
             await self._client.__aenter__()
         self._tasks.start(self._maintain())
@@ -126,7 +132,7 @@ class ContentExchange:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop sending to other workers."""
+        """Stop maintenance, and send nothing more to other workers."""
         if self._overlay is not None:
             self._overlay.close()
         await self._tasks.cancel()
@@ -138,11 +144,17 @@ class ContentExchange:
         return self._clock.monotonic_s() + self._fleet_ahead_s
 
     def set_fleet_time(self, fleet_s: float, at_monotonic_s: float) -> None:
-        """Set the fleet's time at a moment of this process's monotonic clock."""
+        """Set the fleet's common time.
+
+        It was ``fleet_s`` (Unix s) when this process's monotonic clock showed ``at_monotonic_s``.
+        """
         self._fleet_ahead_s = fleet_s - at_monotonic_s
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the workers of the ring, unless this version is known: each node of a worker calls this."""
+        """Set the workers in the ring as possible peers.
+
+        Each node of this worker calls this method; a version of the ring that is already known has no effect.
+        """
         if ring.version > self._ring.version:
             self._ring = ring
             if self._overlay is not None:

@@ -57,12 +57,15 @@ log = structlog.get_logger(__name__)
 
 
 class PeerStream:
-    """This worker's end of a message stream with another one; ``on_reset`` is called when both have to start again."""
+    """This worker's end of a stream of messages with another worker.
+
+    ``on_reset`` is called with the other worker's id when both ends have to start again from an empty state.
+    """
 
     def __init__(
         self, peer: Peer, client: PeerClient, tasks: BackgroundTasks, on_reset: Callable[[NodeId], None]
     ) -> None:
-        """Send nothing yet."""
+        """Create the end of a stream to ``peer``; nothing is sent yet."""
         self.peer = peer
         self._client = client
         self._tasks = tasks
@@ -73,7 +76,10 @@ class PeerStream:
         self._is_sending = False
 
     def send(self, *frames: bytes) -> None:
-        """Queue frames for sending; without any, send an empty batch to check that the peer still knows this worker."""
+        """Queue messages for sending.
+
+        Without any message, an empty batch is sent to check that the other worker still knows this one.
+        """
         self._queue.extend(frames)
         self._queued_bytes += sum(map(len, frames))
         if self._queued_bytes > _MAX_QUEUED_BYTES:
@@ -83,7 +89,10 @@ class PeerStream:
             self._tasks.start(self._send_queued())
 
     def receive(self, batch: Batch) -> tuple[bytes, ...]:
-        """Return the new frames of a batch. Raises :class:`PeerProtocolError` if the peer has to start again."""
+        """Return the messages in a batch that were not received before.
+
+        Raises :class:`PeerProtocolError` if messages are missing, so that the other worker has to start again.
+        """
         if self._stream.is_restart(batch):
             self._reset("it started again")
         return self._stream.receive(batch)
@@ -105,7 +114,7 @@ class PeerStream:
             self._is_sending = False
 
     def _dequeue(self) -> tuple[bytes, ...]:
-        """Remove and return the next frames, as many as fit into one batch."""
+        """Remove and return the next queued messages, as many as fit into one batch."""
         frames: list[bytes] = []
         size = 0
         while self._queue and len(frames) < MAX_FRAMES and size + len(self._queue[0]) <= _MAX_BATCH_BYTES:
@@ -137,7 +146,10 @@ class PeerStream:
 
 
 class NeighbourOverlay:
-    """The neighbours of one worker. ``cached_digests`` returns the digests (hex) of the contents in its cache."""
+    """The neighbours of one worker, and the attenuated filters exchanged with them.
+
+    ``cached_digests`` returns the digests (hex) of the contents in this worker's cache.
+    """
 
     def __init__(
         self,
@@ -149,7 +161,7 @@ class NeighbourOverlay:
         tasks: BackgroundTasks,
         cached_digests: Callable[[], Collection[str]],
     ) -> None:
-        """Start without other workers."""
+        """Create an overlay that knows no other workers yet."""
         self._worker_id = worker_id
         self._near_s = limits.near_s
         self._client = client
@@ -168,7 +180,7 @@ class NeighbourOverlay:
         self._ready = asyncio.Event()
 
     def set_peers(self, peers: Iterable[Peer]) -> None:
-        """Set the other workers of the ring."""
+        """Set the other workers in the ring, from which neighbours are selected."""
         present = {peer.id: peer for peer in peers if peer.id != self._worker_id}
         for gone in self._peers.keys() - present.keys():
             del self._peers[gone]
@@ -180,7 +192,10 @@ class NeighbourOverlay:
         self._peers = present
 
     async def wait_until_ready(self) -> None:
-        """Wait until neighbours have sent their filters, if this worker has just joined others: it saves requests."""
+        """Wait until neighbours have sent their filters, if this worker has just joined others.
+
+        A search with these filters needs fewer requests.
+        """
         if self._peers:
             await self._ready.wait()
 
@@ -189,16 +204,22 @@ class NeighbourOverlay:
         return self._peers.get(worker_id)
 
     def first_hop(self, document: str) -> tuple[NodeId, LocationQuery] | None:
-        """Return the first worker to request a document from, and the query for it; None if no filter matches."""
+        """Return the first worker to ask for a document, and the query for that worker; None if no filter matches.
+
+        ``document`` is the digest (hex) of the content.
+        """
         return self._node.next_hop(self._node.start_query(document))
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, int] | None:
-        """Return the next worker for another worker's query, and the row of the filter that matches; None if none."""
+        """Return the next worker for the query of another worker, and the row of the filter that matches.
+
+        Returns None if no filter matches.
+        """
         step = self._node.next_hop(query)
         return None if step is None else (step[0], step[1].max_row + 1)
 
     def on_cache_changed(self) -> None:
-        """Send the changes of the cache to neighbours, shortly after the first of them."""
+        """Send the changes to the cache to neighbours; changes that follow each other shortly are sent together."""
         if self._change_timer is None:
             self._change_timer = asyncio.get_running_loop().call_later(_CHANGE_DELAY_S, self._send_changes)
 
@@ -222,9 +243,9 @@ class NeighbourOverlay:
         self._update_metrics()
 
     def on_batch(self, sender: NodeId, batch: Batch) -> None:
-        """Apply the messages of another worker.
+        """Apply the messages that the worker ``sender`` has sent.
 
-        Raises :class:`PeerProtocolError` if the sender is unknown or has to start again.
+        Raises :class:`PeerProtocolError` if the sender is unknown or has to start its stream again.
         """
         if sender not in self._peers:
             raise PeerProtocolError(f"{sender[:8]} is not in the ring, as far as is known here.", reason="stranger")
@@ -235,7 +256,7 @@ class NeighbourOverlay:
                 PEER_REFUSALS.labels(error.reason).inc()
 
     def close(self) -> None:
-        """Send no more changes."""
+        """Send no more changes to neighbours."""
         if self._change_timer is not None:
             self._change_timer.cancel()
 
@@ -257,7 +278,10 @@ class NeighbourOverlay:
             self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
     async def _measure_and_respond(self, sender: NodeId, offer: Offer) -> None:
-        """Measure a worker whose offer arrived before its first measurement, then respond to the offer."""
+        """Measure the round-trip time to a worker that has offered to be a neighbour, then respond to the offer.
+
+        This worker has not measured the other one before.
+        """
         if sender in self._peers:
             await self._ping(self._peers[sender])
         if sender in self._rtts_s:
@@ -272,7 +296,7 @@ class NeighbourOverlay:
         self._send(self._node.change(cached - announced, announced - cached))
 
     async def _measure(self) -> None:
-        """Measure new workers, some known ones, and all neighbours."""
+        """Measure round-trip times to all new workers, some of the known ones, and all neighbours."""
         known = self._rtts_s.keys()
         new = [node for node in self._peers if node not in known]
         again = [node for node in known if node not in self._node.links]
@@ -284,9 +308,9 @@ class NeighbourOverlay:
             self._send(self._node.add_link(node, measured[node]))
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure round-trip times to a worker.
+        """Measure the round-trip time to a worker several times, and keep the minimum.
 
-        The minimum of several leaves out the time to open a connection, and delays on a busy machine.
+        The minimum leaves out the time to open a connection, and delays on a busy machine.
         """
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()
