@@ -52,10 +52,10 @@ LAYOUT = KeyLayout()
 
 
 class Store:
-    """All repositories, over one client of Redis."""
+    """All repositories of the store. They share one client of Redis."""
 
     def __init__(self, redis: RedisClient) -> None:
-        """Create the repositories; nothing is sent yet."""
+        """Create the repositories. Nothing is sent to Redis yet."""
         self.redis = redis
         self.identity = IdentityMonitor(redis)
         batching = BatchingClient(redis)
@@ -106,7 +106,10 @@ class Store:
         await self.redis.call("PING")
 
     async def remove_channel(self, cid: ChannelId) -> None:
-        """End all subscriptions to a channel and delete it. Idempotent; to be repeated after a crash."""
+        """End all subscriptions to a channel and delete it.
+
+        The call is idempotent and has to be repeated after a crash.
+        """
         await self.subscriptions.end_all_of_channel(cid)
         await self.channels.delete(cid)
         await self.poll_bounds.delete(cid)
@@ -137,7 +140,10 @@ async def connect(settings: Settings) -> Store:
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Store]:
-    """Yield a store whose Redis has replied, and close it at the end. Raises StoreUnavailable."""
+    """Yield a store whose Redis has replied, and close it at the end.
+
+    Raises :class:`service.errors.StoreUnavailable`.
+    """
     store = await connect(settings)
     try:
         yield store

@@ -30,7 +30,10 @@ POLL_RATE_BYTES: Final = _POLL_RATE.size
 
 
 class PollRate(msgspec.Struct, frozen=True):
-    """From ``since_s`` (Unix s) the fleet polled a channel every ``interval_s``; 0 if not at all."""
+    """A poll rate of a channel: from ``since_s`` (Unix s) on, the fleet polled it every ``interval_s`` seconds.
+
+    An ``interval_s`` of 0 means that it was not polled.
+    """
 
     since_s: float
     interval_s: float
@@ -40,7 +43,10 @@ class PollRateHistory(BatchedRepository):
     """History of poll rates by channel. Every method may raise :class:`StoreUnavailable`."""
 
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Record channels' present poll intervals (s), unless they differ little from those recorded last."""
+        """Record the present poll intervals (s) of channels.
+
+        An interval that differs little from the last one is skipped.
+        """
         await self._redis.call_many(
             [
                 script_command(
@@ -56,7 +62,7 @@ class PollRateHistory(BatchedRepository):
 
 
 def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
-    """Parse the field ``paces`` of a channel's hash."""
+    """Return the poll rates, oldest first, in ``packed``, the field ``paces`` of a channel's hash."""
     return tuple(PollRate(float(since_s), interval_s) for since_s, interval_s in _POLL_RATE.iter_unpack(packed))
 
 
@@ -67,10 +73,11 @@ _ADMINISTERED_FIELDS = (
 
 
 class AdministeredChannel(msgspec.Struct, frozen=True):
-    """A channel with admins' settings. It is paused until ``paused_until_s`` (Unix s; 0 if it is not paused).
+    """A channel with admins' settings.
 
-    Its last poll ended at ``polled_s``. Its publisher wants no poll before ``no_poll_before_s`` (Unix s; 0 if unknown).
-    ``poll_rate`` is the present one; None if none was recorded.
+    It is paused until ``paused_until_s`` (Unix s; 0 if it is not paused). Its last poll ended at ``polled_s`` (Unix s).
+    Its publisher asked for no poll before ``no_poll_before_s`` (Unix s; 0 if the publisher did not ask). ``poll_rate``
+    is the present poll rate; None if none was recorded.
     """
 
     channel: Channel
@@ -84,10 +91,10 @@ class AdministeredChannel(msgspec.Struct, frozen=True):
 
 
 class AdminSettings(BatchedRepository):
-    """Tags, notes and pauses by channel. Settings of a channel that does not exist are dropped."""
+    """Tags, notes and pauses by channel. A setting for a channel that does not exist is ignored."""
 
     async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:
-        """Return channels with their settings, in order; None for a channel that does not exist."""
+        """Return channels with their settings, in the order of ``cids``; None for a channel that does not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *_ADMINISTERED_FIELDS) for cid in cids])
         return [
             _parse_administered(cid, existing_fields(_ADMINISTERED_FIELDS, values))
@@ -95,7 +102,7 @@ class AdminSettings(BatchedRepository):
         ]
 
     async def note(self, cid: ChannelId) -> str:
-        """Return the note of a channel; "" without one."""
+        """Return the note of a channel; "" if it has none."""
         return ((await self._redis.call("HGET", keys.channel(cid), "note")) or b"").decode()
 
     async def set_note(self, cid: ChannelId, note: str) -> None:
@@ -103,13 +110,16 @@ class AdminSettings(BatchedRepository):
         await self._redis.run_script("channel_set", (keys.channel(cid),), "note", note)
 
     async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
-        """Replace the tags of channels. A tag has no space."""
+        """Replace the tags of channels by those in ``tags_of``: pairs of a channel id and its tags.
+
+        A tag has no space.
+        """
         await self._redis.call_many(
             [script_command("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
-        """Pause the polls of channels for ``for_s``, in place of any other pause; 0 ends the pause."""
+        """Pause the polls of channels for ``for_s`` seconds. The pause replaces any other; 0 ends it."""
         for_ms = int(for_s * 1000)
         await self._redis.call_many(
             [script_command("channel_pause", (keys.channel(cid), keys.poll_pause(cid)), for_ms) for cid in cids]

@@ -1,8 +1,8 @@
-"""Channels: their states, their versions, which only the present owner can add (fencing), and their logs.
+"""Channels: their states, their versions and the logs of these versions.
 
-A channel is a hash of :data:`FIELDS`. Only the node that adopted it last can advance its version
-(:meth:`Channels.publish`). The log keeps the Delta of each of the last ~1,000 versions. :class:`ChannelState` is the
-hash as a value.
+A channel is a hash of :data:`FIELDS`, and :class:`ChannelState` is that hash as a value. Only the node that adopted the
+channel last, its owner, can add a version (:meth:`Channels.publish`). The log keeps the Delta of each of the last
+~1,000 versions.
 """
 
 from collections.abc import Collection, Sequence
@@ -51,8 +51,9 @@ _NONE = msgspec.msgpack.encode(_NO_HINTS)
 class ChannelState(msgspec.Struct, frozen=True):
     """A channel with the state that pollers and its owner need. The content itself is read separately.
 
-    ``epoch`` is the owner's fencing token. ``fanned`` is the last version whose fan-out is complete, ``cursor`` the
-    progress of the next one. ``digest`` identifies the content.
+    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier one. ``fanned`` is the last
+    version that was queued for all its recipients (its fan-out is complete); ``cursor`` is the progress of the fan-out
+    of the next version. ``digest`` identifies the content.
     """
 
     channel: Channel
@@ -68,12 +69,15 @@ class ChannelState(msgspec.Struct, frozen=True):
 
 
 def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    """Return the fields of ``names`` that have a value, by name."""
+    """Return those fields of a hash that exist, by name. ``values`` are the values of ``names``, in order."""
     return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
-    """Return the state of the channel with these fields; None without a URL, that is, without a channel."""
+    """Return the state of the channel whose hash has these ``fields``.
+
+    None if they contain no URL, because then the channel does not exist.
+    """
     if b"url" not in fields:
         return None
 
@@ -111,12 +115,15 @@ def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | No
 
 
 def _parse_hints(raw: bytes) -> PollingHints:
-    """Parse polling hints; channels without hints, which are most, share one value."""
+    """Parse polling hints. All channels without hints, which are most, share one value."""
     return _NO_HINTS if raw == _NONE else msgspec.msgpack.decode(raw, type=PollingHints)
 
 
 def _parse_updates(raw: bytes | None, channel: Channel) -> UpdateHistory:
-    """Parse a channel's update statistics; a new channel has had no update since its creation."""
+    """Parse the update statistics of ``channel``.
+
+    Without any (``raw`` is None), it has had no update since its creation.
+    """
     return msgspec.msgpack.decode(raw, type=UpdateHistory) if raw else UpdateHistory(since_s=channel.created_s)
 
 
@@ -125,7 +132,7 @@ def _condition(text: str) -> Literal["", "dead", "quarantined"]:
 
 
 def notice_fields(notice: Notice | None) -> tuple[str, str]:
-    """Return the field, and its value, in which a channel records a notice; ("", "") for None."""
+    """Return the name and the value of the field in which a channel records a notice; ("", "") without a notice."""
     if notice is None:
         return "", ""
     if notice.kind == "moved":
@@ -134,7 +141,7 @@ def notice_fields(notice: Notice | None) -> tuple[str, str]:
 
 
 def channel_fields(channel: Channel) -> list[str]:
-    """Return the fields and values of a new channel as a flat list."""
+    """Return the fields of a new channel as a flat list of alternating names and values."""
     return [
         *("url", channel.url, "kind", channel.kind, "created", repr(channel.created_s)),
         *("private", str(int(channel.private)), "listed", str(int(channel.listed))),
@@ -194,7 +201,11 @@ FIELDS = {
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
-    """State of a channel as shown to users."""
+    """State of a channel as shown to users.
+
+    ``epoch`` is the owner's fencing token. ``failing_since_s`` (Unix s) is since when polls fail; None if they succeed.
+    ``last`` is the result of the last poll; None before the first.
+    """
 
     owner: NodeId
     epoch: int
@@ -205,11 +216,12 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The state that a delta leaves in the channel: validators, change-detection state, metadata and polling hints.
+    """The state that a delta leaves in the channel.
 
-    An empty ``title``, ``link``, ``language`` or metadata leaves the channel's own unchanged. ``kind`` is the new kind
-    of the channel if that changes; ``updates`` are the update statistics if they have changed. ``latest`` are the
-    latest entries, newest first.
+    ``memory`` is the change-detection state, ``wishes`` are the publisher's polling hints, ``imprint`` is the
+    document's metadata. An empty ``title``, ``link``, ``language`` or ``imprint`` leaves the channel's own unchanged.
+    ``kind`` is the new kind of the channel; None if it stays. ``updates`` are the new update statistics; None if they
+    stay. ``latest`` are the latest entries, newest first.
     """
 
     validators: Validators
@@ -225,7 +237,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def content(self) -> Content:
-        """The content that this is of."""
+        """The content of the channel in this state: the change-detection state and the latest entries."""
         return Content(self.memory, pack_entries(self.latest))
 
 
@@ -233,12 +245,15 @@ class Channels:
     """Creates, reads, adopts, versions and deletes channels."""
 
     def __init__(self, redis: BatchingClient, index: ChannelIndex) -> None:
-        """Count subscribers with ``index``."""
+        """Use ``index`` to count the subscribers of channels."""
         self._redis = redis
         self._index = index
 
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
-        """Create a channel at version 1 with its latest entries (oldest first); return it, or the one that exists."""
+        """Create a channel at version 1 and return it. If the channel exists already, return it unchanged.
+
+        ``latest`` are its latest entries, oldest first; ``now_s`` is the Unix time.
+        """
         first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
         fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
         # First, because an id without a channel is harmless, but a channel missing from the registry is never polled.
@@ -257,12 +272,15 @@ class Channels:
         joins_at: int,
         now_s: float,
     ) -> int | None:
-        """Make ``channel`` the successor of the channel ``former``, continuing from ``snapshot``.
+        """Make ``channel`` the successor of the channel ``former``.
 
-        ``channel`` is the successor as it is known now; version 0 if it does not exist. A successor that is polled
-        continues from its own state, and subscribers join it at ``joins_at``. Returns the version at which subscribers
-        of ``former`` join, the same in repeated calls until :meth:`finish_joining`; None if the successor has changed
-        meanwhile.
+        ``channel`` is the successor as the caller knows it; its version is 0 if it does not exist. A new or dormant
+        successor continues from ``snapshot`` and gets the entries ``latest`` (oldest first). A successor that is polled
+        already continues from its own state, and subscribers join it at its version ``joins_at``. ``now_s`` is the Unix
+        time.
+
+        Returns the version at which subscribers of ``former`` join; repeated calls return the same version until
+        :meth:`finish_joining` is called. Returns None if the successor has changed since the caller read it.
         """
         first = Delta(channel.id, channel.version, channel.version + 1, now_s, _additions(latest), initial=True)
         fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
@@ -275,7 +293,7 @@ class Channels:
         return version if done else None
 
     async def finish_joining(self, former: ChannelId, cid: ChannelId) -> None:
-        """Record that all subscribers of ``former`` have joined this channel."""
+        """Record that all subscribers of the channel ``former`` have joined the channel ``cid``."""
         await self._redis.call("HDEL", keys.incoming_moves(cid), former)
 
     async def get(self, cid: ChannelId) -> Channel | None:
@@ -283,7 +301,7 @@ class Channels:
         return (await self.get_many([cid]))[0]
 
     async def resolve(self, cid: ChannelId) -> Channel | None:
-        """Return a channel, or its successor if all its subscribers have moved there; None if it does not exist."""
+        """Return a channel, or its successor if all subscribers moved there; None if the channel does not exist."""
         channel = await self.get(cid)
         for _ in range(_MAX_REDIRECTIONS):
             if channel is None or not (channel.moved_to and channel.dormant):
@@ -292,7 +310,7 @@ class Channels:
         return channel
 
     async def get_many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
-        """Return channels in order; None for those that do not exist."""
+        """Return channels in the order of ``cids``; None for a channel that does not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
         states = [
             parse_state(cid, existing_fields(CHANNEL_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
@@ -300,7 +318,7 @@ class Channels:
         return [state.channel if state else None for state in states]
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
-        """Return states of channels in order; None for those that do not exist."""
+        """Return the states of channels in the order of ``cids``; None for a channel that does not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *STATE_FIELDS) for cid in cids])
         return [
             parse_state(cid, existing_fields(STATE_FIELDS, values)) for cid, values in zip(cids, found, strict=True)
@@ -312,7 +330,10 @@ class Channels:
         return int(version or 0), memory or b""
 
     async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
-        """Return a channel's version, the digest of its content, and the content; all empty if it does not exist."""
+        """Return a channel's version, the digest of its content, and the content.
+
+        All are empty if it does not exist.
+        """
         version, digest, memory, latest = await self._redis.call("HMGET", keys.channel(cid), *_CONTENT_FIELDS)
         return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
 
@@ -321,7 +342,10 @@ class Channels:
         return unpack_entries(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
-        """Make ``node`` the owner of channels: raise their epochs and return their states, in order."""
+        """Make ``node`` the owner of channels, which raises their epochs (fencing tokens).
+
+        Returns the states of the channels in the order of ``cids``; None for a channel that does not exist.
+        """
         found = await self._redis.call_many(
             [script_command("channel_adopt", (keys.channel(cid),), node, *STATE_FIELDS) for cid in cids]
         )
@@ -330,13 +354,14 @@ class Channels:
         ]
 
     async def publish(self, delta: Delta, snapshot: Snapshot | None, epoch: int, *, silent: bool) -> Delta:
-        """Add a version: a compare-and-set against ``delta.base_version``, fenced by ``epoch``.
+        """Add a version to a channel and return the versioned delta.
 
-        Return the versioned delta.
+        The version is added only if the channel is at ``delta.base_version`` and ``epoch`` is its present fencing
+        token. ``snapshot`` is the state after the delta; None for a notice. A notice of a condition that was announced
+        already gets no new version. A ``silent`` delta is not delivered to subscribers.
 
-        A ``silent`` delta is not fanned out. A notice has no snapshot; a condition that was announced already gets no
-        new version. Raises :class:`LeaseLost` if another node owns the channel, or it has moved or was deleted;
-        :class:`StaleVersion` if it has another version.
+        Raises :class:`LeaseLost` if another node owns the channel, or the channel has moved or was deleted. Raises
+        :class:`StaleVersion` if the channel is at another version.
         """
         cid = delta.channel
         versioned = msgspec.structs.replace(delta, version=delta.base_version + 1, initial=silent)
@@ -358,20 +383,26 @@ class Channels:
         raise LeaseLost(f"Channel {cid[:8]} has another owner, has moved, or is gone.")
 
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
-        """Record the progress of the fan-out of a version ("" if complete); False if another node owns the channel."""
+        """Record how far ``version`` has been queued for its recipients; return False if another node owns the channel.
+
+        ``cursor`` is the position to continue from, "" if all are done. ``epoch`` is the caller's fencing token.
+        """
         return bool(await self._redis.run_script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
-        """Record that a channel is no longer polled: entries found by its next poll are not delivered.
+        """Record that a channel is no longer polled. Entries that its next poll finds are not delivered.
 
-        Does nothing if the channel has subscribers, or some are about to move here from another channel.
+        Nothing changes if the channel has subscribers, or if subscribers of another channel are about to move to it.
         """
         joins = await self._redis.call("HGET", keys.channel(cid), "joins")
         if (await self._index.count([cid]))[0] == 0:
             await self._redis.run_script("channel_doze", (keys.channel(cid), keys.incoming_moves(cid)), joins or b"")
 
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
-        """Record results of polls; return for each, in order, the case to judge, or None."""
+        """Record the results of polls of channels.
+
+        Returns, for each in order, the state to judge the channel's health by; None if no judgement is needed.
+        """
         commands = []
         for cid, report in reports:
             result = report.result
@@ -385,23 +416,26 @@ class Channels:
         return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
-        """Return the delta of a version; None if the log no longer has it."""
+        """Return the delta of a version; None if the log does not have it any more."""
         found = await self._redis.call("XRANGE", keys.channel_log(cid), f"{version}-0", f"{version}-0")
         return msgspec.msgpack.decode(found[0][1][b"d"], type=Delta) if found else None
 
     async def deltas(self, cid: ChannelId, first: int, last: int) -> list[Delta]:
-        """Return the deltas of versions ``first`` to ``last``, in order, as far as the log has them."""
+        """Return the deltas of versions ``first`` to ``last`` (inclusive) that are still in the log, in order."""
         found = await self._redis.call("XRANGE", keys.channel_log(cid), f"{first}-0", f"{last}-0")
         return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
 
     async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
-        """Return the deltas of the last ``count`` versions before ``before`` (0 for the newest), newest first."""
+        """Return the deltas of the last ``count`` versions before version ``before``, newest first.
+
+        If ``before`` is 0, the newest versions are returned.
+        """
         start = f"{before - 1}-0" if before else "+"
         found = await self._redis.call("XREVRANGE", keys.channel_log(cid), start, "-", "COUNT", count)
         return [msgspec.msgpack.decode(fields[b"d"], type=Delta) for _, fields in found]
 
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
-        """Return the latest entries from the channel's log, newest first."""
+        """Return up to ``count`` of the latest entries in the channel's log, newest first."""
         newest: dict[str, Entry] = {}
         found = await self._redis.call("XREVRANGE", keys.channel_log(cid), "+", "-", "COUNT", count + 1)
         for _, fields in found:
@@ -412,11 +446,11 @@ class Channels:
         return tuple(newest.values())[:count]
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
-        """Return results of the last polls, newest first."""
+        """Return the results of the last ``count`` polls, newest first."""
         return (await self.polls_of_many([cid], count))[0]
 
     async def polls_of_many(self, cids: Sequence[ChannelId], count: int) -> list[tuple[PollResult, ...]]:
-        """Return results of each channel's last polls, newest first."""
+        """Return, for each channel in order, the results of its last ``count`` polls, newest first."""
         found = await self._redis.call_many([("LRANGE", keys.poll_results(cid), 0, count - 1) for cid in cids])
         return [tuple(msgspec.msgpack.decode(result, type=PollResult) for result in results) for results in found]
 
@@ -441,17 +475,23 @@ class Channels:
         await self._redis.run_script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
-        """Store a channel's content name, made of this version; a name of a later version is kept."""
+        """Store a channel's content name: the AV-pairs under which the directory lists it.
+
+        ``version`` is the channel version that ``pairs`` were made from. A name from a later version is kept.
+        """
         packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
         await self._redis.run_script("channel_name", (keys.channel(cid),), version, packed)
 
     async def feed_metadata(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
-        """Return the metadata of the channels' documents, in order."""
+        """Return the metadata of the channels' documents, in the order of ``cids``."""
         found = await self._redis.call_many([("HGET", keys.channel(cid), "imprint") for cid in cids])
         return [msgspec.msgpack.decode(held, type=FeedMetadata) if held else _NO_IMPRINT for held in found]
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
-        """Return the channels' content names as registered last, in order; empty without one."""
+        """Return the AV-pairs of each channel's content name as last registered, in order.
+
+        The set is empty for a channel without a content name.
+        """
         found = await self._redis.call_many([("HGET", keys.channel(cid), "name") for cid in cids])
         return [frozenset(msgspec.msgpack.decode(name, type=list[Pair])) if name else frozenset() for name in found]
 
@@ -463,17 +503,23 @@ class Channels:
         )
 
     async def finish_deletion(self, cid: ChannelId) -> None:
-        """Delete the field that was kept to find the last subscriptions of a deleted channel."""
+        """Delete the last field of a deleted channel, which was kept to find its remaining subscriptions."""
         own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
         await self._redis.run_script("channel_forget", own, "1")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
-        """Return the ids in these buckets of the registry, sorted."""
+        """Return the sorted ids of channels in these buckets of the registry.
+
+        A bucket is the first two digits of an id.
+        """
         found = await self._redis.call_many([("SMEMBERS", keys.channel_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
-        """Return the next ``count`` channels by id, and the next cursor; "" starts and ends."""
+        """Return the next ``count`` channels, sorted by id, and the cursor of the next page.
+
+        The cursor "" starts at the first page, and is returned with the last page.
+        """
         start = int(cursor[:2], 16) if cursor else 0
         ids: list[ChannelId] = []
         for first in range(start, len(keys.REGISTRY_BUCKETS), _BUCKETS_PER_READ):
@@ -486,7 +532,7 @@ class Channels:
         return found, taken[-1] if len(ids) > count else ""
 
     async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
-        """Return the number of channels in each bucket of the registry."""
+        """Return the number of channels in each bucket of the registry. A bucket is the first two digits of an id."""
         found: list[int] = await self._redis.call_many([("SCARD", keys.channel_registry(bucket)) for bucket in buckets])
         return found
 

@@ -1,11 +1,15 @@
-"""Moves of channels: a successor takes over the channel's content, and its subscriptions follow.
+"""Moves of channels: a successor takes over the channel's content, and the subscriptions follow.
 
-Every step can be repeated. Once the notice of the move has a version, the channel gets no further versions, so what its
-subscribers have received is final. A successor that is not polled continues from exactly there; one that is polled
-already continues from the last version whose entries the old channel had delivered. If the successor monitors another
-part of the same page, there is no common version: subscribers join it at its version at the time of the decision, and
-the entries of the first poll are not delivered. Admins' settings of the channel are copied. The old channel stays as a
-redirection to its successor, and becomes dormant when all subscribers have moved.
+Every step can be repeated. Once the notice of the move has a version, the old channel gets no further versions, so the
+list of what its subscribers received is final.
+
+A successor that is not polled continues exactly there. A successor that is polled already continues from the last
+version whose entries the old channel had delivered. If the successor monitors another part of the same page, the two
+have no common version: subscribers join at the successor's version at the time of the decision, and the entries of the
+first poll are not delivered.
+
+Admins' settings of the channel are copied. The old channel stays as a redirection to its successor. It becomes dormant
+when all subscribers have moved.
 """
 
 import contextlib
@@ -30,7 +34,7 @@ _COMPARED_VERSIONS = 20
 
 
 class ChannelMoves:
-    """Carries out announced moves. Any process may repeat one."""
+    """Carries out announced moves of channels. Any process may repeat a move."""
 
     def __init__(
         self, channels: Channels, subscriptions: Subscriptions, remarks: AdminSettings, bounds: BoundsStore
@@ -41,7 +45,10 @@ class ChannelMoves:
         self._subscriptions = subscriptions
 
     async def carry_out(self, moved: ChannelState, now_s: float) -> None:
-        """Move a channel's content, settings and subscriptions to its successor. Its fan-out has to be complete."""
+        """Move a channel's content, settings and subscriptions to its successor.
+
+        ``moved`` is the old channel; all its versions have to be delivered to the outboxes. ``now_s`` is the Unix time.
+        """
         old, successor = moved.channel, moved.channel.moved_to
         told = await self._channels.delta(old.id, old.version)
         if told is None or told.notice is None:
@@ -58,7 +65,7 @@ class ChannelMoves:
         await self._channels.mark_dormant(old.id)
 
     async def _copy_admin_settings(self, old: ChannelId, successor: ChannelId, now_s: float) -> None:
-        """Copy admins' settings to the successor, except those that it has already."""
+        """Copy admins' settings to the successor, except settings that the successor already has."""
         then, now = await self._remarks.read([old, successor])
         if then is None or now is None:
             return
@@ -75,9 +82,10 @@ class ChannelMoves:
             await self._bounds.delete(old)
 
     async def _create_successor(self, moved: ChannelState, told: Delta, url: str, now_s: float) -> int:
-        """Create or update the successor; return the version at which subscribers join it.
+        """Create or update the successor, which monitors ``url``; return the version at which subscribers join it.
 
-        The successor is not dormant, unless the old channel is: later subscribers of that one get no backlog.
+        ``told`` is the delta that announced the move. The successor becomes dormant only if the old channel is dormant:
+        whoever subscribes to that one later gets no older entries.
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
         _, memory = await self._channels.memory(old.id)
@@ -97,9 +105,10 @@ class ChannelMoves:
         return joins_at
 
     async def _common_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
-        """Return the successor's version after which it may have entries that the old channel did not deliver.
+        """Return the successor's last version whose entries the old channel has delivered.
 
-        ``decided_s`` (Unix s) is when the move to another part of the page was decided; None for other moves.
+        Later versions may have entries that it has not delivered. ``decided_s`` (Unix s) is when a move to another part
+        of the same page was decided; None for other moves.
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
@@ -111,13 +120,16 @@ class ChannelMoves:
 
 
 def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
-    """Return the channel that monitors at ``url`` what the old one monitored."""
+    """Return a new channel that monitors at ``url`` the same content as the old channel."""
     same_host = urlsplit(url).hostname == urlsplit(old.url).hostname
     return Channel(channel_id(url), url, kind=old.kind, created_s=now_s, private=old.private and same_host)
 
 
 def agreed_version(told: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return the newest version in ``deltas`` (newest first) with no entry besides ``told``; else ``newest``."""
+    """Return the newest version that adds only entries in ``told``, which the old channel has delivered.
+
+    ``deltas`` are the successor's versions, newest first. If no version qualifies, ``newest`` is returned.
+    """
     known = {entry.key for entry in told} | {entry.link for entry in told if entry.link}
     for delta in deltas:
         entries = [change.entry for change in delta.changes if change.kind == "addition"]

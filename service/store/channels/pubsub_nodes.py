@@ -1,6 +1,6 @@
-"""Progress of publishing public channels on pubsub services, and hints which channels have changed.
+"""Progress of publishing public channels on pubsub services, and notices of channels that have changed.
 
-A node's position is kept; the stream of changed channels may be lost and exists only while a process listens.
+The progress is stored permanently. Notices may be lost, and exist only while a process waits for them.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ _STREAM_LENGTH = 10_000
 
 
 class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
-    """All versions of a channel up to ``version`` are published on its node, which has this title.
+    """Progress of a channel's node: all versions up to ``version`` are published on it, and ``title`` is its title.
 
-    Version 0: the node has to be created, possibly again.
+    Version 0 means that the node has to be created; it may exist already.
     """
 
     version: int = 0
@@ -26,10 +26,13 @@ class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PubsubNodes(RedisRepository):
-    """Positions by address of the pubsub service. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Progress by channel and by ``service``, the address of a pubsub service.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
 
     async def positions(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
-        """Return the positions of those of these channels that have a node."""
+        """Return the positions of these channels, by channel. Channels without a node are left out."""
         if not cids:
             return {}
         found = await self._redis.call("HMGET", keys.pubsub_nodes(service), *cids)
@@ -37,25 +40,28 @@ class PubsubNodes(RedisRepository):
         return {cid: msgspec.msgpack.decode(packed, type=PublishedPosition) for cid, packed in pairs if packed}
 
     async def channel_ids(self, service: str) -> list[ChannelId]:
-        """Return the channels that have a node."""
+        """Return the ids of the channels that have a node on this service."""
         return [cid.decode() for cid in await self._redis.call("HKEYS", keys.pubsub_nodes(service))]
 
     async def put(self, service: str, cid: ChannelId, position: PublishedPosition) -> None:
-        """Set the position of a channel."""
+        """Set the published position of a channel on this service."""
         await self._redis.call("HSET", keys.pubsub_nodes(service), cid, msgspec.msgpack.encode(position))
 
     async def drop(self, service: str, cid: ChannelId) -> None:
-        """Delete the position of a channel whose node is gone."""
+        """Delete the published position of a channel whose node no longer exists."""
         await self._redis.call("HDEL", keys.pubsub_nodes(service), cid)
 
     async def notify_changed(self, cid: ChannelId) -> None:
-        """Notify listeners that a channel has a new version; nothing is stored without listeners."""
+        """Notify waiting processes that a channel has a new version. If no process waits, nothing is stored."""
         await self._redis.call(
             "XADD", keys.CHANGED_CHANNELS, "NOMKSTREAM", "MAXLEN", "~", _STREAM_LENGTH, "*", "c", cid
         )
 
     async def wait_for_changes(self, after: str, timeout_s: float) -> tuple[list[ChannelId], str]:
-        """Wait up to ``timeout_s`` for changed channels; return them and the position to continue from, "" for now."""
+        """Wait up to ``timeout_s`` seconds for channels to change; return their ids and the position to continue from.
+
+        ``after`` is the position that the last call returned; "" waits for changes from now on.
+        """
         if not after:
             begun: bytes = await self._redis.call(
                 "XADD", keys.CHANGED_CHANNELS, "MAXLEN", "~", _STREAM_LENGTH, "*", "c", ""

@@ -1,4 +1,4 @@
-"""WebSub subscriptions of channels at hubs, and documents that hubs have pushed and no worker has taken yet."""
+"""WebSub subscriptions of channels at hubs, and documents that hubs pushed, until a worker takes them."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -27,31 +27,37 @@ _RANDOM_BYTES = 32
 
 
 class Push(msgspec.Struct, frozen=True, array_like=True):
-    """A document that a hub pushed; without a body it only says that there is news."""
+    """A document that a hub pushed.
+
+    An empty ``body`` says only that the channel has new content, which a poll must read.
+    """
 
     body: bytes = b""
     content_type: str = ""
 
 
 def new_hub_secrets() -> HubCredentials:
-    """Return random tokens for a new subscription."""
+    """Return random secret tokens for a new hub subscription."""
     return HubCredentials(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
 
 
 class WebSub(RedisRepository):
-    """Hub subscription states and queues of pushes, by channel."""
+    """Hub subscriptions and queues of pushed documents, by channel."""
 
     async def get(self, cid: ChannelId) -> HubState | None:
-        """Return a channel's hub subscription, or None."""
+        """Return a channel's hub subscription; None if it has none."""
         return (await self.get_many([cid]))[0]
 
     async def get_many(self, cids: Sequence[ChannelId]) -> list[HubState | None]:
-        """Return the channels' hub subscriptions, in order."""
+        """Return the channels' hub subscriptions, in order; None for a channel without one."""
         found = await self._redis.call_many([("GET", keys.hub_subscription(cid)) for cid in cids])
         return [msgspec.msgpack.decode(state, type=HubState) if state else None for state in found]
 
     async def compare_and_set(self, cid: ChannelId, before: HubState | None, after: HubState | None) -> bool:
-        """Replace a subscription if it is ``before``; return whether it was replaced."""
+        """Replace a channel's hub subscription by ``after`` if it equals ``before``; return whether it was replaced.
+
+        None stands for no subscription.
+        """
         if after is not None:
             # First, because an id without a subscription is harmless, but a subscription without it is never renewed.
             await self._redis.call("SADD", keys.hub_registry(cid[:2]), cid)
@@ -60,9 +66,10 @@ class WebSub(RedisRepository):
         )
 
     async def change(self, cid: ChannelId, decide: Callable[[HubState | None], HubState | None]) -> HubState | None:
-        """Replace a subscription by the result of ``decide``, and return that.
+        """Replace a channel's hub subscription by the result of ``decide``; return that result.
 
-        ``decide`` is called again if another process has changed the subscription meanwhile.
+        ``decide`` gets the present subscription and returns the new one; None stands for no subscription. It is called
+        again if another process has changed the subscription meanwhile.
         """
         for _ in range(_TRIES):
             before = await self.get(cid)
@@ -72,7 +79,10 @@ class WebSub(RedisRepository):
         raise StoreUnavailable(f"The hub subscription of channel {cid[:8]} changes too fast. Try again.")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
-        """Return the channels in these buckets of the hub registry; some may have no subscription any more."""
+        """Return the channels in these buckets of the hub registry. A bucket is the first two digits of a channel id.
+
+        Some of the channels may no longer have a subscription.
+        """
         found = await self._redis.call_many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
@@ -81,36 +91,43 @@ class WebSub(RedisRepository):
         await self._redis.call_many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
 
     async def take_push(self, cid: ChannelId) -> bool:
-        """Count a push to a channel; return whether it is within ``PUSHES_PER_MINUTE``."""
+        """Count a push to a channel; return whether it had at most ``PUSHES_PER_MINUTE`` in this minute."""
         key = keys.push_count(cid)
         return bool(await self._redis.run_script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
     async def take_excess_poll(self, cid: ChannelId) -> bool:
-        """Return whether a push above that limit may cause a poll: once a minute."""
+        """Return whether a push above ``PUSHES_PER_MINUTE`` may cause a poll.
+
+        The answer is True once a minute per channel.
+        """
         return bool(await self._redis.run_script("rate_take", (keys.excess_push_count(cid),), 1, _MINUTE_MS))
 
     async def queue_push(self, cid: ChannelId, push: Push) -> None:
-        """Keep a push until it is taken, for at most two minutes.
+        """Keep a push until a worker takes it, for at most two minutes.
 
-        An identical push after another is kept once. More than ``MAX_QUEUED_PUSHES``, or more bytes than a channel or
-        all channels may have, are replaced by one push without a body: a poll reads their content.
+        Identical consecutive pushes are kept once. If there are more than ``MAX_QUEUED_PUSHES`` pushes, or if the limit
+        on bytes of a channel or of all channels is exceeded, one push without a body replaces them, so that a poll
+        reads the content.
         """
         packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
         bounds = MAX_QUEUED_PUSHES, _PUSH_TTL_MS, _MAX_CHANNEL_BYTES, _LARGE_BYTES, _MAX_LARGE_BYTES, _MAX_TOTAL_BYTES
         await self._redis.run_script("push_keep", keys.push_queue(cid), cid, *packed, *bounds)
 
     async def take_pushes(self, cid: ChannelId) -> list[Push]:
-        """Remove and return the queued pushes, oldest first. If the caller fails then, the next poll finds the news."""
+        """Remove and return the queued pushes, oldest first.
+
+        If the caller fails afterwards, the next poll finds the content.
+        """
         found = await self._redis.run_script("push_take", keys.push_queue(cid), cid, _LARGE_BYTES, 1)
         return [msgspec.msgpack.decode(push, type=Push) for push in found or ()]
 
     async def queued_bytes(self, cid: ChannelId) -> int:
-        """Return the size of the queued pushes."""
+        """Return the total size of a channel's queued pushes."""
         _, sizes, _ = keys.push_queue(cid)
         return int(await self._redis.call("HGET", sizes, cid) or 0)
 
     async def drop_pushes(self, cid: ChannelId) -> None:
-        """Delete the queued pushes."""
+        """Delete a channel's queued pushes."""
         await self._redis.run_script("push_take", keys.push_queue(cid), cid, _LARGE_BYTES, 0)
 
 

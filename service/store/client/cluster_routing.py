@@ -1,9 +1,9 @@
 """Connection pools per Redis node, and the routing of commands to the nodes of a Redis Cluster.
 
-Whether Redis is a cluster is not configured. Only a cluster node replies with a MOVED error; the first such error makes
+No setting says whether Redis is a cluster. Only a cluster node replies with a MOVED error; the first such error makes
 the client fetch the slot map. A single Redis is never asked for one.
 
-In a cluster a write is acknowledged only when a replica has it too (``WAIT``), if its master has a replica. A failover
+In a cluster, a write is acknowledged only when a replica has it too (``WAIT``), if its master has a replica. A failover
 therefore loses no acknowledged write (docs/decisions).
 """
 
@@ -44,7 +44,7 @@ _READS = frozenset(
 
 
 def slot_of(command: Command) -> int | None:
-    """Return the cluster slot of a command's keys; None if any node can run the command."""
+    """Return the cluster slot that contains a command's keys; None if any node can run the command."""
     name = str(command[0])
     if name in _NO_KEY:
         return None
@@ -64,7 +64,10 @@ def is_write(command: Command) -> bool:
 
 
 class SlotMap(msgspec.Struct):
-    """Masters by slot range, as reported by one node. It may be out of date; other nodes then reply with MOVED."""
+    """The master node of each range of slots, as one node reported them.
+
+    The map may be out of date; a node that no longer has a slot replies with a MOVED error.
+    """
 
     starts: list[int]
     """First slot of each range, ascending."""
@@ -74,13 +77,13 @@ class SlotMap(msgspec.Struct):
     """Masters that have a connected replica."""
 
     def master(self, slot: int) -> Address | None:
-        """Return the master of a slot; None if it is unknown."""
+        """Return the address of a slot's master; None if it is unknown."""
         place = bisect_right(self.starts, slot) - 1
         return self.masters[place] if place >= 0 else None
 
 
 def parse_slots(reply: Sequence[Sequence[Any]], asked: Address | None) -> SlotMap:
-    """Parse a reply to ``CLUSTER SLOTS`` of the node at address ``asked``."""
+    """Parse ``reply``, which the node at address ``asked`` gave to ``CLUSTER SLOTS``."""
     ranges = sorted((int(first), _address(master, asked), bool(copies)) for first, _, master, *copies in reply)
     return SlotMap(
         [first for first, _, _ in ranges],
@@ -105,7 +108,7 @@ def address_of(url: str) -> Address | None:
 
 
 async def close_pool(pool: Redis) -> None:
-    """Close a pool's connections and make it refuse new ones, which a command in progress might still open."""
+    """Close a pool's connections, and prevent a command in progress from opening new ones."""
     pool.connection_pool.connection_class.is_closed = True  # type: ignore[attr-defined]  # see _connection_class
     await pool.aclose()
 
@@ -163,34 +166,37 @@ _NO_REPLY = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
 
 class SlotMapCache:
-    """The slot map that all pools of a client share; ``map`` is None while Redis is not known to be a cluster."""
+    """The slot map that all pools of a client share. ``map`` is None until Redis is known to be a cluster."""
 
     def __init__(self) -> None:
         self.map: SlotMap | None = None
         self._updated_s = 0.0
 
     def update(self, reply: Sequence[Any], asked: Address | None) -> None:
-        """Replace the map by a reply to ``CLUSTER SLOTS``."""
+        """Replace the map by ``reply``, which the node at address ``asked`` gave to ``CLUSTER SLOTS``."""
         self.map = parse_slots(reply, asked)
         self._updated_s = time.monotonic()
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the map was fetched so recently that waiting commands need not fetch it again."""
+        """Whether the map is so new that commands which wait to be retried need not fetch it again."""
         return time.monotonic() - self._updated_s < _RETRY_DELAY_S
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the map is to be fetched again: new replicas and failovers show nowhere else."""
+        """Whether the map is so old that it has to be fetched again.
+
+        Without that, new replicas and failovers would go unnoticed.
+        """
         return time.monotonic() - self._updated_s > _SLOT_MAP_MAX_AGE_S
 
 
 class NodePools:
     """Connection pools for one kind of command, one pool per node.
 
-    ``tries`` is how often a command is sent to a single Redis when its connection breaks; with 1, no command that may
-    have run is repeated. With ``replicated``, writes wait for a replica. No command is sent to a store that ``guard``
-    refuses.
+    If a connection to a single Redis breaks, the command is sent again, up to ``tries`` times in all; 1 means that a
+    command which may have run is never repeated. With ``replicated``, writes wait for a replica. ``guard`` refuses
+    commands to a store that is not the fleet's own or has lost data.
     """
 
     def __init__(
@@ -227,7 +233,7 @@ class NodePools:
         return reply
 
     async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands in one round trip per node; the reply to a failed command is its error."""
+        """Run independent commands in one round trip per node. The reply of a failed command is its exception."""
         self._check_usable()
         if self._slots.map is None:
             try:
@@ -247,7 +253,10 @@ class NodePools:
         return await self._call_in_cluster(commands)
 
     def _check_usable(self) -> None:
-        """Raise if the pools are closed, or the guard refuses the store (StoreIdentityMismatch)."""
+        """Raise an error if the pools are closed.
+
+        Raises :class:`StoreIdentityMismatch` if the guard refuses the store.
+        """
         if self._closed:
             raise exceptions.ConnectionError("The store is closed.")
         if self._guard is not None:
@@ -259,9 +268,9 @@ class NodePools:
         await asyncio.gather(*map(close_pool, self._pools.values()))
 
     async def _call_in_cluster(self, commands: Sequence[Command]) -> list[Any]:
-        """Run commands at the nodes of their slots.
+        """Run commands at the nodes that have their slots.
 
-        Follow redirections and retry until ``REPLY_TIMEOUT_S`` has passed.
+        Redirections are followed, and failed commands are retried until ``REPLY_TIMEOUT_S`` has passed.
         """
         replies: list[Any] = [None] * len(commands)
         pending = list(range(len(commands)))
@@ -278,7 +287,10 @@ class NodePools:
             await self._refresh_after_errors({place: replies[place] for place in pending}, commands)
 
     async def _refresh_after_errors(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
-        """Fetch the slot map: first from nodes that a redirection named, last from nodes that did not reply."""
+        """Fetch the slot map after the commands with the indexes in ``failed`` raised these errors.
+
+        Nodes that a redirection named are asked first, and nodes that did not reply last.
+        """
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
         silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_REPLY)}
         if all(isinstance(error, exceptions.AskError) for error in failed.values()) and not moved:
@@ -291,7 +303,10 @@ class NodePools:
         return isinstance(reply, (*_ELSEWHERE, *_LATER)) or (self._tries > 1 and isinstance(reply, _NO_REPLY))
 
     async def _send(self, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
-        """Send each command to its node, to all nodes concurrently, and store replies and errors in ``replies``."""
+        """Send commands to their nodes, to all nodes concurrently.
+
+        ``asked`` has pairs of an index and a command. The reply or the error is stored at that index of ``replies``.
+        """
         by_node: dict[Address | None, list[tuple[int, Command]]] = {}
         for place, command in asked:
             before = replies[place]
@@ -327,7 +342,10 @@ class NodePools:
             raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
 
     def node_of(self, command: Command) -> Address | None:
-        """Return the master that a command is sent to; None without a cluster or while the slot map is unknown."""
+        """Return the address of the master that a command is sent to.
+
+        None if Redis is not known to be a cluster, or if the slot map does not contain the command's slot.
+        """
         known = self._slots.map
         if known is None:
             return None
@@ -353,15 +371,18 @@ class NodePools:
         return [address_of(url) for url in self._seeds]
 
     async def _try_other_seeds(self) -> bool:
-        """Fetch the slot map from the other seeds after the first did not reply.
+        """Fetch the slot map from the other configured nodes, because the first one did not reply.
 
-        Return whether the command may be retried.
+        Returns whether the command may be retried.
         """
         await self._fetch_slot_map(self._seed_addresses()[1:])
         return self._slots.map is not None and self._tries > 1
 
     def _pool(self, node: Address | None) -> Redis:
-        """Return the pool of a node, whose other options are those of the first URL; None is the node of that URL."""
+        """Return the pool of a node; None stands for the node in the first configured URL.
+
+        All pools have that URL's options.
+        """
         if node not in self._pools:
             self._pools[node] = self._open(node)
         return self._pools[node]
@@ -395,7 +416,7 @@ class NodePools:
 
 
 async def _run_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Run commands in a pipeline; the reply to a failed command is its error."""
+    """Run commands in a pipeline. The reply of a failed command is its exception."""
     async with client.pipeline(transaction=False) as pipeline:
         for command in commands:
             pipeline.execute_command(*command)
@@ -403,7 +424,10 @@ async def _run_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]
 
 
 def raise_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
-    """Return ``replies``, or raise the first of them that is an error, with a note that names its command."""
+    """Return ``replies`` if none of them is an error.
+
+    Otherwise raise the first error, with a note that names its command.
+    """
     for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
         if isinstance(reply, exceptions.RedisError | OSError):
             reply.add_note(f"It was the reply to {command[0]!r}, command {place + 1} of {len(commands)}.")

@@ -1,11 +1,11 @@
-"""Clients of Redis: commands, pipelines, scripts and batches, with the driver's errors translated.
+"""Clients of Redis, for single commands, pipelines, scripts and batches. They translate the driver's errors.
 
 :class:`RedisClient` sends commands at once. :class:`BatchingClient` collects the commands of one iteration of the event
-loop and sends them in one round trip: a single command costs about 0.3 ms of processor time, one of many a tenth of
-that. In a cluster it batches by node, so that a node which is down delays only its own commands.
+loop and sends them in one round trip: a command alone costs about 0.3 ms of processor time, a command among many a
+tenth of that. In a cluster, commands are batched by node, so that a node which is down delays only its own commands.
 
-Scripts are sent in full with ``EVAL``. Redis caches compiled scripts by digest anyway, and neither ``SCRIPT FLUSH`` nor
-a new master in a cluster can then miss a script.
+Scripts are sent in full with ``EVAL``. Redis caches compiled scripts by digest anyway, and this way a script is never
+missing after ``SCRIPT FLUSH`` or on a new master.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ _INCLUDE = "-- include "
 
 @cache
 def _script(name: str) -> str:
-    """Return the text of ``scripts/NAME.lua`` without comments, which need not be sent with every command."""
+    """Return the text of ``scripts/NAME.lua`` without comments, to send fewer bytes with every command."""
     lines = files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8").splitlines()
     kept = lines[:1] if lines[0] == READ_ONLY_MARKER else []
     for line in lines:
@@ -101,7 +101,10 @@ def script_command(name: str, keys: Sequence[str], *arguments: Value) -> Command
 
 @cache
 def script_digest(name: str) -> str:
-    """Return the argument of ``EVALSHA`` for ``scripts/NAME.lua``; Redis knows it once the script was sent in full."""
+    """Return the digest by which ``EVALSHA`` runs ``scripts/NAME.lua``.
+
+    Redis knows it once the script was sent in full.
+    """
     return sha1(_script(name).encode(), usedforsecurity=False).hexdigest()
 
 
@@ -138,7 +141,10 @@ class RedisClient:
     """
 
     def __init__(self, settings: Settings) -> None:
-        """Create the pools; connections are opened when they are needed. Raises SettingsInvalid."""
+        """Create the connection pools. Connections are opened when they are needed.
+
+        Raises :class:`SettingsInvalid`.
+        """
         slots = SlotMapCache()
         self.guard = guard = IdentityGuard(settings.store_identity_file)
         blocking_s = MAX_BLOCK_S + REPLY_TIMEOUT_S
@@ -168,27 +174,30 @@ class RedisClient:
             return await self._urgent.call(script_command(name, keys, *arguments))
 
     async def call_unguarded(self, *command: Value) -> Any:
-        """Run one command about the store's identity, even if this process refuses the store.
+        """Run one command about the store's identity. It runs even if this process refuses to use the store.
 
-        Raises StoreUnavailable.
+        Raises :class:`StoreUnavailable`.
         """
         with _translated():
             return await self._unguarded.call(command)
 
     async def run_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
-        """Run ``scripts/NAME.lua`` and return its reply. Raises :class:`StoreUnavailable`."""
+        """Run ``scripts/NAME.lua`` with these ``KEYS`` and ``ARGV``; return its reply.
+
+        Raises :class:`StoreUnavailable`.
+        """
         return await self.call(*script_command(name, keys, *arguments))
 
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands, ``_PER_ROUND_TRIP`` at a time, and return their replies.
+        """Run independent commands and return their replies, in order.
 
-        The commands of one slot run in the given order. Raises :class:`StoreUnavailable`, and the error of the first
-        command that failed.
+        The commands are sent in groups of ``_PER_ROUND_TRIP``. Those of one slot run in the given order. Raises
+        :class:`StoreUnavailable`, or the error of the first command that failed.
         """
         return await _call_in_chunks(self._prompt, commands)
 
     async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands like :meth:`call_many`; return an error in place of the reply of a failed one."""
+        """Run independent commands like :meth:`call_many`. The reply of a failed command is its exception."""
         replies: list[Any] = []
         with _translated():
             for chunk in _chunks(commands):
@@ -206,14 +215,17 @@ class RedisClient:
         return await _call_in_chunks(self._once, commands)
 
     def node_of(self, command: Command) -> Address | None:
-        """Return the cluster node that a command is sent to.
+        """Return the address of the cluster node that a command is sent to.
 
-        None without a cluster or while its slot map is unknown.
+        None if Redis is not known to be a cluster, or if the node is not known yet.
         """
         return self._prompt.node_of(command)
 
     async def close(self) -> None:
-        """Close all connections concurrently, so that a cancelled caller has begun to close each of them."""
+        """Close all connections.
+
+        They are closed concurrently: if the caller is cancelled, closing of each has begun already.
+        """
         pools = (self._prompt, self._blocking, self._once, self._urgent, self._unguarded)
         await asyncio.gather(*(each.close() for each in pools))
 
@@ -231,7 +243,7 @@ def _chunks(commands: Sequence[Command]) -> Iterator[Sequence[Command]]:
 
 
 def _translate(command: Command, error: Exception) -> Exception:
-    """Return the exception that ``error``, the reply to ``command``, is raised as."""
+    """Return the exception to raise in place of ``error``, which the driver raised for ``command``."""
     try:
         with _translated():
             raise_errors([command], [error])
@@ -254,8 +266,8 @@ class RedisRepository:
 class BatchingClient:
     """Sends the commands of one iteration of the event loop together.
 
-    Commands may be repeated, as those of :meth:`RedisClient.call_many`. An error affects only the caller whose command
-    failed.
+    Commands may be repeated, like those of :meth:`RedisClient.call_many`. An error affects only the caller whose
+    command failed.
     """
 
     def __init__(self, redis: RedisClient) -> None:
@@ -278,7 +290,10 @@ class BatchingClient:
         return (await self.call_many([command]))[0]
 
     async def run_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
-        """Run ``scripts/NAME.lua`` and return its reply. Raises :class:`StoreUnavailable`."""
+        """Run ``scripts/NAME.lua`` with these ``KEYS`` and ``ARGV``; return its reply.
+
+        Raises :class:`StoreUnavailable`.
+        """
         return await self.call(*script_command(name, keys, *arguments))
 
     def _send(self) -> None:

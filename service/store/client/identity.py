@@ -1,18 +1,21 @@
 """Identity of the store: a fleet id, and a counter that shows whether Redis lost data.
 
 The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS``. A process
-remembers the last identity that it trusted and shares it with the other processes of its machine in a file. The store
-has lost data if it has no id although one was seen, the id of another fleet, or a counter behind the one that was seen.
-A process that finds such a store stops using it until the operator accepts it (``coronet admin accept-store``) or the
-right data is back.
+remembers the last identity that it trusted and shares it with the other processes of its machine in a file.
+
+The store has lost data if it has no id although a process has seen one, if it has the id of another fleet, or if its
+counter is behind the one that a process has seen. A process that finds such a store stops using it until the operator
+accepts it (``coronet admin accept-store``) or the right data is back.
 
 With ``appendfsync everysec`` a power cut may lose the last second or two of writes. That must not stop a fleet, so a
 counter that is up to ``MAX_COUNTER_LAG`` behind is trusted.
 
 Each new connection reads the identity first, because a Redis that restarts drops all connections.
-:class:`service.store.client.identity_monitor.IdentityMonitor` reads it again every few seconds, and before a user is
-told that they have no subscriptions; that covers ``FLUSHALL``. In a Redis Cluster the identity is on one node: a loss
-of that node's data is noticed as on a single Redis, a loss of another node's data is not.
+:class:`service.store.client.identity_monitor.IdentityMonitor` reads it again every few seconds to detect ``FLUSHALL``.
+It also reads it before a user is told that they have no subscriptions.
+
+In a Redis Cluster the identity is on one node. A loss of that node's data is noticed, a loss of another node's data is
+not.
 """
 
 import fcntl
@@ -54,8 +57,9 @@ _SENTENCES: Final = {
 class StoreIdentity(msgspec.Struct, frozen=True):
     """Identity that the store reports. Times are in ms of Redis's clock.
 
-    ``accepted_ms`` is when the operator accepted the store last. ``refused`` is the reason why a process refused the
-    store, after which no other process uses it either; "" if none did.
+    ``fleet`` is the fleet's id, "" if the store has none. ``accepted_ms`` is when the operator last accepted the store.
+    ``refused`` is the reason why a process refused the store, "" if none did; after a refusal no other process uses the
+    store either.
     """
 
     fleet: str = ""
@@ -66,9 +70,10 @@ class StoreIdentity(msgspec.Struct, frozen=True):
 
 
 class TrustedIdentity(msgspec.Struct, frozen=True):
-    """The last identity that this machine trusted, and when (ms of Redis's clock). Stored in the file as JSON.
+    """The last identity that this machine trusted. The file contains it as JSON.
 
-    A counter of 0 means that the id was created and the store has not been used yet.
+    ``at_ms`` is when it was trusted (Redis's clock). A ``counter`` of 0 means that the fleet's id was created and the
+    store has not been used yet.
     """
 
     fleet: str
@@ -77,16 +82,19 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
 
     @property
     def in_use(self) -> bool:
-        """Whether the counter has advanced so far that a power cut cannot have removed this id."""
+        """Whether the counter has advanced so far that a power cut cannot have lost the fleet's id."""
         return self.counter > MAX_COUNTER_LAG
 
     def is_newer_than(self, other: "TrustedIdentity | None") -> bool:
-        """Whether this identity is later than ``other``, or as late with a greater counter."""
+        """Whether this identity was trusted later than ``other``, or at the same time with a greater counter.
+
+        Any identity is newer than None.
+        """
         return other is None or (self.at_ms, self.counter) > (other.at_ms, other.counter)
 
 
 def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
-    """Parse the reply to ``READ_IDENTITY``."""
+    """Parse the reply to ``READ_IDENTITY``, the command that reads the store's identity."""
     fleet, counter, grown_ms, accepted_ms, refused = (
         value if isinstance(value, str) else (value or b"").decode(errors="replace") for value in reply
     )
@@ -94,7 +102,10 @@ def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
 
 
 def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
-    """Return the reason why a store must not be used, or ""."""
+    """Return the reason why a store must not be used; "" if it may be used.
+
+    ``found`` is the store's identity, ``seen`` the one that was trusted last; None if there was none.
+    """
     if found.refused:
         return found.refused
     if seen is None:
@@ -108,14 +119,14 @@ def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
 
 
 class IdentityFile:
-    """The trusted identity in a file that the processes of one machine share."""
+    """The file with the last trusted identity, which the processes of one machine share."""
 
     def __init__(self, path: Path) -> None:
         """Use the file at ``path``, which need not exist."""
         self._path = path
 
     def read(self) -> TrustedIdentity | None:
-        """Return the identity in the file, None if there is no file. Raises :class:`SettingsInvalid`."""
+        """Return the identity in the file; None if there is no file. Raises :class:`SettingsInvalid`."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=TrustedIdentity)
         except FileNotFoundError:
@@ -141,7 +152,7 @@ class IdentityFile:
 
 
 class _Connection(Protocol):
-    """The methods used of the driver's connection."""
+    """The methods of the driver's connection that this module uses."""
 
     def on_connect(self) -> Awaitable[None]: ...
     def send_command(self, *args: Any) -> Awaitable[None]: ...
@@ -152,12 +163,15 @@ class _Connection(Protocol):
 class IdentityGuard:
     """The decision of this process whether the store may be used. Each new connection consults it.
 
-    ``trusted`` is the last identity that was trusted, ``current`` the last that was read, ``reason`` why the store is
-    refused ("" if it is not).
+    ``trusted`` is the last identity that was trusted, and ``current`` the last that was read. ``reason`` is why the
+    store is refused, "" if it is not.
     """
 
     def __init__(self, file: str) -> None:
-        """Start from the file at path ``file``, "" for none. Raises :class:`SettingsInvalid` if it cannot be read."""
+        """Start from the identity in ``file``, a path; "" stands for no file.
+
+        Raises :class:`SettingsInvalid` if the file cannot be read.
+        """
         self.file = IdentityFile(Path(file)) if file else None
         self.trusted = self.file.read() if self.file else None
         self.current = StoreIdentity()
@@ -170,7 +184,10 @@ class IdentityGuard:
             raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
 
     def reload(self) -> TrustedIdentity | None:
-        """Return the trusted identity, after reading what other processes of the machine have written."""
+        """Read the file, which another process of the machine may have written; return the newest trusted identity.
+
+        None if no identity was trusted yet.
+        """
         if self.file is not None:
             with suppress(SettingsInvalid):
                 kept = self.file.read()
@@ -181,8 +198,8 @@ class IdentityGuard:
     def evaluate(self, found: StoreIdentity, seen: TrustedIdentity | None) -> None:
         """Decide anew whether the store may be used.
 
-        ``found`` is the identity of the store, ``seen`` the trusted identity at the time of the query. A newer trusted
-        identity must not be used: other processes may have incremented the counter since.
+        ``found`` is the identity that the store reported. ``seen`` is the identity that was trusted when the query was
+        sent; a newer one must not be used, because other processes may have incremented the counter since then.
         """
         self.current = found
         reason = refusal_reason(found, seen)
@@ -207,7 +224,7 @@ class IdentityGuard:
         return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
 
     async def check_connection(self, connection: _Connection) -> None:
-        """Set up a new connection and verify the store's identity. Raises StoreIdentityMismatch."""
+        """Set up a new connection and verify the store's identity. Raises :class:`StoreIdentityMismatch`."""
         await connection.on_connect()
         seen = self.reload()
         await connection.send_command(*READ_IDENTITY)

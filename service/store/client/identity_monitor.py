@@ -1,4 +1,4 @@
-"""Monitor of the store's identity, which runs in every process; see :mod:`service.store.client.identity`."""
+"""The monitor of the store's identity, which runs in every process; see :mod:`service.store.client.identity`."""
 
 import asyncio
 import secrets
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class IdentityMonitor:
-    """Reads the store's identity periodically and increments its counter."""
+    """Reads the store's identity periodically and increments the store's counter."""
 
     def __init__(self, redis: RedisClient) -> None:
         self._redis = redis
@@ -34,7 +34,7 @@ class IdentityMonitor:
         self._is_refused = False
 
     async def run(self) -> None:
-        """Monitor until cancelled, and save the trusted identity in the file."""
+        """Monitor until the task is cancelled, and save the trusted identity in the file."""
         try:
             while True:
                 try:
@@ -83,7 +83,9 @@ class IdentityMonitor:
         self.check()
 
     async def accept(self) -> None:
-        """Make every process use the store as it is: set the fleet's id and a counter above every counter seen before.
+        """Make every process use the store as it is.
+
+        This sets the fleet's id, and a counter above every counter that a process has seen.
 
         Raises :class:`StoreUnavailable`.
         """

@@ -267,7 +267,7 @@ REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
 
 
 def _key(pattern: str) -> Callable[[str | int], str]:
-    """Return a function that replaces the star of ``pattern`` by its argument."""
+    """Return a function that replaces the star of ``pattern`` with its argument."""
     before, after = pattern.split("*")
     return lambda ident: f"{before}{ident}{after}"
 
@@ -325,35 +325,38 @@ def partition_leases(name: str) -> tuple[str, str]:
 
 
 def push_queue(cid: ChannelId) -> tuple[str, str, str]:
-    """Return the keys of a channel's pushed documents, of the sizes of all such lists, and of their expiry times."""
+    """Return three keys: a channel's pushed documents, the sizes of all channels' lists, and their expiry times."""
     return f"cn:{{push}}:of:{cid}", "cn:{push}:sizes", "cn:{push}:until"
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
-    """Return the keys of a keyspace: server table, pages, records, counts by channel, tombstones."""
+    """Return the five keys of a keyspace: server table, pages, records, counts by channel, tombstones."""
     table = f"cn:{{clash:{number}}}"
     return table, f"{table}:pages", f"{table}:records", f"{table}:channels", f"{table}:ends"
 
 
 def cell(address: CellAddress) -> tuple[str, str, str, str]:
-    """Return the keys of a matrix cell: the cell, its names, their index, and the names by slot of the index."""
+    """Return the four keys of a matrix cell: the cell, its names, their index, and the names by slot of the index."""
     own = f"cn:{{m:{address.pair.encode('latin-1').hex()}:{address.partition}:{address.replica}}}"
     return own, f"{own}:names", f"{own}:index", f"{own}:slots"
 
 
 def requeued_dead_letter(uid: UserId, letter: str) -> str:
-    """Return the key which marks that dead letter ``letter`` of a user was put back into the outbox."""
+    """Return the key whose presence means that dead letter ``letter`` of a user was put back into the outbox."""
     return f"cn:{{u:{uid}}}:revived:{letter}"
 
 
 def inbound_log(uid: UserId) -> tuple[str, str, str, str]:
-    """Return the keys of a user's inbound log: unanswered messages, replies in progress, tokens, home address."""
+    """Return the four keys of a user's inbound log.
+
+    They contain the unanswered messages, replies in progress, tokens of stored messages, and the user's home address.
+    """
     own = f"cn:{{u:{uid}}}"
     return f"{own}:heard", f"{own}:answers", f"{own}:known", f"{own}:home"
 
 
 def usage_count(uid: UserId, what: str) -> str:
-    """Return the key that counts how often a user did ``what`` in the present window."""
+    """Return the key that counts how often a user did ``what`` in the present time window."""
     return f"cn:{{u:{uid}}}:rate:{what}"
 
 
@@ -362,7 +365,7 @@ USAGE_KINDS = ("command", "form", "url", "import", "invitation", "guests", "mana
 
 
 def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
-    """Return all keys of a user that erasure deletes: all but usage counts and restrictions.
+    """Return all keys of a user that erasure deletes. Only usage counts and restrictions remain.
 
     Every new key of a user has to be added here.
     """
@@ -376,10 +379,13 @@ def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
 
 
 def egress_budget(site: str, egress: str) -> str:
-    """Return the key of the token bucket of one egress group at a site."""
+    """Return the key of a token bucket: requests to ``site`` by the workers behind the public address ``egress``."""
     return f"cn:{{h:{site}}}:from:{egress}"
 
 
 def login_attempts(window: str, what_hash: str) -> str:
-    """Return the key that counts login attempts in the present ``window``, "minute" or "hour"."""
+    """Return the key that counts login attempts in the present ``window``, "minute" or "hour".
+
+    ``what_hash`` is the SHA-256 of a network, an account, both, or a known browser.
+    """
     return f"cn:{{console}}:attempts:{window}:{what_hash}"

@@ -1,13 +1,15 @@
-"""Accounts of the console with their password links, sessions and API keys, and limits of login attempts.
+"""Accounts of the console with their password links, sessions and API keys, and limits on login attempts.
 
 Tokens are random and only their SHA-256 is stored, so that nobody can log in with what they find in Redis. Every method
 may raise :class:`service.errors.StoreUnavailable`.
 
-A login attempt counts in three windows: of its network (an IPv6 address counts as its /64), of its account from that
-network, and of its account. So attempts from one network lock out nobody elsewhere, and attempts from many networks are
-limited as well. A browser that has logged in to the account before proves it with a cookie, and counts in windows of
-its own, so that strangers cannot lock it out. A refused attempt does not count. Of the cookie only a hash over the
-token and the password hash is stored: a new password makes all browsers unknown.
+A login attempt is counted three times: for its network (an IPv6 address counts as its /64), for the account when tried
+from that network, and for the account from anywhere. Each count has its own limit. So attempts from one network lock
+out nobody elsewhere, and attempts from many networks are limited too. A refused attempt does not count.
+
+A browser that has logged in to the account before proves it with a cookie. Its attempts are counted separately, so that
+strangers cannot lock it out. The stored hash covers the cookie's token and the password hash: after a change of the
+password no browser is known any more.
 """
 
 import hashlib
@@ -47,7 +49,10 @@ _ACCOUNT_LIMIT: Final = 100
 
 
 class Role(StrEnum):
-    """What an account may do: viewers read, operators also change how channels are polled, admins do everything."""
+    """The permissions of an account: viewers read, operators also change how channels are polled.
+
+    Admins do everything.
+    """
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -73,7 +78,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def secret(self) -> str:
-        """A digest that changes with the password; it ends sessions that were opened with another password."""
+        """A digest that changes with the password. It ends sessions that were opened with another password."""
         return digest(self.password_hash)
 
 
@@ -83,19 +88,20 @@ def new_token() -> str:
 
 
 def digest(token: str) -> str:
-    """Return the SHA-256 of a token in hexadecimal digits: what is stored of it."""
+    """Return the SHA-256 of a token in hexadecimal digits. The store keeps it instead of the token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _unpack_account(packed: bytes | None) -> Account | None:
-    """Return a stored account; None for None."""
+    """Return the account that ``packed`` contains; None if ``packed`` is None."""
     return None if packed is None else msgspec.msgpack.decode(packed, type=Account)
 
 
 class _PasswordLink(msgspec.Struct, frozen=True):
-    """A link that sets the password of an account, valid while the account has the same password.
+    """A link that sets the password of an account until ``until_s`` (Unix s).
 
-    ``until_s``: Unix s.
+    It is valid only for the account that was created at ``account_since_s`` (Unix s), and only while that account's
+    ``secret`` is ``account_secret``.
     """
 
     token_hash: str
@@ -116,7 +122,7 @@ class AccountStore(RedisRepository):
         return bool(await self._redis.call("HLEN", keys.CONSOLE_ACCOUNTS))
 
     async def get(self, name: str) -> Account | None:
-        """Return an account by name, or None."""
+        """Return an account by name; None if there is none."""
         return _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))
 
     async def all(self) -> dict[str, Account]:
@@ -125,10 +131,11 @@ class AccountStore(RedisRepository):
         return {name.decode(): msgspec.msgpack.decode(packed, type=Account) for name, packed in sorted(found.items())}
 
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
-        """Write an account, or remove it (None), if all accounts are ``expected``; return whether it was written.
+        """Store an account under ``name``, or remove it if ``account`` is None.
 
-        The account's password link ends if the account is removed, created anew, or gets another password; setup links
-        end with any account.
+        Nothing changes unless all accounts are as ``expected``; returns whether the account was written or removed. The
+        account's password link becomes invalid if the account is removed, created anew, or gets another password. Setup
+        links become invalid as soon as there is any account.
         """
         packed = b"" if account is None else msgspec.msgpack.encode(account)
         known = [part for each, held in expected.items() for part in (each, msgspec.msgpack.encode(held))]
@@ -139,9 +146,9 @@ class AccountStore(RedisRepository):
         return bool(await self._redis.run_script("console_accounts", own, name, packed, int(is_other), *known))
 
     async def new_setup_token(self) -> str:
-        """Return a new token that creates the first account; valid for ``SETUP_TTL_S`` and one use.
+        """Return a new token that allows the creation of the first account, once and within ``SETUP_TTL_S``.
 
-        Earlier tokens stay valid: two processes may each show a link at the first start.
+        Earlier tokens stay valid, because two processes may each show a link at the first start.
         """
         token = new_token()
         await self._redis.call_many(
@@ -153,23 +160,23 @@ class AccountStore(RedisRepository):
         return token
 
     async def is_setup_token_valid(self, token: str) -> bool:
-        """Return whether the token would create the first account."""
+        """Return whether the token allows the creation of the first account."""
         accounts, is_known = await self._redis.call_many(
             [("HLEN", keys.CONSOLE_ACCOUNTS), ("SISMEMBER", keys.CONSOLE_SETUP_TOKENS, digest(token))]
         )
         return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
-        """Create the first account and delete all setup tokens, atomically; False if the token is invalid."""
+        """Create the first account and delete all setup tokens, atomically; return False if the token is invalid."""
         packed = msgspec.msgpack.encode(account)
         setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP_TOKENS]
         return bool(await self._redis.run_script("console_first", setup, digest(token), name, packed))
 
     async def create_password_link(self, name: str, account: Account) -> str | None:
-        """Return a token that sets this account's password once, within ``SETUP_TTL_S``.
+        """Return a token with which this account's password can be set once, within ``SETUP_TTL_S``.
 
-        It replaces an earlier token, and ends when the account is removed or gets another password. Returns None if the
-        account has changed.
+        The token replaces an earlier one. It becomes invalid when the account is removed or gets another password.
+        Returns None if ``account`` is no longer the stored account.
         """
         token = new_token()
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
@@ -178,12 +185,15 @@ class AccountStore(RedisRepository):
         return token if await self._redis.run_script("console_invite", own, name, *packed, SETUP_TTL_S) else None
 
     async def account_of_link(self, token: str) -> str | None:
-        """Return the name of the account whose password the token would set; None for an invalid token."""
+        """Return the name of the account whose password the token can set; None for an invalid token."""
         found = await self._find_link(token)
         return None if found is None else found[0]
 
     async def set_password(self, token: str, name: str, password_hash: str) -> bool:
-        """Set the password of an account and delete the token, atomically; False if the token is invalid for it."""
+        """Set the password of an account and delete the token, atomically.
+
+        Returns False if the token is invalid for this account.
+        """
         found = await self._find_link(token)
         if found is None or found[0] != name:
             return False
@@ -194,7 +204,7 @@ class AccountStore(RedisRepository):
         return bool(await self._redis.run_script("console_accept", own, name, *packed))
 
     async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
-        """Return the name, account and link of a token; None for an invalid token."""
+        """Return the account name, the account, and the password link of a token; None for an invalid token."""
         links, accounts = await self._redis.call_many(
             [("HGETALL", keys.CONSOLE_PASSWORD_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)]
         )
@@ -208,9 +218,9 @@ class AccountStore(RedisRepository):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One login. ``id`` identifies the session and cannot be used as a token; ``browser`` is its User-Agent.
+    """One login to ``account``, opened at ``opened_s`` (Unix s) from the IP address ``address``.
 
-    Times: Unix s.
+    ``id`` identifies the session and cannot be used as a token. ``browser`` is the browser's User-Agent.
     """
 
     id: str
@@ -232,7 +242,11 @@ class Sessions(RedisRepository):
     """Sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def open(self, name: str, account: Account, address: str = "", browser: str = "") -> str:
-        """Return the token of a new session; it lasts ``SESSION_TTL_S``, but not longer than the account's password."""
+        """Open a session and return its token.
+
+        The session ends after ``SESSION_TTL_S``, or earlier when the account's password changes. ``address`` is the IP
+        address, ``browser`` the User-Agent.
+        """
         token = new_token()
         held = _StoredSession(name, account.secret, time.time(), address, browser)
         own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
@@ -240,7 +254,7 @@ class Sessions(RedisRepository):
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
-        """Return the name and account of a session; None for an invalid token."""
+        """Return the name and the account that a session belongs to; None for an invalid token."""
         packed = await self._redis.call("GET", keys.console_session(digest(token)))
         if packed is None:
             return None
@@ -268,12 +282,15 @@ class Sessions(RedisRepository):
         await self.end(digest(token))
 
     async def end(self, session: str) -> None:
-        """End a session by id."""
+        """End the session with the id ``session``."""
         await self._redis.call_many([("DEL", keys.console_session(session)), ("ZREM", keys.CONSOLE_SESSIONS, session)])
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """An API key. It grants its scopes, as far as the present role of its account allows. Times are Unix s."""
+    """An API key named ``name`` of the account that was created at ``account_since_s``. Times are Unix s.
+
+    The key permits what its ``scopes`` name, as far as the present role of the account permits the same.
+    """
 
     id: str
     name: str
@@ -289,7 +306,10 @@ class ApiKeyStore(RedisRepository):
     async def make(
         self, name: str, owner: tuple[str, Account], scopes: tuple[str, ...], now_s: float
     ) -> tuple[ApiKey, str]:
-        """Return a new key of an account, and the token to be sent with requests."""
+        """Create an API key called ``name``; return it, and the token to send with requests.
+
+        ``owner`` is the account's name and the account; ``now_s`` is the Unix time.
+        """
         token = KEY_PREFIX + new_token()
         account_name, account = owner
         key = ApiKey(digest(token)[:_ID_DIGITS], name, account_name, account.created_s, scopes, now_s)
@@ -297,7 +317,10 @@ class ApiKeyStore(RedisRepository):
         return key, token
 
     async def find(self, token: str, now_s: float) -> tuple[ApiKey, Account] | None:
-        """Return the key with this token and its account; None for an invalid token or a removed account."""
+        """Return the key with this token, and its account; None for an invalid token or a removed account.
+
+        The use is recorded with the time ``now_s`` (Unix s).
+        """
         if not token.startswith(KEY_PREFIX):
             return None
         own = (keys.API_KEYS, keys.API_KEYS_LAST_USE)
@@ -309,7 +332,7 @@ class ApiKeyStore(RedisRepository):
         return (key, account) if account is not None and account.created_s == key.account_since_s else None
 
     async def all(self) -> list[tuple[ApiKey, float | None]]:
-        """Return all keys with their last use (Unix s, to the minute; None if never), newest first."""
+        """Return all keys, newest first, each with its last use (Unix s, to the minute); None if it was never used."""
         held, used = await self._redis.call_many([("HGETALL", keys.API_KEYS), ("HGETALL", keys.API_KEYS_LAST_USE)])
         found = [
             (msgspec.msgpack.decode(packed, type=ApiKey), float(used[token]) if token in used else None)
@@ -318,7 +341,7 @@ class ApiKeyStore(RedisRepository):
         return sorted(found, key=lambda pair: -pair[0].created_s)
 
     async def revoke(self, key: str) -> bool:
-        """Delete a key by id; False if there is none."""
+        """Delete the key with the id ``key``; return False if there is none."""
         held = await self._redis.call("HKEYS", keys.API_KEYS)
         tokens = [token for token in held if token.startswith(key.encode())] if len(key) == _ID_DIGITS else []
         for token in tokens:
@@ -327,14 +350,18 @@ class ApiKeyStore(RedisRepository):
 
 
 class LoginLimits(RedisRepository):
-    """Counts login attempts and stores known browsers. Every method may raise :class:`StoreUnavailable`."""
+    """Counts login attempts, and stores which browsers have logged in.
+
+    Every method may raise :class:`StoreUnavailable`.
+    """
 
     async def count_attempt(self, name: str, address: str, known_browser: str = "") -> float:
-        """Count a login attempt, before the password is verified.
+        """Count a login attempt before the password is verified.
 
-        Return 0, or the seconds until another one is allowed.
+        Returns 0 if the attempt is allowed, else the number of seconds until another attempt is allowed.
 
-        ``known_browser`` is the token of a browser for which :meth:`is_known_browser` holds, "" for others.
+        ``name`` is the account's name, ``address`` the IP address. ``known_browser`` is the token of a browser for
+        which :meth:`is_known_browser` holds, "" for others.
         """
         if known_browser:
             counted = _counters(f"browser {known_browser}", _ACCOUNT_AND_NETWORK_LIMITS)
@@ -355,7 +382,10 @@ class LoginLimits(RedisRepository):
         return until_s is not None and float(until_s) > time.time()
 
     async def remember_browser(self, name: str, account: Account, token_before: str) -> str:
-        """Return a new token of a known browser, which replaces its earlier one."""
+        """Record that a browser has logged in to the account; return the token that proves it.
+
+        The token replaces ``token_before``, the browser's earlier one.
+        """
         token = new_token()
         members = _browser_hash(account, token), _browser_hash(account, token_before)
         await self._redis.run_script(

@@ -1,6 +1,6 @@
-"""The audit log of the console, and responses to requests with an Idempotency-Key.
+"""The audit log of the console, and stored responses to requests that have an Idempotency-Key.
 
-An action is recorded before it is carried out, so that a crash can hide only its outcome.
+An action is recorded before it is carried out. A crash can therefore hide only its outcome.
 """
 
 import time
@@ -20,11 +20,11 @@ _IN_PROGRESS_TTL_S = 120
 
 
 class AuditedAction(msgspec.Struct, frozen=True):
-    """A change that somebody requested.
+    """A change that somebody requested at ``at_s`` (Unix s) from the IP address ``address``.
 
-    ``by`` is the name of the account, "" for a stranger; ``key`` the name of the API key of a program; ``action`` one
-    sentence; ``on`` the path of the request. ``status`` is the HTTP status of the response, 0 if unknown; ``detail`` is
-    additional information.
+    ``by`` is the name of the account, "" for a stranger. ``key`` is the name of the API key, "" for a browser.
+    ``action`` describes the change in one sentence. ``on`` is the path of the request. ``status`` is the HTTP status of
+    the response, 0 if unknown. ``detail`` is additional information.
     """
 
     at_s: float
@@ -38,26 +38,29 @@ class AuditedAction(msgspec.Struct, frozen=True):
 
 
 class AuditRecord(msgspec.Struct, frozen=True):
-    """An action with its id in the log."""
+    """An action in the audit log, and the id of its entry."""
 
     id: str
     deed: AuditedAction
 
 
 class AuditLog(RedisRepository):
-    """The newest ``MAX_ENTRIES`` actions. Every method may raise :class:`StoreUnavailable`."""
+    """The newest ``MAX_ENTRIES`` actions that were requested. Every method may raise :class:`StoreUnavailable`."""
 
     async def begin(self, note: str, deed: AuditedAction) -> None:
-        """Record, under a unique note, that an action begins."""
+        """Record that an action begins. ``note`` is a unique id, by which :meth:`end` finds the action again."""
         await self._redis.call("HSET", keys.AUDIT_PENDING, note, msgspec.msgpack.encode(deed))
 
     async def end(self, note: str, deed: AuditedAction) -> None:
-        """Move the action of a note to the log, with its outcome."""
+        """Move the action that began under ``note`` to the log. ``deed`` is the action with its outcome."""
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         await self._redis.run_script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
-        """Return actions, newest first, and the id to continue from; "" starts and ends."""
+        """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
+
+        The id "" starts with the newest action, and is returned with the last page.
+        """
         await self._log_interrupted()
         newest = f"({before}" if before else "+"
         found = await self._redis.call("XREVRANGE", keys.AUDIT_LOG, newest, "-", "COUNT", count + 1)
@@ -68,7 +71,7 @@ class AuditLog(RedisRepository):
         return noted[:count], noted[count - 1].id if len(noted) > count else ""
 
     async def _log_interrupted(self) -> None:
-        """Move actions to the log whose console failed before their end."""
+        """Move actions to the log that a console began but never ended, because it failed."""
         begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         long_ago_s = time.time() - _MAX_DURATION_S
@@ -81,7 +84,10 @@ class AuditLog(RedisRepository):
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
-    """A response. ``request`` is a digest of its request; ``status`` is 0 while the request is in progress."""
+    """A stored response of the console. ``status`` is 0 while its request is in progress.
+
+    ``request`` is a digest of that request. ``location`` is the Location header.
+    """
 
     request: str
     status: int = 0
@@ -91,12 +97,13 @@ class StoredResponse(msgspec.Struct, frozen=True):
 
 
 class IdempotencyStore(RedisRepository):
-    """Responses by idempotency key of the client. Every method may raise :class:`StoreUnavailable`."""
+    """Responses by account and idempotency key. Every method may raise :class:`StoreUnavailable`."""
 
     async def begin(self, who: str, key: str, request: str) -> StoredResponse | None:
-        """Record that a request is in progress.
+        """Record that a request is in progress, unless ``who`` has sent a request with this idempotency key before.
 
-        Return the state of an earlier one of ``who`` with this key, or None.
+        Returns the stored response to that earlier request; None if this request is the first. ``request`` is a digest
+        of the request.
         """
         place = keys.console_repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))
@@ -106,7 +113,10 @@ class IdempotencyStore(RedisRepository):
         return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
     async def end(self, who: str, key: str, kept: StoredResponse | None) -> None:
-        """Store the response; None deletes the record, so that the request can be sent again."""
+        """Store the response ``kept`` to a request of ``who`` with this idempotency key.
+
+        None deletes the record instead, so that the request can be sent again.
+        """
         place = keys.console_repeat(digest(f"{who} {key}"))
         await self._redis.call(
             *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _RESPONSE_TTL_S))

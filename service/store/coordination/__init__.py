@@ -1,1 +1,1 @@
-"""What processes share: leases, requests and replies, the fleet policy, and request budgets of publishers."""
+"""State that processes share: leases, requests and replies, the fleet policy, and request budgets of publishers."""

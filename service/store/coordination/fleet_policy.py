@@ -1,4 +1,4 @@
-"""The fleet policy and the poll bounds of single channels, as admins set them, with their earlier values.
+"""The fleet policy and the poll bounds of single channels. Admins set both, and earlier values are kept.
 
 Every worker reads all of them.
 """
@@ -17,7 +17,10 @@ MAX_REVISIONS = 100
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """One change of the fleet policy: its number, when (Unix s), by whom; ``aims`` is None for that of the settings."""
+    """One change of the fleet policy: its number, when it was made (Unix s), and by whom.
+
+    ``aims`` is the new policy; None means that the policy in each worker's settings applies again.
+    """
 
     number: int
     at_s: float
@@ -26,7 +29,7 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """A revision as the script writes it, with the policy as JSON within JSON."""
+    """A revision as Redis stores it. Its policy is JSON text within the JSON."""
 
     number: int
     at_s: float
@@ -35,18 +38,19 @@ class _Written(msgspec.Struct, frozen=True):
 
 
 class PolicyStore(RedisRepository):
-    """The fleet policy that admins set. Without one, each worker uses that of its settings."""
+    """The fleet policy that admins set. If none is set, each worker uses the policy in its settings."""
 
     async def get(self) -> FleetObjective | None:
-        """Return the policy that was set last; None if that of the settings applies."""
+        """Return the policy that admins set last; None if the policy in the settings applies."""
         raw = await self._redis.call("GET", keys.FLEET_POLICY)
         return msgspec.json.decode(raw, type=FleetObjective) if raw else None
 
     async def set(self, aims: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
-        """Set the policy of all workers from their next maintenance interval on; None restores that of their settings.
+        """Set the policy that all workers apply from their next maintenance interval on.
 
-        ``seen`` is the number of the revision that the caller has seen; None skips the check. Returns False, and
-        changes nothing, if there is a later revision.
+        If ``aims`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name. ``seen``
+        is the number of the last revision that the caller knows. If there is a later one, nothing changes, and False is
+        returned; None skips this check.
         """
         return bool(
             await self._redis.run_script(
@@ -77,7 +81,10 @@ _KEYS = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
 
 
 class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A channel's poll bounds: since when (Unix s), set by whom, and the bounds ``before`` them."""
+    """A channel's poll bounds, set at ``at_s`` (Unix s) by the admin ``by``.
+
+    ``before`` are the bounds that they replaced.
+    """
 
     bounds: ChannelBounds
     at_s: float
@@ -86,14 +93,14 @@ class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BoundsSnapshot(msgspec.Struct, frozen=True):
-    """The bounds of all channels that have any; ``edition`` identifies this state of them."""
+    """The poll bounds of all channels that have any. ``edition`` is the number of the last change to any of them."""
 
     edition: int = -1
     of: Mapping[ChannelId, ChannelBounds] = {}
 
 
 class _WrittenBounds(msgspec.Struct, frozen=True):
-    """A channel's bounds as the script writes them: JSON within JSON."""
+    """A channel's poll bounds as Redis stores them. Both bounds are JSON text within the JSON."""
 
     bounds: str
     at_s: float
@@ -105,14 +112,15 @@ class BoundsStore(RedisRepository):
     """Poll bounds by channel. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, cid: ChannelId) -> BoundsRevision | None:
-        """Return a channel's bounds; None if they were never set."""
+        """Return a channel's poll bounds; None if they were never set."""
         raw = await self._redis.call("HGET", keys.POLL_BOUNDS, cid)
         return _bounded(raw) if raw else None
 
     async def set(self, cid: ChannelId, bounds: ChannelBounds, *, by: str = "") -> None:
-        """Set a channel's bounds; its owner applies them from its next maintenance interval on.
+        """Set a channel's poll bounds. The channel's owner applies them from its next maintenance interval on.
 
-        Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels have bounds.
+        ``by`` is the admin's name. Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels
+        have bounds.
         """
         kept = await self._redis.run_script(
             "bounds_set", _KEYS, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS
@@ -123,11 +131,14 @@ class BoundsStore(RedisRepository):
             )
 
     async def delete(self, cid: ChannelId) -> None:
-        """Delete a channel's bounds; called when the channel is deleted."""
+        """Delete the poll bounds of a channel that is being deleted."""
         await self._redis.run_script("bounds_forget", _KEYS, cid)
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
-        """Return the bounds of all channels; ``known`` itself if they have not changed since."""
+        """Return the bounds of all channels.
+
+        If they have not changed since ``known`` was read, return ``known`` itself.
+        """
         edition, *found = await self._redis.run_script("bounds_read", _KEYS, known.edition)
         return BoundsSnapshot(int(edition), _read(found[0])) if found else known
 

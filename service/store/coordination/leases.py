@@ -1,4 +1,4 @@
-"""Leases of processes, on Redis's clock: the ring of workers, and the partitions that bot processes share.
+"""Leases of processes, timed by Redis's clock: the ring of workers, and the partitions that bot processes share.
 
 A bot process renews its lease once a second. It is assigned free partitions up to its fair share, and releases those
 above that when it has finished their work. The partitions of a failed process become free only when another process has
@@ -25,8 +25,8 @@ _WAITING_SEEN_WITHIN_S = 30.0
 class Heartbeat(msgspec.Struct, frozen=True):
     """Reply to a worker's heartbeat.
 
-    ``time_s`` is Redis's clock (Unix s), the common time of the fleet. ``ring`` is None if the caller has its version
-    already. ``expired`` are the nodes whose leases this heartbeat found expired.
+    ``time_s`` is Redis's clock (Unix s), the common time of the fleet. ``ring`` is the present ring; None if it has the
+    version that the caller knows. ``expired`` are the nodes whose leases this heartbeat found expired.
     """
 
     time_s: float
@@ -35,7 +35,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class Ring(RedisRepository):
-    """Membership of workers in the ring."""
+    """The ring of workers: which nodes belong to the fleet at present."""
 
     async def join(
         self,
@@ -45,9 +45,11 @@ class Ring(RedisRepository):
         choose: Callable[[Sequence[NodeId]], NodeId],
         process: str = "",
     ) -> NodeInfo:
-        """Join the ring with the id that ``choose`` picks given the present ids, atomically, and a lease of ``ttl_s``.
+        """Join the ring with a lease of ``ttl_s`` seconds; return the new node.
 
-        Raises :class:`LeaseLost` if other nodes join or leave at every attempt, :class:`StoreUnavailable`.
+        ``choose`` gets the ids of the present nodes and returns the id of the new one. Between its call and the join,
+        no other node joins or leaves. ``name`` and ``process`` identify the worker and its process. Raises
+        :class:`LeaseLost` if other nodes join or leave at every attempt, and :class:`StoreUnavailable`.
         """
         for _ in range(_JOIN_TRIES):
             time_s, seen = await self.time_and_view()
@@ -62,11 +64,14 @@ class Ring(RedisRepository):
         raise LeaseLost("Could not join the ring: others joined or left at every try. Start this worker again.")
 
     async def heartbeat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
-        """Renew the lease. Raises :class:`LeaseLost` if it has expired; the worker has to join again."""
+        """Renew the lease of ``me`` for ``ttl_s`` seconds. ``known_version`` is the ring version that the caller has.
+
+        Raises :class:`LeaseLost` if the lease has expired; the worker has to join again then.
+        """
         return await self._beat(me.id, me.epoch, ttl_s, known_version)
 
     async def time_and_view(self) -> tuple[float, RingView]:
-        """Return the common time (Redis's clock, Unix s) and the ring, without being a member."""
+        """Return the fleet's common time (Redis's clock, Unix s) and the ring. The caller need not be a member."""
         beat = await self._beat("", 0, 0, _NONE_KNOWN)
         return beat.time_s, beat.ring or RingView(0, ())
 
@@ -80,32 +85,38 @@ class Ring(RedisRepository):
         return Heartbeat(now_ms / 1000, ring, tuple(lost.decode() for lost in expired))
 
     async def leave(self, *nodes: NodeInfo) -> None:
-        """Remove nodes from the ring at once, so that nobody has to wait for the end of their leases."""
+        """Remove nodes from the ring at once, so that other nodes need not wait for their leases to expire."""
         await self._redis.call_many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
 
     async def drain(self, node: NodeInfo) -> None:
-        """Remove a node from the ring and keep its worker out until :meth:`restore`."""
+        """Remove a node from the ring, and keep its worker out of the ring until :meth:`restore` is called."""
         # First, because the worker joins again as soon as it notices that its lease is lost.
         await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
-        """Let a drained worker, by the name of its nodes, join again; False if it is not drained."""
+        """Let a drained worker join the ring again. ``name`` is the name of its nodes.
+
+        Returns False if no worker of this name is drained.
+        """
         return bool(await self._redis.call("ZREM", keys.RING_DRAINED, name))
 
     async def record_if_drained(self, name: str) -> bool:
-        """Return whether a worker of this name is drained; if so, record that it is running."""
+        """Return whether a worker of this name is drained, that is, kept out of the ring.
+
+        If it is, record that it is running.
+        """
         return bool(await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), name, ""))
 
     async def drained(self) -> list[str]:
-        """Return the names of drained workers that are running."""
+        """Return the names of running workers that are kept out of the ring."""
         now_s, _ = await self.time_and_view()
         since_ms = (now_s - _WAITING_SEEN_WITHIN_S) * 1000
         found = await self._redis.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
         return sorted(name.decode() for name in found)
 
     async def view(self) -> RingView:
-        """Return the ring without being a member."""
+        """Return the ring. The caller need not be a member."""
         return (await self.time_and_view())[1]
 
     async def nodes(self) -> list[NodeInfo]:
@@ -125,14 +136,21 @@ def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
 
 
 class FailedProcess(msgspec.Struct, frozen=True):
-    """A process whose lease ended at ``lease_ended_s`` (Redis's clock, Unix s) and whose work was not recovered yet."""
+    """A process (``holder``) whose lease has ended and whose work no other process has recovered yet.
+
+    ``lease_ended_s`` is Unix s on Redis's clock.
+    """
 
     holder: str
     lease_ended_s: float
 
 
 class PartitionHeartbeat(msgspec.Struct, frozen=True):
-    """Reply to a heartbeat: the partitions held, the fair share, and the failed processes to recover."""
+    """Reply to the heartbeat of a process that shares partitions.
+
+    ``partitions`` are those that it holds, ``max_partitions`` is its fair share, and ``failed`` are the processes whose
+    work it has to recover.
+    """
 
     partitions: frozenset[int]
     max_partitions: int
@@ -140,14 +158,15 @@ class PartitionHeartbeat(msgspec.Struct, frozen=True):
 
 
 class PartitionLeases(RedisRepository):
-    """Leases of processes that share numbered partitions. Every method may raise StoreUnavailable."""
+    """Leases of processes that share a named set of numbered partitions. Every method may raise StoreUnavailable."""
 
     async def heartbeat(
         self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
-        """Renew the lease of ``holder`` for ``ttl_s``, release the partitions in ``back``, and return what it holds.
+        """Renew the lease of the process ``holder`` for ``ttl_s`` seconds, and return the partitions that it holds.
 
-        ``parts`` is the number of partitions of the set ``name``.
+        ``name`` is the name of the set, ``parts`` the number of its partitions. The partitions in ``back`` are
+        released.
         """
         reply = await self._redis.run_urgent_script(
             "spread_beat",
@@ -162,15 +181,15 @@ class PartitionLeases(RedisRepository):
         return PartitionHeartbeat(frozenset(mine), most, tuple(found) if recoverer.decode() == holder else ())
 
     async def release_failed(self, name: str, holder: str) -> bool:
-        """Release the partitions of a failed process; False if its lease is valid after all."""
+        """Release the partitions of the failed process ``holder``; return False if its lease is still valid."""
         return bool(await self._redis.run_script("spread_leave", keys.partition_leases(name), holder, "dead"))
 
     async def release(self, name: str, holder: str) -> None:
-        """Release the partitions of a process that shuts down."""
+        """Release the partitions of the process ``holder``, which shuts down."""
         await self._redis.run_script("spread_leave", keys.partition_leases(name), holder)
 
     async def holders(self, name: str) -> dict[int, str]:
-        """Return the holder of each partition."""
+        """Return the process that holds each partition of the set ``name``, by the partition's number."""
         found = await self._redis.call("HGETALL", keys.partition_leases(name)[1])
         return {int(number): holder.decode() for number, holder in found.items()}
 
@@ -179,10 +198,10 @@ _ANNOUNCEMENT_TTL_S = 60.0
 
 
 class BotEndpoints(RedisRepository):
-    """URLs of the metrics of all running bots, which are not in the ring."""
+    """URLs of the metrics of all running bots. Bots are not in the ring."""
 
     async def announce(self, metrics_url: str) -> None:
-        """Announce the URL of a bot's metrics; to be repeated at least once a minute.
+        """Announce the URL of a bot's metrics. The call has to be repeated at least once a minute.
 
         Raises :class:`StoreUnavailable`.
         """

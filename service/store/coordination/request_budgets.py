@@ -1,7 +1,8 @@
-"""Limits of requests to publishers: token buckets and pauses for the whole fleet, and blocked hosts (I9).
+"""Limits on requests to publishers, for the whole fleet: token buckets, pauses, and blocked hosts (guarantee I9).
 
-A bucket of ``burst`` tokens with a rate of r per second grants at most ``burst + r · t`` requests in any t seconds.
-Buckets in the same slot are taken from all or none; across slots a refusal may cost a token, but never grants one.
+A bucket of ``burst`` tokens with a rate of r per second grants at most ``burst + r · t`` requests in any t seconds. If
+a request needs tokens from several buckets in one slot, it takes all of them or none. If the buckets are in different
+slots, a refused request may use up a token, but no request is granted without all its tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ _POLLS_IN_A_ROW = 3
 
 
 class RateLimit(NamedTuple):
-    """Limit of requests to a site or network: the average rate, and the size of the bucket."""
+    """Limit on requests to a site or network: its name, the average rate, and ``burst``, the bucket's size."""
 
     name: str
     requests_per_s: float
@@ -28,9 +29,10 @@ class RateLimit(NamedTuple):
 
 
 class PollDelays(NamedTuple):
-    """Seconds until a channel may be polled, by cause; all are 0.0 if it may be polled now.
+    """Seconds until a channel may be polled, by cause. If all are 0.0, it may be polled now.
 
-    While a pause lasts, the channel's own budget is not read and ``poll_s`` is 0.0.
+    ``paused_s`` is the rest of a pause, ``poll_s`` the wait for the channel's own budget, ``network_s`` the wait for
+    its network's. While a pause lasts, the channel's own budget is not read and ``poll_s`` is 0.0.
     """
 
     paused_s: float
@@ -39,13 +41,17 @@ class PollDelays(NamedTuple):
 
 
 class RequestBudgets(BatchedRepository):
-    """Token buckets of sites and networks, by name, and of single channels, which need not exist in the store."""
+    """Token buckets of sites and networks, by name, and of single channels.
+
+    A bucket of a channel may exist before the channel does.
+    """
 
     async def take_site(self, site: RateLimit, egress: RateLimit | None = None) -> float:
-        """Take a token for one request to a site; return 0.0 if granted, else the seconds until one is available.
+        """Take a token for one request to a site.
 
-        ``egress`` limits the requests to this site from the workers behind one public address. A rate that an admin set
-        for the site replaces both rates.
+        Returns 0.0 if the request is granted, else the seconds until a token is available. ``egress`` limits the
+        requests to this site from all workers behind one public address. If an admin has set a rate for the site, it
+        replaces both rates.
         """
         buckets = {keys.site_budget(site.name): site}
         if egress is not None:
@@ -54,7 +60,10 @@ class RequestBudgets(BatchedRepository):
         return float(wait_ms) / 1000
 
     async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: RateLimit | None = None) -> PollDelays:
-        """Take a token of a channel's poll budget, unless the channel is paused, and one of its ``network``."""
+        """Take a token of a channel's poll budget, unless the channel is paused, and a token of its ``network``.
+
+        Returns how long to wait for each; the poll is granted if all are 0.0.
+        """
         budget = keys.poll_pause(cid), keys.poll_budget(cid)
         commands = [script_command("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
         commands += [_network(network)] if network else []
@@ -62,14 +71,14 @@ class RequestBudgets(BatchedRepository):
         return PollDelays(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
 
     async def take_network(self, network: RateLimit) -> float:
-        """Take a token of a network; return 0.0 if granted, else the seconds until one is available."""
+        """Take a token of a network. Returns 0.0 if it is granted, else the seconds until a token is available."""
         wait_ms: int = await self._redis.call(*_network(network))
         return wait_ms / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
-        """Charge a network for a request that was answered before its network was known.
+        """Take a token of a network afterwards, for a request whose network was unknown before its answer.
 
-        The debt is at most one burst.
+        The network's debt is at most one burst.
         """
         await self._redis.call(*_network(network, least=-network.burst))
 
@@ -79,29 +88,32 @@ class RequestBudgets(BatchedRepository):
         return None if found is None else float(found)
 
     async def site_rates(self) -> dict[str, float]:
-        """Return all rates that admins set, by site, to plan polls with; tokens are granted by each site's own key."""
+        """Return all rates that admins set (requests per second), by site.
+
+        They are a copy to plan polls with; each site has its own key, which decides whether a request is granted.
+        """
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.SITE_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
 
     async def set_site_rate(self, site: str, requests_per_s: float) -> None:
-        """Set the requests per second of a site for all workers, in place of the settings."""
+        """Set the requests per second to a site for all workers. It replaces the rate in their settings."""
         await self._redis.call_many(
             [("SET", keys.site_rate(site), requests_per_s), ("HSET", keys.SITE_RATES, site, requests_per_s)]
         )
 
     async def clear_site_rate(self, site: str) -> None:
-        """Apply the rate of the settings to a site again."""
+        """Remove the rate that an admin set for a site, so that the rate in the settings applies again."""
         await self._redis.call_many([("DEL", keys.site_rate(site)), ("HDEL", keys.SITE_RATES, site)])
 
     async def pause(self, cid: ChannelId, for_s: float) -> None:
-        """Pause the polls of a channel at its publisher's request.
+        """Pause the polls of a channel for ``for_s`` seconds at its publisher's request.
 
-        It replaces an earlier pause unless that is an admin's.
+        The pause replaces an earlier one, unless an admin set that.
         """
         await self._redis.run_script("pause", (keys.poll_pause(cid), keys.channel(cid)), max(1, int(for_s * 1000)))
 
     async def paused_s(self, cid: ChannelId) -> float:
-        """Return the rest of a channel's pause in seconds; 0.0 without one."""
+        """Return the seconds until a channel's pause ends; 0.0 if it is not paused."""
         (left_ms,) = await self._redis.call_many([("PTTL", keys.poll_pause(cid))])
         return float(max(0, left_ms)) / 1000
 
@@ -111,7 +123,11 @@ def _network(network: RateLimit, *, least: int = 0) -> Command:
 
 
 def _take(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
-    """Return the command that takes a token of each bucket, all in the slot of ``name``, if ``least`` tokens remain."""
+    """Return the command that takes a token of each of ``buckets``, by key, or none of them.
+
+    All of them are in the slot of ``name``. After the command, each bucket has at least ``least`` tokens; less than 0
+    allows a debt.
+    """
     shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
     return script_command("host_take", (keys.site_rate(name), *buckets), least, *shapes)
 
@@ -121,7 +137,7 @@ MAX_BLOCKED_HOSTS = 10_000
 
 
 class HostBlock(msgspec.Struct, frozen=True):
-    """Who blocked a host, when (Unix s), and ``why``, in their words."""
+    """A block of a host: the admin who set it, when (Unix s), and ``why``, in the admin's words."""
 
     by: str
     at_s: float
@@ -137,7 +153,7 @@ class BlockedHosts(RedisRepository):
         return {name.decode(): msgspec.json.decode(raw, type=HostBlock) for name, raw in found.items()}
 
     async def matching(self, hosts: Sequence[str]) -> list[str]:
-        """Return, for each host in order, the blocked host or domain that covers it; "" if none does."""
+        """Return, for each host in order, the blocked host or domain that includes it; "" if none does."""
         names = {host: host_and_parent_domains(host) for host in hosts if host}
         asked = list(dict.fromkeys(name for each in names.values() for name in each))
         if not asked:
@@ -153,7 +169,7 @@ class BlockedHosts(RedisRepository):
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def add(self, name: str, block: HostBlock) -> None:
-        """Block a host, or all hosts of a domain, from the workers' next maintenance interval on.
+        """Block the host or domain ``name``, with all hosts in it, from the workers' next maintenance interval on.
 
         Raises :class:`LimitReached` when ``MAX_BLOCKED_HOSTS`` are blocked.
         """
@@ -162,5 +178,5 @@ class BlockedHosts(RedisRepository):
         await self._redis.call("HSET", keys.BLOCKED_HOSTS, name, msgspec.json.encode(block))
 
     async def remove(self, name: str) -> bool:
-        """Unblock a host or domain; False if it is not blocked."""
+        """Unblock a host or domain; return False if it is not blocked."""
         return bool(await self._redis.call("HDEL", keys.BLOCKED_HOSTS, name))

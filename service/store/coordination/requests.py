@@ -1,8 +1,8 @@
-"""Requests of bots and the console to workers, and the inboxes of workers that carry them.
+"""Requests of bots and the console to workers, and the inboxes of workers, through which they are sent.
 
 Only workers connect to publishers. A bot or the console sends a request to the inbox of one worker, usually the owner
 of the channel, and waits for the reply. An inbox is one stream of bounded length in the slot of its node. Replies are
-pushed to a list that is named by the id of the request.
+pushed to a list whose name contains the id of the request.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _KINDS: dict[bytes, MessageKind] = {b"ask": "ask", b"push": "push", b"share": "s
 
 
 class InboxMessage(msgspec.Struct, frozen=True):
-    """A message in a worker's inbox.
+    """A message in a worker's inbox. Its kind is one of:
 
     - ``peer``: a message of Corona's protocol between nodes.
     - ``ask``: a request of a bot or the console.
@@ -51,7 +51,7 @@ class InboxMessage(msgspec.Struct, frozen=True):
 
 
 class NodeInboxes:
-    """Inboxes of workers. They are soft state: a lost message is sent again by its protocol."""
+    """Inboxes of workers. A message may be lost; its protocol then sends it again."""
 
     def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
         """Use ``redis`` to wait for messages, ``batching`` for all other commands."""
@@ -59,7 +59,7 @@ class NodeInboxes:
         self._batching = batching
 
     async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
-        """Append messages to inboxes, in order, in one round trip."""
+        """Append each message to the inbox of its node. All are sent in order and in one round trip."""
         commands: list[Command] = []
         for to, message in messages:
             fields = ("k", message.kind, "f", message.sender, "m", message.payload)
@@ -69,9 +69,10 @@ class NodeInboxes:
         await self._batching.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
-        """Wait for messages after the entry id ``after`` ("0" for the first); return them and the last entry id.
+        """Wait for messages in the node's inbox after the entry with id ``after``; "0" starts at the first.
 
-        A message is returned once: if its reader fails before it has replied, the message is lost.
+        Returns the messages and the id of the last entry read. A message is returned once: if the reader fails before
+        it has replied, the message is lost.
         """
         block_ms = int(MAX_BLOCK_S * 1000)
         found = await self._redis.call_blocking(
@@ -85,11 +86,11 @@ class NodeInboxes:
         return messages, after
 
     async def trim(self, node: NodeId, place: str) -> None:
-        """Delete the messages before the entry id ``place``."""
+        """Delete the messages of a node that precede the entry with id ``place``."""
         await self._batching.call("XTRIM", keys.inbox(node), "MINID", place)
 
     async def delete(self, nodes: tuple[NodeId, ...]) -> None:
-        """Delete the inboxes of nodes that have left."""
+        """Delete the inboxes of nodes that have left the ring."""
         if nodes:
             await self._batching.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
 
@@ -102,12 +103,12 @@ _LOOKUP_TIMEOUT_S = 0.5
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
-    """Fetch a canonical URL and, if it is a feed, create its channel or wake it up.
+    """Request to fetch a canonical URL and, if it is a feed, create its channel or start to poll it again.
 
-    ``as_page``: create a page channel even if the page names feeds; the URL may carry a selector
-    (:func:`service.feeds.urls.page_url`). ``keep`` False: create nothing, and reply which channel it would be.
-    ``afresh``: for a page, use this URL even if its channel has moved; unless the channel is polled, it continues from
-    the present content.
+    With ``as_page``, a page channel is created even if the page names feeds; the URL may contain a selector
+    (:func:`service.feeds.urls.page_url`). Without ``keep``, nothing is created, and the reply has the channel that
+    would be. With ``afresh``, the page's URL is used even if its channel has moved to another URL; unless the channel
+    is polled, it continues from the present content.
     """
 
     url: str
@@ -117,27 +118,27 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class MoveRequest(msgspec.Struct, frozen=True, tag=True):
-    """Announce to a channel's subscribers that it moves to another canonical URL, and move it."""
+    """Request to move a channel to another canonical URL, and to announce that to its subscribers."""
 
     channel: ChannelId
     url: str
 
 
 class PollRequest(msgspec.Struct, frozen=True, tag=True):
-    """Poll a channel at once; with ``report_progress``, send a ProgressReply for each step."""
+    """Request to poll a channel at once. With ``report_progress``, the worker sends a ProgressReply for each step."""
 
     channel: ChannelId
     report_progress: bool = False
 
 
 class ExplanationRequest(msgspec.Struct, frozen=True, tag=True):
-    """Explain why a channel is polled as it is."""
+    """Request for the reasons why a channel is polled as often as it is."""
 
     channel: ChannelId
 
 
 class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
-    """Fetch the OPML list of feeds at a canonical URL."""
+    """Request to fetch the OPML list of feeds at a canonical URL."""
 
     url: str
 
@@ -150,11 +151,11 @@ class LookupRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class DirectoriesRequest(msgspec.Struct, frozen=True, tag=True):
-    """List the lookup directories that this worker coordinates."""
+    """Request for the lookup directories that this worker coordinates."""
 
 
 class ShareRequest(msgspec.Struct, frozen=True, tag=True):
-    """List the channels in this worker's share of the directory of an AV-pair."""
+    """Request for the channels of a lookup directory that this worker keeps. ``pair`` is the directory's AV-pair."""
 
     pair: str
 
@@ -164,7 +165,7 @@ ContentSource = Literal["cache", "near", "owner", "store", "publisher"]
 
 
 class ContentRequest(msgspec.Struct, frozen=True, tag=True):
-    """Return a channel's latest entries from the nearest copy."""
+    """Request for a channel's latest entries from the nearest copy."""
 
     channel: ChannelId
 
@@ -183,9 +184,9 @@ RequestBody = (
 
 
 class WorkerRequest(msgspec.Struct, frozen=True):
-    """A request with the id under which to reply.
+    """A request to a worker. ``id`` is the id under which the worker replies.
 
-    After ``until_s`` (Redis's clock, Unix s) nobody waits for the reply.
+    After ``until_s`` (Unix s, Redis's clock) nobody waits for the reply.
     """
 
     id: str
@@ -194,10 +195,10 @@ class WorkerRequest(msgspec.Struct, frozen=True):
 
 
 class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Result of a probe: a channel, or several feeds to choose from.
+    """Result of a probe: either a channel, or ``choices``, several feeds to choose from.
 
-    ``latest`` are the channel's entries, newest first. ``discovered``: the URL was a page that names the feed.
-    ``page``: it is a page that names no feed, and could be monitored itself.
+    ``latest`` are the channel's entries, newest first. ``discovered`` means that the URL was a page that names the
+    feed. ``page`` means that the URL is a page which names no feed and could be monitored itself.
     """
 
     channel: Channel | None = None
@@ -208,24 +209,27 @@ class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class ProgressReply(msgspec.Struct, frozen=True, tag=True):
-    """A step that was completed ``elapsed_s`` after the start of the request; the reply proper follows."""
+    """A step of the request was completed ``elapsed_s`` seconds after its start.
+
+    Another reply with the result follows.
+    """
 
     text: str
     elapsed_s: float
 
 
 class MoveReply(msgspec.Struct, frozen=True, tag=True):
-    """The move is recorded, and is carried out even if the worker fails."""
+    """The move is recorded. It is carried out even if the worker fails."""
 
 
 class PollReply(msgspec.Struct, frozen=True, tag=True):
-    """Result of the poll."""
+    """Result of the requested poll."""
 
     result: PollResult
 
 
 class ExplanationReply(msgspec.Struct, frozen=True, tag=True):
-    """Why a channel is polled as it is."""
+    """The reasons why a channel is polled as often as it is."""
 
     reason: PollExplanation
 
@@ -237,7 +241,7 @@ class OutlineReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupReply(msgspec.Struct, frozen=True, tag=True):
-    """Channels found in memory, at most as many as requested; the matrices may have more."""
+    """Channels found in the workers' memory, at most as many as requested. The matrices may contain more."""
 
     channels: tuple[ChannelId, ...]
 
@@ -249,15 +253,15 @@ class DirectoriesReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class ShareReply(msgspec.Struct, frozen=True, tag=True):
-    """One worker's share of a directory: channels, in no order."""
+    """The channels of a lookup directory that one worker keeps, in no order."""
 
     channels: tuple[ChannelId, ...]
 
 
 class ContentReply(msgspec.Struct, frozen=True, tag=True):
-    """A channel's latest entries at a version, newest first, and where they were found.
+    """A channel's latest entries at ``version``, newest first. ``source`` is where they were found.
 
-    ``worker`` is the name of the other worker that had them and ``hops`` its distance, if known.
+    If another worker had them, ``worker`` is its name and ``hops`` its distance; "" and 0 if unknown.
     """
 
     version: int
@@ -268,7 +272,7 @@ class ContentReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class ErrorReply(msgspec.Struct, frozen=True, tag=True):
-    """The error that the request raised."""
+    """The request failed with this error."""
 
     fault: Fault
 
@@ -294,9 +298,9 @@ _B = TypeVar("_B")
 
 
 async def next_reply(redis: RedisClient, ident: str, until_s: float, among: type[_A]) -> _A | None:
-    """Wait until ``until_s`` (monotonic) for the next reply to the request ``ident``; None if there was none.
+    """Wait until ``until_s`` (monotonic clock) for the next reply to the request with id ``ident``; None if none came.
 
-    ``among`` is the union of reply types. Raises the error of an ErrorReply.
+    ``among`` is the union of the expected types of replies. If the reply is an ErrorReply, its error is raised.
     """
     while (left_s := until_s - time.monotonic()) > 0:
         found = await redis.call_blocking("BLPOP", keys.reply(ident), min(left_s, MAX_BLOCK_S))
@@ -309,16 +313,16 @@ async def next_reply(redis: RedisClient, ident: str, until_s: float, among: type
 
 
 def expect_reply(answer: object, kind: type[_B]) -> _B:
-    """Return ``answer`` if it is of this kind. Raises :class:`NoWorker` if it is not."""
+    """Return ``answer`` if its type is ``kind``. Raises :class:`NoWorker` if it is not."""
     if isinstance(answer, kind):
         return answer
     raise NoWorker(f"{type(answer).__name__} is no answer to that request: the fleet's versions differ.")
 
 
 class WorkerRequests:
-    """Requests to the worker that is responsible, and their replies.
+    """Sends requests to the responsible worker and returns the replies.
 
-    Each method raises the error that the worker replied with, or :class:`NoWorker` if none replied.
+    Each method raises the error that the worker replied with, or :class:`NoWorker` if no worker replied.
     """
 
     def __init__(self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, blocks: BlockedHosts) -> None:
@@ -328,12 +332,12 @@ class WorkerRequests:
         self._ring = ring
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
-        """Probe a canonical URL: see :class:`ProbeRequest`. Raises :class:`HostBlocked` as well."""
+        """Probe a canonical URL. :class:`ProbeRequest` explains the arguments. May raise :class:`HostBlocked`."""
         await self._blocks.check(host_of(url))
         return await self._ask(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
 
     async def move(self, cid: ChannelId, url: str) -> None:
-        """Move a channel to another URL, which has to be probed before. Idempotent."""
+        """Move a channel to another URL, which has to be probed before. The call is idempotent."""
         await self._ask(cid, MoveRequest(cid, url), MoveReply)
 
     async def poll_now(
@@ -345,11 +349,14 @@ class WorkerRequests:
         ).result
 
     async def explain(self, cid: ChannelId, timeout_s: float = _REQUEST_TIMEOUT_S) -> PollExplanation:
-        """Return why a channel is polled as it is."""
+        """Return the reasons why a channel is polled as often as it is."""
         return (await self._ask(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
     async def content(self, cid: ChannelId, timeout_s: float = _CONTENT_TIMEOUT_S) -> ContentReply:
-        """Return a channel's content from the nearest copy; without a worker, read the store instead."""
+        """Return a channel's latest entries from the nearest copy.
+
+        If no worker replies, the caller has to read the store.
+        """
         return await self._ask(cid, ContentRequest(cid), ContentReply, timeout_s)
 
     async def outline(self, url: str) -> OpmlDocument:
@@ -359,15 +366,15 @@ class WorkerRequests:
     async def lookup(
         self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_TIMEOUT_S
     ) -> tuple[ChannelId, ...]:
-        """Return channels that have all these AV-pairs, among those that one worker chosen at random knows.
+        """Return up to ``limit`` channels with all these AV-pairs that one worker, chosen at random, has in memory.
 
-        If they are fewer than ``limit``, or there is no worker, query the matrices instead.
+        If they are fewer than ``limit``, or no worker replies, the caller has to query the matrices.
         """
         anyone = to_hex(secrets.randbits(BITS))
         return (await self._ask(anyone, LookupRequest(tuple(pairs), limit), LookupReply, timeout_s)).channels
 
     async def directories(self) -> list[DirectoryChoice]:
-        """Return the lookup directories of all workers, by AV-pair, without those of workers that do not reply."""
+        """Return the lookup directories of all workers, by AV-pair. Those of workers that do not reply are left out."""
         nodes = [node.id for node in await self._ring.nodes()]
         found = await asyncio.gather(
             *(self._ask_or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes)
@@ -375,9 +382,9 @@ class WorkerRequests:
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
     async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
-        """Return each worker's share of a directory, beginning with the coordinator.
+        """Return the channels of a lookup directory that each worker keeps; None for a worker that does not reply.
 
-        None for a worker that does not reply.
+        ``pair`` is the directory's AV-pair. The first worker is the directory's coordinator.
         """
         ring = await self._ring.view()
         nodes = sorted(ring.ids)
@@ -388,11 +395,17 @@ class WorkerRequests:
         return [share.channels if share else None for share in found]
 
     async def announce_channel(self, cid: ChannelId) -> None:
-        """Notify the owner of a new subscription to this channel; if lost, its next walk of the registry finds it."""
+        """Notify a channel's owner of a new subscription.
+
+        If the message is lost, the owner notices the channel when it next reads the registry.
+        """
         await self._notify_owner(cid, InboxMessage("peer", "", encode("", ChannelAdded(cid))))
 
     async def announce_push(self, cid: ChannelId) -> None:
-        """Notify the owner that a hub's push is queued; if lost, a poll finds the news."""
+        """Notify a channel's owner that a document which a hub pushed is queued.
+
+        If the message is lost, a poll finds the content.
+        """
         await self._notify_owner(cid, InboxMessage("push", "", cid.encode()))
 
     async def _notify_owner(self, cid: ChannelId, message: InboxMessage) -> None:
@@ -428,11 +441,11 @@ class WorkerRequests:
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def reply(self, request: WorkerRequest, reply: WorkerReply) -> None:
-        """Send a reply, or a ProgressReply, to a request (called by workers)."""
+        """Send a reply, which may be a ProgressReply, to a request. Workers call this."""
         await send_reply(self._redis, request.id, reply)
 
 
 async def send_reply(redis: RedisClient, ident: str, answer: msgspec.Struct) -> None:
-    """Send a reply to the request of this id."""
+    """Send ``answer`` as a reply to the request with id ``ident``."""
     key = keys.reply(ident)
     await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _REPLY_TTL_S)])

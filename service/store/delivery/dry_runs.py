@@ -1,7 +1,7 @@
 """Requests of the console to a connected bot: a dry run of commands, or the preview of a message.
 
-The bot replies without changing anything or sending anything to anybody. Requests wait in one list, from which any
-connected bot takes them; replies use the keys of :mod:`service.store.coordination.requests`.
+The bot changes nothing and sends nothing to users. Requests wait in one list, from which any connected bot takes them.
+Replies use the keys of :mod:`service.store.coordination.requests`.
 """
 
 import secrets
@@ -37,7 +37,7 @@ class MessagePreviewRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class CommandPreview(msgspec.Struct, frozen=True):
-    """A command, the messages that would reply to it, and its effects, each as one sentence."""
+    """A command, the messages that would answer it, and its effects, each described in one sentence."""
 
     command: str
     replies: tuple[str, ...]
@@ -45,7 +45,7 @@ class CommandPreview(msgspec.Struct, frozen=True):
 
 
 class DryRunReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a DryRunRequest, one preview per command."""
+    """Reply to a DryRunRequest. It has one preview for each command."""
 
     lines: tuple[CommandPreview, ...]
 
@@ -61,9 +61,9 @@ _ANSWER: Final[Any] = BotReply
 
 
 class BotRequest(msgspec.Struct, frozen=True):
-    """A request with the id under which to reply.
+    """A request to a bot. ``id`` is the id under which the bot replies.
 
-    After ``until_s`` (Redis's clock, Unix s) nobody waits for the reply.
+    After ``until_s`` (Unix s, Redis's clock) nobody waits for the reply.
     """
 
     id: str
@@ -75,25 +75,25 @@ class DryRunQueue(RedisRepository):
     """Sends requests to a connected bot and waits for replies. Every method may raise StoreUnavailable."""
 
     async def dry_run(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
-        """Return what a dry run of ``commands`` by ``jid`` yields.
+        """Return, for each command in order, what would happen if the user ``jid`` sent it.
 
-        Raises NoWorker without a bot, and the bot's error.
+        Raises :class:`NoWorker` if no bot replies, or the error that the bot replied with.
         """
         return expect_reply(await self._ask(DryRunRequest(jid, commands)), DryRunReply).lines
 
     async def preview_message(self, channel: Channel, latest: Sequence[Entry]) -> str:
         """Return the message that would deliver the first of a channel's ``latest`` entries; "" if there are none.
 
-        Raises as :meth:`dry_run`.
+        Raises the same errors as :meth:`dry_run`.
         """
         if not latest:
             return ""
         return expect_reply(await self._ask(MessagePreviewRequest(channel, latest[0])), MessagePreviewReply).text
 
     async def next_request(self) -> BotRequest | None:
-        """Wait for a request (called by bots); None after some seconds without one, or if the request is outdated.
+        """Wait for a request; return None after some seconds without one, or if nobody waits for its reply any more.
 
-        The call also announces that a bot is available.
+        Bots call this. The call also announces that a bot is available.
         """
         await self._redis.call("SET", keys.BOT_AVAILABLE, 1, "EX", _AVAILABLE_TTL_S)
         popped = await self._redis.call_blocking("BLPOP", keys.BOT_REQUESTS, MAX_BLOCK_S)
@@ -106,7 +106,7 @@ class DryRunQueue(RedisRepository):
         return question if question.until_s > await self._now_s() else None
 
     async def reply(self, question: BotRequest, answer: BotReply) -> None:
-        """Reply to a request (called by bots)."""
+        """Reply to a request. Bots call this."""
         await send_reply(self._redis, question.id, answer)
 
     async def _ask(self, body: DryRunRequest | MessagePreviewRequest) -> object:

@@ -1,8 +1,9 @@
 """The inbound log: messages of users to a bot, kept until a bot has answered them.
 
-A server may deliver a message to all sessions of an account or to any of them. The process that receives it stores it
-once, under the token that the server gave it. The process whose partition has the user reads the log in order, replies,
-and removes the message. So the failure of a process neither loses a message nor repeats a reply (I8).
+A server may deliver a message to all sessions of an account or to any of them. The process that receives the message
+stores it once, under the token that the server gave it. The process whose partition contains the user reads the log in
+order, replies, and removes the message. So the failure of a process neither loses a message nor repeats a reply
+(guarantee I8).
 """
 
 from collections.abc import Collection, Sequence
@@ -30,8 +31,8 @@ EntryId = str
 class InboundMessage(msgspec.Struct, frozen=True):
     """A message from ``jid`` to the bot at ``address``; ``payload`` is the message as the bots serialize it.
 
-    ``token`` identifies the message, "" if it cannot be received twice. A message stored under the same token before
-    ``since_s`` (Unix s) is a different one.
+    ``token`` identifies the message, so that it is stored once; "" if it cannot be received twice. If the same token
+    was stored before ``since_s`` (Unix s), that was a different message.
     """
 
     jid: str
@@ -42,7 +43,10 @@ class InboundMessage(msgspec.Struct, frozen=True):
 
 
 class UnansweredMessage(msgspec.Struct, frozen=True):
-    """A message in the inbound log. ``reply`` holds the stanzas of a reply whose sending has begun, else nothing."""
+    """A message in the inbound log.
+
+    If a bot has begun to send a reply, ``reply`` holds its stanzas; else it is empty.
+    """
 
     uid: UserId
     entry_id: EntryId
@@ -52,10 +56,10 @@ class UnansweredMessage(msgspec.Struct, frozen=True):
 
 
 class BotNotice(msgspec.Struct, frozen=True):
-    """A notice to the other bots: a message of this user was stored, or their client sent an ad-hoc command.
+    """A notice to the other bots: a message of this user was stored, or the user's client sent an ad-hoc command.
 
-    ``adhoc_command`` is the command as the bots serialize it, empty for a stored message; ``voice`` is the session that
-    has to reply to it.
+    ``adhoc_command`` is the command as the bots serialize it, empty for a stored message. ``voice`` is the session that
+    has to reply to the command.
     """
 
     uid: UserId
@@ -64,7 +68,10 @@ class BotNotice(msgspec.Struct, frozen=True):
 
 
 class InboundLog:
-    """Inbound messages by user, users' home addresses, and streams between bots. Methods may raise StoreUnavailable."""
+    """Inbound messages by user, users' home addresses, and streams between bots. Methods may raise StoreUnavailable.
+
+    A user's home address is the address of the bot that the user wrote to first.
+    """
 
     def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
         """Use ``redis`` for commands that block, and ``batching`` for all others."""
@@ -72,7 +79,7 @@ class InboundLog:
         self._redis = batching
 
     async def add(self, messages: Sequence[InboundMessage]) -> list[bool]:
-        """Store messages; return for each, in the same order, whether it is new."""
+        """Store messages; return, for each in order, whether it is new."""
         if not messages:
             return []
         # The index of users comes first: it may name users without messages, but never lack one with messages.
@@ -90,7 +97,7 @@ class InboundLog:
         return [reply == 1 for reply in await self._redis.call_many(commands)]
 
     async def read_unanswered(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
-        """Return the unanswered messages of these users, each user's in order."""
+        """Return the unanswered messages of these users. Those of each user are in the order of their arrival."""
         found = await self._redis.call_many([("XRANGE", _messages_key(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
         begun = await self._redis.call_many([("HGETALL", _replies_key(uid)) for uid in full])
@@ -108,17 +115,17 @@ class InboundLog:
         ]
 
     async def unanswered_users(self) -> list[UserId]:
-        """Return the users who may have unanswered messages, longest waiting first."""
+        """Return the users who may have unanswered messages. Whoever has waited longest comes first."""
         return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_INBOUND, 0, -1)]
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
-        """Store the reply that is about to be sent, so that a process which takes over sends the same one."""
+        """Store the reply that is about to be sent, so that another process which takes over sends the same reply."""
         await self._redis.run_script(
             "heard_answered", keys.inbound_log(uid)[:2], entry_id, msgspec.json.encode(stanzas)
         )
 
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
-        """Remove messages that are answered."""
+        """Remove messages that are answered. ``pairs`` are the user and the entry id of each."""
         uids = list(dict.fromkeys(uid for uid, _ in pairs))
         if not uids:
             return
@@ -145,20 +152,20 @@ class InboundLog:
     # Home addresses: the bot that each user wrote to first.
 
     async def home_addresses(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the home address of each user in order, "" if unknown."""
+        """Return the home address of each user, in order; "" if it is unknown."""
         found = await self._redis.call_many([("GET", _home_key(uid)) for uid in uids])
         return [address.decode() if address else "" for address in found]
 
     async def record_arrival(self, jid: str, address: str) -> None:
-        """Record the home address of a user for an hour, until they are admitted."""
+        """Record ``address`` as the home address of a user who is not admitted yet. It is kept for an hour."""
         await self._redis.call("SET", _home_key(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
 
     async def keep_home_address(self, jid: str) -> None:
-        """Keep the home address of a user who was admitted."""
+        """Keep the home address of a user permanently, because the user was admitted."""
         await self._redis.call("PERSIST", _home_key(user_id(jid)))
 
     async def set_home_address(self, jids: Sequence[str], address: str) -> None:
-        """Set the home address of these group chats to that of the bot which is in them."""
+        """Set the home address of group chats to ``address``, the bot that is in them."""
         await self._redis.call_many([("SET", _home_key(user_id(jid)), address) for jid in jids])
 
     # Streams between bots.
@@ -176,33 +183,33 @@ class InboundLog:
         return newest[0][0].decode() if newest else "0-0"
 
     async def read_notices(self, after: str) -> dict[str, BotNotice]:
-        """Wait up to ``MAX_BLOCK_S`` for notices after the one with id ``after``; return them by id."""
+        """Wait up to ``MAX_BLOCK_S`` for notices after the one with id ``after``; return the notices by id."""
         return {
             ident: BotNotice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
             for ident, fields in (await self._entries(keys.BOT_NOTICES, after)).items()
         }
 
     async def remove_notices(self, ids: Sequence[str]) -> None:
-        """Remove notices that were handled."""
+        """Remove notices that bots have handled."""
         if ids:
             await self._redis.call("XDEL", keys.BOT_NOTICES, *ids)
 
     async def queue_stanzas(self, voice: str, stanzas: Sequence[str]) -> None:
-        """Queue stanzas for the bot with this session to send."""
+        """Queue stanzas that the bot with the session ``voice`` has to send."""
         commands: list[Command] = [
             ("XADD", keys.queued_stanzas(voice), "MAXLEN", "~", _STREAM_LENGTH, "*", "s", each) for each in stanzas
         ]
         await self._redis.call_many([*commands, ("EXPIRE", keys.queued_stanzas(voice), _STANZAS_TTL_S)])
 
     async def read_stanzas(self, voice: str) -> dict[str, str]:
-        """Wait up to ``MAX_BLOCK_S`` for stanzas queued for this session; return them by id."""
+        """Wait up to ``MAX_BLOCK_S`` for stanzas that the session ``voice`` has to send; return them by id."""
         return {
             ident: fields[b"s"].decode()
             for ident, fields in (await self._entries(keys.queued_stanzas(voice), "0")).items()
         }
 
     async def remove_stanzas(self, voice: str, places: Sequence[str]) -> None:
-        """Remove stanzas that this session has sent."""
+        """Remove stanzas that the session ``voice`` has sent. ``places`` are their ids."""
         if places:
             await self._redis.call("XDEL", keys.queued_stanzas(voice), *places)
 

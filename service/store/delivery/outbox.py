@@ -1,12 +1,13 @@
-"""The outbox: what is still to be delivered to each user, as a stream of references and batches in flight.
+"""The outbox of each user: items that are still to be delivered, and batches in flight.
 
-An item refers to one part of one version of a channel: its news or its edits. Its text is rendered from the channel's
-log when it is sent. Items are claimed in batches. A batch gets its message id when it is claimed and keeps it, so that
-a message which is sent again after a crash can be recognized.
+An item refers to one part of one version of a channel: its news or its edits. The text is rendered from the channel's
+log when it is sent. Items are claimed in batches: a claim moves them out of the outbox to be sent as one message. A
+batch gets its message id when it is claimed and keeps it, so that a message which is sent again after a crash can be
+recognized.
 
-An article that another channel of the same user has delivered is omitted when a batch is claimed. The last messages are
-remembered with their items, so that a batch of edits can be sent as a correction (XEP-0308). A message that cannot be
-delivered becomes a dead letter.
+When a batch is claimed, an article that another channel has already delivered to the same user is omitted. The last
+messages are remembered with their items, so that a batch of edits can be sent as a correction (XEP-0308). A message
+that cannot be delivered becomes a dead letter.
 """
 
 import re
@@ -26,7 +27,10 @@ from service.users.preferences import MAX_INTERVAL_S
 
 
 def unique_timestamp() -> float:
-    """Return a score for a sorted set: the time in ms plus a random fraction, unique enough for compare-and-remove."""
+    """Return a score for a sorted set: the Unix time in ms plus a random fraction.
+
+    Two scores are so unlikely to be equal that a member can be removed only if its score is unchanged.
+    """
     return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
 
 
@@ -35,7 +39,10 @@ _Pair = tuple[UserId, MessageId]
 
 
 class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
-    """A saved search by its number and text, and the positions of the changes of a version that it matches."""
+    """A saved search, by number and text, that matches a version.
+
+    ``positions`` are the positions of the matching changes among the version's changes.
+    """
 
     number: int
     query: str
@@ -43,12 +50,14 @@ class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
-    """One part of one version of a channel, and when it was queued (Unix s).
+    """The news, or with ``edits`` the edits, of one version of a channel, queued at ``queued_s`` (Unix s).
 
     ``omitted`` are positions of changes that are not delivered: another channel has delivered them, a filter suppresses
     them, or no saved search matches them. ``matches`` are the saved searches for which the item was queued. Both are
-    None instead of empty, because the scripts' JSON has no empty lists. After a pause one item stands for the news of
-    all versions after ``after_version``; positions then count through all their changes.
+    None instead of empty, because the scripts' JSON has no empty lists.
+
+    After a pause, one item stands for the news of all versions after ``after_version`` up to ``version``; positions
+    then count through the changes of all of them. ``after_version`` is None for other items.
     """
 
     channel: ChannelId
@@ -61,7 +70,7 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueuedItem(msgspec.Struct, frozen=True):
-    """An item that is not claimed yet, with its entry id in the outbox."""
+    """An item in the outbox that no batch contains yet, and the id of its entry."""
 
     id: str
     item: OutboxItem
@@ -77,7 +86,11 @@ Suppressions = dict[str, tuple[int, ...] | Literal["later"] | None]
 
 
 class ClaimRules(msgspec.Struct, frozen=True):
-    """What a claim has to apply to one user's items; ``interval_channels`` have a delivery interval."""
+    """Rules for claiming one user's items.
+
+    ``suppressions`` names the items and what to omit; ``interval_channels`` are channels with a minimum time between
+    deliveries to this user.
+    """
 
     suppressions: Suppressions
     interval_channels: frozenset[ChannelId] = frozenset()
@@ -96,9 +109,10 @@ class SavedSearchHit(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
     """Items that are sent as one message: all news, or all edits.
 
-    ``acked``: the server has the message, and its receipt is awaited. ``replaces`` is the id of the message that the
-    batch corrects (XEP-0308); its items then begin with those of that message. ``has_more``: items were left in the
-    outbox at the time of the claim; False for a batch that was read from those in flight.
+    ``acked`` means that the server has the message and its receipt is awaited. ``claimed_s`` (Unix s) is when the batch
+    was claimed. ``replaces`` is the id of the message that the batch corrects (XEP-0308), "" if it corrects none; the
+    items of that message then come first. ``tries`` is how often the message was sent. ``has_more`` means that items
+    were left in the outbox when the batch was claimed; it is False for a batch that was read from those in flight.
     """
 
     message_id: MessageId
@@ -115,10 +129,10 @@ class SentMessage(
     frozen=True,
     rename={"message_id": "m", "claimed_s": "at", "sent_s": "sent", "received_s": "received"},
 ):
-    """A message that was sent or given up, together with its corrections. Times are Unix s, None if it did not happen.
+    """A message that was sent or given up, together with its corrections. Times are Unix s; None if it did not happen.
 
     ``claimed_s`` is when its batch was claimed, ``sent_s`` when the server accepted it, ``received_s`` when a client
-    sent a receipt; ``tries`` is how often it was sent; ``why`` is the reason it was given up, "" if it was not.
+    sent a receipt. ``tries`` is how often it was sent. ``why`` is the reason why it was given up, "" if it was not.
     """
 
     message_id: MessageId
@@ -135,14 +149,15 @@ _TOLD: Final = msgspec.json.Decoder(SentMessage)
 
 
 class Outbox(RedisRepository):
-    """Outboxes by user. Enqueueing is idempotent; delivery is at least once, under one message id."""
+    """Outboxes by user. An item is queued once; it is delivered at least once, always under the same message id."""
 
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
     ) -> list[UserId]:
-        """Queue a version's parts for each of these users, once, and wake delivery.
+        """Queue the ``parts`` of a version (news and edits) once for each of these users, and wake the bots.
 
-        Returns the users who are not subscribed: their entries in the channel index are outdated.
+        ``now_s`` is the Unix time. Returns the users who are not subscribed; their entries in the channel index are
+        outdated.
         """
         given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
         replies = await self._redis.call_many(
@@ -178,7 +193,7 @@ class Outbox(RedisRepository):
         await self.wake_delivery([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
     async def wake_delivery(self, waiting: Sequence[UserId]) -> None:
-        """Add users to those with deliveries, and notify the bots."""
+        """Add users to the list of users with deliveries, and notify the bots."""
         if waiting:
             stamps = [value for uid in waiting for value in (unique_timestamp(), uid)]
             await self._redis.call_many(
@@ -189,7 +204,7 @@ class Outbox(RedisRepository):
             )
 
     async def waiting_users(self) -> list[UserId]:
-        """Return all users with queued items or batches in flight, longest waiting first."""
+        """Return all users with queued items or batches in flight. Whoever has waited longest comes first."""
         return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_DELIVERIES, 0, -1)]
 
     async def count_waiting(self) -> int:
@@ -197,9 +212,9 @@ class Outbox(RedisRepository):
         return int(await self._redis.call("ZCARD", keys.USERS_WITH_DELIVERIES))
 
     async def wait_for_wakeups(self, after: str, timeout_s: float) -> tuple[list[UserId], str]:
-        """Wait up to ``timeout_s`` for newly queued items; return their users, and the position to continue from.
+        """Wait up to ``timeout_s`` seconds for new items; return their users, and the position to continue from.
 
-        ``after`` is the position to start from, "" for now.
+        ``after`` is the position that the last call returned; "" waits for items from now on.
         """
         if not after:
             newest = await self._redis.call("XREVRANGE", keys.DELIVERY_WAKEUPS, "+", "-", "COUNT", 1)
@@ -216,34 +231,40 @@ class Outbox(RedisRepository):
         return list(uids), after
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the bare JIDs of users in order; "" for an unknown user."""
+        """Return the bare JIDs of users, in order; "" for an unknown user."""
         found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
         return [jid.decode() if jid else "" for jid in found]
 
     async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
-        """Return, for each user in order, when their oldest item was queued (Unix s), None without items."""
+        """Return, for each user in order, when the oldest item was queued (Unix s); None if there are no items."""
         found = await self._redis.call_many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
 
     async def queued_items(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
-        """Return, for each user in order, up to ``max_items`` unclaimed items after an entry id ("" for the first)."""
+        """Return, for each user in order, up to ``max_items`` items that are still in the outbox.
+
+        ``after`` maps each user to the id of the entry to start behind; "" starts at the first.
+        """
         firsts = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
         found = await self._redis.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
         return [[_parse_item(*item) for item in items] for items in found]
 
     async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
-        """Return, for each user in order, when each channel with a delivery interval was delivered last (Unix s)."""
+        """Return, for each user in order, when each channel was last delivered (Unix s).
+
+        Only channels with a minimum time between deliveries are included.
+        """
         found = await self._redis.call_many([("HGETALL", keys.last_sent_times(uid)) for uid in uids])
         return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
 
     async def claim(
         self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NOTHING
     ) -> dict[UserId, Batch]:
-        """Move each user's oldest items into a new batch in flight; users with nothing to deliver are absent.
+        """Move the oldest items of each user, at most ``max_items``, into a new batch; return the batches by user.
 
-        For a user in ``rules``, only the items that the rules name are considered.
-
-        Raises :class:`service.errors.StoreUnavailable`; a new batch may be in flight then.
+        A user with nothing to deliver has no batch. ``now_s`` is the Unix time. For a user in ``rules``, only the items
+        that the rules name are considered. Raises :class:`service.errors.StoreUnavailable`; a new batch may be in
+        flight then.
         """
         stamps = await self._stamps(uids)
         replies = await self._redis.call_many_once(
@@ -262,27 +283,28 @@ class Outbox(RedisRepository):
         }
 
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
-        """Return each user's incomplete batches, oldest first."""
+        """Return, for each user, the batches that are claimed and not complete, oldest first."""
         found = await self._redis.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
         return {uid: sorted(map(_BATCH.decode, batches), key=_age) for uid, batches in zip(uids, found, strict=True)}
 
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
-        """Return, for each user in order, the last messages, newest first, without those that were given up."""
+        """Return, for each user in order, the last messages, newest first. Messages that were given up are left out."""
         found = await self._redis.call_many([("LRANGE", keys.sent_messages(uid), 0, -1) for uid in uids])
         every = ([_TOLD.decode(message) for message in messages] for messages in found)
         return [[message for message in messages if not message.why] for messages in every]
 
     async def history(self, uid: UserId) -> list[SentMessage]:
-        """Return a user's last messages that are not in flight, newest first, including those that were given up."""
+        """Return a user's last messages, newest first, including those that were given up, but not those in flight."""
         return [_TOLD.decode(message) for message in await self._redis.call("LRANGE", keys.sent_messages(uid), 0, -1)]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
     ) -> dict[UserId, Batch]:
-        """Turn batches into corrections; return the batches. A batch is (user, its id, id of the earlier message).
+        """Turn batches into corrections of earlier messages; return the batches by user.
 
-        A batch stays as it is if the earlier message is unknown, has items of a channel that the user has left, or
-        would have more than ``max_items`` items. A batch that is no longer in flight is absent.
+        ``batches`` has for each the user, the batch's message id, and the id of the earlier message. A batch is
+        returned unchanged if the earlier message is unknown or contains a channel that the user has left, or if the
+        correction would have more than ``max_items`` items. A batch that is no longer in flight is not returned.
         """
         replies = await self._redis.call_many(
             [
@@ -300,22 +322,23 @@ class Outbox(RedisRepository):
     async def complete(
         self, *, acked: Sequence[_Pair] = (), done: Sequence[_Pair] = (), received: Sequence[_Pair] = ()
     ) -> None:
-        """Record the progress of messages.
+        """Record the progress of messages, given as pairs of user and message id.
 
-        The server has accepted those in ``acked``, whose receipts are awaited, and those in ``done``, which get none.
-        Receipts of those in ``received`` have arrived. Messages that are done or received are no longer in flight.
+        The server has accepted the messages in ``acked`` and ``done``; receipts are awaited only for ``acked``.
+        Receipts of the messages in ``received`` have arrived. Messages in ``done`` or ``received`` are no longer in
+        flight.
         """
         progress = {"acked": acked, "done": done, "received": received}
         await self._complete([(*pair, how, "") for how, pairs in progress.items() for pair in pairs])
 
     async def count_retry(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
-        """Count one more attempt for each of these batches."""
+        """Count one more attempt to send for each of a user's messages."""
         await self._redis.call_many(
             [script_command("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids]
         )
 
     async def move_to_dead_letters(self, uid: UserId, message_id: MessageId, reason: str) -> None:
-        """Move a batch that cannot be delivered to the dead letters."""
+        """Move a batch that cannot be delivered to the dead letters. ``reason`` is shown to admins."""
         packed = await self._redis.call("HGET", keys.in_flight(uid), message_id)
         if packed:
             letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", packed)
@@ -323,7 +346,10 @@ class Outbox(RedisRepository):
             await self._complete([(uid, message_id, "lost", reason)])
 
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
-        """Complete batches: (user, message id, how: acked, done, received or lost; reason if lost)."""
+        """Record the progress of batches: for each the user, the message id, the progress, and the reason.
+
+        The progress is acked, done, received or lost. The reason is "" unless the batch is lost.
+        """
         stamps = await self._stamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._redis.call_many(
             [
@@ -383,14 +409,18 @@ def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
 
 
 def _wire(marks: ArticleHashes | None) -> str:
-    """Return a part's marks as ``outbox_claim.lua`` reads them (JSON); "" without the part."""
+    """Return a part's article hashes as JSON for ``outbox_claim.lua``; "" if the version does not have this part."""
     if marks is None:
         return ""
     return msgspec.json.encode([[position, *(mark.hex() for mark in own)] for position, own in marks]).decode()
 
 
 def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
-    """Return rules as ``outbox_claim.lua`` reads them: last entry id, interval channels, TTL (s), suppressions."""
+    """Return rules as the last arguments of ``outbox_claim.lua``.
+
+    They are the last entry id to consider, the channels with a delivery interval, how long their delivery times are
+    kept (s), and the suppressions. Without rules there are none.
+    """
     if rules is None:
         return ()
     last = next(reversed(rules.suppressions), "0-1")
@@ -398,7 +428,7 @@ def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
 
 
 def _age(batch: Batch) -> tuple[int, int]:
-    """Return a sort key: the stream id at the end of the message id."""
+    """Return a key that sorts batches by age: the id of the first item, from the end of the message id."""
     _, at_ms, serial = batch.message_id.rsplit("-", 2)
     return int(at_ms), int(serial)
 
@@ -407,9 +437,9 @@ _STREAM_ID = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that was given up at ``at_s`` (Unix s).
+    """A message that was given up at ``at_s`` (Unix s). ``why`` is the reason.
 
-    One that is not ``readable`` may lack any field: it can only be dropped.
+    If it is not ``readable``, any field may be missing, and it can only be dropped.
     """
 
     id: str
@@ -429,7 +459,10 @@ class DeadLetters:
         self._outbox = outbox
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[DeadLetter], str]:
-        """Return dead letters, newest first, and the id to continue from; "" starts and ends."""
+        """Return ``count`` dead letters, newest first, and the id to pass as ``before`` for the next page.
+
+        The id "" starts with the newest letter, and is returned with the last page.
+        """
         newest = f"({before}" if before else "+"
         found = await self._redis.call("XREVRANGE", keys.DEAD_LETTERS, newest, "-", "COUNT", count + 1)
         letters = [_parse_letter(entry_id, fields) for entry_id, fields in found]
@@ -440,11 +473,10 @@ class DeadLetters:
         return int(await self._redis.call("XLEN", keys.DEAD_LETTERS))
 
     async def requeue(self, letter: str) -> bool:
-        """Put a letter's items back into the outbox, without those of ended subscriptions.
+        """Put a letter's items back into the outbox, except items of subscriptions that have ended.
 
-        False if there is no such letter.
-
-        Idempotent. Raises :class:`UserError` for an unreadable letter.
+        Returns False if there is no letter with this id. The call is idempotent. Raises :class:`UserError` for an
+        unreadable letter.
         """
         found = (
             await self._redis.call("XRANGE", keys.DEAD_LETTERS, letter, letter) if _STREAM_ID.fullmatch(letter) else ()
@@ -462,7 +494,7 @@ class DeadLetters:
         return True
 
     async def drop(self, letter: str) -> bool:
-        """Delete a letter; False if there is none."""
+        """Delete the letter with this id; return False if there is none."""
         return bool(_STREAM_ID.fullmatch(letter) and await self._redis.call("XDEL", keys.DEAD_LETTERS, letter))
 
 
