@@ -320,7 +320,7 @@ def user_id(jid: str) -> UserId:
 
 
 def partition_leases(name: str) -> tuple[str, str]:
-    """Return the keys of the leases and of the holders of a named set of partitions."""
+    """Return two keys of a named set of partitions: the leases of processes, and the holder of each partition."""
     return f"cn:{{l:{name}}}:holders", f"cn:{{l:{name}}}:parts"
 
 

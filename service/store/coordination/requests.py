@@ -37,7 +37,7 @@ _KINDS: dict[bytes, MessageKind] = {b"ask": "ask", b"push": "push", b"share": "s
 
 
 class InboxMessage(msgspec.Struct, frozen=True):
-    """A message in a worker's inbox. Its kind is one of:
+    """A message in a worker's inbox. ``kind`` is one of four.
 
     - ``peer``: a message of Corona's protocol between nodes.
     - ``ask``: a request of a bot or the console.
@@ -144,7 +144,7 @@ class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Find up to ``limit`` channels with all these AV-pairs in the lookup directories in memory."""
+    """Request for up to ``limit`` channels with all these AV-pairs, from the directories in workers' memory."""
 
     pairs: tuple[str, ...]
     limit: int
@@ -374,7 +374,7 @@ class WorkerRequests:
         return (await self._ask(anyone, LookupRequest(tuple(pairs), limit), LookupReply, timeout_s)).channels
 
     async def directories(self) -> list[DirectoryChoice]:
-        """Return the lookup directories of all workers, by AV-pair. Those of workers that do not reply are left out."""
+        """Return the lookup directories of all workers that reply, sorted by AV-pair."""
         nodes = [node.id for node in await self._ring.nodes()]
         found = await asyncio.gather(
             *(self._ask_or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes)

@@ -177,9 +177,11 @@ class Outbox(RedisRepository):
         news: ArticleHashes,
         changes: int,
     ) -> None:
-        """Queue, once, the matches of saved searches among a version's ``changes``, and wake delivery.
+        """Queue once, for each user in ``hits``, the changes of a version that their saved searches match.
 
-        Nothing is queued for users who are subscribed to the channel, nor for saved searches that were removed.
+        The bots are woken. ``now_s`` is the Unix time, ``news`` are the hashes of the version's articles, ``changes``
+        is the number of its changes. Nothing is queued for a user who is subscribed to the channel, or for a saved
+        search that was removed.
         """
         commands = []
         for hit in hits:

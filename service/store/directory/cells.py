@@ -1,22 +1,26 @@
-"""Cells of the directory's matrices on Redis. Each command runs atomically, in one slot.
+"""Cells of the directory's matrices on Redis. A command runs atomically, in one slot of the cluster.
 
-``tests.support.cells`` is the reference implementation. In a cell, an AV-pair is represented by a digest of 8 bytes
-(:func:`pair_key`). Queries match names by bit-sliced signatures, whose layout is documented in
-``scripts/cell_common.lua``; candidates are compared with their records, so there are no false matches.
+The directory finds names by attribute-value pairs (AV-pairs). Each AV-pair has a matrix of cells, which share its load.
+``tests.support.cells`` is the reference implementation of a cell.
+
+In a cell, an AV-pair is represented by a digest of 8 bytes (:func:`pair_key`). Queries match names by bit-sliced
+signatures in an index, whose layout is documented in ``scripts/cell_common.lua``. Matching names are then compared with
+their records, so there are no false matches.
 
 A record is packed big-endian:
 
 ====  =================================================================
 size  content
 ====  =================================================================
-3     slot of the name in the index; 0 without an index
+3     place of the name in the index; 0 without an index
 6     version
 6     expiry (Unix ms)
 8·n   digests of the name's AV-pairs, sorted; none if it is withdrawn
 ====  =================================================================
 
-Deviation: rates are measured in consecutive windows of at least a second instead of sliding windows, so a cell stores
-four numbers per rate, and a single batch does not count as a rate.
+Deviation from the paper: rates (registrations and queries per second) are measured in consecutive windows of at least a
+second, not in sliding windows. A cell therefore stores four numbers per rate. Until the first window has ended, the
+rate counts as 0, so that a single batch of registrations is not taken for a high rate.
 """
 
 import asyncio
@@ -52,7 +56,7 @@ _ScriptCall = tuple[str, CellAddress, Sequence[redis.Value]]
 
 @lru_cache(_CACHED_PAIRS)
 def pair_key(pair: str) -> PairKey:
-    """Return the digest of an AV-pair in matrices: 64 bits of BLAKE2b as 8 Latin-1 characters."""
+    """Return the digest that represents an AV-pair in matrices: 64 bits of BLAKE2b as 8 Latin-1 characters."""
     return blake2b(pair.encode(), digest_size=PAIR_BYTES).digest().decode("latin-1")
 
 
@@ -63,7 +67,10 @@ class MatrixCells(BatchedRepository):
     """
 
     async def carry_out(self, commands: Sequence[Command]) -> list[CellAnswer]:
-        """Run commands, each atomically, in no particular order; return their answers in the order of the commands."""
+        """Run commands on cells and return their answers, in order.
+
+        Each command is atomic; they run in no particular order.
+        """
         asked = [_asked(command) for command in commands]
         replies, *others = await asyncio.gather(
             self._ask([each for each in asked if each is not None]),
@@ -76,7 +83,10 @@ class MatrixCells(BatchedRepository):
         ]
 
     async def _ask(self, asked: Sequence[_ScriptCall]) -> list[Any]:
-        """Run scripts by digest, and in full if Redis lacks one. These scripts are long, frequent and idempotent."""
+        """Run scripts by their digests, to send little; if Redis does not know one of them, send all in full.
+
+        The scripts are idempotent, so that those which have run may run again.
+        """
         try:
             return await self._redis.call_many([_named(*each) for each in asked])
         except NoScriptError:
@@ -104,7 +114,7 @@ class MatrixCells(BatchedRepository):
                 return _answer(said)
 
     async def _fetch(self, command: cell.FetchRecords) -> CellAnswer:
-        """Return a page of records, sorted outside Redis. Records that are added during the call may be missing."""
+        """Return a page of a cell's records, sorted by name. Records that are added during the call may be missing."""
         names = keys.cell(command.place)[1]
         found = sorted(name.decode() for name in await self._redis.call("HKEYS", names))
         wanted = [name for name in found if name > command.after][: command.count]
@@ -134,7 +144,7 @@ def _whole(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> r
 
 
 def _asked(command: Command) -> _ScriptCall | None:
-    """Return the script call of a command; None for a command that takes several steps."""
+    """Return the script call that carries out a command; None if the command takes several steps."""
     named: tuple[str, Sequence[redis.Value]]
     match command:
         case cell.ReadState():
@@ -166,7 +176,10 @@ def _answered(command: Command, said: Sequence[Any]) -> CellAnswer:
 
 @lru_cache(_CACHED_RECORDS)
 def _packed(record: NameRecord) -> bytes:
-    """Return a record as cells store it, with slot 0; cached, because all pairs of a name get the same record."""
+    """Return a record as cells store it, without a place in an index.
+
+    The result is cached, because a name's pairs share it.
+    """
     version, expires_ms = record.version, record.expires_ms
     head = _HEAD.pack(*divmod(version, _LONG), *divmod(expires_ms, _LONG))
     return _NO_SLOT + head + "".join(sorted(record.pairs)).encode("latin-1")
@@ -200,7 +213,10 @@ def _member_of(text: bytes | None) -> Membership | None:
 
 
 def _looked(said: Sequence[Any]) -> CellAnswer:
-    """Parse the reply of a read. Rates use this process's clock: they only tell which of two cells has less load."""
+    """Parse the reply to a command that only reads a cell.
+
+    The rates are computed with this process's clock, which is accurate enough to choose the cell with less load.
+    """
     member, matrix, names, *windows = said
     now_ms = int(time.time() * 1000)
     return _answer((member, matrix, int(names or 0), *(window or b"" for window in windows), now_ms, bool(member)))
@@ -217,7 +233,10 @@ def _answer(said: Sequence[Any]) -> CellAnswer:
 
 
 def _rate(window: bytes, at_ms: int) -> float:
-    """Return the events per second in the last complete window and the present one."""
+    """Return the events per second, counted from the begin of the last complete window until ``at_ms`` (Unix ms).
+
+    ``window`` is the text in which a cell stores the counts.
+    """
     if window[-4:] in (b"", b" 0 0"):
         return 0.0
     count, _, last, before_ms = map(int, window.split())

@@ -1,8 +1,12 @@
-"""The directory: content names in load-balancing matrices (content discovery §III-IV), on Redis.
+"""The directory: names of channels and entries in load-balancing matrices on Redis (content discovery §III-IV).
 
-Any process may register and find names. It caches the sizes of matrices and the changes of size that cells request;
-:meth:`Directory.maintain` passes these on to the head nodes and adapts the cells. All of that may be lost: names are
-registered again before they expire, and a wrong cached size is corrected by the answers of cells.
+A content name consists of AV-pairs. Each AV-pair has a matrix of cells, in which the names with this pair are
+registered. Any process may register and find names. It caches the sizes of matrices and the changes of size that cells
+request. :meth:`Directory.maintain` passes the requests on to the first cell of each matrix (head node) and adapts the
+cells.
+
+All that a process caches may be lost: names are registered again before they expire, and a wrong cached size is
+corrected by the answers of cells.
 """
 
 import asyncio
@@ -55,7 +59,7 @@ _GROWTH = (ResizeKind.INC_P, ResizeKind.INC_R)
 
 
 class ContentName(msgspec.Struct, frozen=True):
-    """A content name to register: version ``version`` of the channel or entry ``id``. Without pairs it is withdrawn."""
+    """The name of version ``version`` of the channel or entry ``id``. Without ``pairs`` (AV-pairs) it is withdrawn."""
 
     id: str
     version: int
@@ -65,8 +69,9 @@ class ContentName(msgspec.Struct, frozen=True):
 class QueryResult(msgspec.Struct, frozen=True):
     """The matches of a query, and how they were found.
 
-    ``queried_pair`` is the pair whose matrix was queried, ``size`` the size of that matrix, ``cells`` the number of
-    cells queried. ``complete`` is False if there may be more matches than the limit.
+    ``complete`` is False if there may be more matches than the limit. ``queried_pair`` is the AV-pair whose matrix was
+    queried, ``size`` the size of that matrix, ``cells`` the number of cells queried. ``elapsed_s`` is the duration in
+    seconds.
     """
 
     matches: tuple[Match, ...]
@@ -83,7 +88,10 @@ class Directory:
     def __init__(
         self, redis: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Use these cells; names about channels and about entries have separate matrices."""
+        """Use ``cells``.
+
+        ``about`` says whether the names are about channels or entries, which have separate matrices.
+        """
         self._redis = redis
         self._cells = cells
         self._about = about
@@ -94,9 +102,10 @@ class Directory:
         self._texts: LRUCache[PairKey, AvPair] = LRUCache(_CACHED_SIZES)
 
     async def register(self, names: Sequence[ContentName], kept_s: float, *, changed: bool) -> None:
-        """Register or refresh names for ``kept_s``. ``changed``: an earlier version may be registered.
+        """Register names, or refresh them, so that they expire after ``kept_s`` seconds.
 
-        Raises :class:`service.errors.CellsUnavailable`.
+        ``changed`` has to be True if an earlier version of a name may be registered; it is replaced then. Raises
+        :class:`service.errors.CellsUnavailable`.
         """
         expires_ms = int((time.time() + kept_s) * 1000)
         left: list[tuple[PairKey, NameRecord]] = []
@@ -114,7 +123,11 @@ class Directory:
             self._sizes[pair] = placed.size
 
     async def _put(self, given: Sequence[tuple[PairKey, NameRecord]]) -> list[tuple[PairKey, NameRecord]]:
-        """Run the common case of registration, one command per cell for all its names; return what is left to do."""
+        """Store records in the cells that the known sizes of matrices imply, with one command per cell.
+
+        ``given`` has pairs of a matrix's AV-pair and a record. Those that were not stored, because a size was wrong or
+        a cell is missing, are returned.
+        """
         assumed = {pair: self._sizes.get(pair, _ONE) for pair, _ in given}
         by_cell: dict[CellAddress, list[NameRecord]] = {}
         for pair, record in given:
@@ -136,7 +149,10 @@ class Directory:
         return [(pair, record) for pair, record in given if (pair, record.name) in left]
 
     def _is_kept(self, put: cell.PutRecords, answer: CellAnswer, assumed: MatrixSize) -> bool:
-        """Return whether a command stored its records in a matrix whose size was assumed correctly or was unknown."""
+        """Return whether a command stored its records in a matrix whose size was assumed correctly or was unknown.
+
+        ``answer`` is the cell's answer to the command ``put``; ``assumed`` is the size.
+        """
         pair, member = put.place.pair, answer.member
         if member is None or answer.is_in(CellState.CLOSED):
             return False
@@ -147,10 +163,10 @@ class Directory:
         return member.size == assumed or (assumed is _ONE and member.size.partitions * member.size.replicas == 1)
 
     async def _begin(self, pairs: Iterable[PairKey]) -> bool:
-        """Create matrices for those pairs that have none; return whether there were any.
+        """Create matrices for those AV-pairs that have none; return whether any was created.
 
-        A matrix with several cells is listed before its cells exist. So a matrix that has no head and is not listed has
-        no other cells. If it has a lost head and is listed, upkeep repairs it.
+        A matrix with several cells is listed before its cells exist. So if a matrix has no head node and is not listed,
+        it has no other cells. If it is listed and its head node was lost, maintenance repairs it.
         """
         new = [pair for pair in pairs if pair not in self._sizes and pair in self._texts]
         if not new:
@@ -165,7 +181,10 @@ class Directory:
         return bool(leads)
 
     async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
-        """Withdraw a name from the matrices of these pairs; its last version with them expires within ``kept_s``."""
+        """Remove ``version`` of a name from the matrices of these AV-pairs.
+
+        Records that this call does not reach expire within ``kept_s`` seconds.
+        """
         record = NameRecord(name, version, frozenset(), int((time.time() + kept_s) * 1000))
         draw, known = _draw(name), self._sizes
         gone = [self.key(pair) for pair in pairs]
@@ -176,7 +195,10 @@ class Directory:
         )
 
     async def find(self, pairs: Iterable[AvPair], limit: int) -> QueryResult:
-        """Return up to ``limit`` names that have all these pairs, at least one. Raises :class:`CellsUnavailable`."""
+        """Return up to ``limit`` names that have all these AV-pairs, of which there has to be at least one.
+
+        Raises :class:`CellsUnavailable`.
+        """
         began_s = time.perf_counter()
         own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
@@ -188,11 +210,14 @@ class Directory:
         return QueryResult(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
 
     async def names(self, pair: AvPair, most: int) -> list[NameRecord]:
-        """Return up to ``most`` records of names that have an AV-pair. Raises :class:`CellsUnavailable`."""
+        """Return up to ``most`` records of names with this AV-pair. Raises :class:`CellsUnavailable`."""
         return await self._led(register_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
 
     async def maintain(self) -> int:
-        """Pass on requested changes of size, and adapt the cells of unsettled matrices; return the number of those."""
+        """Pass on the changes of size that cells requested, and adapt cells of matrices that are changing size.
+
+        Returns the number of matrices that were changing.
+        """
         wishes, self._wishes = self._wishes, {}
         by_pair: dict[PairKey, list[ResizeRequest]] = {}
         for wish in wishes:
@@ -211,12 +236,12 @@ class Directory:
         return len(unsettled)
 
     async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
-        """Return the sizes of matrices that have, or recently had, more than one cell."""
+        """Return the sizes of matrices that have, or recently had, more than one cell, by AV-pair."""
         held = await self._redis.call("HGETALL", keys.matrix_sizes(self._about))
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
-        """Return the state of each cell of a matrix."""
+        """Return the address and the state of each cell in an AV-pair's matrix."""
         key = self.key(pair)
         (head,) = await self._cells.carry_out([cell.ReadState(head_address(key))])
         size = head.matrix.size if head.matrix else MatrixSize()
@@ -224,7 +249,7 @@ class Directory:
         return list(zip(places, await self._cells.carry_out([cell.ReadState(place) for place in places]), strict=True))
 
     def key(self, pair: AvPair) -> PairKey:
-        """Return the digest of an AV-pair in the records of cells."""
+        """Return the digest that represents an AV-pair in the records of cells."""
         key = pair_key(f"{self._about} {pair}")
         self._texts[key] = pair
         return key
@@ -251,11 +276,13 @@ class Directory:
                         self._wishes[ResizeRequest(kind, place)] = None
 
     async def _pass_on(self, pair: PairKey, wishes: Sequence[ResizeRequest]) -> None:
-        """Have the head node act on one of the requests, unless it ignores all of them or another process is faster.
+        """Let the head node of an AV-pair's matrix act on the first request for a change of size that it accepts.
 
-        Deviation: a new cell has no load at first, and would be removed at once, returning its load to the cell that
-        was just overloaded. A partition or replica is therefore removed only if the cells that take its share then have
-        less than half of their limits.
+        Nothing changes if it accepts none, or if another process changes the matrix first.
+
+        Deviation from the paper: a new cell has no load at first, so it would be removed at once, and its load would
+        return to the cell that was just overloaded. A partition or replica is therefore removed only if the cells that
+        take over its load have less than half of their limits then.
         """
         before = await self._led(find_or_create_matrix(pair, self._limits))
         for wish in wishes:
@@ -267,7 +294,10 @@ class Directory:
                 return
 
     async def _is_needed(self, wish: ResizeRequest) -> bool:
-        """Return whether other cells would be overloaded without this cell's partition or replica."""
+        """Return whether the other cells need the partition or replica that ``wish`` would remove.
+
+        They need it if they would be overloaded otherwise.
+        """
         place = wish.place
         if wish.kind is ResizeKind.DEC_P:
             both = (place, msgspec.structs.replace(place, partition=merge_target(place.partition)))

@@ -1,8 +1,9 @@
-"""Saved searches of users, and the index of them that workers load.
+"""Saved searches of users, and the index of all saved searches that workers load.
 
 The list in the user's slot is authoritative. A copy of each saved search is in one of ``BUCKETS`` buckets, from which
-workers load all of them. It is written to the bucket first and deleted from it last, so a bucket may contain a search
-that was removed, but never lacks one. A removed search is dropped in the last step of the fan-out, in the user's slot.
+workers load all of them. A saved search is written to its bucket first and deleted from it last, so a bucket may
+contain a search that was removed, but never lacks one. Matches of a removed search are dropped in the last step of
+delivery, in the user's slot.
 """
 
 import secrets
@@ -32,9 +33,10 @@ class SavedSearches(BatchedRepository):
     """Saved searches of all users. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, standing: SearchCondition, most: int) -> SavedSearch:
-        """Store a saved search of a user, durably; an identical one is stored once.
+        """Store a saved search of a user, durably, and return it. ``standing`` is the condition to match.
 
-        Raises :class:`LimitReached` if the user has ``most`` already.
+        An identical search is stored once. Raises :class:`LimitReached` if the user has ``most`` saved searches
+        already.
         """
         uid = keys.user_id(jid)
         for held in await self.of_user(jid):
@@ -53,7 +55,7 @@ class SavedSearches(BatchedRepository):
         return msgspec.structs.replace(watch, number=number)
 
     async def remove(self, jid: str, number: int) -> SavedSearch | None:
-        """Remove the saved search with this number and return it; None if there is none."""
+        """Remove the saved search with this number and return it; None if the user has no such search."""
         uid = keys.user_id(jid)
         held = await self._redis.call("HGET", keys.saved_searches(uid), number)
         if held is None:
@@ -64,7 +66,7 @@ class SavedSearches(BatchedRepository):
         return watch
 
     async def remove_all(self, uid: UserId) -> None:
-        """Remove all saved searches of a user, also from the log of changes."""
+        """Remove all saved searches of a user. Their conditions disappear from the log of changes, too."""
         for held in _numbered(await self._redis.call("HGETALL", keys.saved_searches(uid))):
             await self._put(held.id, None)
         own = f"{uid}/".encode()
@@ -75,11 +77,14 @@ class SavedSearches(BatchedRepository):
         await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def of_user(self, jid: str) -> list[SavedSearch]:
-        """Return a user's saved searches, by number."""
+        """Return a user's saved searches, sorted by number."""
         return _numbered(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))
 
     async def by_owner(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
-        """Return, by owner, those of these saved searches that still exist, with their numbers."""
+        """Return saved searches by user.
+
+        ``watches`` are the ids of the searches; ids that no longer exist are left out.
+        """
         owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
         wanted, found = set(watches), dict[UserId, list[SavedSearch]]()
         for uid, held in zip(
@@ -91,16 +96,21 @@ class SavedSearches(BatchedRepository):
         return found
 
     async def load(self) -> tuple[str, dict[SavedSearchId, SearchCondition]]:
-        """Return all saved searches, and a position in the log of changes that covers them."""
+        """Return a position in the log of changes, and all saved searches by id.
+
+        They include all changes up to that position.
+        """
         newest = await self._redis.call("XREVRANGE", keys.SAVED_SEARCH_LOG, "+", "-", "COUNT", 1)
         place = newest[0][0] if newest else await self._log("", b"")
         held = await self._redis.call_many([("HGETALL", keys.saved_search_bucket(bucket)) for bucket in range(BUCKETS)])
         return place.decode(), {watch.decode(): _standing(packed) for some in held for watch, packed in some.items()}
 
     async def changes(self, place: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
-        """Return the changes after a position in the log: (position, id, search or None).
+        """Return the next changes after ``place``, a position in the log of changes.
 
-        None if the log is trimmed.
+        A change consists of its position, the id of the saved search, and the new condition; the condition is None if
+        the search was removed. The result is None if the log no longer contains ``place``: the caller has to load all
+        searches again.
         """
         since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, place, "+", "COUNT", _CHANGES_PER_READ)
         if not since or since[0][0].decode() != place:
@@ -111,7 +121,10 @@ class SavedSearches(BatchedRepository):
         ]
 
     async def _put(self, watch: SavedSearchId, standing: SearchCondition | None) -> None:
-        """Write a saved search to its bucket and the log of changes; None deletes it."""
+        """Write the saved search with the id ``watch`` to its bucket and to the log of changes.
+
+        If ``standing`` is None, the search is deleted.
+        """
         packed = msgspec.msgpack.encode(standing) if standing else b""
         bucket = keys.saved_search_bucket(zlib.crc32(watch.encode()) % BUCKETS)
         await self._redis.call(*(("HSET", bucket, watch, packed) if packed else ("HDEL", bucket, watch)))
@@ -124,7 +137,7 @@ class SavedSearches(BatchedRepository):
 
 
 class SavedSearchMatcher:
-    """Matches entries with all saved searches; it reads the latest changes before each match."""
+    """Matches entries with all saved searches. It reads the latest changes of saved searches before each match."""
 
     def __init__(self, standings: SavedSearches) -> None:
         self._standings = standings
@@ -132,7 +145,10 @@ class SavedSearchMatcher:
         self._place = ""
 
     async def match(self, subjects: Sequence[SearchableEntry]) -> list[set[SavedSearchId]]:
-        """Return the ids of matching searches for each entry, including searches added before this call."""
+        """Return, for each entry in order, the ids of the saved searches that match it.
+
+        Searches that were added before this call are included.
+        """
         await self._refresh()
         return [self._matcher.match(subject) for subject in subjects]
 
@@ -155,7 +171,7 @@ class SavedSearchMatcher:
 
 
 def _numbered(held: dict[bytes, bytes]) -> list[SavedSearch]:
-    """Parse a user's saved searches; return them by number."""
+    """Parse the hash of a user's saved searches (packed search by number); return the searches, sorted by number."""
     found = (
         msgspec.structs.replace(msgspec.msgpack.decode(watch, type=SavedSearch), number=int(number))
         for number, watch in held.items()

@@ -1,11 +1,11 @@
-"""Erasure of a user: deletes all data that identifies them, except what restricts them. It survives crashes.
+"""Erasure of a user: all data that identifies the user is deleted, except limits on what the user may do.
 
 The user is added to a list first and removed from it last, so that :meth:`Erasure.resume` can continue after a crash.
-For a day one number remains, the greatest ``seq`` of all users who were erased: see ``SEQ_FLOOR``.
+For a day one number remains, the greatest ``seq`` (counter of changes) of all users who were erased: see ``SEQ_FLOOR``.
 
-Two things outlive erasure, because users could lift their own limits otherwise: usage counts, which expire within a
-day, and restrictions by admins (address, suspension, maximum of subscriptions), which expire after
-``RESTRICTIONS_KEPT_DAYS``. An admin's :meth:`service.store.people.people.People.erase` deletes both.
+Two things outlive erasure, because users could lift their own limits otherwise. Usage counts expire within a day.
+Restrictions by admins (address, suspension, maximum of subscriptions) expire after ``RESTRICTIONS_KEPT_DAYS``. When an
+admin erases a user (:meth:`service.store.people.people.People.erase`), both are deleted, too.
 """
 
 import time
@@ -28,16 +28,19 @@ _RESTRICTIONS_TTL_S: Final = RESTRICTIONS_KEPT_DAYS * 86_400
 
 
 class Erasure:
-    """Erases users. Every method may raise :class:`service.errors.StoreUnavailable`, and can be repeated then."""
+    """Erases users. Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated then."""
 
     def __init__(self, redis: BatchingClient, subscriptions: Subscriptions, standing: SavedSearches) -> None:
-        """End subscriptions and saved searches with these."""
+        """Use ``subscriptions`` and ``standing`` to end the subscriptions and saved searches of erased users."""
         self._redis = redis
         self._subscriptions = subscriptions
         self._standing = standing
 
     async def erase(self, jid: str) -> bool:
-        """Erase a user; return whether restrictions of theirs are kept. No delivery is claimed meanwhile."""
+        """Erase a user; return whether restrictions by admins are kept.
+
+        During the call no delivery to the user begins.
+        """
         uid = keys.user_id(jid)
         await self._redis.call("SADD", keys.USERS_BEING_ERASED, uid)
         return await self._finish(uid)
@@ -50,7 +53,7 @@ class Erasure:
         return len(left)
 
     async def _finish(self, uid: UserId) -> bool:
-        """Erase a user; return whether restrictions of theirs are kept."""
+        """Carry out the erasure of a user who is in the list; return whether restrictions by admins are kept."""
         await self._subscriptions.end_all_of_user(uid)
         await self._standing.remove_all(uid)
         seq = int(await self._redis.call("HGET", keys.user(uid), "seq") or 0)
@@ -74,7 +77,10 @@ class Erasure:
         return is_restricted
 
     async def _keep_restrictions(self, uid: UserId) -> bool:
-        """Let a user's restrictions expire, and list the user for admins until then; return whether there are any."""
+        """Let a user's restrictions by admins expire later; return whether there are any.
+
+        Until then the user is listed for admins.
+        """
         now_s = int(time.time())
         await self._redis.call("ZREMRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, "-inf", now_s)
         is_restricted = bool(await self._redis.call("EXISTS", keys.restrictions(uid)))
@@ -84,7 +90,10 @@ class Erasure:
         return is_restricted
 
     async def _remove_wakeups(self, uid: UserId) -> None:
-        """Remove a user from the wake-ups; other users of an entry are woken again, which is harmless."""
+        """Remove the notices that new items wait for a user.
+
+        A notice may name several users; the others are notified again, which is harmless.
+        """
         async for place, fields in self._entries(keys.DELIVERY_WAKEUPS):
             woken = fields[b"u"].decode().split()
             if uid in woken:
@@ -99,7 +108,7 @@ class Erasure:
                 await self._redis.call("XDEL", stream, place)
 
     async def _entries(self, stream: str) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
-        """Yield the entries that a stream has at present, without later ones."""
+        """Yield the id and the fields of each entry that a stream has at the time of the call."""
         newest = await self._redis.call("XREVRANGE", stream, "+", "-", "COUNT", 1)
         after, last = "-", newest[0][0].decode() if newest else ""
         while last:

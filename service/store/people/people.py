@@ -23,11 +23,12 @@ _COMMANDS_PER_PERSON = 7
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A user who wrote to a bot, or was erased and still has restrictions.
+    """A user who wrote to a bot, or who was erased and still has restrictions.
 
-    ``most_subscriptions`` is the maximum that an admin set; None if that of the settings applies. ``waiting_since_s``
-    (Unix s) is when the oldest undelivered item was queued; None without one. ``receipts``: their client sends receipts
-    (XEP-0184). While ``suspended``, nothing is queued for the user and their messages are not answered.
+    ``most_subscriptions`` is the maximum that an admin set; None if the maximum in the settings applies.
+    ``waiting_since_s`` (Unix s) is when the oldest undelivered item was queued; None if nothing waits. ``receipts``
+    means that the user's client sends receipts (XEP-0184). While ``suspended``, nothing is queued for the user and the
+    user's messages are not answered.
     """
 
     id: UserId
@@ -51,21 +52,21 @@ class People:
         self._outbox = outbox
 
     async def ids(self) -> list[UserId]:
-        """Return the ids of all users, and of erased users with restrictions, sorted."""
+        """Return the sorted ids of all users, including erased users with restrictions."""
         known, restricted = await self._redis.call_many(
             [("SMEMBERS", keys.USERS), ("ZRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, int(time.time()), "+inf")]
         )
         return sorted(uid.decode() for uid in {*known, *restricted})
 
     async def jids(self, uids: Sequence[UserId]) -> list[str]:
-        """Return bare JIDs in order; "" for an unknown user."""
+        """Return the bare JIDs of users, in order; "" for an unknown user."""
         found = await self._redis.call_many(
             [("HGET", key, "jid") for uid in uids for key in (keys.user(uid), keys.restrictions(uid))]
         )
         return [(jid or restricted or b"").decode() for jid, restricted in zip(found[::2], found[1::2], strict=True)]
 
     async def get_many(self, uids: Sequence[UserId]) -> list[Person | None]:
-        """Return users in order; None for an unknown one."""
+        """Return users in the order of ``uids``; None for an unknown user."""
         commands = [
             command
             for uid in uids
@@ -88,18 +89,21 @@ class People:
         return (await self.get_many([uid]))[0]
 
     async def set_suspended(self, uid: UserId, *, suspended: bool) -> bool:
-        """Suspend a user, or end the suspension; False for an unknown user."""
+        """Suspend a user, or end the suspension; return False for an unknown user."""
         done = await self._set(uid, "suspended", "1" if suspended else "")
         if done:
             await self._outbox.wake_delivery([uid])
         return done
 
     async def set_max_subscriptions(self, uid: UserId, most: int | None) -> bool:
-        """Set a user's maximum of subscriptions; None for that of the settings. False for an unknown user."""
+        """Set a user's maximum of subscriptions to ``most``. None stands for the maximum in the settings.
+
+        Returns False for an unknown user.
+        """
         return await self._set(uid, "most_subscriptions", "" if most is None else str(most))
 
     async def erase(self, uid: UserId) -> bool:
-        """Erase a user together with restrictions and usage counts; False for an unknown user."""
+        """Erase a user together with restrictions and usage counts; return False for an unknown user."""
         (jid,) = await self.jids([uid])
         if jid:
             limits = (keys.restrictions(uid), *(keys.usage_count(uid, what) for what in keys.USAGE_KINDS))
@@ -135,16 +139,19 @@ _CODE_BYTES = 9
 
 
 class InvitationCodes(RedisRepository):
-    """Invitation codes and the users who came with one. Methods may raise :class:`service.errors.StoreUnavailable`."""
+    """Invitation codes and the users who came with one (guests). Methods may raise StoreUnavailable."""
 
     async def create(self, uses: int, lasts_s: float) -> str:
-        """Return a new code for ``uses`` users, valid for ``lasts_s``."""
+        """Return a new code that ``uses`` users can use, valid for ``lasts_s`` seconds."""
         code = secrets.token_urlsafe(_CODE_BYTES)
         await self._redis.call("HSET", keys.INVITATION_CODES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
         return code
 
     async def accept(self, jid: str, code: str) -> bool:
-        """Use a code for one user; False if it is invalid. A guest needs no valid code."""
+        """Use a code to admit the user ``jid``; return False if the code is invalid.
+
+        For a user who was admitted with a code before, the result is always True.
+        """
         own = (keys.INVITATION_CODES, keys.GUESTS)
         uid = keys.user_id(jid)
         return bool(await self._redis.run_script("invite_accept", own, _digest(code), uid, int(time.time())))

@@ -1,4 +1,4 @@
-"""Group chats of each bot, so that any process which serves the bot can enter them again."""
+"""Group chats of each bot. With them, any process which serves the bot can enter the chats again."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +14,10 @@ MAX_MESSAGE_IDS: Final = 50
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What is needed to enter a group chat; ``by`` is the bare JID of the inviter, "" if unverified."""
+    """The data for entering a group chat; ``nick`` is the bot's nickname.
+
+    ``by`` is the bare JID of the inviter, "" if nobody verified it.
+    """
 
     nick: str
     password: str = ""
@@ -22,23 +25,26 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class BotRooms(RedisRepository):
-    """Group chats by address of the bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Group chats by bot. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, address: str) -> dict[str, Room]:
-        """Return the group chats of this bot, by their JIDs."""
+        """Return the group chats of the bot at ``address``, by their JIDs."""
         found = await self._redis.call("HGETALL", keys.bot_rooms(address))
         return {jid.decode(): msgspec.msgpack.decode(packed, type=Room) for jid, packed in found.items()}
 
     async def put(self, address: str, jid: str, room: Room) -> None:
-        """Store a group chat."""
+        """Store the group chat ``jid`` of the bot at ``address``."""
         await self._redis.call("HSET", keys.bot_rooms(address), jid, msgspec.msgpack.encode(room))
 
     async def drop(self, address: str, jid: str) -> None:
-        """Delete a group chat."""
+        """Delete the group chat ``jid`` of the bot at ``address``."""
         await self._redis.call("HDEL", keys.bot_rooms(address), jid)
 
     async def message_ids(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
-        """Return the ids of the bot's last messages in each chat, oldest first: JID → the chat's id → the bot's id."""
+        """Return, by the JID of each group chat, the ids of the bot's last messages there, oldest first.
+
+        Each id that the chat assigned to a message maps to the id that the bot gave it.
+        """
         found = await self._redis.call_many(
             [("LRANGE", keys.room_message_ids(keys.user_id(jid)), 0, -1) for jid in jids]
         )
@@ -48,6 +54,6 @@ class BotRooms(RedisRepository):
         }
 
     async def record_message_id(self, jid: str, room_id: str, message_id: MessageId) -> None:
-        """Record the id that a group chat assigned to a message of the bot."""
+        """Record that the group chat ``jid`` assigned the id ``room_id`` to the bot's message ``message_id``."""
         pair = msgspec.msgpack.encode((room_id, message_id))
         await self._redis.run_script("room_echo", (keys.room_message_ids(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS)

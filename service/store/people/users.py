@@ -1,4 +1,4 @@
-"""State and settings of users, and their preferences by subscription (:mod:`service.users.preferences`)."""
+"""State and settings of users, and their preferences for subscriptions (:mod:`service.users.preferences`)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
@@ -15,9 +15,10 @@ from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 class UserState(msgspec.Struct, frozen=True):
     """State of a user.
 
-    ``welcomed``: the welcome message was sent. ``receipts``: their client sends receipts (XEP-0184). ``unreachable``:
-    deliveries are suspended because messages bounced. ``suspended`` and ``most_subscriptions`` (None for that of the
-    settings) are restrictions by admins, which outlive erasure.
+    ``welcomed`` means that the welcome message was sent, ``receipts`` that the user's client sends receipts (XEP-0184),
+    and ``unreachable`` that deliveries are suspended because messages bounced. ``suspended`` and ``most_subscriptions``
+    are restrictions by admins, which outlive erasure; ``most_subscriptions`` is None if the maximum in the settings
+    applies.
     """
 
     jid: str
@@ -43,7 +44,7 @@ class Users(RedisRepository):
     """State of users, by bare JID."""
 
     async def get(self, jid: str) -> UserState:
-        """Return the state of a user; the defaults for an unknown one."""
+        """Return the state of a user; for an unknown user, the default state."""
         uid = keys.user_id(jid)
         found, (suspended, most) = await self._redis.call_many(
             [
@@ -63,13 +64,16 @@ class Users(RedisRepository):
         )
 
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
-        """Return those of these users who are suspended."""
+        """Return the users among ``uids`` whom an admin has suspended."""
         asked = list(uids)
         found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         return {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
 
     async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
-        """Update a user's state. Restrictions of a user who returns after erasure no longer expire."""
+        """Update a user's state; arguments that are None leave it as it is.
+
+        If the user was erased and has returned, restrictions by admins no longer expire.
+        """
         uid = keys.user_id(jid)
         given = (("welcomed", welcomed), ("receipts", receipts))
         fields = [part for name, value in given if value is not None for part in (name, str(int(value)))]
@@ -89,18 +93,18 @@ class Users(RedisRepository):
         return [_decode_user_settings(*values) for values in found]
 
     async def recipients(self, uids: Sequence[UserId]) -> list[tuple[UserSettings, bool]]:
-        """Return these users' settings and whether their clients send receipts, in the given order."""
+        """Return, for each user in order, the settings, and whether the user's client sends receipts."""
         found = await self._redis.call_many([("HMGET", keys.user(uid), *_SETTINGS_FIELDS, "receipts") for uid in uids])
         return [(_decode_user_settings(*user_settings), receipts == b"1") for *user_settings, receipts in found]
 
     async def set_user_settings(self, jid: str, user_settings: UserSettings) -> None:
-        """Store a user's settings, except the language that their client declares."""
+        """Store a user's settings. The language that the user's client declares stays as it is."""
         await self._remember(
             jid, "habits", msgspec.json.encode(msgspec.structs.replace(user_settings, client_language=""))
         )
 
     async def set_client_language(self, jid: str, tag: str) -> None:
-        """Store the language that a user's client declares."""
+        """Store ``tag``, the language that a user's client declares."""
         await self._remember(jid, "client_language", tag)
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
@@ -108,16 +112,16 @@ class Users(RedisRepository):
         await self._redis.call_many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
 
     async def count_use(self, jid: str, what: str, limit: int, per_s: float) -> bool:
-        """Count one use of ``what``; return False above ``limit`` uses within ``per_s`` seconds."""
+        """Count one use of ``what`` by a user; return False above ``limit`` uses within ``per_s`` seconds."""
         key = keys.usage_count(keys.user_id(jid), what)
         return bool(await self._redis.run_script("rate_take", (key,), limit, int(per_s * 1000)))
 
     async def are_known(self, uids: Sequence[UserId]) -> list[bool]:
-        """Return, for each user in order, whether the store has a record of them."""
+        """Return, for each user in order, whether the store has data about the user."""
         return [bool(found) for found in await self._redis.call_many([("EXISTS", keys.user(uid)) for uid in uids])]
 
     async def next_number(self, jid: str, what: Literal["numbers", "watches"]) -> int:
-        """Return the number that a user's next subscription or saved search would get."""
+        """Return the number that a user's next subscription ("numbers") or saved search ("watches") would get."""
         return int(await self._redis.call("HGET", keys.user(keys.user_id(jid)), what) or 0) + 1
 
     async def count(self) -> int:
@@ -130,13 +134,13 @@ _NOTHING: Final[PreferencesByNumber] = {}
 
 
 class PreferenceStore(RedisRepository):
-    """Preferences by user and number of the subscription.
+    """Preferences by user and by number of the subscription.
 
     Methods may raise :class:`service.errors.StoreUnavailable`.
     """
 
     async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
-        """Return the preferences of each user, in order."""
+        """Return the preferences of each user, in order. Number 0 stands for all subscriptions."""
         found = await self._redis.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
         return [
             {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
@@ -146,7 +150,7 @@ class PreferenceStore(RedisRepository):
         ]
 
     async def put(self, jid: str, number: int, preferences: Preferences) -> None:
-        """Store a user's preferences of one subscription, or of all with number 0."""
+        """Store a user's preferences for the subscription with this number. Number 0 stands for all subscriptions."""
         own = keys.preferences(keys.user_id(jid))
         if preferences == NO_PREFERENCES:
             await self._redis.call("HDEL", own, number)

@@ -1,1 +1,1 @@
-"""Subscriptions: the user index, the channel index in CLASH key groups, pauses, and OPML imports."""
+"""Subscriptions: the user index, the channel index in key groups (CLASH), pauses, and OPML imports."""

@@ -1,8 +1,8 @@
-"""The channel index: the subscribers of each channel, by CLASH key groups.
+"""The channel index: the subscribers of each channel, stored in key groups (CLASH).
 
-The index may contain a user who has just unsubscribed, but never lacks a subscriber: the user index is authoritative,
-and the last step of a fan-out checks it. An entry carries the ``seq`` of the user's change that wrote it, so that a
-late replay never undoes a later change.
+The index may contain a user who has just unsubscribed, but never lacks a subscriber. The user index is authoritative,
+and the last step of each delivery checks it. An entry has the ``seq`` (number of the user's change) that wrote it, so
+that an earlier change which is repeated late never undoes a later change.
 """
 
 import asyncio
@@ -28,23 +28,26 @@ _MAX_CACHED_SITES = 10_000
 
 
 class ChannelIndex:
-    """Subscriptions by channel: those under the channel's prefix, in whichever keyspaces their key groups are.
+    """Subscriptions by channel.
 
-    Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated.
+    A channel's subscriptions have keys with a common prefix and may be in several keyspaces. Every method may raise
+    :class:`service.errors.StoreUnavailable` and can be repeated then.
 
-    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. It follows that
+    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. Four guarantees
+    follow.
 
-    - no subscriber is missed (I1): the fan-out of a version finds every entry that was written before the version. A
+    - No subscriber is missed (I1): the delivery of a version finds every entry that was written before the version. A
       subscriber was promised none of the earlier versions.
-    - no version is delivered twice (I2): the user's slot records the last delivered version, beginning with the
+    - No version is delivered twice (I2): the user's slot records the last delivered version, beginning with the
       channel's version before the subscription.
-    - a deleted channel keeps no subscriber: a user who joins too late is told so, and the entry is removed; one who
+    - A deleted channel keeps no subscriber: a user who joins too late is told so, and the entry is removed. A user who
       joined in time is found when the subscriptions are ended once more after the deletion.
-    - a channel with subscribers does not become dormant: a join after the count invalidates the count.
+    - A channel with subscribers does not become dormant: if a user joins after the subscribers were counted, the count
+      is not used.
     """
 
     def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
-        """Use these keyspaces, with keys of this layout."""
+        """Use ``keyspaces`` to store the entries. ``layout`` determines their keys."""
         self._redis = redis
         self._keyspaces = keyspaces
         self._layout = layout
@@ -52,7 +55,10 @@ class ChannelIndex:
         self._depths = DepthCache()
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
-        """Add a user; False if there is no such channel, and then the user is not added."""
+        """Add a user to the subscribers of a channel; return False, and add nobody, if the channel does not exist.
+
+        ``seq`` is the number of the user's change.
+        """
         (site,) = await self._sites([cid])
         if site is None:
             return False
@@ -64,7 +70,11 @@ class ChannelIndex:
         return bool(joined)
 
     async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
-        """Remove entries, (user id, seq) each, that are not newer than their seq."""
+        """Remove subscribers of a channel.
+
+        ``entries`` are pairs of the user id and ``seq``, the number of the user's change. An entry that a later change
+        wrote stays.
+        """
         (site,) = await self._sites([cid])
         if site is None:
             return
@@ -80,7 +90,8 @@ class ChannelIndex:
     async def _count(self, site: str | None, cid: ChannelId) -> int:
         """Return the number of a channel's entries; while key groups move it may be too great, but never too small.
 
-        Each keyspace counts all entries of the channel that it has, so a later reply replaces an earlier one.
+        ``site`` is the registrable domain that places the entries, None if the channel does not exist. A keyspace
+        counts all entries of the channel that it has; if it replies several times, its last reply counts.
         """
         if site is None:
             return 0
@@ -98,9 +109,10 @@ class ChannelIndex:
         return sum(counts.values())
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
-        """Return up to ``count`` entries, (user id, seq) each, and the next cursor; "" starts and ends.
+        """Return up to ``count`` entries of a channel, and the cursor of the next page; "" starts and ends.
 
-        A user who is subscribed from the first page to the last is included.
+        An entry is a pair of the user id and the number of the user's change (``seq``). A user who is subscribed during
+        all calls, from the first page to the last, is included.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -116,10 +128,10 @@ class ChannelIndex:
         return entries, "" if walk.request is None else _cursor(walk.position)
 
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
-        """Return the registrable domain that places each channel's entries; None if there is no such channel.
+        """Return, for each channel in order, the registrable domain that determines the keys of its entries.
 
-        It is determined once for each channel and stored with it: the public suffix list changes, and entries must not
-        move.
+        None if the channel does not exist. The domain is determined once and stored with the channel, because the
+        public suffix list changes, and entries must not move.
         """
         found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
         unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
@@ -144,7 +156,7 @@ class ChannelIndex:
         self._depths.record(leaf.group, search.depth)
 
     async def _answered(self, walk: PrefixQuery) -> tuple[Record, ...]:
-        """Answer the query of a walk, and return the records that it found."""
+        """Send the query that a walk through the index needs next, and return the records that it found."""
         question = walk.request
         if isinstance(question, ReadDonor):
             walk.on_donor_page(question.move, await self._keyspaces.read_donor(question))
@@ -167,12 +179,12 @@ def _translated() -> Iterator[None]:
 
 
 def _cursor(place: Position | None) -> str:
-    """Return a position in a walk as text."""
+    """Return the cursor for a position in a walk through the index; None is the start."""
     key, name = place or (0, "")
     return f"{key:x}.{name.encode('latin-1').hex()}"
 
 
 def _place(cursor: str) -> Position | None:
-    """Return the position of a cursor; None is the start."""
+    """Return the position in a walk through the index that a cursor stands for; None is the start."""
     key, stop, name = cursor.partition(".")
     return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

@@ -1,9 +1,12 @@
 """Keyspaces of the channel index on Redis: server tables, records, moves of key groups, and loads (CLASH).
 
-``service.clash`` decides; this module stores. Each method of :class:`KeyspaceStore` is atomic, in one slot.
+A keyspace plays the part of a CLASH server: it has a server table of key groups, and the records in them. A leaf is a
+key group that is not split. ``service.clash`` decides; this module stores. Each method of :class:`KeyspaceStore` is
+atomic, in one slot.
 
-A server table is read, changed by a pure transition, and written if it has not changed since. Only the common case of
-``AcceptObject`` is decided by a script: a leaf that is not moving. In every other case the script returns the table.
+A server table is read, changed by a pure function, and written if it has not changed since. A script decides only the
+common case of ``AcceptObject`` (the request to accept a key): a leaf that is not moving. In every other case the script
+returns the table.
 
 The records of a keyspace are stored in pages, sorted by position. A record has 28 bytes, big-endian; the first 24 are
 its position:
@@ -17,10 +20,11 @@ size  content
 4     unsigned: twice the seq, plus 1 for a tombstone; of two, the greater is the newer
 ====  ===================================================================================
 
-``Record.id`` is the 20 bytes of channel and user, one Latin-1 character for each, so that it sorts like they do.
+The seq is the number of the user's change. A tombstone is the record of a subscription that has ended. ``Record.id`` is
+the 20 bytes of channel and user as Latin-1 characters, so that ids sort like the bytes.
 
-Loads are measured by the keepers of keyspaces and may be lost. A rate is stored by key group, not by leaf, with the
-time of its measurement, and decays from then on (:class:`service.clash.load_policy.Rate`).
+The worker that keeps a keyspace measures its loads, which may be lost. A rate is stored by key group, not by leaf, with
+the time of its measurement, and decays from then on (:class:`service.clash.load_policy.Rate`).
 """
 
 import asyncio
@@ -66,7 +70,7 @@ RECORD_BYTES = _RECORD.size
 
 
 def channel_prefix(cid: ChannelId) -> bytes:
-    """Return the first 8 bytes of a channel id, which identify the channel among subscriptions of the same key."""
+    """Return the first 8 bytes of a channel id. They identify the channel among subscriptions with the same key."""
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
 
@@ -88,26 +92,29 @@ def user_ids(records: Sequence[Record]) -> list[UserId]:
 
 
 def pack_record(record: Record) -> bytes:
-    """Return the 28 bytes of a record. Raises :class:`BadKey` if its key or seq is out of range."""
+    """Return the 28 bytes that store a record. Raises :class:`BadKey` if its key or seq is out of range."""
     if not 0 <= record.seq <= _MOST_SEQ or not 0 <= record.key <= _MOST_KEY:
         raise BadKey(f"No page can hold {record}: keys have up to 32 bits, and seqs 31.")
     return _RECORD.pack(record.key, _id_bytes(record.id), record.seq << 1 | (not record.present))
 
 
 def unpack_page(page: bytes) -> tuple[Record, ...]:
-    """Return the records of a page."""
+    """Return the records in a page."""
     return tuple(
         [Record(key, name.decode("latin-1"), word >> 1, not word & 1) for key, name, word in _RECORD.iter_unpack(page)]
     )
 
 
 def position_bytes(record: Record) -> bytes:
-    """Return the 24 bytes of a record's position."""
+    """Return the 24 bytes that store a record's position."""
     return pack_record(record)[:-4]
 
 
 def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
-    """Return the first and the last position of a key group, inclusive; with ``after``, only positions beyond it."""
+    """Return the first and the last position (both inclusive) of a key group, as bytes.
+
+    With ``after``, the range begins behind that position.
+    """
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
         beyond = int.from_bytes(after[0].to_bytes(4) + _id_bytes(after[1])) + 1
@@ -128,14 +135,17 @@ Fields = Mapping[str, str]
 
 
 def table_changes(fields: Fields, table: ServerTable) -> bytes:
-    """Return the JSON by which scripts change a table: the fields as read, to set, and to drop."""
+    """Return the JSON with which a script changes a server table: the fields as they were read, to set, and to delete.
+
+    ``fields`` are those that were read, ``table`` is the new table.
+    """
     after = to_fields(table)
     changed = {name: text for name, text in after.items() if fields.get(name) != text}
     return msgspec.json.encode({"read": fields, "set": changed, "drop": [*(fields.keys() - after.keys())]})
 
 
 def decode_fields(reply: Any) -> Fields:
-    """Return a hash from the reply to HGETALL, sent as a command or within a script."""
+    """Return the fields of a hash. ``reply`` is Redis's reply to HGETALL, a dictionary or a flat list."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     return {name.decode(): text.decode() for name, text in pairs}
 
@@ -151,14 +161,14 @@ _EMPTY_PAGE = Page((), complete=True)
 class KeyspaceStore:
     """All keyspaces. Calls in one iteration of the event loop share a round trip.
 
-    Every method may raise :class:`service.errors.StoreUnavailable`, and :class:`service.errors.UnknownKeyspace` or
-    :class:`service.errors.BadKey` for arguments or data that do not fit this store; nothing has changed then.
+    Every method may raise :class:`service.errors.StoreUnavailable`. For arguments or data that do not fit this store,
+    it raises :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`, and nothing has changed then.
     """
 
     def __init__(self, redis: BatchingClient, keyspaces: Keyspaces, bits: int) -> None:
-        """Use keyspaces ``keyspaces`` and keys of ``bits`` bits (at most 32).
+        """Use these keyspaces, and keys of ``bits`` bits (at most 32).
 
-        Both must be the same in all processes.
+        Both have to be the same in all processes.
         """
         self._redis = redis
         self.map = keyspaces
@@ -166,9 +176,9 @@ class KeyspaceStore:
         self._root = keyspaces.keyspace_of(KeyGroup(0, 0, bits))
 
     async def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
-        """Run one step of a move, atomically.
+        """Run one step of a move of a key group, atomically, and return its outcome.
 
-        Raises :class:`service.errors.MoveRefused` as the pure transition does.
+        Raises :class:`service.errors.MoveRefused` if the step is not allowed in the present state of the table.
         """
         keyspace = move_steps.keyspace_of(step)
         outcome = None
@@ -182,28 +192,35 @@ class KeyspaceStore:
         return [table for _, table in await self._read_tables(keyspaces)]
 
     async def ask(self, probe: Probe) -> AcceptObjectReply:
-        """Run AcceptObject without writing, and return its answer."""
+        """Ask a keyspace whether it would accept the key in ``probe``. Nothing is written."""
         return (await self._accept(probe, "ask"))[0]
 
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """Run AcceptObject for a subscription or its tombstone, which is written only if it is accepted."""
+        """Ask a keyspace to accept the key in ``probe``; if it does, write ``record`` there.
+
+        The record is a subscription, or a tombstone, which says that the subscription has ended.
+        """
         check_key(record.key, self.bits)
         return (await self._accept(probe, "write", pack_record(record)))[0]
 
     async def count(self, probe: Probe, mark: bytes) -> tuple[AcceptObjectReply, int]:
-        """Run AcceptObject; also return the keyspace's number of subscriptions to the channel with prefix ``mark``."""
+        """Ask a keyspace whether it would accept the key in ``probe``.
+
+        Returns the answer, and the keyspace's number of subscriptions to the channel whose :func:`channel_prefix` is
+        ``mark``.
+        """
         found, (number,) = await self._accept(probe, "count", mark)
         return found, number
 
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
-        """Return a keyspace's number of subscriptions to the channel with prefix ``mark``, whatever it accepts."""
+        """Return a keyspace's number of subscriptions to the channel whose :func:`channel_prefix` is ``mark``."""
         self.map.check(keyspace)
         return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
 
     async def count_all(self) -> Counter[bytes]:
-        """Return the number of subscriptions by channel prefix.
+        """Return the number of subscriptions by :func:`channel_prefix`.
 
-        While key groups move, too great but never too small.
+        While key groups move, a number may be too great, but never too small.
         """
         found = await self._redis.call_many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
         counts: Counter[bytes] = Counter()
@@ -213,13 +230,19 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Run AcceptObject; also return a page of the leaf's records if the key is accepted."""
+        """Ask a keyspace to accept a key; return the answer, and a page of the leaf's records.
+
+        The page is empty if the key is not accepted.
+        """
         low, high = range_bounds(question.prefix, question.after)
         found, pages = await self._accept(question.probe, "read", low, high, question.count)
         return found, _parse_page(pages, question.count) if isinstance(found, Accepted) else _EMPTY_PAGE
 
     async def read_donor(self, question: ReadDonor) -> Page:
-        """Return a page of the records that have not moved from the donor of a move yet."""
+        """Return a page of the records that have not moved yet.
+
+        The donor is the keyspace that gives its key group away.
+        """
         donor = question.move.donor
         low, high = range_bounds(question.group, question.after)
         fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
@@ -234,18 +257,18 @@ class KeyspaceStore:
         return found
 
     async def record_deliveries(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
-        """Count deliveries to subscribers in a leaf. The count may be lost: loads are soft state."""
+        """Count deliveries to subscribers in a key group. The count is only used to balance load, and may be lost."""
         self.map.check(keyspace)
         await self._redis.call("HINCRBY", keys.keyspace_deliveries(keyspace), group.label, deliveries)
 
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
-        """Return the deliveries by leaf since the last call, and reset them."""
+        """Return the number of deliveries since the last call, by key group, and reset it to 0."""
         self.map.check(keyspace)
         found = await self._redis.run_script("keyspace_told", (keys.keyspace_deliveries(keyspace),))
         return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
-        """Return tables in order, with the fields that they were read from."""
+        """Return server tables, in order, each after the fields from which it was parsed."""
         for keyspace in keyspaces:
             self.map.check(keyspace)
         replies = await self._redis.call_many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
@@ -253,23 +276,29 @@ class KeyspaceStore:
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
     def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
-        """Parse a table. Before the first write, the root's keyspace has the root table and others an empty one."""
+        """Return the server table that these fields of a hash contain.
+
+        Without any fields, the keyspace of the root (the group of all keys) has the root's table, others an empty one.
+        """
         if fields:
             return from_fields(keyspace, fields, self.map, self.bits)
         return root_table(keyspace, self.bits) if keyspace == self._root else empty_table(keyspace, self.bits)
 
     async def _write_table(self, fields: Fields, table: ServerTable) -> bool:
-        """Replace a table that was read; False if it has changed since."""
+        """Replace a server table; return False if it has changed since ``fields`` were read."""
         (done,) = await self._run(table.keyspace, "change", table_changes(fields, table))
         return bool(done)
 
     async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
-        """Run ``keyspace_WHAT.lua`` on a keyspace."""
+        """Run ``keyspace_WHAT.lua`` on a keyspace and return its reply."""
         self.map.check(keyspace)
         return await self._redis.run_script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
 
     async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
-        """Run an AcceptObject script; return the answer, and its additional results."""
+        """Run ``keyspace_WHAT.lua``, which asks a keyspace to accept the key in ``probe``.
+
+        Returns the keyspace's answer and the script's other results.
+        """
         check_key(probe.key, self.bits)
         if probe.proof is not None:
             await self._admit(probe.keyspace, probe.proof)
@@ -294,7 +323,10 @@ class KeyspaceStore:
                 return
 
     async def _try(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
-        """Run a step on a table that was read; None, and no change, if the table has changed since."""
+        """Run a step of a move on a server table that was read.
+
+        Returns None, and changes nothing, if the table has changed since ``fields`` were read.
+        """
         match step:
             case move_steps.Fetch():
                 return await self._fetch(step, fields, before)
@@ -320,7 +352,10 @@ class KeyspaceStore:
         return move_steps.StepDone()
 
     async def _drop_tombstones(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:
-        """Change the table and drop the first tombstones of a leaf, atomically; False if the leaf has more."""
+        """Replace a server table and drop the first tombstones of a leaf, atomically.
+
+        Returns False if the leaf may have more tombstones, or if the table has changed since ``fields`` were read.
+        """
         changed = table_changes(fields, after)
         done, *dropped = await self._run(after.keyspace, "filled", changed, *range_bounds(leaf), _TOMBSTONES_PER_STEP)
         return bool(done) and dropped[0] < _TOMBSTONES_PER_STEP
@@ -344,17 +379,17 @@ class KeyspaceStore:
 
 
 def _parse_page(reply: Sequence[Any], count: int) -> Page:
-    """Return the first ``count`` records of a range from a script's reply."""
+    """Return the first ``count`` records in a script's reply. The page is complete if the reply has no more."""
     more, *pages = reply
     found = b"".join(pages)
     return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
 
 
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
-    """Run a step of a move and all that follow it; yield each with its outcome.
+    """Run ``first``, a step of a move, and all steps that follow it; yield each step with its outcome.
 
     An interrupted move continues with :func:`service.clash.move_steps.resumed`. Raises
-    :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and the errors of the tables.
+    :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and the errors of reading a table.
     """
     step: Step | None = first
     while step is not None:
@@ -364,7 +399,7 @@ async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple
 
 
 def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
-    """Return the kind of move that this step completes, ``split`` or ``merge``; None if it completes none."""
+    """Return the kind of move that a step has completed, ``split`` or ``merge``; None if it has completed none."""
     match step:
         case Finish(move=move):
             return move.kind.value
@@ -380,7 +415,10 @@ Rates = Mapping[KeyGroup, DeliveryRate]
 
 
 class LeafLoads(NamedTuple):
-    """Subscriptions and loads by leaf of some keyspaces; ``peak_loads`` is the greater of present and recent load."""
+    """Number of subscriptions (``sizes``) and present loads of leaves, by keyspace and leaf.
+
+    ``peak_loads`` is the present or the recent load, whichever is greater.
+    """
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]
     loads: dict[Keyspace, dict[KeyGroup, float]]
@@ -388,16 +426,20 @@ class LeafLoads(NamedTuple):
 
 
 class LoadStore:
-    """Delivery rates of key groups and loads of leaves. Methods may raise :class:`service.errors.StoreUnavailable`."""
+    """Delivery rates of key groups, and loads of leaves. Methods may raise StoreUnavailable.
+
+    ``fleet_s`` is always the fleet's common time (Unix s). ``memory`` says how fast rates decay.
+    """
 
     def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore) -> None:
         self._redis = redis
         self._keyspaces = keyspaces
 
     async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
-        """Turn the deliveries of the last ``elapsed_s`` into rates; only the keyspace's keeper calls this.
+        """Turn the deliveries counted during the last ``elapsed_s`` seconds into rates.
 
-        ``fleet_s`` is the common time of the fleet (Unix s).
+        Only the worker that keeps the keyspace calls this. ``fleet_s`` is the common time of the fleet (Unix s),
+        ``memory`` says how fast rates decay.
         """
         told, (before,) = await asyncio.gather(
             self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
@@ -410,7 +452,10 @@ class LoadStore:
         await self._note(keyspace, risen, faint, fleet_s)
 
     async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: HalfLives) -> LeafLoads:
-        """Return the sizes and loads of all leaves of these tables."""
+        """Return the sizes and loads of all leaves in these server tables.
+
+        ``fleet_s`` is the common time of the fleet (Unix s), ``memory`` says how fast rates decay.
+        """
         leaves = [[group for group, entry in table.entries.items() if entry.state in LEAF_STATES] for table in tables]
         counted, rates = await asyncio.gather(
             asyncio.gather(
@@ -429,7 +474,10 @@ class LoadStore:
         return weighed
 
     async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
-        """Move the rates of a moved key group to its new keyspace, until the new keeper measures."""
+        """Move the rates of a moved key group to its new keyspace, where they apply until its keeper measures.
+
+        ``fleet_s`` is the common time of the fleet (Unix s), ``memory`` says how fast rates decay.
+        """
         (rates,) = await self._rates([move.donor], fleet_s, memory)
         going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)
         lately, stayed = split_rates({prefix: rate.long_term for prefix, rate in rates.items()}, move.group)

@@ -1,4 +1,7 @@
-"""Queues of feeds from OPML lists that users sent, kept until all are subscribed; a crash only repeats a step."""
+"""Queues of feeds from OPML lists that users sent. A feed stays queued until it is subscribed.
+
+After a crash, at most one step of the import is repeated.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,7 +22,7 @@ class ImportQueue(RedisRepository):
     """Feeds to import, by user. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, feeds: Sequence[OpmlSubscription], bot: str) -> None:
-        """Queue feeds of a user, to be imported by the bot of this address.
+        """Queue feeds of a user. ``bot`` is the address of the bot that subscribes them.
 
         Raises :class:`LimitReached` if the user would have more than ``MAX_QUEUED_FEEDS``.
         """
@@ -34,21 +37,21 @@ class ImportQueue(RedisRepository):
         return int(await self._redis.call("LLEN", keys.pending_imports(keys.user_id(jid))))
 
     async def users(self, bot: str) -> list[UserId]:
-        """Return the users whose imports this bot runs."""
+        """Return the users whose feeds the bot at address ``bot`` has to subscribe."""
         found = await self._redis.call("HGETALL", keys.USERS_WITH_IMPORTS)
         return [uid.decode() for uid, address in found.items() if address.decode() == bot]
 
     async def peek(self, uid: UserId, count: int) -> list[OpmlSubscription]:
-        """Return a user's next feeds, at most ``count``; they stay queued until :meth:`remove`."""
+        """Return a user's next feeds, at most ``count``. They stay queued until :meth:`remove` is called."""
         found = await self._redis.call("LRANGE", keys.pending_imports(uid), 0, count - 1)
         return [msgspec.msgpack.decode(packed, type=OpmlSubscription) for packed in found]
 
     async def remove(self, uid: UserId, count: int) -> None:
-        """Remove a user's first ``count`` feeds, which are imported or cannot be."""
+        """Remove a user's first ``count`` feeds, which are subscribed or cannot be subscribed."""
         await self._redis.call("LTRIM", keys.pending_imports(uid), count, -1)
 
     async def remove_user(self, uid: UserId, bot: str) -> None:
-        """Remove a user without queued feeds from the list of imports, unless feeds were added at this moment."""
+        """Remove a user from the list of imports, unless feeds have been added to the user's queue meanwhile."""
         await self._redis.call("HDEL", keys.USERS_WITH_IMPORTS, uid)
         if await self._redis.call("LLEN", keys.pending_imports(uid)):
             await self._redis.call("HSET", keys.USERS_WITH_IMPORTS, uid, bot)

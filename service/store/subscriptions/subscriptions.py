@@ -1,9 +1,9 @@
-"""Subscriptions of users: acknowledged when both indexes have them, and completed after a crash (I5).
+"""Subscriptions of users. A change is acknowledged when both indexes have it, and completed after a crash (I5).
 
 The user index, in the user's slot, is authoritative. A change writes it together with an *intent*, then updates the
 channel index, then deletes the intent. :meth:`Subscriptions.replay_intents` completes changes that a crash interrupted.
 
-While a subscription is paused, nothing is queued for it; it only records the last version before the pause. A pause
+While a subscription is paused, nothing is queued for it; only the last version before the pause is recorded. A pause
 costs nothing however long it lasts, and at its end one item stands for all versions that were withheld.
 """
 
@@ -46,8 +46,8 @@ class Subscriptions:
     async def subscribe(self, jid: str, cid: ChannelId, most: int | None = None) -> tuple[Subscription, bool]:
         """Subscribe a user to a channel or its successor, durably; return the subscription and whether it is new.
 
-        A user has at most ``most`` subscriptions, or as many as an admin has set; None for any number. Raises
-        :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
+        ``most`` is the user's maximum of subscriptions, None for any number; a maximum that an admin has set replaces
+        it. Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
         """
         uid = keys.user_id(jid)
         stamp, floor, channel = await asyncio.gather(self._announce(uid), self._floor(uid), self._channels.resolve(cid))
@@ -67,9 +67,9 @@ class Subscriptions:
         return _parse_subscription(cid, held), bool(new)
 
     async def unsubscribe(self, jid: str, cid: ChannelId) -> bool:
-        """Unsubscribe a user, durably; nothing of the channel is queued any more (I3).
+        """Unsubscribe a user, durably. Afterwards nothing of the channel is queued for the user (guarantee I3).
 
-        Returns False if there was no such subscription.
+        Returns False if the user was not subscribed.
         """
         return await self._unsubscribe(keys.user_id(jid), cid)
 
@@ -89,15 +89,16 @@ class Subscriptions:
         await self._replay(uid, await self._announce(uid))
 
     async def _floor(self, uid: UserId) -> int:
-        """Register a user; return the number above which the ``seq`` of a new user has to begin.
+        """Register a user; return the number that the ``seq`` (counter of changes) of a new user has to exceed.
 
-        A user who returns after erasure must not be affected by late replays of changes from before.
+        A user may return after erasure. Changes from before the erasure that are repeated late must not affect that
+        user.
         """
         _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)
 
     async def end_all_of_channel(self, cid: ChannelId) -> None:
-        """End all subscriptions to a channel. Idempotent; to be repeated after a crash."""
+        """End all subscriptions to a channel. The call is idempotent and has to be repeated after a crash."""
         cursor = ""
         while True:
             entries, cursor = await self._index.page(cid, cursor, _PAGE)
@@ -108,12 +109,10 @@ class Subscriptions:
                 return
 
     async def move(self, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
-        """Turn all subscriptions to a channel into subscriptions to its successor. Idempotent.
+        """Turn all subscriptions to a channel into subscriptions to its successor.
 
-        To be repeated after a crash.
-
-        A subscription keeps its number, and queued items stay queued. Every version of the successor after ``joins_at``
-        is queued once, however many there are by then.
+        The call is idempotent and has to be repeated after a crash. A subscription keeps its number, and queued items
+        stay queued. Every version of the successor after ``joins_at`` is queued once, however many there are by then.
         """
         cursor = ""
         while True:
@@ -132,9 +131,10 @@ class Subscriptions:
         await self._replay(uid, stamp)
 
     async def of_user(self, jid: str) -> list[Subscription]:
-        """Return a user's subscriptions, by number.
+        """Return a user's subscriptions, sorted by number.
 
-        Before it returns none, it verifies the store's identity: raises StoreIdentityMismatch if data was lost.
+        Before an empty list is returned, the store's identity is verified. Raises :class:`StoreIdentityMismatch` if
+        data was lost.
         """
         held = await self._redis.call("HGETALL", keys.user_index(keys.user_id(jid)))
         if not held:
@@ -143,7 +143,10 @@ class Subscriptions:
         return sorted(found, key=lambda subscription: subscription.number)
 
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
-        """Return, for each pair in order, the number of the user's subscription to the channel; None without one."""
+        """Return, for each pair in order, the number of the user's subscription to the channel.
+
+        None if there is no such subscription.
+        """
         found = await self._redis.call_many([("HGET", keys.user_index(uid), _index_field(cid)) for uid, cid in pairs])
         return [
             _parse_subscription(cid, held).number if held else None for (_, cid), held in zip(pairs, found, strict=True)
@@ -158,7 +161,7 @@ class Subscriptions:
         return await self._index.count(cids)
 
     async def replay_intents(self) -> int:
-        """Complete the changes that a crash interrupted; return the number of their users."""
+        """Complete the changes of subscriptions that a crash interrupted; return the number of affected users."""
         now_ms = time.time() * 1000
         noted = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
         # A time in the future was recorded before the clock was set back.
@@ -168,7 +171,10 @@ class Subscriptions:
         return len(left)
 
     async def _announce(self, uid: UserId) -> float:
-        """Record, before any write, that a user may have intents; return the timestamp of the record."""
+        """Record, before any write, that a user may have intents (incomplete changes).
+
+        Returns the timestamp of the record.
+        """
         stamp = time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
         await self._redis.call("ZADD", keys.USERS_WITH_INTENTS, stamp, uid)
         return stamp
@@ -193,7 +199,10 @@ class Subscriptions:
         await self._redis.run_script("user_settle", (keys.intents(uid),), cid, intent)
 
     async def _catch_up(self, uid: UserId, cid: ChannelId) -> None:
-        """Queue, in order, every version that a moved subscription lacks; the fan-out delivers later ones."""
+        """Queue, in order, every version that a user who moved to this channel lacks.
+
+        Later versions are delivered as usual.
+        """
         held = await self._redis.call("HGET", keys.user_index(uid), _index_field(cid))
         given = _parse_subscription(cid, held).seen_version if held else inf
         while given < (newest := int(await self._redis.call("HGET", keys.channel(cid), "version") or 0)):
@@ -205,12 +214,12 @@ class Subscriptions:
 
 
 def _remove_announcement(uid: UserId, stamp: float) -> Command:
-    """Return the command that removes a user from those with intents, unless they were announced again."""
+    """Return the command that deletes the record that a user may have intents, if its timestamp is still ``stamp``."""
     return script_command("zrem_if", (keys.USERS_WITH_INTENTS,), uid, repr(stamp))
 
 
 def _index_field(cid: ChannelId) -> bytes:
-    """Return the field of a channel in the user index: see ``scripts/user_held.lua``."""
+    """Return the field of the user index that stands for a channel: see ``scripts/user_held.lua``."""
     return bytes.fromhex(cid)
 
 
@@ -221,7 +230,7 @@ def _parse_subscription(cid: ChannelId, record: bytes) -> Subscription:
 
 
 def encode_timestamp(at_s: float) -> str:
-    """Return a time (Unix s) as 4 bytes in base64, 6 characters; 10 digits would take 32 bytes more per user."""
+    """Return a time (Unix s) as 6 characters of base64. Compared with 10 digits, this saves 32 bytes per user."""
     return urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
 
 
@@ -231,7 +240,10 @@ def _decode_timestamp_s(text: bytes) -> float:
 
 
 class ResumeResult(msgspec.Struct, frozen=True):
-    """The number of withheld versions by channel, and the matches of saved searches during the pause."""
+    """Result of resuming: the number of withheld versions by channel.
+
+    ``missed_matches`` is how often saved searches matched during the pause.
+    """
 
     withheld: dict[ChannelId, int]
     missed_matches: int = 0
@@ -247,11 +259,11 @@ class SubscriptionPauses:
     async def pause(
         self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
     ) -> list[ChannelId]:
-        """Pause subscriptions to these channels, and all saved searches with ``saved_searches``.
+        """Pause subscriptions to these channels, and with ``saved_searches`` all saved searches of the user.
 
-        Returns the channels that were not paused before. ``automatic``: the pause is not at the user's request but
-        because messages do not reach them; then items in flight are withheld, too, and only an automatic resume ends
-        it.
+        Returns the channels that were not paused before. ``automatic`` means that the user did not ask for the pause,
+        but that messages do not reach the user. Items in flight are withheld then, too, and only an automatic resume
+        ends the pause.
         """
         own = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
         paused = await self._redis.run_script("user_pause", own, "*" if automatic else "", int(saved_searches), *cids)
@@ -260,9 +272,10 @@ class SubscriptionPauses:
     async def resume(
         self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
     ) -> ResumeResult:
-        """Resume subscriptions to these channels, and saved searches; queue what was withheld, one item per channel.
+        """Resume subscriptions to these channels, and with ``saved_searches`` all saved searches of the user.
 
-        ``automatic``: resume only what was paused automatically. Returns only channels that were paused.
+        What was withheld is queued, one item per channel. ``automatic`` means that only what was paused automatically
+        is resumed. The result contains only channels that were paused.
         """
         own, mark = _own_keys(jid), "*" if automatic else ""
         resumed, unheard = await self._redis.run_script(
@@ -272,7 +285,10 @@ class SubscriptionPauses:
         return ResumeResult({cid.decode(): int(versions) for cid, versions in resumed}, int(unheard))
 
     async def suspend_unreachable(self, jid: str, cids: Sequence[ChannelId]) -> None:
-        """Pause everything of a user whose messages bounce, until :meth:`resume_reachable`. Idempotent."""
+        """Pause everything of a user whose messages bounce, until :meth:`resume_reachable` is called.
+
+        ``cids`` are the user's channels. The call is idempotent.
+        """
         own = keys.user(keys.user_id(jid))
         unreachable, silent = await self._redis.call("HMGET", own, "unreachable", "unheard")
         if unreachable is None:
@@ -280,7 +296,10 @@ class SubscriptionPauses:
         await self.pause(jid, cids, saved_searches=True, automatic=True)
 
     async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
-        """Resume what was paused automatically; False if the user was not suspended as unreachable."""
+        """Resume what was paused automatically; return False if the user was not suspended as unreachable.
+
+        ``cids`` are the user's channels.
+        """
         own = keys.user(keys.user_id(jid))
         unreachable = await self._redis.call("HGET", own, "unreachable")
         if unreachable is None:
