@@ -41,7 +41,7 @@ _REFUSED_IPV6 = tuple(
 
 @functools.lru_cache(_MAX_CACHED_ADDRESSES)
 def is_public(address: str) -> bool:
-    """Return whether an IP address (text, possibly with a scope id) is that of a public host."""
+    """Return whether an IP address in text form, which may have a scope id, is that of a public host."""
     ip = _unmapped(address)
     if isinstance(ip, ipaddress.IPv4Address):
         return ip.is_global and not any(ip in network for network in _REFUSED_IPV4)
@@ -49,10 +49,10 @@ def is_public(address: str) -> bool:
 
 
 def refusal_reason(address: str, port: int, *, allow_private: bool, extra_ports: Collection[int]) -> str | None:
-    """Return the reason for which a connection to this IP address and port is refused, or None if it is allowed.
+    """Return the reason to refuse a connection to this IP address and port; None means that it is allowed.
 
-    ``extra_ports`` are allowed in addition to the default ones. ``allow_private`` allows loopback on any port, but no
-    other private address. An IPv4 address mapped into IPv6 counts as the IPv4 address.
+    ``extra_ports`` are allowed in addition to the default ports. ``allow_private`` allows loopback addresses on any
+    port, but no other private address. An IPv4 address mapped into IPv6 counts as the IPv4 address.
     """
     if allow_private and _unmapped(address).is_loopback:
         return None
@@ -71,8 +71,8 @@ def _unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 class SocketRefused(OSError):
     """Raised in aiohttp's connector when the guard refuses an address.
 
-    As an ``OSError``, it makes the connector try the next address of the name. All refusals have the same text, so
-    that the connector raises one of them unchanged if every address was refused.
+    The class is an ``OSError``, so that the connector then tries the next address of the name. All refusals have the
+    same text, so that the connector raises one of them unchanged if every address was refused.
     """
 
     def __init__(self, reason: str) -> None:
@@ -80,7 +80,7 @@ class SocketRefused(OSError):
         self.reason = reason
 
     def as_error(self, host: str) -> AddressRefused:
-        """Return the error to report for the requested ``host``."""
+        """Return the error that Coronet reports for a refused request to ``host``."""
         return AddressRefused(self.reason if self.reason.startswith(f"{host} ") else f"{host}: {self.reason}")
 
 
@@ -91,7 +91,7 @@ AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, i
 def socket_factory(*, allow_private: bool, extra_ports: Collection[int]) -> Callable[[AddressInfo], socket.socket]:
     """Return a socket factory for aiohttp's connector that raises :class:`SocketRefused` for refused addresses.
 
-    ``allow_private`` and ``extra_ports`` are those of :func:`refusal_reason`.
+    ``allow_private`` and ``extra_ports`` have the same meaning as in :func:`refusal_reason`.
     """
 
     def guarded_socket(info: AddressInfo) -> socket.socket:

@@ -16,15 +16,16 @@ _IPV6_CUSTOMER_BITS = 64
 
 
 class ForwardingUnclear(UserError, code="forwarding-unclear"):
-    """The two forwarding headers of one request name different clients."""
+    """Raised if the two forwarding headers of one request name different clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The client of a request. ``address`` is "" if a trusted proxy does not state it.
+    """The client of a request.
 
-    ``has_forwarding_header``: the client itself sent a forwarding header. It may then be an untrusted proxy, and the
-    address that of the proxy.
+    ``address`` is "" if a trusted proxy does not state it. ``is_secure`` says that the client uses HTTPS.
+    ``has_forwarding_header`` says that the client itself sent a forwarding header. Then the client may be an untrusted
+    proxy, and ``address`` may be that of the proxy.
     """
 
     address: str
@@ -43,7 +44,8 @@ def find_client(
 
     ``forwarded`` are the parsed elements of ``Forwarded``; ``x_forwarded_for`` and ``x_forwarded_proto`` are the values
     of all headers of that name. ``trusted`` are the networks of trusted proxies. Raises :class:`ForwardingUnclear` if
-    the headers contradict each other: a proxy that writes one of them passes the other on as the client sent it.
+    the headers contradict each other. They can do so because a proxy that writes one of them passes the other on as the
+    client sent it.
     """
     trusted = tuple(trusted)
     hops = [hop for header in x_forwarded_for for hop in header.split(",")]
@@ -72,7 +74,10 @@ def is_in_networks(address: str, networks: Iterable[Network]) -> bool:
 
 
 def network_of(address: str) -> str:
-    """Return the text by which an address is counted: an IPv6 address by its /64, which belongs to one customer."""
+    """Return the text by which clients with this address are counted.
+
+    It is the address itself for IPv4, and its /64 network for IPv6, because that belongs to one customer.
+    """
     ip = _parse(address)
     if isinstance(ip, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((ip, _IPV6_CUSTOMER_BITS), strict=False))
@@ -80,7 +85,11 @@ def network_of(address: str) -> str:
 
 
 def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> tuple[str, int]:
-    """Return the client's address and its index in ``hops``; the peer's address and -1 if there are no hops."""
+    """Return the client's address and its index in ``hops``, the addresses in a forwarding header.
+
+    If there are no hops, the client is the ``peer`` of the connection, and the index is -1. ``trusted`` are the
+    networks of trusted proxies.
+    """
     address, index = peer, -1
     for index in reversed(range(len(hops))):
         ip = _parse(_without_port(hops[index].strip()))
@@ -91,7 +100,7 @@ def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> t
 
 
 def _without_port(node: str) -> str:
-    """Return the address in ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``[2001:db8::1]`` or an address alone."""
+    """Return the address in ``node``: ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``[2001:db8::1]`` or an address alone."""
     if node.startswith("["):
         return node[1:].partition("]")[0]
     return node.partition(":")[0] if node.count(":") == 1 else node

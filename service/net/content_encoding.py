@@ -35,7 +35,11 @@ def parse_content_coding(values: list[str]) -> str:
 
 
 def decode(body: bytes, coding: str, max_bytes: int) -> bytes:
-    """Return ``body`` decoded. Raises :class:`BadHttp` if it is corrupt or truncated, or :class:`TooLarge`."""
+    """Return ``body`` decoded by the content coding ``coding``.
+
+    Raises :class:`BadHttp` if the body is corrupt or truncated, and :class:`TooLarge` if the result has more than
+    ``max_bytes``.
+    """
     if not coding or not body:
         return body
     try:

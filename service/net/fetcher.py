@@ -79,11 +79,12 @@ def user_agent(operator_url: str) -> str:
 class FetchResult(msgspec.Struct, frozen=True):
     """The result of a successful fetch.
 
-    ``body`` is None if it has not changed since the given validators (304, or equal bytes). ``partial``: the body has
-    only the entries that are new since then (RFC 3229 with ``A-IM: feed``). ``url`` is the URL of the response;
-    ``permanent_url`` (canonical) is the target of permanent redirects, or None. ``headers`` are selected headers with
-    lower-case names. ``address`` is the publisher's IP address; ``private`` says that it is not public. ``links`` are
-    only set with a body.
+    ``body`` is None if it has not changed since the given validators: the status was 304, or the bytes are equal.
+    ``partial`` says that the body has only the entries that are new since then (RFC 3229 with ``A-IM: feed``). ``url``
+    is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the begin of
+    the redirect chain, or None if there are none. ``headers`` are selected headers with lower-case names. ``address``
+    is the publisher's IP address, and ``private`` says that it is not public. ``links`` are only set if there is a
+    body.
     """
 
     status: int
@@ -101,7 +102,10 @@ class FetchResult(msgspec.Struct, frozen=True):
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """The request that is sent to each URL of a redirect chain; ``follows`` are the redirect statuses to follow."""
+    """The request that is sent to each URL of a redirect chain.
+
+    ``follows`` are the redirect statuses that are followed.
+    """
 
     method: str
     headers: Mapping[str, str]
@@ -113,7 +117,8 @@ class Fetcher:
     """Fetches URLs through a pool of persistent connections behind the address guard; an async context manager.
 
     ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses.
-    ``allow_private`` and ``extra_ports`` are those of the address guard. ``total_s`` limits one fetch including its
+    ``allow_private`` and ``extra_ports`` say which private addresses and ports the guard allows
+    (:func:`service.net.address_guard.refusal_reason`). ``total_s`` limits the time of one fetch including its
     redirects. The fetcher uses no cookies, no proxies from the environment, and no DNS cache.
     """
 
@@ -162,7 +167,10 @@ class Fetcher:
             await self._resolver.close()
 
     async def address_of(self, host: str) -> str:
-        """Return the first public address of a canonical URL's host; "" if there is none, or DNS does not respond."""
+        """Return the first public address of ``host``, the host of a canonical URL.
+
+        The result is "" if the host has no public address, or if DNS does not respond.
+        """
         if self._resolver is None:
             raise RuntimeError("Fetcher is used outside its context")
         with contextlib.suppress(OSError, TimeoutError):
@@ -180,13 +188,14 @@ class Fetcher:
         *,
         within_s: float = inf,
     ) -> FetchResult:
-        """Fetch ``url`` (canonical), with a conditional request if ``validators`` have an ETag or a date.
+        """Fetch ``url`` (canonical). If ``validators`` have an ETag or a date, the request is conditional.
 
         If they have only a hash, the request is unconditional, but an unchanged body is still recognized.
-        ``subscribers`` is the number for the user agent. ``within_s`` can only shorten this fetcher's time limit.
+        ``subscribers`` is the number that the user agent states. ``may_follow`` is called with the host of each
+        redirect before the redirect is followed. ``within_s`` can only shorten this fetcher's time limit.
 
-        Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and what ``may_follow``
-        raises before a redirect is followed.
+        Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors that
+        ``may_follow`` raises.
         """
         started_s = time.monotonic()
         known = validators or Validators()
@@ -200,9 +209,9 @@ class Fetcher:
         return await self._run_within(min(within_s, self._total_s), url, request, read, may_follow)
 
     async def post(self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None) -> int:
-        """Send a form (WebSub §5.1) and return the status of the response, which is below 400 and no redirect.
+        """Send a form (WebSub §5.1); return the status of the response, which is below 400 and no redirect.
 
-        Raises as :meth:`fetch` does; :class:`BadStatus` quotes the beginning of the response.
+        Raises the same errors as :meth:`fetch`. :class:`BadStatus` quotes the beginning of the response.
         """
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         request = _Request("POST", headers, form, _REDIRECTS_OF_POST)
@@ -294,7 +303,10 @@ def _bad_status(response: PublisherResponse, url: str, excerpt: str, retry_s: fl
 
 
 def _check_instance_manipulation(response: PublisherResponse, url: str, known: Validators) -> None:
-    """Raise :class:`BadHttp` for a 226 (RFC 3229 §10.4.1) other than ``A-IM: feed``, which cannot be decoded."""
+    """Raise :class:`BadHttp` for a response with the status 226 (RFC 3229 §10.4.1) that cannot be decoded.
+
+    Only the manipulation ``A-IM: feed``, which leaves out known entries, can be decoded.
+    """
     done = ",".join(response.headers.getall("IM", [])).strip().lower()
     if done != "feed" or not known.etag:
         raise BadHttp(f"{_host(url)} answered with a change (226) of a kind that was not asked for: {done[:40]!r}.")

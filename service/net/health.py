@@ -28,7 +28,11 @@ ReadinessCheck = Callable[[], Awaitable[None]]
 
 
 def health_routes(ready: ReadinessCheck, settings: Settings) -> list[web.RouteDef]:
-    """Return the three routes for an application that an :class:`HttpServer` serves."""
+    """Return the routes ``/livez``, ``/readyz`` and ``/metrics`` for an application that an :class:`HttpServer` serves.
+
+    ``ready`` raises a :class:`CoronetError` while the process cannot do its work. ``settings`` say who may read the
+    metrics.
+    """
     VERSIONS.info({"coronet": version("coronet"), "python": python_version(), "redis_client": version("redis")})
 
     async def livez(_: web.Request) -> web.Response:
@@ -55,7 +59,8 @@ async def serve_health(
 ) -> HttpServer:
     """Serve ``/livez``, ``/readyz``, ``/metrics`` and the routes ``more`` on ``bind:port``; port 0 means any free port.
 
-    Only the settings of metrics and proxies are used. Raises ``OSError`` if the address cannot be bound.
+    ``ready`` raises a :class:`CoronetError` while the process cannot do its work. Only the settings of metrics and
+    proxies are used. Raises ``OSError`` if the address cannot be bound.
     """
     settings = settings or Settings()
     app = web.Application()

@@ -65,9 +65,10 @@ def is_client_fault(request: web.Request, error: BaseException) -> bool:
 
 
 class HttpServer:
-    """Serves one application. Forwarding headers are read from the networks ``trusted_proxies`` only.
+    """Serves one application.
 
-    ``shutdown_s`` is the time that requests get to end when the server is closed.
+    Forwarding headers are accepted only from proxies in the networks ``trusted_proxies``. When the server is closed,
+    requests in progress get ``shutdown_s`` seconds to end.
     """
 
     def __init__(
@@ -107,12 +108,15 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that is bound."""
+        """The port on which the server listens."""
         return cast("int", self._address()[1])
 
     @property
     def url(self) -> str:
-        """``http://host:port`` for other machines; the host name if the server listens on all addresses."""
+        """The URL ``http://host:port`` for other machines.
+
+        The host is this machine's name if the server listens on all addresses.
+        """
         host = cast("str", self._address()[0])
         if ip_address(host).is_unspecified:
             host = socket.gethostname()
@@ -132,7 +136,10 @@ class HttpServer:
         return _Connection(self, self._runner.server())
 
     def admit(self, connection: "_Connection") -> bool:
-        """Register a new connection, possibly closing another one; return False if it is refused."""
+        """Register a new connection; return False if it is refused.
+
+        If the total limit is reached, another connection may be closed in its place.
+        """
         network = network_of(connection.address)
         if self._network_counts[network] >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(
             connection.address, self._trusted
@@ -163,7 +170,7 @@ class HttpServer:
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Determine the client of a request, tell the connection about it, and handle malformed bodies."""
+        """Determine the client of a request, tell the connection about the request, and refuse malformed requests."""
         connection = request.transport.get_protocol() if request.transport is not None else None
         tracked = connection if isinstance(connection, _Connection) else None
         if tracked is not None:
@@ -199,7 +206,11 @@ class HttpServer:
 async def serve_http(
     app: web.Application, bind: str, port: int, *, trusted_proxies: Iterable[Network] = (), shutdown_s: float = 1.0
 ) -> AsyncIterator[HttpServer]:
-    """Serve an application until the context ends. Raises ``OSError`` if the address cannot be bound."""
+    """Serve an application on ``bind:port`` until the context ends; port 0 means any free port.
+
+    ``trusted_proxies`` and ``shutdown_s`` are those of :class:`HttpServer`. Raises ``OSError`` if the address cannot be
+    bound.
+    """
     server = HttpServer(app, trusted_proxies=trusted_proxies, shutdown_s=shutdown_s)
     await server.start(bind, port)
     try:
@@ -209,7 +220,7 @@ async def serve_http(
 
 
 class _Connection(asyncio.Protocol):
-    """A connection's protocol that passes all events on to aiohttp's protocol and enforces the deadlines."""
+    """A connection's protocol, which passes all events on to aiohttp's protocol and enforces the deadlines."""
 
     def __init__(self, server: HttpServer, inner: web.RequestHandler) -> None:
         self.address = ""
@@ -228,7 +239,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the server waits for the client: no complete request is handled, and no response is written."""
+        """Whether the server waits for a request or for the rest of its body, and writes no response."""
         if self._write_timer is not None:
             return False
         return self._request is None or self._is_body_awaited()
@@ -278,7 +289,7 @@ class _Connection(asyncio.Protocol):
         self._inner.resume_writing()
 
     def on_request(self, request: web.Request) -> None:
-        """Handle the arrival of a request's headers."""
+        """Begin to count the body of ``request``, whose headers have arrived, and start the deadline for it."""
         self._stop_timer()
         self._request = request
         self._has_begun = False
@@ -288,13 +299,13 @@ class _Connection(asyncio.Protocol):
             self._timer = self._loop.call_later(BODY_TIMEOUT_S, self._check_body)
 
     def on_response(self) -> None:
-        """Handle the end of a request's handler."""
+        """Start the deadline for the next request, because the handler of the current one has ended."""
         self._request = None
         if self._transport is not None:
             self._wait_for_request("idle", IDLE_TIMEOUT_S)
 
     def end(self, reason: _Reason) -> None:
-        """Close the connection immediately, and count it under ``reason``."""
+        """Close the connection immediately, and count it in the metric of ended connections under ``reason``."""
         HTTP_CONNECTIONS_ENDED.labels(reason).inc()
         self._stop_timers()
         self._server.release(self)
@@ -325,7 +336,10 @@ class _Connection(asyncio.Protocol):
             self.end("body")
 
     def _is_body_awaited(self) -> bool:
-        """Return whether the server waits for more of a body. While reading is paused, the handler is the slow one."""
+        """Return whether the server waits for more of a request's body.
+
+        It does not while reading is paused, because then the server's handler is slow, not the client.
+        """
         if self._request is None or self._request.content.is_eof():
             return False
         return self._transport is not None and self._transport.is_reading()

@@ -21,7 +21,7 @@ _CONNECT_TIMEOUT_S = 10.0
 class ProcessClient:
     """A client for the health endpoints of workers and bots; an async context manager.
 
-    Metrics are requested with ``metrics_token``, "" for none.
+    ``metrics_token`` is sent with requests for metrics; "" means that no token is sent.
     """
 
     def __init__(self, metrics_token: str = "") -> None:
@@ -44,12 +44,15 @@ class ProcessClient:
         return body
 
     async def why_not_ready(self, url: str) -> str:
-        """Return the reason for which the process at ``url`` is not ready, or "". Raises :class:`Unreachable`."""
+        """Return the reason for which the process at ``url`` is not ready, or "" if it is ready.
+
+        Raises :class:`Unreachable`.
+        """
         status, body = await self._first(f"{url}/readyz", _MAX_REASON_BYTES)
         return "" if status == HTTPStatus.OK else body.strip() or f"It answers {status}."
 
     async def _first(self, url: str, max_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
-        """Return a response's status and at most ``max_bytes`` of its body, decoded."""
+        """Return a response's status and the first ``max_bytes`` of its body as text."""
         body = bytearray()
         try:
             async with self._session.get(url, headers=headers) as answer:
@@ -65,9 +68,9 @@ class ProcessClient:
 async def send_request(
     method: str, url: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, within_s: float
 ) -> tuple[int, str, bytes]:
-    """Send a request and return the response's status, media type and body; redirects are not followed.
+    """Send a request; return the status, the media type and the body of the response.
 
-    Raises :class:`Unreachable`.
+    Redirects are not followed. ``within_s`` limits the time. Raises :class:`Unreachable`.
     """
     try:
         async with (
@@ -83,9 +86,9 @@ async def send_request(
 async def connect_websocket(
     url: str, protocol: str, largest_bytes: int
 ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-    """Open a WebSocket with the subprotocol ``protocol``, and close it on exit. Raises :class:`Unreachable`.
+    """Open a WebSocket with the subprotocol ``protocol``, and close it when the context ends.
 
-    ``largest_bytes`` is the maximum size of a received message.
+    ``largest_bytes`` is the maximum size of a received message. Raises :class:`Unreachable`.
     """
     async with aiohttp.ClientSession() as session:
         try:

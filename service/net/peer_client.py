@@ -24,14 +24,17 @@ _KEEP_ALIVE_S = 60.0
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A worker process as other workers reach it. A restarted process has another id."""
+    """A worker process that other workers can send requests to.
+
+    ``id`` identifies the process; a restarted process has another id.
+    """
 
     id: NodeId
     url: str
 
 
 def peer_of(info: NodeInfo) -> Peer | None:
-    """Return the worker process that runs a node, or None if it serves no HTTP."""
+    """Return the worker process that runs the node ``info``, or None if the process serves no HTTP."""
     if not info.metrics_url:
         return None
     process = f"{info.metrics_url} {info.process or info.name}"
@@ -41,7 +44,8 @@ def peer_of(info: NodeInfo) -> Peer | None:
 class PeerClient:
     """A client for requests to other workers; an async context manager.
 
-    ``signer`` signs the requests; ``fleet_s`` returns the fleet's time (Unix seconds).
+    ``signer`` signs the requests. ``fleet_s`` returns the time that is common to the fleet, Redis's clock (Unix
+    seconds).
     """
 
     def __init__(self, signer: RequestSigner, fleet_s: Callable[[], float]) -> None:
@@ -64,11 +68,11 @@ class PeerClient:
             await self._session.close()
 
     async def request(self, peer: Peer, verb: str, body: bytes, *, timeout_s: float, max_bytes: int) -> bytes:
-        """Send a request to ``peer`` and return the body of its response.
+        """Send a request to ``peer``; return the body of its response.
 
-        Raises :class:`PeerUnreachable` if there is no response within ``timeout_s``, and :class:`PeerProtocolError` if
-        the response refuses the request, is larger than ``max_bytes``, or has an invalid signature. The error's reason
-        is ``stream`` if the peer asks to restart the stream.
+        ``verb`` names the operation. Raises :class:`PeerUnreachable` if there is no response within ``timeout_s``, and
+        :class:`PeerProtocolError` if the response refuses the request, is larger than ``max_bytes``, or has an invalid
+        signature. The error's reason is ``stream`` if the peer asks to restart the stream.
         """
         if self._session is None:
             raise RuntimeError("the client is not open")

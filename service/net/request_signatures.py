@@ -26,7 +26,11 @@ _FORMAT = re.compile(r"coronet1 ([0-9a-f]{40}) (\d{1,16}) ([0-9a-f]{24}) ([0-9a-
 
 
 class RequestSignature(msgspec.Struct, frozen=True):
-    """The signature of a request. ``at_ms`` is the Unix time at which it was sent."""
+    """The signature of a request from one worker to another.
+
+    ``at_ms`` is the time at which it was sent, in Unix milliseconds. ``nonce`` is unique to the request. ``mac`` is the
+    authentication code (HMAC) in hex.
+    """
 
     sender: NodeId
     at_ms: int
@@ -34,12 +38,12 @@ class RequestSignature(msgspec.Struct, frozen=True):
     mac: str
 
     def header(self) -> str:
-        """Return the value of the request's signature header."""
+        """Return the value of the HTTP header that contains this signature."""
         return f"coronet1 {self.sender} {self.at_ms} {self.nonce} {self.mac}"
 
 
 def parse_signature(header: str) -> RequestSignature:
-    """Parse the value of a signature header. Raises :class:`PeerProtocolError`."""
+    """Return the signature in the value of a signature header. Raises :class:`PeerProtocolError`."""
     found = _FORMAT.fullmatch(header)
     if found is None:
         raise PeerProtocolError("A request has no valid signature header.", reason="signature")
@@ -59,7 +63,10 @@ class RequestSigner:
         self._nonces: OrderedDict[tuple[NodeId, str], int] = OrderedDict()
 
     def sign(self, recipient: NodeId, verb: str, body: bytes, nonce: str, now_s: float) -> RequestSignature:
-        """Return the signature of a request to the worker ``recipient``."""
+        """Return the signature of a request to the worker ``recipient``.
+
+        ``verb`` names the operation. ``nonce`` must be unique to the request. ``now_s`` is the fleet's time (Unix s).
+        """
         at_ms = int(now_s * 1000)
         unsigned = RequestSignature(self._node_id, at_ms, nonce, "")
         return RequestSignature(self._node_id, at_ms, nonce, self._request_mac(unsigned, recipient, verb, body))
@@ -72,7 +79,10 @@ class RequestSigner:
             )
 
     def verify(self, signature: RequestSignature, verb: str, body: bytes, now_s: float) -> None:
-        """Raise :class:`PeerProtocolError` if a request's signature is invalid, or the request is repeated."""
+        """Raise :class:`PeerProtocolError` if a request's signature is invalid, or if the request is repeated.
+
+        ``now_s`` is the fleet's time (Unix s).
+        """
         self.check_time(signature, now_s)
         mac = self._request_mac(signature, self._node_id, verb, body)
         if not hmac.compare_digest(mac, signature.mac):
@@ -88,7 +98,7 @@ class RequestSigner:
         self._nonces[once] = int(now_s)
 
     def response_mac(self, nonce: str, status: int, body: bytes) -> str:
-        """Return the signature of the response to the request with this nonce."""
+        """Return the signature of the response to the request with this nonce, in hex."""
         return self._mac(f"answer\n{nonce}\n{status}\n", body)
 
     def verify_response(self, nonce: str, status: int, body: bytes, mac: str) -> None:

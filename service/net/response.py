@@ -36,7 +36,7 @@ _SELECTED_HEADERS = ("content-type", "content-language", "cache-control", "expir
 
 
 class BoundedResponseHandler(ResponseHandler):
-    """A connection's protocol that aborts if a response is far too large or has too many interim responses.
+    """A connection's protocol that closes it if a response is far too large or has too many interim responses (1xx).
 
     ``has_responded`` says that the connection has received a response before.
     """
@@ -46,12 +46,12 @@ class BoundedResponseHandler(ResponseHandler):
     _interim_responses = 0
 
     def expect_response(self) -> None:
-        """Count data received from now on as that of a new response."""
+        """Count the data that is received from now on as data of a new response."""
         self._received_bytes = self._interim_responses = 0
 
     @property
     def is_flooded(self) -> bool:
-        """Whether more data has been received than is read for one response."""
+        """Whether more data or more interim responses have been received than are allowed for one response."""
         return self._received_bytes > _MAX_RECEIVED_BYTES or self._interim_responses > _MAX_INTERIM_RESPONSES
 
     def data_received(self, data: bytes) -> None:
@@ -72,15 +72,19 @@ class BoundedResponseHandler(ResponseHandler):
 
 
 class PublisherResponse(aiohttp.ClientResponse):
-    """A response that stores its peer's address, because without a body it releases its connection at once."""
+    """A response that stores the address of the publisher.
+
+    The address must be stored, because a response without a body releases its connection at once.
+    """
 
     peer_address = ""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
-        """Store the peer's address and wait for the response's head.
+        """Store the publisher's address and wait for the response's head.
 
-        aiohttp repeats a request if the connection is closed before the head. This is right for a reused connection
-        (RFC 9112 §9.3.1), but on a new connection the publisher has received the request, and it is not repeated.
+        aiohttp repeats a request if the connection is closed before the head has arrived. This is right for a reused
+        connection (RFC 9112 §9.3.1). On a new connection the publisher has received the request, and therefore it is
+        not repeated.
         """
         protocol = cast("BoundedResponseHandler", connection.protocol)  # the fetcher's connector makes no other
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
@@ -99,12 +103,12 @@ class PublisherResponse(aiohttp.ClientResponse):
 
     @property
     def host_name(self) -> str:
-        """The requested host, for messages."""
+        """The requested host, for use in messages."""
         return self.url.raw_host or ""
 
     @property
     def private(self) -> bool:
-        """Whether the peer's address is not public."""
+        """Whether the publisher's address is not public."""
         return bool(self.peer_address) and not address_guard.is_public(self.peer_address)
 
 
@@ -120,9 +124,9 @@ class BodyReader:
         self._sha256_of: LRUCache[tuple[str, int, int], str] = LRUCache(_MAX_KNOWN_BODIES)
 
     async def read(self, response: PublisherResponse, known_sha256: str) -> tuple[bytes | None, str]:
-        """Return the decoded body, or None if its SHA-256 is ``known_sha256``; and its SHA-256 in hex.
+        """Return the decoded body and its SHA-256 in hex.
 
-        Raises :class:`BadHttp` or :class:`TooLarge`.
+        The body is None if its SHA-256 is ``known_sha256``. Raises :class:`BadHttp` or :class:`TooLarge`.
         """
         coding = content_encoding.parse_content_coding(response.headers.getall("Content-Encoding", []))
         received = await read_at_most(response, MAX_BODY_BYTES)
@@ -139,7 +143,7 @@ class BodyReader:
 
 
 async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
-    """Return the body as received, or None if it is larger than ``max_bytes``."""
+    """Return the body as it was received, without decoding, or None if it is larger than ``max_bytes``."""
     if (response.content_length or 0) > max_bytes:
         return None
     received = bytearray()
@@ -151,7 +155,7 @@ async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> byte
 
 
 async def read_excerpt(response: aiohttp.ClientResponse) -> str:
-    """Read at most 4 kB of a response and return the beginning of its text; "" if it is compressed."""
+    """Return the beginning of a response's text, after reading at most 4 kB; "" if the response is compressed."""
     received = bytearray()
     while chunk := await response.content.read(_MAX_EXCERPT_BYTES - len(received)):
         received += chunk
@@ -162,7 +166,7 @@ async def read_excerpt(response: aiohttp.ClientResponse) -> str:
 
 
 def refuse_large_headers(response: PublisherResponse) -> None:
-    """Raise :class:`TooLarge` if all headers together exceed the limit; aiohttp limits each of them only."""
+    """Raise :class:`TooLarge` if all headers together exceed the limit. aiohttp limits only each single header."""
     texts = tuple(chain.from_iterable(response.raw_headers))
     if sum(map(len, texts)) + _BYTES_BETWEEN * len(texts) > MAX_HEADER_BYTES:
         raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
@@ -171,8 +175,10 @@ def refuse_large_headers(response: PublisherResponse) -> None:
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
     """Return the validators for the next conditional request.
 
-    A response with a new body (``replaced``) replaces both validators; any other updates those that it contains
-    (RFC 9110 §15.4.5). A validator that cannot be sent in a request is omitted.
+    ``known`` are the validators of the last version, ``headers`` those of the response. ``replaced`` says that the
+    response has a new body; such a response replaces both the ETag and the date. Any other response updates only those
+    that it contains (RFC 9110 §15.4.5). ``body_sha256`` is the hash of the current body. A validator that cannot be
+    sent in a request is omitted.
     """
     etag = headers.get("ETag", "" if replaced else known.etag)
     last_modified = headers.get("Last-Modified", "" if replaced else known.last_modified)
@@ -201,16 +207,19 @@ _PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))",
 
 
 class HubLinks(msgspec.Struct, frozen=True):
-    """The hubs and the topic (absolute URLs) in a response's ``Link`` headers, in order (WebSub §4, RFC 8288 §3)."""
+    """The hubs and the topic in a response's ``Link`` headers, in order (WebSub §4, RFC 8288 §3).
+
+    The topic is the URL by which the hubs know the feed. All URLs are absolute.
+    """
 
     hubs: tuple[str, ...] = ()
     topic: str = ""
 
 
 def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
-    """Return the hubs and the topic in the values of a response's ``Link`` headers, resolved against ``base``.
+    """Return the hubs and the topic in the values of a response's ``Link`` headers.
 
-    Invalid and unrelated links are ignored.
+    Relative URLs are resolved against ``base``. Invalid and unrelated links are ignored.
     """
     hubs: dict[str, None] = {}
     topic = ""
@@ -230,7 +239,11 @@ def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
 
 
 def _relations(parameters: str) -> set[str]:
-    """Return a link's relation types in lower case; none if the link is that of another resource ("anchor")."""
+    """Return a link's relation types in lower case.
+
+    ``parameters`` is the part of the link after its URL. The result is empty if the link belongs to another resource,
+    which its ``anchor`` parameter names.
+    """
     first: dict[str, str] = {}
     for name, quoted, plain in _PARAMETER.findall(parameters):
         first.setdefault(name.lower(), quoted or plain)

@@ -12,7 +12,10 @@ _IPV6_GROUP_BITS = 48
 
 @lru_cache(_MAX_CACHED_SITES)
 def site_of(host: str) -> str:
-    """Return the registrable domain of a canonical URL's host; an address, or a name without one, is returned as is."""
+    """Return the site (registrable domain) of a canonical URL's host.
+
+    The site of an IP address, or of a name without a registrable domain, is the host itself.
+    """
     host = host.strip("[]")
     try:
         return str(ipaddress.ip_address(host))
@@ -26,7 +29,10 @@ def site_of_jid(jid: str) -> str:
 
 
 def host_and_parent_domains(host: str) -> list[str]:
-    """Return a canonical URL's host and its parent domains up to its site: the names by which a list can match it."""
+    """Return a canonical URL's host and its parent domains up to its site.
+
+    A list of hosts and domains includes the host if it contains one of these names.
+    """
     host, site = host.strip("[]"), site_of(host)
     names = [host]
     while names[-1].endswith(f".{site}"):
@@ -35,7 +41,7 @@ def host_and_parent_domains(host: str) -> list[str]:
 
 
 def address_group(address: str) -> str:
-    """Return the network of an IP address (text) for budgets: its /24 for IPv4, its /48 for IPv6."""
+    """Return the network to which requests to an IP address are counted: its /24 for IPv4, its /48 for IPv6."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or ip

@@ -29,10 +29,11 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class UploadClient:
-    """Uploads and downloads files.
+    """Uploads files to XMPP servers, and downloads files from the own server.
 
-    ``own_url`` is the URL prefix of the own server's files, "" for none. ``own_host`` is the host to connect to for
-    them, "" for the host in the URL. ``allow_private`` is that of the address guard.
+    ``own_url`` is the URL prefix of the own server's files; "" means that there is none. ``own_host`` is the host to
+    connect to for these files; "" means the host in the URL. ``allow_private`` says that loopback addresses are allowed
+    (:func:`service.net.address_guard.refusal_reason`).
     """
 
     def __init__(self, *, own_url: str, own_host: str, allow_private: bool) -> None:
@@ -45,13 +46,16 @@ class UploadClient:
         return bool(self._own_url) and url.startswith(self._own_url) and "/../" not in url
 
     async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Upload a file by PUT. Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`."""
+        """Upload a file to ``url`` by PUT.
+
+        Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`.
+        """
         async with self._request("PUT", url, body, headers) as response:
             if response.status not in _SUCCESS:
                 raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
 
     async def read(self, url: str) -> bytes:
-        """Download a file from the own server. Raises as :meth:`write` does, and :class:`TooLarge`."""
+        """Download a file from the own server. Raises the same errors as :meth:`write`, and :class:`TooLarge`."""
         async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
             if response.status != _OK:
                 raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
@@ -100,7 +104,7 @@ class UploadClient:
 
 
 class _FixedHostResolver(AbstractResolver):
-    """Resolves every name to the addresses of one host."""
+    """A DNS resolver that returns the addresses of one fixed host, whatever name is asked for."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -109,12 +113,12 @@ class _FixedHostResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Return the addresses of the fixed host under the requested name."""
+        """Return the addresses of the fixed host as if they were those of ``host``."""
         found = await self._resolver.resolve(self._host, port, family)
         return [ResolveResult(**{**each, "hostname": host}) for each in found]
 
     async def close(self) -> None:
-        """Close the underlying resolver."""
+        """Close the DNS resolver that this one uses."""
         await self._resolver.close()
 
 
