@@ -18,7 +18,9 @@ NODES = 50
 END_S = 6 * TAU_S
 near_by = st.integers(0, 255).map(lambda small: small << 40)
 drawn = st.one_of(st.integers(0, (1 << 64) - 1), near_by)
-histories = st.lists(st.tuples(st.floats(0.2, 40), st.floats(0, TAU_S)), min_size=1, max_size=6)
+# Changes within one tick happen at the same time; others are further apart than what times are rounded to.
+pauses_s = st.just(0.0) | st.floats(1e-3, TAU_S)
+histories = st.lists(st.tuples(st.floats(0.2, 40), pauses_s), min_size=1, max_size=6)
 
 
 def _rotas(point: int, history: list[tuple[float, float]]) -> list[tuple[float, PollingSchedule]]:

@@ -47,6 +47,8 @@ class Processes(RuleBasedStateMachine):
         super().__init__()
         self.leases = Leases()
         self.partitions: dict[str, Partitions] = {}
+        self.confirmed_until: dict[str, int] = {}
+        """Until when each process knows that its lease is valid: from the last reply that it received."""
         self.unfinished: dict[str, set[int]] = {}
         """Partitions for which a process has unfinished work, as long as the process runs."""
 
@@ -61,6 +63,7 @@ class Processes(RuleBasedStateMachine):
         assert not returned & self.unfinished.get(process, set()), "work for returned partitions is finished"
         leased, fair_share = self.leases.heartbeat(process, returned)
         if not is_reply_lost:
+            self.confirmed_until[process] = self.leases.now + TTL
             self.change(process, partitions.after_heartbeat(leased, fair_share, returned))
             served = self.partitions[process].in_state(PartitionState.SERVED)
             assert served <= leased
@@ -82,6 +85,7 @@ class Processes(RuleBasedStateMachine):
     @rule(process=PROCESSES)
     def fail(self, process: str) -> None:
         self.partitions.pop(process, None)
+        self.confirmed_until.pop(process, None)
         self.unfinished.pop(process, None)
 
     @precondition(lambda self: self.leases.valid_until)
@@ -96,8 +100,11 @@ class Processes(RuleBasedStateMachine):
 
     @invariant()
     def at_most_one_process_with_a_lease_serves_a_partition(self) -> None:
-        alive = [own for process, own in self.partitions.items() if self.leases.is_alive(process)]
-        served = [number for own in alive for number in own.in_state(PartitionState.SERVED)]
+        """A process whose heartbeats got no reply for the time of a lease serves nothing, whatever the store has."""
+        serving = [
+            own for process, own in self.partitions.items() if self.confirmed_until.get(process, -1) >= self.leases.now
+        ]
+        served = [number for own in serving for number in own.in_state(PartitionState.SERVED)]
         assert len(served) == len(set(served))
 
     def teardown(self) -> None:
