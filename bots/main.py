@@ -43,7 +43,10 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _work(store: Store, process: Process, maintenance_interval_s: float, metrics_url: str) -> None:
-    """Wait for the store, then run the process and the periodic maintenance."""
+    """Wait for the store, then run the process and the periodic maintenance.
+
+    The maintenance runs every ``maintenance_interval_s`` and announces ``metrics_url`` in the store.
+    """
     last_warning = ""
     while True:
         try:

@@ -61,7 +61,7 @@ class Process(abc.ABC):
     async def _recover(self, _failed: FailedProcess, /) -> bool:
         """Recover the work of a failed process; return False if the recovery has to be repeated.
 
-        A component needs none: its new connection replaces the one of the failed process.
+        A component needs no recovery, because its new connection replaces the connection of the failed process.
         """
         return True
 

@@ -44,12 +44,12 @@ class AssignedUsers:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this bot holds partition 0. Of all bots with the same address, that one does the common work."""
+        """Whether this bot does the common work for its address, because it holds partition 0."""
         return 0 in self.partitions
 
     @property
     def is_publisher(self) -> bool:
-        """Whether this bot publishes the pubsub nodes: it is the leader, and has the first of all addresses."""
+        """Whether this bot publishes the pubsub nodes, because it is the leader at the first of all addresses."""
         return self.is_leader and self._address == self._addresses[0]
 
     def assign(self, partitions: frozenset[int], valid_until_s: float = math.inf) -> None:

@@ -53,7 +53,7 @@ async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
 
 
 def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
-    """Return the deltas with only those of their changes that belong to the item.
+    """Return the deltas of an item, reduced to the changes that belong to the item.
 
     ``deltas`` are the changes of the versions that the item stands for. Either the new entries or the edits belong to
     the item. In addition, the item states the positions of changes that are left out; positions are counted through all

@@ -142,7 +142,10 @@ def _section(
     translator: Translator,
     template: Template | None,
 ) -> str:
-    """Return the part of the text about one channel: its notices, then its title, entries and lines."""
+    """Return the part of the text about one channel: its notices, then its title, entries and lines.
+
+    ``also_in`` and ``matches`` have the same meaning as in :func:`render_notification`.
+    """
     notices = [_notice(channel, notice, translator) for notice in update.notices]
     blocks = [_missing(update.missing_count, translator)] if update.missing_count else []
     for key, change in list(update.entries.items())[: detail.entries]:

@@ -196,8 +196,8 @@ class OutboxConsumer:
     async def pause_user(self, jid: str) -> AsyncIterator[None]:
         """Pause the delivery to a user while the context is open.
 
-        It is entered after every batch that was claimed for the user has been sent, and no batch is claimed before it
-        is left.
+        The context begins after every batch that was claimed for the user has been sent. Until it ends, no other batch
+        is claimed.
         """
         user_id = keys.user_id(jid)
         async with self._user_released:
@@ -228,7 +228,7 @@ class OutboxConsumer:
             self._scheduler_changed.set()
 
     async def _recover(self) -> None:
-        """Have batches in flight recovered: all after a new session began, else those of users who were gained."""
+        """Have batches in flight recovered: for all users after a new session began, else for newly assigned users."""
         while True:
             await self._recovery_needed.wait()
             is_new, partitions = self._is_new_session, self._gained_partitions

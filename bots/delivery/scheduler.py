@@ -7,9 +7,9 @@ Besides the lock, each user has
 
 - a rate limit (GCRA, a token bucket). Items beyond the rate wait and are coalesced into one message; a message of many
   items delays the next one longer;
-- a *next item time*, from which items may be sent that are too early now (notification intervals), and a *deferral*,
-  before whose end nothing is sent (quiet hours, digests). A deferral ends when batches in flight have to be recovered:
-  a digest that was sent does not wait for the next digest;
+- a *next item time*, at which an item becomes due that is too early now because of a notification interval;
+- a *deferral*: nothing is sent before the end of quiet hours, or before the next digest. A deferral ends when batches
+  in flight have to be recovered, so that a digest that was sent does not wait for the next digest;
 - a *back-off* after a bounce, twice as long each time, until the user is seen online;
 - a pending :class:`Recovery` while the fate of batches in flight is unknown: after a start, a lost session, a bounce.
   No new batch is claimed before the recovery is finished, so order is kept. Batches that the server has not
@@ -263,7 +263,7 @@ class DeliveryScheduler:
     # Decisions about a locked user.
 
     def defer(self, user_id: UserId, until_s: float) -> None:
-        """Send nothing to a user before ``until_s``."""
+        """Send nothing to a user before ``until_s`` (monotonic s)."""
         user = self._state(user_id)
         user.ready, user.deferred_until_s = True, until_s
 

@@ -123,7 +123,7 @@ class ItemSelector:
         return selections
 
     async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:
-        """Store the numbers of the users' subscriptions to the channels of these items in the selections.
+        """Read the numbers of users' subscriptions to the channels of these items, and add them to the selections.
 
         ``queues`` maps users to the decision about their items, and some of these items.
         """

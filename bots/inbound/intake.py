@@ -108,7 +108,7 @@ class Intake:
         adhoc_sessions: AdhocSessions,
         clock: Clock,
     ) -> None:
-        """Hand the messages and commands of ``assigned_users`` to the sessions; notify other bots of all others."""
+        """Hand messages and commands of ``assigned_users`` to the sessions; notify other bots of other messages."""
         self._inbound_log = inbound_log
         self._xmpp = xmpp
         self._assigned_users = assigned_users

@@ -199,7 +199,8 @@ class NodePublisher:
     async def update_node(self, channel_id: ChannelId) -> None:
         """Execute the next step that brings the node of a channel up to date, or deletes it.
 
-        Raises :class:`PubsubRefused`, XmppSessionLost, TimeoutError, or StoreUnavailable; safe to repeat.
+        Raises :class:`PubsubRefused`, XmppSessionLost, TimeoutError, or StoreUnavailable. The step can be repeated
+        after any of these.
         """
         public = await self._search.filter_public([channel_id])
         position = (await self._store.pubsub_nodes.positions(self._service, [channel_id])).get(channel_id)

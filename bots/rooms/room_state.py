@@ -3,8 +3,8 @@
 A room becomes known by an invitation, or is loaded from the store. Before each join, the address is asked whether it is
 a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110) shows that it
 is admitted. Only then the room is *established*, so that nobody can turn the address of a user into a room by an
-invitation. The users responsible for the room are the inviter and the owners. Once none of them has turned out to be
-suspended, the bot is *inside*, and handles messages in the room.
+invitation. The users responsible for the room are the inviter and the owners. Once the bot has
+checked that none of them is suspended, it is *inside*, and handles messages in the room.
 
 A ban, a kick, or the destruction of the room ends the stay for good. After any other loss the bot joins again, with
 increasing delays.
@@ -195,7 +195,7 @@ class RoomStates:
         self._rooms: dict[str, _RoomState] = {}
 
     def _in_phase(self, room: str, *phases: RoomPhase) -> _RoomState | None:
-        """Return the state of a room if it is in one of these phases."""
+        """Return the state of a room if it is in one of these phases, else None."""
         state = self._rooms.get(room)
         return state if state is not None and state.phase in phases else None
 
@@ -223,7 +223,7 @@ class RoomStates:
         return [(room, state.nick) for room, state in self._rooms.items() if state.phase is RoomPhase.INSIDE]
 
     def responsible_users(self) -> dict[str, frozenset[UserId]]:
-        """Return, by room that the bot is inside, the inviter and the owners present, as far as they are known."""
+        """Return, for each room that the bot is inside, the inviter and the owners present, as far as known."""
         inside = RoomPhase.INSIDE
         return {room: state.responsible_users() for room, state in self._rooms.items() if state.phase is inside}
 
@@ -278,7 +278,10 @@ class RoomStates:
         return [CheckAddress(event.room)]
 
     def _has_space(self, room: str, inviter: str) -> bool:
-        """Return whether the limits in total, per site (of room and inviter) and per inviter allow one more room."""
+        """Return whether the bot may have one more room.
+
+        The number of rooms is limited in total, per site of the room, per site of the inviter, and per inviter.
+        """
         if len(self._rooms) >= MAX_ROOMS:
             return False
         room_site, inviter_site = site_of_jid(room), site_of_jid(inviter)
@@ -302,7 +305,7 @@ class RoomStates:
         return [JoinRoom(room, state.nick, state.password)]
 
     def due_actions(self, now_s: float) -> list[RoomAction]:
-        """Begin the attempts that are due; drop invitations to addresses that have not responded in time."""
+        """Begin the attempts to join that are due; drop invitations to addresses that have not responded in time."""
         actions: list[RoomAction] = []
         for room, state in list(self._rooms.items()):
             if state.is_admitted or state.next_attempt_s > now_s:
@@ -405,7 +408,7 @@ class RoomStates:
         return [LeaveRoom(room, state.nick), *self._end(room)] if state is not None else []
 
     def hand_over(self, room: str) -> list[RoomAction]:
-        """Leave a room to another bot process, which joins it."""
+        """Leave a room, because another bot process joins it."""
         state = self._rooms.pop(room, None)
         return [LeaveRoom(room, state.nick)] if state is not None and state.phase is not RoomPhase.OUTSIDE else []
 

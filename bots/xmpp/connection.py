@@ -385,7 +385,7 @@ class Connection:
 
 
 def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
-    """Split stanzas into chunks of about ``CHUNK_BYTES``, so that a slow server confirms some every few seconds."""
+    """Split stanzas into chunks of about ``CHUNK_BYTES``, so that a slow server confirms a chunk every few seconds."""
     chunk: list[str] = []
     size = 0
     for item in items:
