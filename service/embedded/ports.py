@@ -22,10 +22,10 @@ _RESPONSE_TIMEOUT_S = 2.0
 
 
 def choose_ports(file: Path, requested: Mapping[str, int]) -> dict[str, int]:
-    """Return a free port for each name, and save the ports in ``file`` (JSON).
+    """Return a port for each name in ``requested``, and save the ports in ``file`` (JSON).
 
-    A requested port of 0 means the port saved in ``file``, if it is free, or any free port. Raises
-    :class:`OperationalError` if a requested port is in use.
+    A requested port of 0 means the port that an earlier call saved in ``file`` if it is free, or else any free port.
+    Raises :class:`OperationalError` if a requested port is in use.
     """
     saved: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
@@ -63,7 +63,11 @@ async def has_started(port: int) -> bool:
 
 
 async def _first_line(port: int, request: bytes) -> bytes | None:
-    """Return the first line of the response, b"" for an empty request; None if nothing responds in time."""
+    """Send ``request`` to ``port`` and return the first line of the response.
+
+    If ``request`` is empty, the result is b"" as soon as the connection is accepted. The result is None if nothing
+    responds in time.
+    """
     try:
         async with asyncio.timeout(_RESPONSE_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(LOOPBACK, port)

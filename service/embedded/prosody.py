@@ -1,8 +1,9 @@
 """A private XMPP server: Prosody 0.12 on loopback with a self-signed certificate.
 
-It serves the domain ``localhost`` for users, a component for each bot, and components for rooms, files and pubsub. The
-limits module is not loaded, because it would limit a bot that serves hundreds of users to 10 kB/s. If two connections
-log in as one component, Prosody keeps the newer one: the older one may belong to a bot that crashed.
+It serves the domain ``localhost`` for users, a component for each bot, and components for rooms, files and pubsub.
+Prosody's module ``limits`` is not loaded, because it would limit a bot that serves hundreds of users to 10 kB/s. If two
+connections log in as the same component, Prosody keeps the newer one, because the older one may belong to a bot that
+crashed.
 """
 
 import asyncio
@@ -80,10 +81,10 @@ class PrivateProsody(EmbeddedServer):
     messages."""
 
     def __init__(self, directory: Path, c2s_port: int = 0, component_port: int = 0, *, shards: int = 0) -> None:
-        """Reserve the ports for clients and components; 0 means any free port, the same at every start.
+        """Reserve the ports for clients and for components; 0 means any free port, which stays the same at every start.
 
-        ``shards`` is the number of additional bot components. Raises :class:`OperationalError` if a given port is in
-        use.
+        ``shards`` is the number of bot components in addition to the first. Raises :class:`OperationalError` if a given
+        port is in use.
         """
         super().__init__(directory)
         chosen = ports.choose_ports(directory / "ports.json", {"c2s": c2s_port, "component": component_port, "http": 0})
@@ -103,7 +104,7 @@ class PrivateProsody(EmbeddedServer):
         self._config = directory / "prosody.cfg.lua"
 
     async def program(self) -> Program:
-        """Create the certificate and the configuration, and return how to run Prosody."""
+        """Create the certificate and the configuration, and return the program that runs Prosody with them."""
         if not self.ca_file.exists():
             await self._make_certificate()
         write_private(self._config, self._configuration())
@@ -116,9 +117,10 @@ class PrivateProsody(EmbeddedServer):
         return await ports.is_listening(self.c2s_port) and await ports.is_listening(self.component_port)
 
     async def register(self, username: str, password: str) -> str:
-        """Create the account, or change the password of an existing one; return its JID. Prosody need not be running.
+        """Create an account, or change the password of an existing one; return its JID.
 
-        The password is passed on stdin, so that it is not visible in the list of processes.
+        Prosody need not be running. The password is passed on stdin, so that it is not visible in the list of
+        processes.
         """
         jid = f"{username}@{self.jid_domain}"
         as_root = ["--root"] if os.geteuid() == 0 else []
@@ -144,7 +146,10 @@ class PrivateProsody(EmbeddedServer):
         )
 
     async def _make_certificate(self) -> None:
-        """Create a key and a certificate valid for ten years; the certificate is written last, to mark success."""
+        """Create a key and a certificate that is valid for ten years.
+
+        The certificate is written last, so that its presence means that both are complete.
+        """
         key = self.ca_file.with_suffix(".key")
         new_key, new_certificate = key.with_suffix(".key.new"), key.with_suffix(".crt.new")
         key.parent.mkdir(mode=0o700, exist_ok=True)

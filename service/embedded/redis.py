@@ -30,7 +30,10 @@ class PrivateRedis(EmbeddedServer):
         """The value for the setting ``redis_url``."""
 
     async def program(self) -> Program:
-        """Create the directory and return how to run Redis. Raises :class:`OperationalError` if it cannot run."""
+        """Create the directory, and return the program that runs Redis in it.
+
+        Raises :class:`OperationalError` if Redis cannot run.
+        """
         if len(os.fsencode(self._socket)) > _MAX_SOCKET_PATH_BYTES:
             raise OperationalError(f"{self._socket} is too long for a socket: choose a shorter state directory.")
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)

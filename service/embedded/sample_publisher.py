@@ -1,7 +1,7 @@
 """A sample publisher on loopback: feeds with new entries, and typical broken ones.
 
 ``/feed.xml`` (feed 0) and ``/feeds/N.xml`` are feeds with correct HTTP validators; ``/`` is a page that links to feed
-0; ``/bad/…`` fail in fixed ways. ``POST /publish?feed=N&title=…`` adds an entry.
+0. URLs under ``/bad/`` fail, each in its own way. ``POST /publish?feed=N&title=…`` adds an entry.
 
 The journal ``published.jsonl`` has all entries: a restart continues from it, and tests compare it with notifications.
 ``requests.jsonl`` has all requests.
@@ -71,7 +71,10 @@ Line = TypeVar("Line", bound=msgspec.Struct)
 
 
 class Journal(Generic[Line]):
-    """An append-only file of JSON lines. An incomplete last line, left by kill -9, is removed."""
+    """An append-only file with one JSON value per line.
+
+    An incomplete last line, which kill -9 can leave behind, is removed when the file is opened.
+    """
 
     def __init__(self, path: Path, kind: type[Line]) -> None:
         path.touch(mode=0o600)
@@ -81,7 +84,7 @@ class Journal(Generic[Line]):
         self._path.write_bytes(whole + b"\n" if whole else b"")
 
     def append(self, line: Line) -> None:
-        """Append one line; when this returns, the kernel has it."""
+        """Append one line. After the call, the line survives a kill of this process."""
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
@@ -94,7 +97,7 @@ class SamplePublisher:
     """A publisher whose entries persist in a directory."""
 
     def __init__(self, directory: Path, port: int = 0) -> None:
-        """Load earlier entries from ``directory``. A ``port`` of 0 takes a free port."""
+        """Load earlier entries from ``directory``; a ``port`` of 0 means any free port."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = port
         self._published = Journal(directory / "published.jsonl", PublishedEntry)
@@ -110,7 +113,7 @@ class SamplePublisher:
         return f"http://{LOOPBACK}:{self._port}"
 
     def feed_url(self, feed: int = 0) -> str:
-        """Return the URL of a feed."""
+        """Return the URL of the feed with this number."""
         return f"{self.url}/feeds/{feed}.xml" if feed else f"{self.url}/feed.xml"
 
     def published(self, feed: int = 0) -> list[PublishedEntry]:
@@ -144,7 +147,7 @@ class SamplePublisher:
                 web.get("/feed.xml", self._serve_feed),
                 web.get(r"/feeds/{feed:\d{1,9}}.xml", self._serve_feed),
                 web.post("/publish", self._handle_publish),
-                web.get("/bad/slow", _drip),
+                web.get("/bad/slow", _respond_without_end),
             ]
         )
         app.on_response_prepare.append(self._log)
@@ -198,7 +201,10 @@ class SamplePublisher:
 
 
 async def run(directory: Path, port: int, interval_s: float) -> None:
-    """Add an entry to feed 0 every ``interval_s`` seconds, also across restarts, until SIGTERM or Ctrl-C."""
+    """Serve the feeds until SIGTERM or Ctrl-C, and add an entry to feed 0 every ``interval_s`` seconds.
+
+    A restart keeps to the interval.
+    """
     await run_until_stopped(_publish_regularly(SamplePublisher(directory, port), interval_s))
 
 
@@ -225,8 +231,8 @@ def _fixed(body: bytes, content_type: str) -> Handler:
     return serve
 
 
-async def _drip(request: web.Request) -> web.StreamResponse:
-    """Send one byte at a time without end, so that the client must give up."""
+async def _respond_without_end(request: web.Request) -> web.StreamResponse:
+    """Answer with one byte at a time, without end, so that the client must give up."""
     response = web.StreamResponse(headers={"Content-Type": "application/rss+xml"})
     await response.prepare(request)
     with contextlib.suppress(ConnectionError):
@@ -237,7 +243,7 @@ async def _drip(request: web.Request) -> web.StreamResponse:
 
 
 def rss(title: str, link: str, entries: Sequence[PublishedEntry]) -> bytes:
-    """Return an RSS document with the latest of ``entries`` (oldest first), newest first."""
+    """Return an RSS document with the latest of ``entries``, newest first; ``entries`` are oldest first."""
     items = "".join(_item(entry) for entry in reversed(entries[-FEED_LENGTH:]))
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>'
@@ -254,9 +260,10 @@ def _item(entry: PublishedEntry) -> str:
 
 
 def unchanged_since(entries: Sequence[PublishedEntry], since_s: int) -> bool:
-    """Return whether a copy with the Last-Modified ``since_s`` (whole seconds) contains all entries.
+    """Return whether a copy with the modification time ``since_s`` (whole Unix seconds) contains all entries.
 
-    If two entries have the same second, this is undecidable, and the result is False (RFC 9110 §8.8.2.2).
+    If the two latest entries have the same second, a copy may contain one or both, and the result is False (RFC 9110
+    §8.8.2.2).
     """
     newer = [entry for entry in entries if int(entry.published_s) >= since_s]
     return len(newer) <= 1 and all(int(entry.published_s) == since_s for entry in newer)

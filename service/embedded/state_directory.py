@@ -23,7 +23,7 @@ TRIAL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 
 class TrialAccount(msgspec.Struct, frozen=True):
-    """A registered XMPP account for trials."""
+    """An XMPP account that users can try Coronet with."""
 
     jid: str
     password: str
@@ -31,10 +31,10 @@ class TrialAccount(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Lock the directory exclusively for this process; create it if it is missing.
+    """Keep the directory locked for this process until the context ends; create it if it is missing.
 
-    The kernel releases the lock when the process dies. Raises :class:`UserError` if another process holds the lock, or
-    the directory cannot be created.
+    The kernel also releases the lock when the process dies. Raises :class:`UserError` if another process holds the
+    lock, or the directory cannot be created.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,9 +58,9 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 
 def load_environment(directory: Path) -> dict[str, str]:
-    """Return the settings of the last start, as environment variables.
+    """Return the settings of the last ``coronet up`` with this directory, as environment variables.
 
-    Raises :class:`UserError` if there are none.
+    Raises :class:`UserError` if there was none.
     """
     try:
         return msgspec.json.decode((directory / ENVIRONMENT_FILE).read_bytes(), type=dict[str, str])
@@ -69,7 +69,10 @@ def load_environment(directory: Path) -> dict[str, str]:
 
 
 def identity_file(directory: Path) -> Path:
-    """Return the path of the store identity file; create it with a random fleet id if it is missing."""
+    """Return the path of the store identity file, which names the fleet to which the store belongs.
+
+    The file is created with a random fleet id if it is missing.
+    """
     path = directory / "store-identity.json"
     if not path.exists():
         write_private(path, msgspec.json.encode({"fleet": secrets.token_hex(16)}).decode())
@@ -77,7 +80,10 @@ def identity_file(directory: Path) -> Path:
 
 
 async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[TrialAccount]:
-    """Return the trial accounts; register them at the first call and then write the file, as a sign of success."""
+    """Return the trial accounts, which the first call registers.
+
+    The file with the accounts is written last, so that its presence means that all are registered.
+    """
     path = directory / "accounts.json"
     if path.exists():
         return msgspec.json.decode(path.read_bytes(), type=list[TrialAccount])
@@ -90,9 +96,9 @@ async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[Trial
 
 
 class XmppDetails(msgspec.Struct, frozen=True):
-    """The XMPP server's address and accounts; ``ca_file`` is the certificate that clients must trust.
+    """The XMPP server's addresses and accounts.
 
-    ``shards`` are the bot's additional addresses.
+    ``ca_file`` is the file with the certificate that clients must trust. ``shards`` are the bot's additional addresses.
     """
 
     host: str
@@ -105,7 +111,7 @@ class XmppDetails(msgspec.Struct, frozen=True):
 
 
 class ProcessIds(msgspec.Struct, frozen=True):
-    """Process ids of the programs, each also the id of its process group."""
+    """The process ids of the programs; each is also the id of the program's process group."""
 
     redis: int
     prosody: int
@@ -115,7 +121,10 @@ class ProcessIds(msgspec.Struct, frozen=True):
 
 
 class ReadyFile(msgspec.Struct, frozen=True):
-    """The content of the ready file. ``sample_feed_url`` is None without a sample publisher."""
+    """The content of the ready file, which describes a running ``coronet up`` to other programs.
+
+    ``sample_feed_url`` is None if there is no sample publisher.
+    """
 
     redis_url: str
     console_url: str
@@ -126,7 +135,7 @@ class ReadyFile(msgspec.Struct, frozen=True):
 
 
 def group_processes(pids: Mapping[str, int]) -> ProcessIds:
-    """Group the supervisor's process ids (by program name) by kind of program."""
+    """Return the supervisor's process ids by kind of program; ``pids`` has them by program name."""
     return ProcessIds(
         redis=pids["redis"],
         prosody=pids["prosody"],

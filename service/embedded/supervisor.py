@@ -1,8 +1,8 @@
 """Child processes, and a supervisor that restarts them.
 
 Every child runs in its own session and logs to a file. The kernel kills it when its parent dies for any reason
-(``PR_SET_PDEATHSIG``, prctl(2)): after a kill -9 of ``coronet up``, no child keeps files in use that the next start
-needs. The supervisor restarts a child that exits, at first immediately, then with increasing delays.
+(``PR_SET_PDEATHSIG``, prctl(2)). Therefore, after a kill -9 of ``coronet up``, no child keeps files in use that the
+next start needs. The supervisor restarts a child that exits, the first time immediately, then with increasing delays.
 """
 
 import abc
@@ -33,7 +33,7 @@ _libc = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class Program:
-    """A command line with the log file of its output and its readiness check."""
+    """A program to run: its command line, the file for its output, and a check whether it is ready."""
 
     name: str
     argv: tuple[str, ...]
@@ -105,7 +105,7 @@ class Child:
             exited.cancel()
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Terminate the process (SIGTERM), and after ``grace_s`` seconds kill its process group (SIGKILL)."""
+        """Ask the process to terminate (SIGTERM), and kill its process group (SIGKILL) after ``grace_s`` seconds."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -124,18 +124,24 @@ class Child:
 
 
 class EmbeddedServer(abc.ABC):
-    """An async context manager that runs one program with a directory of its own, without a supervisor."""
+    """A server process that runs while an async context manager is open, without a supervisor.
+
+    The server has a directory of its own.
+    """
 
     start_timeout_s = 30.0
 
     def __init__(self, directory: Path) -> None:
-        """Keep all files of the program in ``directory``."""
+        """Keep all files of the server in ``directory``."""
         self.directory = directory
         self._child: Child | None = None
 
     @abc.abstractmethod
     async def program(self) -> Program:
-        """Create the program's files and return how to run it. Raises :class:`OperationalError` if it cannot run."""
+        """Create the server's files, and return the program that runs it with them.
+
+        Raises :class:`OperationalError` if it cannot run.
+        """
 
     @property
     def pid(self) -> int:
@@ -145,7 +151,10 @@ class EmbeddedServer(abc.ABC):
         return self._child.pid
 
     async def start(self) -> None:
-        """Start the program and wait until it is ready. Raises :class:`OperationalError` with the end of its log."""
+        """Start the program and wait until it is ready.
+
+        Raises :class:`OperationalError` with the end of its log if it exits or is not ready in time.
+        """
         self._child = await Child.start(await self.program())
         try:
             await self._child.wait_until_ready(self.start_timeout_s)
@@ -154,7 +163,7 @@ class EmbeddedServer(abc.ABC):
             raise
 
     async def stop(self) -> None:
-        """Stop the program, keeping its directory. Does nothing if it is not running."""
+        """Stop the program if it is running, and keep its directory."""
         if self._child is not None:
             await self._child.stop()
             self._child = None
@@ -168,12 +177,18 @@ class EmbeddedServer(abc.ABC):
 
 
 def describe_exit(status: int) -> str:
-    """Return a phrase for an exit status; a negative status is the number of the signal that killed the process."""
+    """Return a phrase for people that describes an exit status.
+
+    A negative status means that a signal of this number, without the sign, killed the process.
+    """
     return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
 
 
 def child_environment(inherited: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return ``inherited`` with ``overrides``; an override of ``NAME`` also removes ``NAME_FILE``, and vice versa."""
+    """Return ``inherited`` with the variables in ``overrides`` replaced or added.
+
+    ``NAME_FILE`` names a file with the value of ``NAME``. Therefore an override of one also removes the other.
+    """
     names = {name.removesuffix("_FILE") for name in overrides}
     return {name: value for name, value in inherited.items() if name.removesuffix("_FILE") not in names} | dict(
         overrides
@@ -194,7 +209,10 @@ def restart_delay_s(exits: int) -> float:
 
 
 class Supervisor:
-    """The running programs by name. ``report`` is called with a line for each exit and each restart."""
+    """Keeps programs running.
+
+    ``report`` is called with a line of text after each exit and each restart.
+    """
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
@@ -203,7 +221,7 @@ class Supervisor:
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """The process id of each program; that of the last process if the program is not running."""
+        """The process id of each program by name; for a program that is not running, the id of its last process."""
         return {name: child.pid for name, child in self._children.items()}
 
     async def add(self, program: Program) -> None:
@@ -216,7 +234,10 @@ class Supervisor:
         self._watchers.append(asyncio.create_task(self._restart_on_exit(child), name=f"supervise {program.name}"))
 
     async def stop(self, last: Collection[str]) -> None:
-        """Stop all programs within 8 s; those in ``last``, on which the others depend, after all others."""
+        """Stop all programs within 8 s.
+
+        The programs named in ``last``, on which the others depend, are stopped after all others.
+        """
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)

@@ -31,7 +31,10 @@ _STOPPED_LAST: Final = frozenset({"redis", "prosody"})
 
 @dataclass(frozen=True)
 class UpOptions:
-    """The options of ``coronet up``. A port of 0 means any free port, the same at every start."""
+    """The options of ``coronet up``.
+
+    A port of 0 means any free port, which stays the same at every start.
+    """
 
     directory: Path
     workers: int
@@ -62,7 +65,7 @@ async def _run(fleet: "LocalFleet") -> None:
 
 
 class ProgressDisplay:
-    """The terminal output: a spinner with the programs that are starting, and a line for each that is ready."""
+    """What the terminal shows: a spinner with the programs that are starting, and a line for each that is ready."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -74,7 +77,7 @@ class ProgressDisplay:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     async def show_start(self, name: str, start: Awaitable[None]) -> None:
-        """Show program ``name`` as starting while awaiting ``start``, and then how long it took."""
+        """Await ``start`` while showing that the program ``name`` is starting, and then show how long it took."""
         start_s = time.monotonic()
         self._pending.append(name)
         self._update_spinner()
@@ -171,7 +174,10 @@ class LocalFleet:
         return self._program("sample publisher", command, partial(ports.is_listening, port), {})
 
     def _coronet_program(self, name: str, command: str, extra: Mapping[str, str] | None = None) -> Program:
-        """Return a worker, a bot or the console; ``extra`` are environment variables for this program only."""
+        """Return a worker, a bot or the console as a program to run.
+
+        ``command`` is the subcommand of ``coronet``; ``extra`` are environment variables for this program only.
+        """
         metrics_port = self._ports[name]
         environ = {**self._settings(), **(extra or {}), "CORONET_METRICS_PORT": str(metrics_port)}
         return self._program(name, [command], partial(ports.has_started, metrics_port), environ)
@@ -195,7 +201,7 @@ class LocalFleet:
         return Program(name, argv, log, is_ready, child_environment(os.environ, environ))
 
     def _settings(self) -> dict[str, str]:
-        """Return the settings of all programs as environment variables; secrets are passed as file names."""
+        """Return the settings that all programs share, as environment variables; secrets are passed as file names."""
         environ = {
             "CORONET_PRESET": "trial",
             "CORONET_REDIS_URL": self._redis.url,
@@ -264,7 +270,10 @@ class LocalFleet:
 
 
 def greeting(ready: ReadyFile, state: Path, setup_link: str | None, *, allow_private: bool) -> str:
-    """Return the instructions printed after the start: addresses, accounts and first steps."""
+    """Return the text printed after the start: addresses, accounts and first steps.
+
+    ``setup_link`` is the link that creates the console's first account, None if there already is one.
+    """
     first = ready.xmpp.accounts[0]
     server = f"server {ready.xmpp.host} port {ready.xmpp.port}"
     lines = [

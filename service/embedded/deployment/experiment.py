@@ -58,7 +58,7 @@ _USER_COUNT = 1_500
 
 
 class DeploymentSetup(msgspec.Struct, frozen=True):
-    """The size of a deployment, and its duration before and during the measurement (s, not compressed)."""
+    """The size of a deployment, and its duration before and during the measurement in real seconds."""
 
     channels: int = 7_500
     nodes: int = 60
@@ -128,7 +128,7 @@ async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
 
 
 class _Publisher:
-    """The publisher's process."""
+    """The process that serves all channels."""
 
     def __init__(self, plan: PublicationPlan) -> None:
         self._plan = plan
@@ -148,7 +148,7 @@ class _Publisher:
         await self._process.wait()
 
     async def served(self) -> int:
-        """Return the number of requests served so far."""
+        """Return the number of requests that the process has served so far."""
         return await self._request(b"")
 
     async def _request(self, line: bytes) -> int:
@@ -163,7 +163,10 @@ class _Publisher:
 
 @asynccontextmanager
 async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: Store) -> AsyncIterator[list[Child]]:
-    """Run the worker processes; yield them once all nodes are in the ring."""
+    """Run the worker processes until the context ends; yield them once all their nodes are in the ring.
+
+    ``folder`` is the directory for their files.
+    """
     overrides = {
         "CORONET_REDIS_URL": redis_url,
         "CORONET_ALLOW_PRIVATE": "true",
@@ -202,7 +205,7 @@ def _cpu_s(child: Child) -> float:
 
 
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
-    """Return the time at which each entry's version was queued for the observer."""
+    """Return when each entry's version was queued for the subscriber "observer", who has all channels."""
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
@@ -221,7 +224,7 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
 async def _add_channels(store: Store, port: int, updates: PublicationTimes) -> list[ChannelId]:
     """Create the channels with their present content and subscribers; return their ids in order.
 
-    The observer subscribes to every channel.
+    The observer, one additional user, subscribes to every channel. ``port`` is the port of the publisher.
     """
     channels: list[ChannelId] = []
     users = _assign_users(updates.subscribers)

@@ -1,6 +1,7 @@
-"""Publication times of a deployment's channels, drawn from a seed, and the detection delays of a run. Pure.
+"""Publication times of a deployment's channels, drawn from a seed, and the detection delays of a run.
 
-The publisher and the experiment draw the same times from the same seed, so that they need not communicate.
+This module is pure. The publisher and the experiment draw the same times from the same seed, so that they need not
+communicate.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ VersionTimes = Mapping[tuple[int, str], float]
 
 
 class PublicationPlan(msgspec.Struct, frozen=True):
-    """The parameters of all publications from ``begin_s`` (Unix s) on, for ``length_s`` seconds."""
+    """The parameters of all publications, which begin at ``begin_s`` (Unix s) and last for ``length_s`` seconds."""
 
     seed: int
     channels: int
@@ -33,7 +34,7 @@ class PublicationPlan(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PublicationTimes:
-    """Number of subscribers, update interval and publication times (Unix s, ascending) of each channel."""
+    """The number of subscribers, update interval (s), and publication times (Unix s, ascending) of each channel."""
 
     subscribers: tuple[int, ...]
     interval_s: Floats
@@ -41,9 +42,10 @@ class PublicationTimes:
 
 
 def draw_publication_times(plan: PublicationPlan) -> PublicationTimes:
-    """Draw the publication times of a plan: update intervals of Corona §5 in compressed time, with random phases.
+    """Draw the publication times of all channels in a plan.
 
-    As in the paper's simulations, the interval of a channel is constant.
+    The mean intervals between updates are those of Corona §5 in compressed time. As in the paper's simulations, the
+    interval of a channel is constant, and its first update is at a random time.
     """
     rng = np.random.default_rng(plan.seed)
     interval_s = draw_intervals_s(plan.channels, rng) / COMPRESSION
@@ -61,20 +63,21 @@ HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 101))
 
 
 def url(channel: int, port: int) -> str:
-    """Return the URL of a channel on the publisher's port."""
+    """Return the URL of the channel with this number on a publisher that listens on ``port``."""
     return f"http://{HOSTS[channel % len(HOSTS)]}:{port}/feeds/{channel}"
 
 
 def entry_title(update: int) -> str:
-    """Return the title of a channel's entry number ``update`` (from 0); it is also the entry's id."""
+    """Return the title of a channel's entry, which is also the entry's id; ``update`` is its number from 0."""
     return f"Entry {update}"
 
 
 class DeploymentResult(msgspec.Struct, frozen=True):
-    """The results of one run; ``…_s`` are seconds of the paper, and means are weighted by subscriptions.
+    """The results of one run; seconds are those of the paper, and means are weighted by subscriptions.
 
-    ``polls_per_min`` is the fleet's load per minute of the paper. ``legacy_detection_s`` is the mean detection delay if
-    each subscriber polled for itself. ``missed`` is the number of entries published in time and never detected.
+    ``polls_per_min`` is the fleet's number of polls per minute of the paper. ``legacy_detection_s`` is the mean
+    detection delay if each subscriber polled for itself. ``missed`` is the number of entries that were published within
+    the measurement and never detected.
     """
 
     nodes: int
@@ -95,10 +98,11 @@ class DeploymentResult(msgspec.Struct, frozen=True):
 def detection_delays(
     updates: PublicationTimes, versioned: VersionTimes, from_s: float, until_s: float
 ) -> tuple[Floats, Floats, int]:
-    """Return delays (measured s), weights and the number of missed entries for entries published within a window.
+    """Return the detection delays (measured s) and weights of the entries published from ``from_s`` until ``until_s``.
 
-    The weight of a channel is its number of subscribers, regardless of its number of entries in the window (Corona
-    §3.1).
+    The third element of the result is the number of entries in this window that were not detected. ``versioned`` has
+    the time at which each entry's version was queued. A channel's weight is its number of subscribers, which its
+    entries share, so that channels with many entries do not weigh more (Corona §3.1).
     """
     delays: list[float] = []
     weights: list[float] = []
@@ -117,7 +121,7 @@ def detection_delays(
 
 
 def paper_delay_statistics(delays_s: Floats, weights: Floats) -> tuple[float, float]:
-    """Return the weighted mean and the weighted 95th percentile of measured delays, in seconds of the paper."""
+    """Return the weighted mean and 95th percentile of measured delays, converted to seconds of the paper."""
     order = np.argsort(delays_s)
     weight = np.cumsum(weights[order])
     p95_s = delays_s[order][np.searchsorted(weight, 0.95 * weight[-1])]

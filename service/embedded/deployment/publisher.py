@@ -30,7 +30,10 @@ _IF_NONE_MATCH = re.compile(rb"\r\nIf-None-Match: \"(\d+)\"", re.IGNORECASE)
 
 
 class PublisherConnection(asyncio.Protocol):
-    """One HTTP connection; ``served`` counts the requests of all connections."""
+    """One HTTP connection to the publisher.
+
+    ``served`` is shared by all connections and counts their requests.
+    """
 
     served = 0
 
@@ -54,7 +57,7 @@ class PublisherConnection(asyncio.Protocol):
 
 
 def respond(updates: PublicationTimes, head: bytes, now_s: float) -> bytes:
-    """Return the response at ``now_s`` (Unix s) to a request with this head."""
+    """Return the response at ``now_s`` (Unix s) to a request; ``head`` is its request line and headers."""
     request, known_etag = _REQUEST_LINE.match(head), _IF_NONE_MATCH.search(head)
     if request is None or int(request[1]) >= len(updates.published_s):
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -68,13 +71,13 @@ def respond(updates: PublicationTimes, head: bytes, now_s: float) -> bytes:
 
 
 def current_document(updates: PublicationTimes, channel: int, now_s: float) -> tuple[int, bytes]:
-    """Return the number of a channel's entries until ``now_s`` (Unix s), and its document."""
+    """Return the number of a channel's entries until ``now_s`` (Unix s), and the feed document at that time."""
     count = _count(updates, channel, now_s)
     return count, _feed(channel, count)
 
 
 def entity_tag(count: int) -> str:
-    """Return the ETag of a document after ``count`` entries."""
+    """Return the ETag of a feed document after ``count`` entries were published."""
     return f'"{count}"'
 
 
