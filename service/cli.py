@@ -201,7 +201,7 @@ def simulate(context: typer.Context) -> None:
 
 
 def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-    """Run the program ``async def run(settings: Settings) -> None`` of this entry point until SIGTERM."""
+    """Run a program until SIGTERM; ``name`` is the entry point of its ``async def run(settings: Settings) -> None``."""
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.observability import logs, tracing  # noqa: PLC0415 - see module docstring
 
@@ -217,7 +217,10 @@ def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | 
 
 
 def main() -> None:
-    """Run the command line. Exit status 1: the command failed; 2: usage error."""
+    """Run the command line.
+
+    The exit status is 1 if the command failed, and 2 for a usage error.
+    """
     try:
         sys.exit(app(prog_name="coronet", standalone_mode=False))
     except typer.TyperException as error:

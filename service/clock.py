@@ -9,10 +9,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The time source of packages that do I/O; pure packages take times as arguments."""
+    """The source of time for packages that do I/O; pure packages get times as arguments."""
 
     def monotonic_s(self) -> float:
-        """Return seconds since an arbitrary fixed instant; never decreases."""
+        """Return the seconds since an arbitrary fixed instant, which never decrease."""
         ...
 
     def wall_s(self) -> float:
@@ -24,9 +24,9 @@ class SystemClock:
     """The clocks of the operating system."""
 
     def monotonic_s(self) -> float:
-        """Return ``time.monotonic()``."""
+        """Return the operating system's monotonic time in seconds."""
         return time.monotonic()
 
     def wall_s(self) -> float:
-        """Return ``time.time()``."""
+        """Return the operating system's Unix time in seconds."""
         return time.time()

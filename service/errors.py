@@ -1,11 +1,10 @@
 """The hierarchy of errors that Coronet raises on purpose, by who is at fault.
 
-The three branches are :class:`UserError` (the request must change), :class:`PublisherError` (the same request may work
-later) and :class:`OperationalError` (Coronet or its infrastructure failed; retry).
+It has three branches: :class:`UserError` (the request must change), :class:`PublisherError` (the same request may work
+later) and :class:`OperationalError` (Coronet or its infrastructure failed, and the caller can retry).
 
-Between processes, errors are sent as :class:`Fault`: ``code`` identifies the class, ``detail`` is the text, ``status``
-the HTTP status of a BadStatus; :func:`to_fault` and :func:`from_fault` convert. The package that uses a driver
-translates the driver's errors; bugs (``TypeError`` …) propagate.
+Between processes, errors are sent as :class:`Fault`, which :func:`to_fault` and :func:`from_fault` convert. The package
+that uses a driver translates the driver's errors. Bugs (``TypeError`` …) propagate.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,11 @@ Values = Mapping[str, str | int]
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A serializable error. ``sentence`` and ``values`` are set if ``detail`` was formatted from them."""
+    """An error in a form that can be sent to another process.
+
+    ``code`` identifies the error's class, ``detail`` is its text, and ``status`` the HTTP status of a
+    :class:`BadStatus`. ``sentence`` and ``values`` are set if ``detail`` was formatted from them.
+    """
 
     code: str
     detail: str
@@ -43,7 +46,7 @@ class CoronetError(Exception):
     def __init__(self, sentence: str = "", /, **values: str | int) -> None:
         """Format the English ``sentence`` with ``values``, and keep both so that the bot can translate the sentence.
 
-        Integers get thousands separators. Without values the sentence is used unformatted.
+        Integers get thousands separators. Without values the sentence is used as it is.
         """
         formatted = {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
         super().__init__(sentence.format(**formatted) if values else sentence)
@@ -60,11 +63,11 @@ class BadUrl(UserError, code="bad-url"):
 
 
 class AddressRefused(UserError, code="address-refused"):
-    """The outgoing connection's address or port is not allowed (:mod:`service.net.address_guard`)."""
+    """The address or port of an outgoing connection is not allowed (:mod:`service.net.address_guard`)."""
 
 
 class NotSubscribed(UserError, code="not-subscribed"):
-    """The subscription does not exist or belongs to another user; the text does not reveal which."""
+    """The subscription does not exist, or it belongs to another user; the error's text does not reveal which."""
 
 
 class LimitReached(UserError, code="limit-reached"):
@@ -76,7 +79,7 @@ class HostBlocked(UserError, code="host-blocked"):
 
 
 class BadKey(UserError, code="bad-key"):
-    """The text is not an identifier key or key group label with this store's number of bits (CLASH)."""
+    """The text is not an identifier key or the label of a key group, with as many bits as this store uses (CLASH)."""
 
 
 class UnknownKeyspace(UserError, code="unknown-keyspace"):
@@ -88,15 +91,15 @@ class NotFound(UserError, code="no-such-thing"):
 
 
 class PermissionDenied(UserError, code="not-allowed"):
-    """The caller's role does not allow this operation; the text says which role does."""
+    """The caller's role does not allow this operation; the error's text names a role that does."""
 
 
 class UsageError(UserError, code="wrong-use"):
-    """The command does not exist or does not take these arguments; the text lists the valid ones."""
+    """The command does not exist or does not take these arguments; the error's text lists the valid ones."""
 
 
 class BadQuery(UserError, code="bad-query"):
-    """The search query, saved search or filter rule is invalid; the text says why, and what is valid."""
+    """The search query, saved search or filter rule is invalid; the error's text says why, and what is valid."""
 
 
 class PublisherError(CoronetError, code="publisher-error"):
@@ -123,14 +126,14 @@ class BadStatus(FetchError, code="bad-status"):
     """The HTTP status is neither 200 nor 304."""
 
     def __init__(self, message: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
-        """Keep the HTTP ``status`` and ``Retry-After`` in seconds, None if the response has none."""
+        """Keep the HTTP ``status``, and the seconds in the header ``Retry-After``; None if the response has none."""
         super().__init__(message)
         self.status = status
         self.retry_after_s = retry_after_s
 
 
 class BadRedirect(FetchError, code="bad-redirect"):
-    """A redirect is invalid, is not allowed, or is one too many."""
+    """A redirect is invalid or not allowed, or there were too many redirects."""
 
 
 class BadHttp(FetchError, code="bad-http"):
@@ -190,28 +193,28 @@ class AssignmentPending(OperationalError, code="not-settled"):
 
 
 class LeaseLost(OperationalError, code="lease-lost"):
-    """This process lost the lease or epoch under which it made the write (fencing)."""
+    """This process no longer has the lease or epoch that a write requires, so that the write was refused."""
 
 
 class StaleVersion(OperationalError, code="stale-version"):
-    """The delta's base version is older than the channel's current version."""
+    """The channel has a newer version than the one on which a delta is based."""
 
     def __init__(self, message: str, *, current: int = 0) -> None:
-        """Keep the channel's current version."""
+        """Keep the channel's version in the store, ``current``."""
         super().__init__(message)
         self.current = current
 
 
 class MoveRefused(OperationalError, code="step-refused"):
-    """A key group cannot be split, merged or moved as requested, or not during another move (CLASH)."""
+    """A key group cannot be split, merged or moved as requested, perhaps because another move is in progress."""
 
 
 class BadStrategy(OperationalError, code="bad-strategy"):
-    """A partial lookup strategy has an invalid parameter, or a server got a message of another strategy."""
+    """A strategy of partial lookup has an invalid parameter, or a server got a message of another strategy."""
 
 
 class CellsUnavailable(OperationalError, code="cells-lost"):
-    """The cells of a discovery matrix changed or disappeared repeatedly during a registration or query."""
+    """Cells of a discovery matrix changed or disappeared too often during a registration or query."""
 
 
 class KeyGroupMoving(OperationalError, code="groups-moving"):
@@ -219,15 +222,15 @@ class KeyGroupMoving(OperationalError, code="groups-moving"):
 
 
 class UploadRefused(OperationalError, code="upload-refused"):
-    """The XMPP server rejects an HTTP upload (XEP-0363); the text says why."""
+    """The XMPP server rejects an HTTP upload (XEP-0363); the error's text says why."""
 
 
 class PeerUnreachable(OperationalError, code="peer-silent"):
-    """Another worker does not respond in time; its content is available from other sources."""
+    """Another worker does not respond in time; the content that it has is also available elsewhere."""
 
 
 class PeerProtocolError(OperationalError, code="peer-refused"):
-    """Another worker sent a message that is invalid, too large, unauthenticated, or for other filter dimensions."""
+    """Another worker sent a message that is invalid, too large, not authenticated, or for other filter dimensions."""
 
     def __init__(self, message: str, *, reason: str = "") -> None:
         """Keep the one-word ``reason``, which is the label of the metric that counts these errors."""

@@ -18,7 +18,10 @@ def write_private(path: Path, text: str) -> None:
 
 
 def ensure_secret_file(directory: Path, name: str) -> Path:
-    """Return the path of the secret ``name``; generate a random secret in it if the file does not exist."""
+    """Return the path of the file ``name`` in ``directory``, which contains a secret.
+
+    If the file does not exist, it is created with a random secret.
+    """
     path = directory / name
     if not path.exists():
         write_private(path, secrets.token_urlsafe(24))

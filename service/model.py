@@ -21,7 +21,7 @@ UserId = str
 
 
 class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of a feed document as parsed, before identification and sanitising; text fields are length-limited.
+    """One entry of a feed document, before Coronet identifies and sanitises it; the length of texts is limited.
 
     ``summary`` and ``content`` may contain the publisher's unsanitised HTML; ``published`` and ``updated`` are Unix
     seconds, or None if absent or invalid.
@@ -96,10 +96,10 @@ class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry as stored and delivered: identified, sanitised to plain text, and length-limited.
+    """One entry as stored and delivered, sanitised to plain text of limited length.
 
-    ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``); ``summary`` is
-    plain text of at most 600 characters; ``link`` is http(s) and absolute, or empty.
+    ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``); ``summary`` is plain text
+    of at most 600 characters; ``link`` is http(s) and absolute, or empty.
     """
 
     key: str
@@ -126,11 +126,11 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A notification about a channel's state rather than its content; each subscriber receives it once.
+    """A notification about a channel's state and not about its content; each subscriber receives it once.
 
-    ``dead``: several nodes agree that the channel failed permanently; ``back``: it works again; ``moved``: it is
-    polled at another URL (``detail``) from now on; ``quarantined``: its documents exceed the parser's limits.
-    ``detail`` is one sentence for people, or the new URL.
+    ``dead`` means that several nodes agree that the channel failed permanently, and ``back`` that it works again.
+    ``moved`` means that it is polled at another URL (``detail``) from now on. ``quarantined`` means that its documents
+    exceed the parser's limits. ``detail`` is one sentence for people, or the new URL.
     """
 
     kind: Literal["dead", "back", "moved", "quarantined"]
@@ -160,7 +160,7 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """HTTP validators for a conditional request (RFC 9110 §8.8), and the SHA-256 (hex) of the body they describe."""
+    """HTTP validators for a conditional request (RFC 9110 §8.8), and the SHA-256 (hex) of the body that they describe."""
 
     etag: str = ""
     last_modified: str = ""
@@ -170,11 +170,11 @@ class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Channel(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A URL that Coronet monitors, as a feed or as a page.
 
-    ``private``: the publisher's address is not public (allowed only with the setting ``allow_private``).
-    ``listed``: an admin set that the channel is polled even without subscribers. ``dormant``: no node polls it, and
-    the content found at its next poll is recorded without notifications. ``condition`` is the state in the last notice
-    to subscribers; empty if the channel works. ``moved_to`` is the channel that replaces it. ``language`` is the
-    publisher's unvalidated language tag, such as ``en-GB``.
+    ``private`` means that the publisher's address is not public, which only the setting ``allow_private`` allows.
+    ``listed`` means that an admin wants the channel polled even without subscribers. ``dormant`` means that no node
+    polls it; the content found at its next poll is recorded without notifications. ``condition`` is the state in the
+    last notice to subscribers; it is empty if the channel works. ``moved_to`` is the channel that replaces it.
+    ``language`` is the publisher's unvalidated language tag, such as ``en-GB``.
     """
 
     id: ChannelId
@@ -209,7 +209,11 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The result of one poll. ``outcome`` is ``new``, ``unchanged``, or an error code (:mod:`service.errors`)."""
+    """The result of one poll of a channel.
+
+    ``outcome`` is ``new``, ``unchanged``, or the code of an error (:mod:`service.errors`). ``took_s`` is how long the
+    poll took.
+    """
 
     node: NodeId
     at_s: float
@@ -221,9 +225,10 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The description of a node in its lease. ``epoch`` increases with every join in the fleet.
+    """The description of a node that its lease contains.
 
-    ``process`` is the unique name of this run of the worker process; "" if unknown.
+    ``epoch`` increases with every join of a node to the fleet. ``process`` is the unique name of this run of the worker
+    process; "" if it is unknown.
     """
 
     id: NodeId
@@ -235,7 +240,7 @@ class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FeedLink(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A feed that a page links to (autodiscovery): its canonical URL, and its title in plain text."""
+    """A feed that a page announces (autodiscovery): its canonical URL, and its title in plain text."""
 
     url: str
     title: str = ""

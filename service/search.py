@@ -1,6 +1,6 @@
 """Search for channels and entries in the store.
 
-:mod:`service.discovery.search_policy` decides which of them match and are visible.
+:mod:`service.discovery.search_policy` decides which channels and entries match and are visible.
 """
 
 import asyncio
@@ -39,14 +39,15 @@ class Searcher:
     """Searches channels and entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, store: Store, min_subscribers: int) -> None:
-        """Search ``store``; a channel with at least ``min_subscribers`` subscribers is public."""
+        """Search ``store``; a channel is public if it has at least ``min_subscribers`` subscribers."""
         self._store = store
         self._min_subscribers = min_subscribers
 
     async def find(self, query: Query) -> list[SearchHit]:
         """Return up to ``query.limit`` public channels or entries that match. Raises :class:`CellsUnavailable`.
 
-        Channels are first looked up in a worker's memory; the discovery matrices are queried if that has too few.
+        Channels are first looked up in a worker's memory. If too few are found there, the discovery matrices are
+        queried.
         """
         hits: list[SearchHit] = []
         if query.about == "channel":
@@ -63,9 +64,9 @@ class Searcher:
         return hits[: query.limit]
 
     async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
-        """Return up to ``query.limit`` matching private channels among the user's subscriptions; [] for entries.
+        """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.
 
-        Private channels are visible only to their subscribers.
+        Private channels are visible only to their subscribers. The result is empty if the query is for entries.
         """
         if query.about != "channel":
             return []
@@ -91,12 +92,12 @@ class Searcher:
         return hits[: query.limit]
 
     async def filter_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
-        """Return the public channels among ``cids``, by id."""
+        """Return the channels among ``cids`` that are public, by id."""
         channels = await self._store.channels.get_many(cids)
         return public_channels(channels, await self._store.subscriptions.counts(list(cids)), self._min_subscribers)
 
     async def _visible_hits(self, query: Query, names: Sequence[str]) -> list[SearchHit]:
-        """Return the public channels or entries with these directory names that match the query at present."""
+        """Return the channels or entries with these directory names that are public and still match the query."""
         cids = channel_ids_of(names)
         if not cids:
             return []
@@ -115,7 +116,7 @@ class Searcher:
 
 
 def directory_of(store: Store, query: Query) -> Directory:
-    """Return the directory of the query's subject: entries or channels."""
+    """Return the directory that a query searches: that of entries or that of channels."""
     return store.entry_directory if query.about == "entry" else store.channel_directory
 
 

@@ -49,7 +49,7 @@ def _zone(name: str) -> str:
 
 
 class Settings(BaseModel):
-    """The settings of one process. Units are in the names."""
+    """The settings of one process. The names of settings contain their units."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -233,7 +233,7 @@ class Settings(BaseModel):
     """Writes log events as JSON, one per line (default), instead of readable text."""
 
     def policy(self) -> FleetPolicy:
-        """Return the initial Corona policy of a fleet; admins can replace its objective in the store."""
+        """Return the policy with which a new fleet starts; admins can later replace its objective in the store."""
         return FleetPolicy(
             poll_interval_s=self.poll_interval_s,
             max_polls_per_hour=self.max_polls_per_hour,
@@ -294,7 +294,10 @@ def _files(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
-    """Return the sources of settings in ascending priority, as (name, values). Raises :class:`SettingsInvalid`."""
+    """Return the sources of settings in ascending priority, each as (name of the source, values by setting).
+
+    Raises :class:`SettingsInvalid`.
+    """
     sources = [
         ("settings file", _toml(environ)),
         ("environment", _environment(environ)),
@@ -311,9 +314,10 @@ def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[
 
 
 def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
-    """Return the effective settings. Raises :class:`SettingsInvalid` with every invalid setting.
+    """Return the effective settings. Raises :class:`SettingsInvalid`, which names every invalid setting.
 
-    ``environ`` defaults to the process's environment; ``arguments`` override all other sources.
+    ``environ`` are the environment variables; None means those of this process. ``arguments`` override all other
+    sources.
     """
     merged: dict[str, Any] = {}
     for _, values in layers(os.environ if environ is None else environ, arguments):
@@ -326,7 +330,7 @@ def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Setti
 
 
 def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> dict[str, str]:
-    """Return the name of the source of each setting's value, by the setting's name."""
+    """Return the name of the source of each setting's value, by setting; the arguments are those of :func:`load`."""
     sources = dict.fromkeys(Settings.model_fields, "default")
     for source, values in layers(os.environ if environ is None else environ, arguments):
         sources.update(dict.fromkeys(values, source))
@@ -334,7 +338,10 @@ def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> di
 
 
 def is_tracing_enabled(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether OpenTelemetry's standard environment variables configure an exporter of traces."""
+    """Return whether OpenTelemetry's standard variables in ``environ`` configure an exporter of traces.
+
+    None means the environment of this process.
+    """
     variables = os.environ if environ is None else environ
     if variables.get("OTEL_SDK_DISABLED", "").lower() == "true" or variables.get("OTEL_TRACES_EXPORTER") == "none":
         return False

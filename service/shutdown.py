@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until it returns or this process gets SIGTERM or SIGINT; propagate its exceptions."""
+    """Run ``work`` until it returns, or until this process gets SIGTERM or SIGINT; exceptions are propagated."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
 """Logging configuration: one line per event on stderr, as JSON or readable text, with secrets redacted.
 
-Coronet's code logs with ``structlog.get_logger()``. Events that libraries log with :mod:`logging` are written in the
-same format, from level WARNING upwards.
+Coronet's code logs with ``structlog.get_logger()``. Events that libraries log with :mod:`logging`, from level WARNING
+upwards, are written in the same format.
 """
 
 import logging
@@ -21,7 +21,7 @@ _MIN_SECRET_CHARS = 6  # redacting shorter secrets would also remove ordinary wo
 
 
 def configure(settings: Settings) -> None:
-    """Configure logging of this process with the settings' level and format. Call once per program."""
+    """Configure logging of this process with the level and format in ``settings``; call this once per program."""
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -44,14 +44,14 @@ def configure(settings: Settings) -> None:
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` with ``secrets`` and the user information of URLs replaced by ``[secret]``."""
+    """Return ``text`` in which each of ``secrets``, and the user name and password of each URL, is ``[secret]``."""
     for secret in secrets:
         text = text.replace(secret, "[secret]")
     return _USERINFO.sub("[secret]@", text)
 
 
 class _RedactingFormatter(structlog.stdlib.ProcessorFormatter):
-    """Redacts the rendered line, so that no field, traceback or library event bypasses redaction."""
+    """A log formatter that redacts the complete line, including fields, tracebacks and events of libraries."""
 
     def __init__(self, secrets: tuple[str, ...], **arguments: Any) -> None:
         super().__init__(**arguments)

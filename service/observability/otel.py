@@ -19,7 +19,7 @@ _LOW_64_BITS: Final = (1 << 64) - 1
 
 
 class SpanExporter:
-    """Converts trace steps to spans for a span processor."""
+    """Exports steps of traces to OpenTelemetry, as spans."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         """Export spans to ``processor``."""
@@ -38,9 +38,10 @@ class SpanExporter:
         *,
         first: bool,
     ) -> None:
-        """Export a step of the trace ``trace_id`` (32 hexadecimal digits) from ``began_s`` to ``ended_s`` (Unix s).
+        """Export a step of a trace, which took from ``began_s`` to ``ended_s`` (Unix s).
 
-        The span of the ``first`` step is the parent of all other spans of the trace.
+        ``trace_id`` has 32 hexadecimal digits. The span of the ``first`` step is the parent of all other spans of the
+        trace.
         """
         number = int(trace_id, 16)
         root_span_id = number & _LOW_64_BITS
@@ -57,7 +58,10 @@ class SpanExporter:
 
 
 class _FixedIdGenerator(RandomIdGenerator):
-    """An id generator that uses ``next_ids`` (trace id, span id) for the next span; random ids if None."""
+    """An id generator for spans that can be told the next ids.
+
+    ``next_ids`` are the trace id and the span id of the next span. If it is None, they are random.
+    """
 
     next_ids: tuple[int, int] | None = None
 

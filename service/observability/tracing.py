@@ -22,13 +22,16 @@ log = structlog.get_logger(__name__)
 
 
 class Tracing:
-    """The recorder of trace steps of one process."""
+    """Records the steps of traces that take place in one process."""
 
     sink: Callable[..., None] | None = None
     """Exports steps, if set: :meth:`service.observability.otel.SpanExporter.export_step`. Must not block or raise."""
 
     def record_step(self, trace_id: str, name: str, began_s: float, **attributes: str | int) -> None:
-        """Log, and export if configured, the step ``name`` of a trace, from ``began_s`` (Unix s) until now."""
+        """Log the step ``name`` of a trace, which began at ``began_s`` (Unix s) and ends now.
+
+        The step is also exported if that is configured.
+        """
         ended_s = time.time()
         (log.debug if name in _STEPS_PER_USER else log.info)(
             name, trace=trace_id, took_s=round(ended_s - began_s, 3), **attributes

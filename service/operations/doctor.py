@@ -65,7 +65,10 @@ _Value = TypeVar("_Value")
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """The result of one check; ``advice`` says how to fix the problem if not ``ok``."""
+    """The result of one check.
+
+    ``advice`` says how to fix the problem if the result is not ``ok``.
+    """
 
     name: str
     ok: bool
@@ -92,7 +95,7 @@ async def _check_xmpp_logins(settings: Settings, clock: Clock) -> list[CheckResu
 
 
 def as_text(results: Sequence[CheckResult]) -> str:
-    """Return the results as text, one line each, followed by the advice if a check failed."""
+    """Return the results as text with one line each; the advice follows the line of a failed check."""
     lines = []
     for result in results:
         lines.append(f"{'ok ' if result.ok else 'BAD'}  {result.name:<18}{result.details}")
@@ -102,7 +105,10 @@ def as_text(results: Sequence[CheckResult]) -> str:
 
 
 def settings_table(settings: Settings, origins: Mapping[str, str]) -> Table:
-    """Return a table of every setting's effective value and its source (``origins``); secrets are hidden."""
+    """Return a table of every setting's effective value and its source; secrets are hidden.
+
+    ``origins`` has the source of each setting's value, by the setting's name.
+    """
     table = Table("Setting", "Value", "From", box=None)
     for name, value in settings:
         shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -111,7 +117,7 @@ def settings_table(settings: Settings, origins: Mapping[str, str]) -> Table:
 
 
 async def check_store(settings: Settings, clock: Clock) -> list[CheckResult]:
-    """Check Redis, the clock difference to it, and the number of workers in the ring."""
+    """Check Redis, the difference between its clock and this machine's, and the number of workers in the ring."""
     try:
         async with opened(settings) as store:
             info = _parse_info(await store.redis.call("INFO"))
@@ -130,7 +136,7 @@ async def check_store(settings: Settings, clock: Clock) -> list[CheckResult]:
 
 
 async def bot_silences_s(settings: Settings, clock: Clock) -> dict[str, float] | None:
-    """Return by XMPP address the seconds since its bot last received something; None if Redis is unavailable."""
+    """Return the seconds since each bot last received something, by its XMPP address; None if Redis is unavailable."""
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
 
     async def read(store: Store) -> dict[str, float]:
@@ -158,7 +164,10 @@ async def _read_store(settings: Settings, read: Callable[[Store], Awaitable[_Val
 
 
 def judge_bots(reasons: Sequence[str]) -> CheckResult:
-    """Return the result for bots with these reasons why they are not ready; "" for a bot that is ready."""
+    """Return the result of checking all bots.
+
+    ``reasons`` has, for each bot, why it is not ready; "" means that it is ready.
+    """
     ready = sum(not reason for reason in reasons)
     details = f"{ready} ready"
     if ready < len(reasons):
@@ -175,7 +184,7 @@ async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
 
 
 def check_file_limit() -> CheckResult:
-    """Check the limit of open files, which also limits connections."""
+    """Check the limit on open files, which also limits connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = soft == resource.RLIM_INFINITY or soft >= MIN_OPEN_FILES
     advice = f"Raise the limit to {MIN_OPEN_FILES} or more: `ulimit -n 4096`, or LimitNOFILE= in a systemd unit."
@@ -200,7 +209,7 @@ async def check_console(settings: Settings) -> list[CheckResult]:
 
 
 def judge_redis(info: dict[str, str]) -> list[CheckResult]:
-    """Check the version, persistence and memory policy in Redis's ``info`` (the fields of INFO)."""
+    """Check the version, persistence and memory policy of Redis; ``info`` has the fields of its command INFO."""
     version = info.get("redis_version", "0")
     keeps = info.get("aof_enabled") == "1"
     written = info.get("aof_last_write_status", "ok")
@@ -274,7 +283,7 @@ def _parse_info(info: Any) -> dict[str, str]:
 async def check_xmpp(settings: Settings, silences_s: Mapping[str, float] | None) -> list[CheckResult]:
     """Check the login of each configured XMPP address.
 
-    ``silences_s`` are the seconds since each address's bot last received something; None if unknown.
+    ``silences_s`` has the seconds since each address's bot last received something; None if that is unknown.
     """
     if settings.xmpp_login == "client":
         advice = "Remove xmpp_shards, which is for components; bots that share an account divide its users without it."

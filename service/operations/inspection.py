@@ -20,14 +20,17 @@ _MAX_SHOWN = 20
 
 
 class NextPoll(msgspec.Struct, frozen=True):
-    """The time until the earliest next poll by the fleet, and the reason for it."""
+    """The earliest time of the fleet's next poll, in seconds from now, and the reason for it."""
 
     in_s: float
     why: str
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An entry as its document states it; ``published`` is Unix time, None if absent or invalid."""
+    """An entry as its document states it.
+
+    ``published`` is Unix time; None if it is absent or invalid.
+    """
 
     id: str
     title: str
@@ -36,7 +39,10 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type", "polling_hints": "wishes"}):
-    """The result of an inspection. ``url`` is the final URL; a ``page`` has ``lines`` and may link to ``feeds``."""
+    """The result of inspecting a URL.
+
+    ``url`` is the final URL after redirects. A ``page`` has ``lines``, and may link to ``feeds``.
+    """
 
     url: str
     status: int
@@ -56,7 +62,7 @@ class Inspection(msgspec.Struct, frozen=True, rename={"kind": "type", "polling_h
 
 
 async def inspect(url: str, settings: Settings, selector: str = "") -> Inspection:
-    """Fetch and parse ``url`` once; of a page, only the elements that match the CSS ``selector``.
+    """Fetch and parse ``url`` once; of a page, only the elements that match the CSS selector ``selector``.
 
     Raises the same :class:`CoronetError` as a subscription to ``url``.
     """
@@ -74,9 +80,11 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
 
 def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, hint_s: float = 0.0) -> NextPoll:
-    """Return the earliest next poll of a working channel: after τ/n, where n is the setting ``polls_per_channel``.
+    """Return the earliest next poll of a channel that works, which is due after τ/n.
 
-    ``retry_after_s`` is the response's Retry-After; ``hint_s`` is the wait that the publisher's polling hints ask for.
+    τ is the polling interval of one node, and n the largest number of nodes that may poll a channel, the setting
+    ``polls_per_channel``. ``retry_after_s`` is the response's Retry-After; ``hint_s`` is the wait that the publisher's
+    polling hints ask for.
     """
     interval_s = settings.poll_interval_s / settings.polls_per_channel
     polite_s = interval_s if private else max(interval_s, SECONDS_PER_HOUR / settings.max_polls_per_hour)

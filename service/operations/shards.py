@@ -17,7 +17,10 @@ from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One key group in one keyspace's server table; ``load`` is in deliveries per second. A split group is empty."""
+    """One key group of subscriptions in the server table of one keyspace.
+
+    ``load`` is in deliveries per second. A split group has no subscriptions itself.
+    """
 
     label: str
     keyspace: Keyspace
@@ -28,7 +31,10 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class RedisNode(msgspec.Struct, frozen=True):
-    """The keyspaces in use on one node of a Redis Cluster; ``load`` is in deliveries per second."""
+    """One node of a Redis Cluster, and the keyspaces in use on it.
+
+    ``load`` is in deliveries per second.
+    """
 
     address: str
     keyspaces: tuple[Keyspace, ...]
@@ -37,9 +43,10 @@ class RedisNode(msgspec.Struct, frozen=True):
 
 
 class Shards(msgspec.Struct, frozen=True):
-    """The tree of key groups, in key order, and descriptions of the moves in progress.
+    """The tree of key groups, in key order.
 
-    ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in use; () for a single Redis.
+    ``moves`` describes the moves in progress. ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in
+    use; () for a single Redis.
     """
 
     key_bits: int
@@ -53,7 +60,10 @@ class Shards(msgspec.Struct, frozen=True):
 
 
 async def read_shards(store: Store, settings: Settings) -> Shards:
-    """Read all server tables and their loads. Raises StoreUnavailable, or BadKey for an invalid table."""
+    """Return the server tables of all keyspaces in use, and their loads.
+
+    Raises :class:`StoreUnavailable`, or :class:`BadKey` for an invalid table.
+    """
     tables = [table for table in await _tables(store) if table.entries]
     now_s, _ = await store.ring.time_and_view()
     leaf_loads = await store.key_group_loads.weigh(
@@ -85,9 +95,9 @@ async def read_shards(store: Store, settings: Settings) -> Shards:
 
 
 async def split(store: Store, label: str) -> str:
-    """Split a leaf group regardless of its load; return a sentence with the keyspaces of its halves.
+    """Split a leaf group regardless of its load, and return a sentence that names the keyspaces of its halves.
 
-    Raises BadKey if ``label`` is no leaf, MoveRefused if the split is not possible now.
+    Raises BadKey if ``label`` is not the label of a leaf group, and MoveRefused if the split is not possible now.
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, LEAF_STATES)
@@ -100,9 +110,9 @@ async def split(store: Store, label: str) -> str:
 
 
 async def merge(store: Store, label: str) -> str:
-    """Merge the halves of a split group regardless of their loads; return a sentence with its keyspace.
+    """Merge the halves of a split group regardless of their loads, and return a sentence that names its keyspace.
 
-    Raises BadKey if ``label`` is no split group, MoveRefused if the merge is not possible now.
+    Raises BadKey if ``label`` is not the label of a split group, and MoveRefused if the merge is not possible now.
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, (GroupState.SPLIT,))
@@ -173,7 +183,10 @@ async def _tables(store: Store) -> list[ServerTable]:
 
 
 def _find_table(tables: Sequence[ServerTable], group: KeyGroup, standings: Sequence[GroupState]) -> ServerTable:
-    """Return the server table in which the group has one of these standings. Raises BadKey, naming similar labels."""
+    """Return the server table in which the group has one of the states ``standings``.
+
+    Raises BadKey, whose text names similar labels.
+    """
     for table in tables:
         if table.state(group) in standings:
             return table
@@ -191,7 +204,10 @@ def _shared_prefix_length(one: str, other: str) -> int:
 
 
 async def _execute(store: Store, first: SplitGroup | MergeGroup) -> bool:
-    """Execute a move as a worker would; return whether it completed. After a crash, a worker resumes the move."""
+    """Execute a move as a worker would, and return whether it completed.
+
+    ``first`` is the move's first step. If this process crashes, a worker completes the move.
+    """
     kind = None
     async for step, outcome in run_move(store.keyspaces, first):
         kind = completed_move_kind(step, outcome)

@@ -1,12 +1,12 @@
 """A user's preferences for notifications of subscriptions: mute, title, edits, template, filters, interval. Pure.
 
 A user has preferences for each subscription, by its number, and preferences for all subscriptions (``FOR_ALL``). A
-change is delivered if the mutes and filters of both allow it. For edits, template and interval, the preferences of the
+change is delivered if the mutes and filters of both allow it. For edits, template and interval, the preferences for the
 subscription override those for all.
 
 Filters are rules over words, phrases and regular expressions (RE2). A change is allowed if no deny rule matches and, if
-there are allow rules, at least one matches. Words are normalised as in the channel directory; matching a regular
-expression takes time linear in the text.
+there are allow rules, at least one of them matches. Words are normalised as in the channel directory; matching a
+regular expression takes time linear in the text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,10 @@ Condition = AnyWord | PhraseCondition | PatternCondition
 
 
 class FilterRule(msgspec.Struct, frozen=True):
-    """A filter rule. Changes must match at least one allow rule, if there is one, and no other rule."""
+    """A filter rule, which allows or denies the changes that match its condition.
+
+    A change is delivered if it matches at least one allow rule, or there is none, and if it matches no deny rule.
+    """
 
     allow: bool
     test: Condition
@@ -59,11 +62,11 @@ not make the next one too early for the interval."""
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One user's preferences for one subscription, or for all; None means not set.
+    """One user's preferences for one subscription, or for all; None means that a preference is not set.
 
-    ``title`` is the user's own name for the channel. ``edits``: whether edited entries are delivered. ``template`` is
-    the text template of entries ("" for the default format). ``proof`` is the number of latest entries shown when a
-    subscription begins. ``interval_s`` is the minimum time between two messages, 0 for none.
+    ``title`` is the user's own name for the channel. ``edits`` says whether edited entries are delivered. ``template``
+    is the text template of entries; "" means the default format. ``proof`` is the number of latest entries shown when a
+    subscription begins. ``interval_s`` is the minimum time between two messages; 0 means that there is no minimum.
     """
 
     muted: bool = False
@@ -91,13 +94,13 @@ def are_edits_enabled(preferences: PreferencesByNumber, number: int) -> bool:
 
 
 def effective_template(preferences: PreferencesByNumber, number: int) -> str:
-    """Return the entry template for subscription ``number``; "" for the default format."""
+    """Return the text template for entries of subscription ``number``; "" means the default format."""
     own, general = _both(preferences, number)
     return (own.template if own.template is not None else general.template) or ""
 
 
 def effective_interval_s(preferences: PreferencesByNumber, number: int) -> int:
-    """Return the minimum time between messages of subscription ``number``, in seconds; 0 for none."""
+    """Return the minimum time between messages of subscription ``number`` in seconds; 0 means no minimum."""
     own, general = _both(preferences, number)
     return (own.interval_s if own.interval_s is not None else general.interval_s) or 0
 
@@ -133,9 +136,9 @@ def suppressed_positions(
 ) -> tuple[int, ...] | None:
     """Return the positions of the changes that must not be delivered, or None if nothing may be delivered.
 
-    ``versions`` are the deltas of one outbox item, each with its changes as :func:`build_subjects` returns them;
-    positions count through all of them. The item has either the edits or the other changes (``edits``). Notices are not
-    filtered, but a muted subscription delivers none.
+    ``versions`` are the deltas of one outbox item, each with the texts of its changes from :func:`build_subjects`.
+    Positions count through the changes of all deltas, from 0. ``edits`` says whether the item has the edits or the
+    other changes of these deltas. Notices are not filtered, but a muted subscription delivers none.
     """
     both = _both(preferences, number)
     if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):
@@ -159,7 +162,7 @@ def _both(preferences: PreferencesByNumber, number: int) -> tuple[Preferences, P
 
 
 def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
-    """Return whether filter rules allow the delivery of a change."""
+    """Return whether filter rules allow the delivery of a change; ``subject`` is the text of the change."""
     if any(_matches(subject, rule.test) for rule in rules if not rule.allow):
         return False
     allowing = [rule.test for rule in rules if rule.allow]
@@ -167,7 +170,7 @@ def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
 
 
 def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
-    """Return the text that filter rules examine of each change: title, summary, tags and a page's previous text."""
+    """Return the texts of each change that filter rules examine: title, summary, tags, a page's previous text."""
     subjects = []
     for change in changes:
         parts = (change.entry.summary, change.before, *change.entry.tags)
@@ -178,7 +181,10 @@ def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse ``"a phrase"``, ``/a regular expression/`` or plain words (any of them). Raises :class:`BadQuery`."""
+    """Return the condition that a user wrote: ``"a phrase"``, ``/a regular expression/``, or words.
+
+    Plain words match if any of them occurs. Raises :class:`BadQuery`.
+    """
     text = text.strip()
     if len(text) > len("//") and text.startswith("/") and text.endswith("/"):
         pattern = PatternCondition(text[1:-1])
@@ -194,7 +200,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def format_condition(test: Condition) -> str:
-    """Return a condition in the syntax of :func:`parse_condition`."""
+    """Return a condition in the syntax that :func:`parse_condition` reads."""
     return " ".join(test.words) if isinstance(test, AnyWord) else query_parser.format_condition(test)
 
 

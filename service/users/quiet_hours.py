@@ -1,7 +1,7 @@
 """A user's settings for all messages: quiet hours, digests, time zone and language. Pure: times are arguments.
 
 Quiet hours and digests use local time in the user's zone (PEP 495). A local time that daylight saving skips in spring
-means one hour later; a local time that is repeated in autumn means its first occurrence.
+means one hour later. A local time that is repeated in autumn means its first occurrence.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,10 @@ Weekday = Annotated[int, msgspec.Meta(ge=0, lt=len(DAYS))]
 
 
 class QuietHours(msgspec.Struct, frozen=True):
-    """Daily hours without messages: from ``begins`` on each of ``days`` until the next local time ``ends``."""
+    """Hours without messages: from the time ``begins`` on each of ``days`` until the next time ``ends``.
+
+    Both times are local.
+    """
 
     begins: MinuteOfDay
     ends: MinuteOfDay
@@ -30,7 +33,10 @@ class QuietHours(msgspec.Struct, frozen=True):
 
 
 class DigestSchedule(msgspec.Struct, frozen=True):
-    """When digests are sent: every full hour, or at the minute ``at`` of every day or of one ``day`` of the week."""
+    """When digests are sent: every full hour, every day, or every week.
+
+    Daily and weekly digests are sent at ``at``, in minutes after local midnight, and weekly ones on ``day``.
+    """
 
     every: Literal["hour", "day", "week"]
     at: MinuteOfDay = 8 * MINUTES_PER_HOUR
@@ -38,11 +44,11 @@ class DigestSchedule(msgspec.Struct, frozen=True):
 
 
 class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One user's settings for messages; ``zone`` is a name in the tz database.
+    """One user's settings for messages.
 
-    ``heeds_presence``: no messages are sent while the user's presence is away, busy or offline, if the bot can see it.
-    ``language`` is the tag of the language that the user chose, ``client_language`` the last language of their client;
-    "" if unknown.
+    ``zone`` is a name in the tz database. With ``heeds_presence``, no messages are sent while the user's presence is
+    away, busy or offline, if the bot can see it. ``language`` is the tag of the language that the user chose,
+    ``client_language`` the last language of the user's client; "" means that it is unknown.
     """
 
     zone: str = "UTC"
@@ -54,7 +60,7 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def effective_language(self) -> str:
-        """The tag of the language in which to write to the user; "" if unknown."""
+        """The tag of the language in which to write to the user; "" if it is unknown."""
         return self.language or self.client_language
 
     @property
@@ -68,7 +74,10 @@ DEFAULT_USER_SETTINGS = UserSettings()
 
 
 def earliest_delivery_s(user_settings: UserSettings, queued_s: float, now_s: float) -> float:
-    """Return the earliest time, not before ``now_s``, at which to send an item queued at ``queued_s`` (all Unix s)."""
+    """Return the earliest time, not before ``now_s``, at which an item may be sent to a user with these settings.
+
+    ``queued_s`` is the time at which the item was queued. All times are Unix s.
+    """
     due_s = now_s
     if user_settings.digest is not None:
         due_s = max(now_s, next_digest_s(user_settings.digest, user_settings.zone, queued_s))
@@ -83,7 +92,7 @@ def earliest_delivery_s(user_settings: UserSettings, queued_s: float, now_s: flo
 
 
 def next_digest_s(digest: DigestSchedule, zone: str, after_s: float) -> float:
-    """Return the time of the first digest after ``after_s`` (Unix s)."""
+    """Return the time of the first digest after ``after_s`` (both Unix s); ``zone`` is the user's time zone."""
     if digest.every == "hour":
         local = datetime.fromtimestamp(after_s, UTC).astimezone(_zone(zone))
         since_full_hour_s = local.minute * 60 + local.second + local.microsecond / 1e6
@@ -98,14 +107,14 @@ def local_datetime(unix_s: float, zone: str) -> datetime:
 
 
 def find_time_zones(name: str) -> tuple[str, ...]:
-    """Return the names of the time zones with this full name or city, ignoring case; () if there is none."""
+    """Return the names of the time zones with this full name or city, ignoring case."""
     key = "_".join(name.split()).casefold()
     exact = [zone for zone in _zones() if zone.casefold() == key]
     return tuple(exact or (zone for zone in _zones() if zone.casefold().rpartition("/")[2] == key))
 
 
 def _quiet_until_s(quiet: QuietHours, zone: str, at_s: float) -> float | None:
-    """Return the end (Unix s) of the quiet hours that contain ``at_s``; None if none do."""
+    """Return the end (Unix s) of the quiet hours that contain ``at_s``; None if ``at_s`` is outside quiet hours."""
     for day in _days_from(zone, at_s - timedelta(days=1).total_seconds(), 3):
         if day.weekday() not in quiet.days:
             continue
