@@ -1,7 +1,8 @@
-"""AV-pairs, the elements of content names and queries (Gao & Steenkiste §II.A), each in one canonical text.
+"""AV-pairs (attribute and value), of which content names and queries consist (Gao & Steenkiste §II.A).
 
-An *orthogonal* attribute is meaningful by itself: ``tag=python``. A *dependent* one is meaningful only with its parent,
-and is hashed together with it: ``region=gb of lang=en``. Two pairs are equal if and only if their texts are.
+Each has one canonical text: two pairs are equal if and only if their texts are. An *orthogonal* attribute is meaningful
+by itself: ``tag=python``. A *dependent* one is meaningful only with its parent, and is hashed together with it:
+``region=gb of lang=en``.
 """
 
 import re
@@ -58,10 +59,11 @@ _COMMON_WORDS: Final = frozenset(
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """An attribute of content names, and the kinds of content that have it.
+    """An attribute of content names.
 
-    If ``single``, a name has at most one value of it. ``normalize`` converts a value as people write it to its
-    canonical form. Raises :class:`BadQuery`.
+    ``kinds`` are the kinds of content that have it. ``parent`` is the name of the attribute on which it depends; "" if
+    there is none. If ``single``, a name has at most one value of it. ``normalize`` converts a value as people write it
+    to its canonical form, or raises :class:`BadQuery`.
     """
 
     name: str
@@ -73,9 +75,10 @@ class Attribute(msgspec.Struct, frozen=True):
 
 
 def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
-    """Return the pair of an attribute's name and a value as people write it; ``parent`` is the pair it depends on.
+    """Return the AV-pair of an attribute's name and a value as people write it.
 
-    Raises :class:`BadQuery` for an invalid value or unknown attribute, with the valid ones.
+    ``parent`` is the pair on which a dependent attribute depends. Raises :class:`BadQuery`, which states what is valid,
+    for an invalid value or unknown attribute.
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
@@ -87,12 +90,15 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
 
 
 def attribute_of(text: Pair) -> str:
-    """Return the name of a pair's own attribute."""
+    """Return the name of a pair's attribute; for a dependent one it is not the parent's."""
     return text.partition("=")[0]
 
 
 def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
-    """Return the error for an unknown attribute, with the known ones and the similar one ``near``, if any."""
+    """Return the error for an unknown attribute, which lists the known ones.
+
+    ``near`` is a known attribute with a similar name, which the error suggests; "" if there is none.
+    """
     known = ", ".join(ATTRIBUTES)
     if near:
         return BadQuery(
@@ -105,7 +111,7 @@ def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
 def words(text: str, *, include_common: bool = False) -> list[str]:
     """Return a text's words in order and normalised, without very common words unless ``include_common``.
 
-    In scripts without spaces, each two neighbouring characters are a word.
+    In scripts without spaces between words, each two neighbouring characters count as a word.
     """
     found: list[str] = []
     for run in _WORD.findall(fold_text(text)):
@@ -126,7 +132,7 @@ def fold_text(text: str) -> str:
 
 
 def printable(text: str, most: int = 40) -> str:
-    """Return a user's text shortened to ``most`` characters, with invisible characters replaced, for error messages."""
+    """Return a user's text for an error message: at most ``most`` characters, with invisible ones replaced by "?"."""
     visible = "".join("?" if unicodedata.category(each) in _INVISIBLE else each for each in text[:most])
     return f"{visible}…" if len(text) > most else visible
 

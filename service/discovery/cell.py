@@ -1,11 +1,14 @@
 """Commands of one cell of a matrix; each is atomic in the cell's slot of the store.
 
-A cell has records of names with its pair, its *membership* (its state in its matrix and the size that it knows), and,
-at (0,0), the matrix's record (:class:`service.discovery.matrix.Matrix`). All three are soft state and expire unless
-they are refreshed. A cell without membership and records is *absent*: it never existed or was lost.
+A cell belongs to one AV-pair's matrix. It has records of content names that have the pair, and its *membership*, which
+is its state in the matrix and the size of the matrix that it knows. The cell (0,0) also has the matrix's record
+(:class:`service.discovery.matrix.Matrix`). All three are soft state and expire unless they are refreshed. A cell
+without membership and records is *absent*: it never existed or was lost.
 
 All writes are merges: the newer of two records stays, and only later epochs are accepted. Commands may therefore be
-repeated, arrive late or never, and cells need no order among each other beyond that of the protocols.
+repeated, arrive late or never. The order of commands to different cells only matters as far as the protocols state it.
+
+The answer to every command is a :class:`CellAnswer`; a command is *done* or *not done* according to its ``done``.
 """
 
 from collections.abc import Mapping
@@ -35,10 +38,11 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class NameRecord(msgspec.Struct, frozen=True):
-    """A name in a cell. A record without pairs is *withdrawn*: it matches nothing and outlives what it replaces.
+    """A content name in a cell.
 
-    ``version`` grows with each change of a name. ``expires_ms`` refers to the fleet's wall clock and is never earlier
-    than that of an older version.
+    ``pairs`` are the name's AV-pairs. A record without pairs is *withdrawn*: it matches nothing, and remains so that
+    older versions of the name are not stored again. ``version`` grows with each change of the name. ``expires_ms`` is a
+    time (Unix ms) and never earlier than that of an older version.
     """
 
     name: str
@@ -47,7 +51,10 @@ class NameRecord(msgspec.Struct, frozen=True):
     expires_ms: int
 
     def as_withdrawn(self) -> "NameRecord":
-        """Return the record that replaces older versions where the name is no longer registered."""
+        """Return the withdrawn form of this record, for cells in which the name is no longer registered.
+
+        There it replaces older versions.
+        """
         return msgspec.structs.replace(self, pairs=frozenset())
 
 
@@ -59,25 +66,32 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class ReadState(msgspec.Struct, frozen=True):
-    """Return membership, load, and the matrix's record."""
+    """Return the cell's membership, its load, and the matrix's record if the cell has it."""
 
     place: CellAddress
 
 
 class ExpireNames(msgspec.Struct, frozen=True):
-    """Return what :class:`ReadState` returns, after deleting expired names, which count as present until then."""
+    """Delete the cell's expired names, and return what :class:`ReadState` returns.
+
+    Until they are deleted, expired names count as present.
+    """
 
     place: CellAddress
 
 
 class PutRecords(msgspec.Struct, frozen=True):
-    """Merge these records into the cell; done if they, or newer ones, are all present afterwards.
+    """Merge these records into the cell; done if all of them, or newer versions, are present afterwards.
 
-    An open or filling cell stores all of them, a closed one those whose names it has, an absent one none. With
-    ``replace_only``, the names are registered in another partition: of a name that is absent or withdrawn here, the
-    withdrawn form is stored. ``assumed_size`` is the size from which the sender computed the partition: a cell that
-    knows of more partitions since then stores only names that it has and that are not withdrawn. Without either, the
-    records are copies from other cells, not registrations.
+    An open or filling cell stores all records. A closed cell stores only records whose names it has, and an absent cell
+    stores none.
+
+    ``replace_only`` states that the names are registered in another partition. If a name is absent or withdrawn here,
+    only the withdrawn form of its record is stored.
+
+    ``assumed_size`` is the size from which the sender has computed the partition. If the cell knows that the matrix has
+    more partitions by now, it stores only records whose names it has and has not withdrawn. If it is None, and
+    ``replace_only`` is false, the records are not registered here but copied from another cell.
     """
 
     place: CellAddress
@@ -95,28 +109,31 @@ class FindNames(msgspec.Struct, frozen=True):
 
 
 class SetSize(msgspec.Struct, frozen=True):
-    """Set a newer size in an open or filling cell; done if the cell then knows this size or a newer one."""
+    """Tell an open or filling cell the matrix's size; done if the cell then knows this size or a newer one."""
 
     place: CellAddress
     size: MatrixSize
 
 
 class OpenCell(msgspec.Struct, frozen=True):
-    """Change a cell that is absent, or was closed in an earlier epoch, to filling; its records stay."""
+    """Change a cell that is absent, or was closed in an earlier epoch than that of ``size``, to filling.
+
+    Its records stay.
+    """
 
     place: CellAddress
     size: MatrixSize
 
 
 class MarkFilled(msgspec.Struct, frozen=True):
-    """Open a cell that has been filling since exactly this epoch."""
+    """Change a filling cell to open, if the size that it knows is of exactly this epoch."""
 
     place: CellAddress
     epoch: int
 
 
 class CloseCell(msgspec.Struct, frozen=True):
-    """Close an open or filling cell of an earlier epoch; delete its records unless ``keep``."""
+    """Close an open or filling cell that knows a size of an earlier epoch; delete its records unless ``keep``."""
 
     place: CellAddress
     size: MatrixSize
@@ -124,7 +141,10 @@ class CloseCell(msgspec.Struct, frozen=True):
 
 
 class FetchRecords(msgspec.Struct, frozen=True):
-    """Return up to ``count`` records, including withdrawn ones, in the order of names after ``after``."""
+    """Return up to ``count`` records, including withdrawn ones, in the order of their names.
+
+    The first has the next name after ``after``.
+    """
 
     place: CellAddress
     after: str
@@ -132,17 +152,17 @@ class FetchRecords(msgspec.Struct, frozen=True):
 
 
 class DropRecords(msgspec.Struct, frozen=True):
-    """In a closed cell, delete those of these records that are unchanged."""
+    """Delete these records from a closed cell, except those that have changed since."""
 
     place: CellAddress
     records: tuple[NameRecord, ...]
 
 
 class UpdateMatrix(msgspec.Struct, frozen=True):
-    """At (0,0): replace the matrix's record if it is still ``before``; None if there is none.
+    """In the cell (0,0): replace the matrix's record by ``after``, if it is still ``before``.
 
-    If the cell is absent, it is created in this state, with the record's size. Done if the record is ``after``
-    afterwards; the answer contains the record in any case.
+    ``before`` is None if there was no record. If the cell is absent, it is created in the state ``state``, with the
+    record's size. Done if the record is ``after`` afterwards; the answer contains the record in any case.
     """
 
     place: CellAddress
@@ -167,7 +187,10 @@ Command = (
 
 
 class CellAnswer(msgspec.Struct, frozen=True):
-    """The answer of a cell to any command: its membership, and the command's results."""
+    """The answer of a cell to any command: the cell's membership, and the command's results.
+
+    ``done`` states whether the command has had its effect.
+    """
 
     member: Membership | None
     """The cell's membership; None if it is absent."""
@@ -184,14 +207,21 @@ class CellAnswer(msgspec.Struct, frozen=True):
 
 
 def newer(one: NameRecord, other: NameRecord) -> NameRecord:
-    """Return the record of two that is to be stored; the result does not depend on their order."""
+    """Return the newer of two records of one name, which is the one to store.
+
+    The result does not depend on the order of the arguments.
+    """
     return max(one, other, key=lambda record: (record.version, bool(record.pairs), record.expires_ms))
 
 
 def merge_records(
     existing: Mapping[str, NameRecord], command: PutRecords, member: Membership | None
 ) -> dict[str, NameRecord]:
-    """Return the records of a cell that a :class:`PutRecords` changes, given those it has."""
+    """Return, by name, the records that a cell has to change for a :class:`PutRecords`.
+
+    ``existing`` are the records that the cell has of these names, and ``member`` is its membership, or None if it is
+    absent.
+    """
     if member is None:
         return {}
     changed = {}
@@ -209,7 +239,10 @@ def merge_records(
 
 
 def transition(member: Membership | None, command: Command) -> Membership | None:
-    """Return a cell's membership after a command; the same object if the command does not change it."""
+    """Return a cell's membership after a command; the same object if the command does not change it.
+
+    The membership is None if the cell is absent.
+    """
     match command:
         case SetSize(size=size) if member and member.state is not CellState.CLOSED and member.size.epoch < size.epoch:
             return Membership(member.state, size)

@@ -2,9 +2,10 @@
 
 A protocol is a generator (type ``Rounds``) that yields the commands of one round, which may be sent concurrently and
 arrive in any order, and receives their answers in the order of the commands. It has no other state, so it may be
-abandoned anywhere.
+abandoned at any time.
 
-The size of a matrix is read from its head node or, if that one has no record, from cells that must exist (§IV.B.1).
+The size of a matrix is read from its head node, cell (0,0). If the head node has no record of it, the size is read from
+other cells, which exist in any matrix that is large enough (§IV.B.1).
 """
 
 from collections.abc import Generator, Sequence
@@ -27,7 +28,7 @@ Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 
 
 def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
-    """Run several protocols concurrently, combining their rounds; return their results in order."""
+    """Run several protocols concurrently, with their rounds combined; return their results in the same order."""
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
     answers: dict[int, Sequence[CellAnswer]] = {}
@@ -47,7 +48,7 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
 
 
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
-    """Return a matrix's size; None if nothing has been registered in it."""
+    """Return the size of an AV-pair's matrix; None if nothing has been registered in it."""
     (head,) = yield [ReadState(head_address(pair))]
     if head.matrix is not None:
         return head.matrix.size
@@ -56,7 +57,11 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
-    """Return a matrix's record; if there is none, create it from the sizes that other cells know (§IV.C.5)."""
+    """Return the record of an AV-pair's matrix, which its head node keeps.
+
+    If the head node has none, it is created from the sizes that other cells know, or for a new matrix of one cell
+    (§IV.C.5).
+    """
     (head,) = yield [ReadState(head_address(pair))]
     while head.matrix is None:
         sizes = yield from _probe_sizes(pair, limits)
@@ -72,6 +77,6 @@ def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]
 
 
 def latest_size(size: MatrixSize, *answers: CellAnswer) -> MatrixSize:
-    """Return the newest of this size and the cells' sizes; the sizes of closed cells are ignored."""
+    """Return the newest of ``size`` and the sizes that the answering cells know; those of closed cells are ignored."""
     sizes = [answer.member.size for answer in answers if answer.member and not answer.is_in(CellState.CLOSED)]
     return max([size, *sizes])

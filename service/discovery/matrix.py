@@ -5,13 +5,13 @@ for the smallest 2^k ≥ P, without its top bit if the result is not below P. Th
 paper's shrinking, in which partition p is merged into p - 2^(k-1). A name's possible partitions are therefore few,
 whatever sizes its matrix has had, and need not be stored.
 
-Deviation: the paper draws anew for each registration; a changed name could then not be found and replaced.
+Deviation: the paper draws a new number for each registration; a changed name could then not be found and replaced.
 
-A cell requests more or fewer partitions or replicas from the head node at three thresholds and their low counterparts.
-A rate is that of the last ``WINDOW`` events, as the paper's nodes measure it (§V.A). One request is carried out at a
-time: the head's record changes first, and then :mod:`service.discovery.matrix_resizing` makes the cells follow. Until
-that is complete the matrix is not *settled*, and requests are dropped. Deviation: they are not queued, because a cell
-that is still overloaded repeats its request.
+A cell requests more partitions or replicas from the head node when its load reaches one of three thresholds, and fewer
+when its load is far below them. A rate is that of the last ``WINDOW`` events, as the paper's nodes measure it (§V.A).
+One request is carried out at a time: the head's record changes first, and then :mod:`service.discovery.matrix_resizing`
+makes the cells follow. Until that is complete the matrix is not *settled*, and requests are dropped. Deviation: they
+are not queued, because a cell that is still overloaded repeats its request.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ PairKey = str
 
 
 class CellAddress(msgspec.Struct, frozen=True, order=True):
-    """A rendezvous point H(pair, p, r), the address of one cell. Partitions and replicas count from 0."""
+    """The address of one cell of an AV-pair's matrix: the rendezvous point H(pair, p, r), with p and r from 0."""
 
     pair: PairKey
     partition: int = 0
@@ -32,7 +32,7 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 
 
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
-    """The size of a matrix in one epoch; later epochs are newer."""
+    """The size of a matrix since one change of it. ``epoch`` is the number of the change; a greater one is newer."""
 
     epoch: int = 0
     partitions: int = 1
@@ -40,23 +40,30 @@ class MatrixSize(msgspec.Struct, frozen=True, order=True):
 
 
 def head_address(pair: PairKey) -> CellAddress:
-    """Return the address of a matrix's head node N(0,0), which has the matrix's record."""
+    """Return the address of the head node of an AV-pair's matrix, the cell (0,0) that has the matrix's record."""
     return CellAddress(pair)
 
 
 def merge_target(partition: int) -> int:
-    """Return the partition that receives the names of ``partition`` (not 0) when that one is removed (§IV.C.2)."""
+    """Return the partition that receives the names of ``partition`` (not 0) when it is removed (§IV.C.2)."""
     return partition - (1 << partition.bit_length() - 1)
 
 
 def home_partition(draw: int, partitions: int) -> int:
-    """Return the partition of a name with this draw in a matrix of ``partitions`` partitions."""
+    """Return the partition in which a name is registered if its matrix has ``partitions`` partitions.
+
+    ``draw`` is a number that belongs to the name, such as a hash.
+    """
     place = draw % (1 << (partitions - 1).bit_length())
     return place if place < partitions else merge_target(place)
 
 
 def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
-    """Return all partitions in which a name with this draw can be, for any earlier size; highest first."""
+    """Return all partitions in which a name can be registered, the highest first.
+
+    ``draw`` is a number that belongs to the name, such as a hash. The matrix has ``partitions`` partitions now; the
+    name may have been registered when it had fewer.
+    """
     found = [home_partition(draw, partitions)]
     while found[-1]:
         found.append(merge_target(found[-1]))
@@ -64,9 +71,10 @@ def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
 
 
 def probe_addresses(pair: PairKey, partitions: int, replicas: int) -> tuple[CellAddress, ...]:
-    """Return the cells to ask for the size when the head does not know it, given the largest size (§IV.B.1).
+    """Return the cells to ask for the matrix's size when its head node does not know it (§IV.B.1).
 
-    Cells are numbered without gaps and each knows the whole size, so at least one of these exists if any cell does.
+    ``partitions`` and ``replicas`` are the maximum size of a matrix. Cells are numbered without gaps and each knows the
+    whole size. Therefore at least one of the returned cells exists if there is any cell but the head.
     """
     down = (CellAddress(pair, 1 << bit) for bit in range((partitions - 1).bit_length()))
     across = (CellAddress(pair, 0, 1 << bit) for bit in range((replicas - 1).bit_length()))
@@ -78,7 +86,7 @@ WINDOW = 20
 
 
 class CellLoad(msgspec.Struct, frozen=True):
-    """The load of one cell."""
+    """The load of one cell: its number of names, and its registrations and queries per second."""
 
     names: int = 0
     registrations_s: float = 0.0
@@ -86,10 +94,11 @@ class CellLoad(msgspec.Struct, frozen=True):
 
 
 class MatrixLimits(msgspec.Struct, frozen=True):
-    """The thresholds of a cell's load (T_CN, T_reg, T_q), and the maximum size of a matrix.
+    """The thresholds of a cell's load, and the maximum size of a matrix.
 
-    A cell below the share ``low`` of its thresholds is superfluous: at a half or less, merging two cells does not cause
-    the next growth.
+    The paper calls the thresholds T_CN, T_reg and T_q. A cell whose load reaches one of them is overloaded. A cell
+    below the share ``low`` of its thresholds is superfluous: at a half or less, merging two cells does not cause the
+    next growth. ``partitions`` and ``replicas`` are the maximum size.
     """
 
     names: int = 4000
@@ -101,7 +110,7 @@ class MatrixLimits(msgspec.Struct, frozen=True):
 
 
 class ResizeKind(StrEnum):
-    """What a cell requests: more or fewer partitions or replicas."""
+    """What a cell requests from its matrix's head node: more (INC) or fewer (DEC) partitions (P) or replicas (R)."""
 
     INC_P = "INC_P"
     DEC_P = "DEC_P"
@@ -110,20 +119,23 @@ class ResizeKind(StrEnum):
 
 
 def rate_per_s(events: int, since_s: float) -> float:
-    """Return the rate of the last ``events``, of which the first was ``since_s`` ago; 0 for fewer than ``WINDOW``."""
+    """Return the mean rate of ``events`` events in the last ``since_s`` seconds; 0 for fewer than ``WINDOW`` events."""
     return events / since_s if events >= WINDOW and since_s > 0 else 0.0
 
 
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
-    """Return a cell's load of names or registrations as a share of its threshold, whichever is greater."""
+    """Return how full a cell is: its load as a share of the threshold.
+
+    There are two such shares, those of its names and its registrations; the result is the greater one.
+    """
     return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
 
 
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
-    """Return what a cell under this load requests.
+    """Return the changes of the matrix's size that a cell under this load requests from the head node.
 
-    Deviation: a partition is superfluous if *both* its rate and its number of names are low (§IV.C.2 says either). A
-    partition full of names that are no longer refreshed would otherwise be merged with a full one.
+    Deviation: a partition is superfluous if *both* its rate of registrations and its number of names are low (§IV.C.2
+    says either). A partition full of names that are no longer refreshed would otherwise be merged with a full one.
     """
     kinds = []
     if load.names >= limits.names or load.registrations_s >= limits.registrations_s:
@@ -145,9 +157,11 @@ class RemovedPart(StrEnum):
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The record of a matrix at its head node. The part that is being removed still counts in ``size``.
+    """The record of a matrix that its head node keeps.
 
-    ``new_partitions`` and ``new_replicas`` are where the *expansion regions* begin, the parts that were added last.
+    ``leaving`` is the part that is being removed; it still counts in ``size``. ``settled`` states whether all cells
+    match the record. ``new_partitions`` and ``new_replicas`` are the numbers of the first partition and replica of the
+    *expansion regions*, the parts that were added last.
     """
 
     size: MatrixSize = MatrixSize(epoch=1)
@@ -165,10 +179,11 @@ class ResizeRequest(msgspec.Struct, frozen=True):
 
 
 def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
-    """Return the record after a request; the same object if the head ignores it.
+    """Return a matrix's record after a cell's request; the same object if the head node ignores the request.
 
-    Growth is requested by the expansion region alone, because only there the load has settled after the previous
-    growth. Shrinking is requested by the last partition, or the last replica row.
+    Only a cell in an expansion region (the part that was added last) can make the matrix grow, because only there the
+    load has settled after the previous growth. Only a cell in the last partition or the last replica can make it
+    shrink.
     """
     size, place = matrix.size, request.place
     if not matrix.settled or place.partition >= size.partitions or place.replica >= size.replicas:
@@ -196,9 +211,10 @@ def _grow(matrix: Matrix, partitions: int, replicas: int) -> Matrix:
 
 
 def after_removal(matrix: Matrix) -> Matrix:
-    """Return the record after the removed part is gone.
+    """Return the record after the part that was being removed is gone.
 
-    When a whole expansion region has been removed, the upper half of the rest becomes the new one (§IV.C.2).
+    When a whole expansion region (the part that was added last) has been removed, the upper half of the rest becomes
+    the new one (§IV.C.2).
     """
     size, less_p, less_r = matrix.size, 0, 0
     match matrix.leaving:
@@ -209,25 +225,25 @@ def after_removal(matrix: Matrix) -> Matrix:
     partitions, replicas = size.partitions - less_p, size.replicas - less_r
     return Matrix(
         MatrixSize(size.epoch + 1, partitions, replicas),
-        _region(matrix.new_partitions, partitions),
-        _region(matrix.new_replicas, replicas),
+        _region_begin(matrix.new_partitions, partitions),
+        _region_begin(matrix.new_replicas, replicas),
     )
 
 
-def _region(begin: int, length: int) -> int:
+def _region_begin(begin: int, length: int) -> int:
     return begin if begin < length else length // 2
 
 
 def next_epoch(matrix: Matrix) -> Matrix:
-    """Return the record in a new epoch, in which one pass of resizing opens cells."""
+    """Return the record with the next epoch, in which one pass of resizing opens cells."""
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)
 
 
 def recover_matrix(sizes: Iterable[MatrixSize]) -> Matrix:
-    """Return the record of a matrix whose head was lost, from the sizes that its cells know (§IV.C.5).
+    """Return a new record for a matrix whose head node was lost, from the sizes that its other cells know (§IV.C.5).
 
-    Raises ValueError without any size.
+    Raises ValueError if there are no sizes.
     """
     latest = max(sizes)
     partitions, replicas = latest.partitions, latest.replicas

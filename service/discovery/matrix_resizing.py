@@ -1,17 +1,19 @@
 """Resizing of a matrix: the protocol that makes its cells match the head node's record (§IV.C).
 
-One pass reads all cells and does what is missing, in an order that loses no name:
+A *pass* of the protocol reads all cells and does what is missing, in an order that loses no name:
 
-1. *Announce* the size to all cells. Nothing opens before all know it, so that readers ask the new partitions and
-writers write into the new replicas before these have any content. 2. *Open* absent cells for filling: new ones, and
-lost ones. 3. *Fill* them from an open replica, if there is one. Then they are open. 4. *Close* cells that are being
-removed, put their names into all replicas of the merge target, and only then delete them.
+1. It *announces* the size to all cells. It opens no cell before all know the size, so that readers ask the new
+   partitions and writers write into the new replicas before these have any content.
+2. It *opens* absent cells for filling, which are new or were lost.
+3. It *fills* them from an open replica, if there is one. Then they are open.
+4. It *closes* the cells that are being removed, puts their names into all replicas of the merge target (the partition
+   that takes the names over), and only then deletes them.
 
-A pass may stop anywhere, and others may run concurrently: each opens cells in an epoch of its own, so that statements
-of other or earlier passes about cells that it has opened are ignored.
+A pass may stop anywhere, and other passes may run concurrently: each opens cells in an epoch of its own, so that
+statements of other or earlier passes about cells that it has opened are ignored.
 
-Deviation: growth of replicas and recovery of lost ones are the same steps; members do not send their indices to the
-head, the process that runs the pass reads them.
+Deviation: growth of replicas and recovery of lost ones are the same steps. Members do not send their indices to the
+head node; the process that runs the pass reads them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,11 +57,14 @@ CellAnswers = Mapping[CellAddress, CellAnswer]
 
 
 def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> Rounds[Matrix | None]:
-    """Run one pass; return the record if the matrix is settled, None if another pass is needed."""
+    """Run one pass for an AV-pair's matrix, copying ``page`` records per round.
+
+    Return the matrix's record if all cells now match it, or None if another pass is needed.
+    """
     matrix = yield from find_or_create_matrix(pair, limits)
     cells = yield from _read_cells(pair, matrix.size, limits)
     known = _correct_matrix(matrix, cells)
-    if known != matrix or _missing(pair, matrix, cells):
+    if known != matrix or _missing_cells(pair, matrix, cells):
         term = next_epoch(known)
         if not (yield from _update_matrix(pair, matrix, term)):
             return None
@@ -67,10 +72,10 @@ def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> R
         cells = yield from _read_cells(pair, matrix.size, limits)
     if behind := [place for place, cell in cells.items() if cell.member and cell.member.size < matrix.size]:
         yield [SetSize(place, matrix.size) for place in behind]
-    if missing := _missing(pair, matrix, cells):
+    if missing := _missing_cells(pair, matrix, cells):
         yield [OpenCell(place, matrix.size) for place in missing]
         cells = yield from _read_cells(pair, matrix.size, limits)
-    if _missing(pair, matrix, cells):
+    if _missing_cells(pair, matrix, cells):
         return None
     if not all(
         (yield from run_together([_fill(column, matrix, page) for column in _filling_partitions(pair, matrix, cells)]))
@@ -92,9 +97,9 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 
 
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
-    """Return the record, or a recovered one if cells know a newer size.
+    """Return the head node's record, or one recovered from the cells if they know a newer size.
 
-    A head that was lost may have been recreated too early.
+    The latter happens if the head node was lost and its record was recreated from too few cells.
     """
     sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]
     return recover_matrix(sizes) if sizes and max(sizes).epoch > matrix.size.epoch else matrix
@@ -115,7 +120,7 @@ def _remaining_addresses(pair: PairKey, matrix: Matrix) -> list[CellAddress]:
     return [CellAddress(pair, p, r) for p in range(partitions) for r in range(replicas)]
 
 
-def _missing(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[CellAddress]:
+def _missing_cells(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[CellAddress]:
     states = (CellState.OPEN, CellState.FILLING)
     return [
         place for place in _remaining_addresses(pair, matrix) if place not in cells or not cells[place].is_in(*states)
@@ -123,7 +128,10 @@ def _missing(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[CellAddr
 
 
 def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[dict[CellAddress, CellAnswer]]:
-    """Return the cells of each partition in which some are filling, including replicas that are being removed."""
+    """Return the cells of each partition in which some cells are being filled.
+
+    Only partitions that stay are included, with all their replicas, even one that is being removed.
+    """
     staying = {place.partition for place in _remaining_addresses(pair, matrix)}
     columns: dict[int, dict[CellAddress, CellAnswer]] = {}
     for place in [place for place in cells if place.partition in staying and place.replica < matrix.size.replicas]:
@@ -132,18 +140,21 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 
 
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Fill a partition's filling cells from an open one, or, if there is none, from each other."""
+    """Fill those cells of a partition that are being filled, from an open one or, if there is none, from each other.
+
+    ``column`` are the partition's cells. False if another pass has to continue.
+    """
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
     opened = [place for place, cell in column.items() if cell.is_in(CellState.OPEN)]
     for source in opened[:1] or filling:
         targets = [place for place in filling if place != source]
-        if targets and not (yield from _copy(source, targets, page)):
+        if targets and not (yield from _copy_records(source, targets, page)):
             return False
     answers = yield [MarkFilled(place, matrix.size.epoch) for place in filling]
     return all(answer.is_in(CellState.OPEN) for answer in answers)
 
 
-def _copy(source: CellAddress, targets: Sequence[CellAddress], page: int) -> Rounds[bool]:
+def _copy_records(source: CellAddress, targets: Sequence[CellAddress], page: int) -> Rounds[bool]:
     after = ""
     while True:
         (found,) = yield [FetchRecords(source, after, page)]
@@ -151,18 +162,18 @@ def _copy(source: CellAddress, targets: Sequence[CellAddress], page: int) -> Rou
             return False
         if not found.records:
             return True
-        if not (yield from _put(targets, found.records)):
+        if not (yield from _put_in_cells(targets, found.records)):
             return False
         after = found.records[-1].name
 
 
-def _put(targets: Sequence[CellAddress], records: tuple[NameRecord, ...]) -> Rounds[bool]:
+def _put_in_cells(targets: Sequence[CellAddress], records: tuple[NameRecord, ...]) -> Rounds[bool]:
     answers = yield [PutRecords(place, records) for place in targets]
     return all(answer.done for answer in answers)
 
 
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Move the names of the last partition to its merge target."""
+    """Close the last partition and move its names to its merge target; False if another pass has to continue."""
     size, last = matrix.size, matrix.size.partitions - 1
     places = [CellAddress(pair, last, row) for row in range(size.replicas)]
     if not (yield from _close(places, size, keep=True)):
@@ -170,21 +181,24 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
     heirs = [CellAddress(pair, merge_target(last), row) for row in range(size.replicas)]
     for place in places:
         while (found := (yield [FetchRecords(place, "", page)])[0]).records:
-            if not found.is_in(CellState.CLOSED) or not (yield from _put(heirs, found.records)):
+            if not found.is_in(CellState.CLOSED) or not (yield from _put_in_cells(heirs, found.records)):
                 return False
             yield [DropRecords(place, found.records)]
     return True
 
 
 def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
-    """Remove the last replica of each partition."""
+    """Close the last replica of each partition and delete its names; False if another pass has to continue."""
     size = matrix.size
     places = [CellAddress(pair, partition, size.replicas - 1) for partition in range(size.partitions)]
     return (yield from _close(places, size, keep=False))
 
 
 def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
-    """Close cells in the epoch after ``size``'s; absent ones count as closed."""
+    """Close cells in the epoch after that of ``size``, and delete their records unless ``keep``.
+
+    True if all are closed now; absent cells count as closed.
+    """
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
     answers = yield [CloseCell(place, closing, keep) for place in places]
     return all(answer.member is None or answer.is_in(CellState.CLOSED) for answer in answers)

@@ -40,7 +40,8 @@ class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
 def channel_pairs(channel: Channel, traits: DeclaredMetadata, domain: str, interval_s: float) -> tuple[Pair, ...]:
     """Return a channel's content name.
 
-    ``domain`` is the registrable domain of its URL, ``interval_s`` the estimated time between its updates.
+    ``traits`` is what its documents declare, ``domain`` is the registrable domain of its URL, and ``interval_s`` is the
+    estimated time between its updates in seconds.
     """
     return _limit_pairs(
         [
@@ -58,7 +59,11 @@ def channel_pairs(channel: Channel, traits: DeclaredMetadata, domain: str, inter
 
 
 def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain: str) -> tuple[Pair, ...]:
-    """Return an entry's content name: its own pairs, and those of its channel's location and language."""
+    """Return an entry's content name: its own pairs, and those of its channel's location and language.
+
+    ``traits`` is what the documents of its channel declare, and ``domain`` is the registrable domain of its channel's
+    URL.
+    """
     return _limit_pairs(
         [
             f"channel={channel.id}",
@@ -72,7 +77,10 @@ def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain
 
 
 def language_pairs(tag: str) -> list[Pair]:
-    """Return the pairs of a language tag (BCP 47) such as ``en``, ``en-GB``, ``zh_Hans_CN``; none if it is invalid."""
+    """Return the AV-pairs of a language tag (BCP 47) such as ``en``, ``en-GB``, ``zh_Hans_CN``.
+
+    The list is empty if the tag is invalid.
+    """
     language, *others = tag.strip().replace("_", "-").split("-")
     primary = _pair_or_none("lang", language)
     if primary is None:
@@ -84,7 +92,7 @@ def language_pairs(tag: str) -> list[Pair]:
 
 
 def update_class(interval_s: float) -> str:
-    """Return the class of a mean time between updates."""
+    """Return the class of update frequency, such as ``daily``, for a mean time between updates in seconds."""
     return next(
         (name for name, most_s in zip(UPDATE_CLASSES, _UPDATE_CLASS_LIMITS_S, strict=False) if interval_s <= most_s),
         UPDATE_CLASSES[-1],

@@ -1,6 +1,6 @@
 """Parser of search queries, which are sets of AV-pairs: ``tag=python lang=en author="Jane Doe" async limit 5``.
 
-Bare words are words of the title. Every error states what to write instead; nothing is guessed.
+Words without an attribute are words of the title. Every error states what to write instead; nothing is guessed.
 """
 
 import re
@@ -48,7 +48,7 @@ _WHITE: Final = str.maketrans("\t\r\n", "   ")
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A query for channel or entry names that have all of ``pairs``; at most ``limit`` of them."""
+    """A query for up to ``limit`` names of channels or entries, as ``about`` states, that have all of ``pairs``."""
 
     about: ContentKind
     pairs: tuple[Pair, ...]
@@ -60,7 +60,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A search result: a channel, or an entry with its channel."""
+    """A search result: a channel, or an entry together with its channel."""
 
     channel: Channel
     entry: Entry | None = None

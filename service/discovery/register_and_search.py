@@ -60,9 +60,10 @@ def search(
     limits: MatrixLimits,
     known: Mapping[PairKey, MatrixSize] | None = None,
 ) -> Rounds[SearchOutcome]:
-    """Return up to ``limit`` names that have all of ``pairs`` (at least one).
+    """Return up to ``limit`` names that have all of ``pairs``, of which there must be at least one.
 
-    ``draw`` is a random number of at least 32 bits, ``known`` are cached sizes. Raises :class:`CellsUnavailable`.
+    ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``known`` has cached sizes of matrices,
+    which may be outdated. Raises :class:`CellsUnavailable` if the cells keep changing.
     """
     sizes = dict(known or {})
     while (unknown := size_to_learn(pairs, sizes, draw)) is not None:
@@ -92,10 +93,11 @@ def search(
 
 
 def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize], draw: int) -> PairKey | None:
-    """Return the pair whose size has to be read before a matrix is chosen; None if no more sizes are needed.
+    """Return the pair whose matrix's size has to be read next, before a matrix is chosen; None if no more are needed.
 
-    No more are needed once a matrix with a single partition is known. Deviation: the paper reads all sizes at once;
-    most matrices have one partition, so the first one usually suffices.
+    ``known`` are the sizes that are known so far. No more are needed once a matrix with a single partition is known.
+    The random number ``draw`` selects one of several pairs. Deviation: the paper reads all sizes at once; most matrices
+    have one partition, so the first one usually suffices.
     """
     pairs = sorted(pairs)
     if any(known[pair].partitions == 1 for pair in pairs if pair in known):
@@ -105,16 +107,20 @@ def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize],
 
 
 def choose_matrix(sizes: Mapping[PairKey, MatrixSize], draw: int) -> PairKey:
-    """Return the pair whose matrix is to be searched: any of those with the fewest partitions, by ``draw``."""
+    """Return the pair whose matrix is to be searched: one whose matrix has the fewest partitions.
+
+    The random number ``draw`` selects one of several such pairs.
+    """
     fewest = min(size.partitions for size in sizes.values())
     best = sorted(pair for pair, size in sizes.items() if size.partitions == fewest)
     return best[draw % len(best)]
 
 
 def partitions_to_ask(asked: int, matches: int, limit: int) -> int:
-    """Return how many more partitions to ask, if ``asked`` partitions had ``matches`` matches.
+    """Return how many more partitions to ask in the next round, after ``asked`` partitions had ``matches`` matches.
 
-    It is one at first, then at most as many as before. Deviation: the paper leaves open how many partitions are enough.
+    ``limit`` is the number of matches wanted. The first round asks one partition; each later round asks at most as many
+    as have been asked before. Deviation: the paper leaves open how many partitions are enough.
     """
     if matches >= limit:
         return 0
@@ -148,7 +154,10 @@ class _Partition(msgspec.Struct):
 
 
 class MatrixSearch:
-    """The search of one matrix: which cells have been asked, and their answers. Used by one protocol run."""
+    """The search of one matrix: which cells have been asked, and their answers.
+
+    Send :meth:`commands`, pass the answers to :meth:`on_answers`, and repeat until there are no commands.
+    """
 
     def __init__(self, pair: PairKey, pairs: frozenset[PairKey], limit: int, draw: int, size: MatrixSize) -> None:
         self.size = size
@@ -160,7 +169,7 @@ class MatrixSearch:
         """Whether the size was read from other cells after the first partition was lost."""
 
     def commands(self) -> list[FindNames]:
-        """Return the commands of the next round; empty if the search is over."""
+        """Return the commands of the next round; none if the search is over or :attr:`needs_size`."""
         pending = [number for number, partition in self._partitions.items() if partition.state not in _KNOWN]
         if not pending:
             wanted = partitions_to_ask(len(self._partitions), len(self._found), self._limit)
@@ -185,14 +194,14 @@ class MatrixSearch:
             self._settle(number, self._partitions[number])
 
     def set_size(self, size: MatrixSize) -> None:
-        """Continue with a size from other cells after the head's cell was absent."""
+        """Continue with the size that was read from other cells, because :attr:`needs_size`."""
         self.size = max(self.size, size)
         self._partitions[0] = _Partition()
         self._size_is_known = True
 
     @property
     def needs_size(self) -> bool:
-        """Whether no cell of the first partition knew the size, so that it must be read from other cells."""
+        """Whether the matrix's size must be read from other cells, because no cell of the first partition knew it."""
         return 0 in self._partitions and self._partitions[0].state is _PartitionState.LOST
 
     @property
@@ -210,14 +219,17 @@ class MatrixSearch:
         return [number for number in order if number not in self._partitions]
 
     def _replicas_to_ask(self, number: int) -> list[int]:
-        """Return the replicas of a partition to ask: one at first, then all others."""
+        """Return the replicas of partition ``number`` to ask next: one at first, then all others."""
         partition = self._partitions.get(number)
         if partition is None or not partition.answers:
             return [(self._draw // self.size.partitions + number) % self.size.replicas]
         return [row for row in range(self.size.replicas) if row not in partition.answers]
 
     def _settle(self, number: int, partition: _Partition) -> None:
-        """Update a partition's state from its answers, and ask its merge target again if it is being removed."""
+        """Update the state of partition ``number`` from its replicas' answers.
+
+        If it is being removed, its merge target, the partition that takes its names over, is asked again.
+        """
         answers = partition.answers.values()
         if not answers or partition.state is _PartitionState.HANDED_OVER:
             return
@@ -239,10 +251,10 @@ PAGE = 2000
 
 
 def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> Rounds[list[NameRecord]]:
-    """Return the records of a matrix that are not withdrawn, from as many partitions as ``most`` records need.
+    """Return up to ``most`` records of an AV-pair's matrix that are not withdrawn.
 
-    Of each partition an open replica is read, starting with the one chosen by the random number ``draw``. A partition
-    without one is skipped, because its names are still being copied; the next listing has them.
+    Of each partition an open replica is read, beginning with the one that the random number ``draw`` selects. A
+    partition without an open replica is skipped, because its names are still being copied; the next listing has them.
     """
     size = yield from find_size(pair, limits)
     found: dict[str, NameRecord] = {}
@@ -260,7 +272,10 @@ def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> R
 
 
 def _read_cell(place: CellAddress, most: int) -> Rounds[list[NameRecord] | None]:
-    """Return a cell's records; None if it is not open and may lack some."""
+    """Return up to ``most`` records of a cell that are not withdrawn; None if the cell is not open.
+
+    A cell that is not open may lack some records.
+    """
     found: list[NameRecord] = []
     after = ""
     while len(found) < most:
@@ -288,10 +303,10 @@ class Registration(msgspec.Struct, frozen=True):
 def register(
     pair: PairKey, record: NameRecord, draw: int, limits: MatrixLimits, known: MatrixSize | None = None
 ) -> Rounds[Registration]:
-    """Register a new name, or refresh one whose version is registered (§IV.B.1).
+    """Register a name in the matrix of one of its AV-pairs, or refresh a version that is already registered (§IV.B.1).
 
-    ``draw`` is a number of at least 32 bits that depends on the name only, ``known`` is a cached size. Raises
-    :class:`CellsUnavailable`.
+    ``draw`` is a number of at least 32 bits that depends on the name only and determines its partition. ``known`` is a
+    cached size of the matrix. Raises :class:`CellsUnavailable` if no cell keeps the name.
     """
     size = known if known is not None else (yield from find_or_create_matrix(pair, limits)).size
     for _ in range(MAX_TRIES):
@@ -312,9 +327,10 @@ def register(
 def replace(
     pair: PairKey, record: NameRecord, draw: int, limits: MatrixLimits, known: MatrixSize | None = None
 ) -> Rounds[Registration]:
-    """Register a new version of a name so that no older one is found any more; a withdrawn record removes the name.
+    """Register a new version of a name in place of all older ones, which are not found any more.
 
-    Arguments as for :func:`register`. No knowledge of earlier registrations, complete or not, is needed.
+    A withdrawn record removes the name. The arguments are those of :func:`register`. Nothing needs to be known about
+    earlier registrations, and they may have been incomplete.
     """
     placed = yield from register(pair, record, draw, limits, known)
     size, done = placed.size, {placed.partition}
@@ -334,7 +350,11 @@ def _put_in_replicas(
     replace_only: bool = False,
     assumed_size: MatrixSize | None = None,
 ) -> Rounds[tuple[MatrixSize, bool]]:
-    """Put a record into all replicas of a partition; return the newest size, and whether any replica stores it."""
+    """Put a record into all replicas of the partition at ``address``.
+
+    Return the newest size of the matrix, and whether any replica stores the record. ``size`` is the size as it is known
+    so far; ``replace_only`` and ``assumed_size`` are those of :class:`PutRecords`.
+    """
     stored: set[int] = set()
     asked: set[int] = set()
     rows = set(range(size.replicas))

@@ -1,10 +1,10 @@
-"""Saved searches (``watch``): an index of searches in which each new entry finds those that it matches.
+"""Saved searches (``watch``): an index of searches in which each new entry finds the searches that it matches.
 
-The roles of the matrices are reversed: a search is stored under its rarest pair, and an entry probes the index with
-each of its pairs and matches by subset in the other direction. Below a pair, searches are stored under their next
-rarest one: the rarest may still be common, and the number of unsuccessful comparisons determines the cost of matching.
-A phrase is stored under two consecutive words. Regular expressions have no key: each is tried on each entry, by RE2, in
-time linear in the text.
+The roles of the matrices are reversed: a search is stored under the rarest of its pairs. An entry looks up each of its
+own pairs in the index, and matches a search if it has all pairs of the search. Below a pair, searches are stored under
+their next rarest one: the rarest may still be common, and the number of unsuccessful comparisons determines the cost of
+matching. A phrase is stored under two consecutive words. Regular expressions have no key: each is tried on each entry,
+by RE2, in time linear in the text.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
 
 
 class PatternCondition(msgspec.Struct, frozen=True, tag="pattern"):
-    """Matches entries of which a line of title or text matches this RE2 expression, ignoring case."""
+    """Matches entries in whose title or text this RE2 expression is found, ignoring case."""
 
     expression: str
 
@@ -51,7 +51,10 @@ SearchCondition = PairsCondition | PhraseCondition | PatternCondition
 
 
 class SavedSearch(msgspec.Struct, frozen=True):
-    """A user's saved search: its global id, its condition, and its number among the user's searches."""
+    """A user's saved search.
+
+    ``id`` distinguishes it from all users' saved searches, ``number`` from the user's other ones.
+    """
 
     id: SavedSearchId
     condition: SearchCondition = msgspec.field(name="standing")
@@ -74,7 +77,7 @@ class SearchableEntry:
 
 
 def validate_condition(condition: SearchCondition) -> SearchCondition:
-    """Return the condition if it is selective and affordable. Raises :class:`BadQuery` otherwise."""
+    """Return the condition if it is specific enough and not too long. Raises :class:`BadQuery` otherwise."""
     if isinstance(condition, PhraseCondition):
         if not words(" ".join(condition.words)):
             raise BadQuery("These words are too common. Please use more specific ones.")
@@ -93,7 +96,7 @@ def validate_condition(condition: SearchCondition) -> SearchCondition:
 
 
 def matches(condition: SearchCondition, subject: SearchableEntry) -> bool:
-    """Return whether an entry satisfies a condition."""
+    """Return whether the entry ``subject`` satisfies a condition."""
     match condition:
         case PairsCondition(pairs):
             return subject.pairs.issuperset(pairs)
@@ -133,7 +136,10 @@ _PRIOR_WEIGHT = 200
 
 
 class PairFrequencies:
-    """Frequencies of pairs among recent entries, with prior frequencies until there are enough of them."""
+    """Estimates of how frequent AV-pairs are among recent entries.
+
+    Until enough entries have been counted, the estimates depend on the usual frequency of each attribute.
+    """
 
     MAX_KNOWN: Final = 100_000
 
@@ -150,13 +156,16 @@ class PairFrequencies:
             self._seen = Counter({each: count // 2 for each, count in self._seen.items() if count > 1})
 
     def share(self, pair: Pair) -> float:
-        """Return the estimated share of entries that have a pair."""
+        """Return the estimated share of entries that have this pair, between 0 and 1."""
         guess = _USUAL_SHARE[attribute_of(pair)] / 1000
         return (self._seen[pair] + guess * _PRIOR_WEIGHT) / (self._entries + _PRIOR_WEIGHT)
 
 
 def rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> Pair:
-    """Return the pair with the smallest share of entries; of equal ones the first in order."""
+    """Return the pair that the smallest share of entries has, according to ``share``.
+
+    Of several such pairs it is the first in alphabetical order.
+    """
     return min(pairs, key=lambda pair: (share(pair), pair))
 
 
@@ -210,7 +219,10 @@ class SavedSearchIndex:
                     del self._patterns[expression]
 
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
-        """Return the ids of the saved searches that an entry matches according to :func:`matches`."""
+        """Return the ids of the saved searches whose conditions the entry ``subject`` satisfies.
+
+        The entry's pairs are also counted, so that the index learns which pairs are rare.
+        """
         self._rarity.count(subject.pairs)
         return set().union(*self._hits(subject))
 
@@ -235,7 +247,7 @@ def _rarest_two(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _Index
 
 
 def _longest_word_pair(phrase: Sequence[str]) -> _IndexKey:
-    """Return a phrase's longest word, presumably its rarest, with the word after or before it."""
+    """Return the index key of a phrase: its longest word, presumably its rarest, with the word after or before it."""
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
     key = " ".join(phrase[at : at + 2])
@@ -245,7 +257,7 @@ def _longest_word_pair(phrase: Sequence[str]) -> _IndexKey:
 def _candidate_groups(
     index: dict[str, dict[str, _SearchesByCondition]], keys: frozenset[str]
 ) -> Iterator[_SearchesByCondition]:
-    """Yield the groups both of whose keys are among ``keys``."""
+    """Yield the groups of searches whose two index keys are both among ``keys``."""
     for key in index.keys() & keys if index else ():
         lower = index[key]
         for each in keys.intersection(lower) if len(lower) < len(keys) else lower.keys() & keys:
@@ -262,7 +274,7 @@ def _add_to_index(
 def _remove_from_index(
     index: dict[str, dict[str, _SearchesByCondition]], key: _IndexKey, what: Any, search_id: SavedSearchId
 ) -> None:
-    """Remove a search id from its group, and groups and keys that are then empty."""
+    """Remove a search from the group under ``key`` in which ``what`` is its condition, and all that is then empty."""
     first, second = key
     group = index[first][second]
     group[what].discard(search_id)

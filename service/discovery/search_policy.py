@@ -1,8 +1,8 @@
 """Search policy: how many names a search requests, and which of the results are shown.
 
-A content name states what was true when it was registered; cells and the shares in workers' memory may be outdated.
-Each result is therefore checked again before it is shown: its channel must still exist and be public, and the channel
-or entry must still have all pairs of the query. Other results are neither shown nor counted.
+A content name states what was true when it was registered; the directory's cells and the copies in workers' memory may
+be outdated. Each result is therefore checked again before it is shown: its channel must still exist and be public, and
+the channel or entry must still have all pairs of the query. Other results are neither shown nor counted.
 """
 
 from collections import Counter
@@ -25,12 +25,15 @@ _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=")
 
 
 def entry_name(cid: ChannelId, version: int, position: int) -> str:
-    """Return the id of an entry's content name: its position in its channel's log."""
+    """Return the id under which an entry's content name is registered.
+
+    It consists of the entry's place in its channel's log: the version, and the position within the version.
+    """
     return f"{cid}/{version}/{position}"
 
 
 def parse_entry_name(name: str) -> tuple[ChannelId, int, int]:
-    """Return the channel id, the version and the position of an entry's name."""
+    """Return the three parts of an entry's name: the channel id, the version, and the position within the version."""
     cid, version, position = name.split("/")
     return cid, int(version), int(position)
 
@@ -43,9 +46,10 @@ def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
 def build_channel_name(
     channel: Channel, latest: Sequence[Entry], imprint: FeedMetadata, domain: str, interval_s: float
 ) -> frozenset[Pair]:
-    """Return a channel's content name, public or not, from its documents and its ``latest`` entries.
+    """Return a channel's content name, whether or not the channel is public.
 
-    ``domain`` is the registrable domain of its URL, ``interval_s`` its update interval in seconds.
+    ``latest`` are its latest entries and ``imprint`` is its feed's metadata. ``domain`` is the registrable domain of
+    its URL, and ``interval_s`` its update interval in seconds.
     """
     often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
     traits = DeclaredMetadata(
@@ -58,7 +62,10 @@ def build_channel_name(
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
-    """Return whether a channel has the pairs of the query that are known without reading what it has published."""
+    """Return whether a channel may match a query, judging by what is known without reading its entries.
+
+    ``domain`` is the registrable domain of its URL, and ``interval_s`` its update interval in seconds.
+    """
     own = frozenset(channel_pairs(channel, DeclaredMetadata(channel.language), domain, interval_s))
     return own.issuperset(pair for pair in query.pairs if not pair.startswith(_CONTENT_PREFIXES))
 
@@ -66,7 +73,11 @@ def can_match(query: Query, channel: Channel, domain: str, interval_s: float) ->
 def public_channels(
     channels: Iterable[Channel | None], counts: Iterable[int], least_subscribers: int
 ) -> dict[ChannelId, Channel]:
-    """Return the public ones of these channels by id; ``counts`` are their numbers of subscribers."""
+    """Return the channels that are public, by id.
+
+    ``channels`` may contain None for a missing channel, and ``counts`` are the channels' numbers of subscribers. A
+    channel without an admin's listing needs ``least_subscribers`` of them.
+    """
     return {
         channel.id: channel
         for channel, count in zip(channels, counts, strict=True)
@@ -79,12 +90,18 @@ def public_channels(
 def matching_channels(
     query: Query, public: Mapping[ChannelId, Channel], names: Mapping[ChannelId, frozenset[Pair]]
 ) -> list[SearchHit]:
-    """Return the public channels whose current names match the query, in the order of ``names``."""
+    """Return the public channels whose current names match the query, in the order of ``names``.
+
+    ``public`` are the public channels, and ``names`` the channels' current content names.
+    """
     return [SearchHit(public[cid]) for cid, pairs in names.items() if cid in public and query.matches(pairs)]
 
 
 def matching_entry(query: Query, channel: Channel, entry: Entry, domain: str) -> list[SearchHit]:
-    """Return an entry of a public channel as a result if it matches the query, else an empty list."""
+    """Return an entry of a public channel as the only result if it matches the query, else an empty list.
+
+    ``domain`` is the registrable domain of the channel's URL.
+    """
     pairs = frozenset(entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain))
     return [SearchHit(channel, entry)] if query.matches(pairs) else []
 

@@ -43,10 +43,10 @@ _MAX_QUERY_VALUE_CHARS = 200
 
 
 def is_public(url: str, subscribers: int, *, listed: bool, least_subscribers: int) -> bool:
-    """Return whether a channel may be found by, shown to and counted for people who are not subscribed to it.
+    """Return whether people who are not subscribed to a channel may find and see it.
 
-    An admin must have listed it, or at least ``least_subscribers`` people have subscribed, and its canonical ``url``
-    must not look secret.
+    Either an admin must have listed it, or at least ``least_subscribers`` people must have subscribed. In both cases
+    its canonical ``url`` must not look secret.
     """
     return (listed or subscribers >= least_subscribers) and not looks_secret(url)
 

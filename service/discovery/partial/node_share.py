@@ -1,6 +1,7 @@
 """A node's shares of directories, lookups in them, and the letters that nodes exchange about them.
 
-A directory's entry is a content name with its pairs in one text, so that a changed name is another entry.
+A *directory* has the names of one AV-pair, divided among servers, one per node; a *share* is what one server stores. An
+entry of a directory is the text of a content name with its pairs, so that a changed name is another entry.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,7 +14,7 @@ from service.errors import BadStrategy
 
 
 class ListedName(msgspec.Struct, frozen=True):
-    """A name, its version, and the keys of all its pairs."""
+    """A content name in a directory: its id, its version, and the keys of all its pairs."""
 
     name: str
     version: int
@@ -21,25 +22,32 @@ class ListedName(msgspec.Struct, frozen=True):
 
 
 def encode_entry(name: str, version: int, pairs: Iterable[str]) -> str:
-    """Return a name as a directory's entry; equal names, versions and pairs give equal entries."""
+    """Return a content name as an entry of a directory; equal names, versions and pairs give equal entries."""
     return msgspec.json.encode((name, version, sorted(pairs))).decode()
 
 
 def decode_entry(text: str) -> ListedName:
-    """Return the name that an entry represents."""
+    """Return the content name of a directory's entry."""
     name, version, pairs = msgspec.json.decode(text, type=tuple[str, int, list[str]])
     return ListedName(name, version, frozenset(pairs))
 
 
 class PlacementTerm(msgspec.Struct, frozen=True, order=True):
-    """The term of a directory's placement: the ring's version, and the number of placements on that ring."""
+    """The time in which a placement of a directory's entries is valid; a greater term is later.
+
+    ``ring`` is the ring's version, and ``placed`` the number of placements since the ring had that version.
+    """
 
     ring: int
     placed: int
 
 
 class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
-    """Messages about one directory for one server; without any, a keep-alive."""
+    """Messages about the directory of one AV-pair for one server.
+
+    ``term`` and ``strategy`` are those of the placement to which they belong. An update without messages only states
+    that the share is still wanted.
+    """
 
     pair: str
     term: PlacementTerm
@@ -48,12 +56,15 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
 
     @property
     def can_start(self) -> bool:
-        """Whether a server can start with this update, because it contains all that the server has to store."""
+        """Whether a server can start its share with this update, because the first message has all entries to store."""
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
 class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
-    """To a directory's coordinator: this node's lookups of it since the last report, and the largest target of them."""
+    """A node's report to a directory's coordinator: its lookups in the directory of ``pair`` since the last report.
+
+    ``lookups`` is their number, and ``target`` is the largest number of entries that one of them wanted.
+    """
 
     pair: str
     lookups: int
@@ -69,7 +80,10 @@ def encode_letter(letter: Letter) -> bytes:
 
 
 def decode_letter(payload: bytes) -> Letter:
-    """Return a letter; one of another version is empty: its sender repeats itself."""
+    """Return a letter's content; it is empty if the letter is malformed or in the format of another version.
+
+    Its sender repeats itself.
+    """
     try:
         return msgspec.msgpack.decode(payload, type=Letter)
     except msgspec.MsgspecError:
@@ -88,20 +102,24 @@ class _Share(msgspec.Struct):
 
 
 class NodeShares:
-    """All shares of one node on one ring."""
+    """The shares of directories that one node stores while the ring is the same."""
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
 
     def start(self, pair: str, term: PlacementTerm, strategy: Strategy, number: int, servers: int) -> DirectoryServer:
-        """Create an empty share of a directory as server ``number`` of ``servers``; return the server."""
+        """Create an empty share of the directory of an AV-pair, in place of an earlier one; return its server.
+
+        The server is number ``number`` of ``servers``, counted from 0. ``term`` is the term of the placement.
+        """
         share = self._shares[pair] = _Share(term, make_server(strategy, number, servers), {})
         return share.server
 
     def on_update(self, update: ShareUpdate, number: int, servers: int, draw: float) -> list[SendToServer]:
-        """Process an update of a coordinator or another server; return the messages for other servers.
+        """Process an update from a coordinator or another server; return the messages for other servers.
 
-        Updates of an older term, and ones that continue a term that this node does not have, are ignored.
+        This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update of an older term
+        is ignored, and so is one of a term whose first update this node has not received.
         """
         share = self._shares.get(update.pair)
         if update.can_start and (share is None or share.term < update.term):
@@ -121,27 +139,28 @@ class NodeShares:
         return sends
 
     def expire(self) -> None:
-        """Drop shares that have had no update for ``MAX_SILENT_ROUNDS`` calls."""
+        """Drop shares that have had no update during the last ``MAX_SILENT_ROUNDS`` calls."""
         for pair, share in list(self._shares.items()):
             share.silent_rounds += 1
             if share.silent_rounds > MAX_SILENT_ROUNDS:
                 del self._shares[pair]
 
     def server(self, pair: str) -> DirectoryServer | None:
-        """Return this node's server of a directory, or None."""
+        """Return this node's server of the directory of an AV-pair; None if this node has no share of it."""
         share = self._shares.get(pair)
         return share.server if share else None
 
     def names(self, pair: str) -> tuple[str, ...]:
-        """Return the names in this node's share of a directory; empty without a share."""
+        """Return the ids of the names in this node's share of the directory of an AV-pair; empty without a share."""
         share = self._shares.get(pair)
         return tuple(name.name for name in share.names.values()) if share else ()
 
     def find(self, pairs: Collection[str], required: frozenset[str], limit: int, draw: float) -> list[str]:
-        """Return up to ``limit`` names that have all ``required`` pairs, from the smallest share of one of ``pairs``.
+        """Return up to ``limit`` names that have all ``required`` pairs, from one of this node's shares.
 
-        ``required`` are the pairs' keys as entries contain them. Names are returned in the share's order from a random
-        one on, so that all are equally likely.
+        The share is the smallest among the directories of ``pairs``. ``required`` are the pairs' keys as entries
+        contain them. The search begins at a random place, which ``draw`` in [0, 1) determines, so that all names are
+        equally likely to be returned.
         """
         shares = [share for pair in pairs if (share := self._shares.get(pair)) is not None]
         if not shares:

@@ -1,7 +1,7 @@
-"""Metrics (§4) of a *placement*: a matrix of servers by entries, true where a server has an entry.
+"""Metrics (§4) of a *placement*: an array of servers by entries, true where a server has an entry.
 
 They are exact means over all lookups that clients can make, for up to 14 servers; the paper samples some. The sixth
-metric, update overhead (§6.4), is the number of messages, which the caller that delivers them counts.
+metric, update overhead (§6.4), is a number of messages; the caller that delivers the messages counts them.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,9 +26,10 @@ MAX_SERVERS = 14
 
 @dataclass(frozen=True, slots=True)
 class LookupSteps:
-    """All steps that an unfinished lookup can take.
+    """All steps that a lookup can take; each step asks one more server.
 
-    For each number of servers asked before, the probabilities add up to 1.
+    A step belongs to a set of servers that were asked before. For each number of servers asked before, the
+    probabilities of the steps add up to 1.
     """
 
     sets: Floats
@@ -43,7 +44,10 @@ class LookupSteps:
 
 @cache
 def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
-    """Return the steps of :func:`service.discovery.partial.servers.lookup_order`; at most ``MAX_SERVERS`` servers."""
+    """Return the steps that lookups with this strategy can take, for at most ``MAX_SERVERS`` servers.
+
+    The order of the servers is that of :func:`service.discovery.partial.servers.lookup_order`.
+    """
     if isinstance(strategy, RoundRobin):
         return _steps_of_orders([strided_order(begin, strategy.y, servers) for begin in range(servers)])
     return _random_order_steps(servers)
@@ -51,7 +55,7 @@ def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
 
 @cache
 def subsets(servers: int) -> Floats:
-    """Return all sets of servers, shape (2^n, n), 0 or 1."""
+    """Return all sets of n servers as rows of 0 and 1, shape (2^n, n)."""
     if servers > MAX_SERVERS:
         raise ValueError(f"{servers} servers have too many subsets to go through; {MAX_SERVERS} are the most.")
     numbers = np.arange(1 << servers)[:, None]
@@ -59,9 +63,9 @@ def subsets(servers: int) -> Floats:
 
 
 def _random_order_steps(servers: int) -> LookupSteps:
-    """Return the steps of a random order.
+    """Return the steps of lookups that ask servers in random order.
 
-    All sets of k servers are equally likely to be the first k, and all others equally likely to be next.
+    All sets of k servers are equally likely to be asked first, and all other servers equally likely to be asked next.
     """
     sets = subsets(servers)
     before, server = np.nonzero(sets == 0)
@@ -83,7 +87,11 @@ def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
 
 
 def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
-    """Return which servers have which of these entries, shape (servers, entries); other entries are ignored."""
+    """Return which servers have which entries, shape (servers, entries).
+
+    ``shares`` are the entries that each server has, and ``entries`` are the columns; entries of a share that are not
+    among these are ignored.
+    """
     columns = {entry: column for column, entry in enumerate(entries)}
     found = np.zeros((len(shares), len(entries)), dtype=np.bool_)
     for server, share in enumerate(shares):
@@ -102,7 +110,11 @@ def coverage(placement: Bools) -> int:
 
 
 def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
-    """Return the mean number of servers asked (§4.2), for every target from 0 to the coverage."""
+    """Return the mean number of servers that a lookup asks (§4.2), for every target from 0 to the coverage.
+
+    The target is the number of entries that the lookup wants. The coverage is the number of distinct entries that all
+    servers have. ``steps`` is the result of :func:`lookup_steps`.
+    """
     known = _union_sizes(placement, steps.sets)[steps.before]
     # Asked by all lookups whose target exceeds the number of entries known before.
     asked = np.bincount(known, weights=steps.chance, minlength=coverage(placement) + 1)
@@ -111,10 +123,11 @@ def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
 
 
 def fault_tolerances(placement: Bools) -> Ints:
-    """Return how many arbitrary servers may fail before some lookup does (§4.4), for every target from 0 to h.
+    """Return how many servers, whichever they are, can fail without making a lookup fail (§4.4).
 
-    For targets above the coverage, lookups fail anyway: -1. The paper uses a heuristic; this function enumerates all
-    sets of remaining servers.
+    The result has this number for every target, the number of entries that the lookup wants, from 0 to the number of
+    all entries. It is -1 for targets above the coverage, the number of distinct entries on all servers, because such
+    lookups fail anyway. The paper uses a heuristic; this function enumerates all sets of remaining servers.
     """
     servers, entries = placement.shape
     left = subsets(servers)
@@ -127,9 +140,10 @@ def fault_tolerances(placement: Bools) -> Ints:
 
 
 def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floats:
-    """Return the probability of each entry to be among those that a lookup returns: p_I(j) of §4.5.
+    """Return, for each entry, the probability that a lookup of ``target`` entries returns it: p_I(j) of §4.5.
 
-    A lookup that cannot have ``target`` entries returns those available.
+    ``steps`` is the result of :func:`lookup_steps`. A lookup that cannot find ``target`` entries returns all that it
+    finds.
     """
     known = steps.sets @ placement > 0
     missing = (target - known.sum(axis=1))[steps.before]
@@ -141,7 +155,10 @@ def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floa
 
 
 def unfairness(chances: Floats, target: int) -> float:
-    """Return the relative deviation of these probabilities from equal ones (formula 1); 0 is fair."""
+    """Return the relative deviation of these probabilities from equal ones (§4.5, formula 1); 0 is fair.
+
+    ``chances`` are the probabilities of all entries to be returned by a lookup of ``target`` entries.
+    """
     ideal = target / len(chances)
     return float(np.sqrt(np.mean((chances - ideal) ** 2)) / ideal)
 

@@ -18,7 +18,7 @@ from service.errors import BadStrategy
 
 
 class Place(msgspec.Struct, frozen=True, tag=True):
-    """place(v1, …, vh): the directory has exactly these entries from now on."""
+    """place(v1, …, vh): from now on, the directory has exactly these entries."""
 
     entries: tuple[str, ...]
 
@@ -39,44 +39,47 @@ Request: TypeAlias = Place | Add | Delete
 
 
 class Keep(msgspec.Struct, frozen=True, tag=True):
-    """Replace all stored entries by the receiver's selection of these."""
+    """Replace all stored entries by those of these that the receiver's strategy selects."""
 
     entries: tuple[str, ...]
 
 
 class Store(msgspec.Struct, frozen=True, tag=True):
-    """A new entry: store it if it belongs to the receiver's share."""
+    """An entry has been added: store it if the receiver's strategy selects it."""
 
     entry: str
 
 
 class Remove(msgspec.Struct, frozen=True, tag="Drop"):
-    """An entry has been deleted."""
+    """An entry has been deleted: remove it if it is stored."""
 
     entry: str
 
 
 class KeepAt(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin: replace all stored entries by these, at these positions of the sequence."""
+    """Round-Robin: replace all stored entries by these, given as pairs of position and entry.
+
+    All entries of the directory form a sequence; a position is a place in it.
+    """
 
     entries: tuple[tuple[int, str], ...]
 
 
 class StoreAt(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin: store this entry at this position."""
+    """Round-Robin: store this entry at this position of the sequence of all entries."""
 
     position: int
     entry: str
 
 
 class Hole(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin, to the coordinator: this position has become empty."""
+    """Round-Robin, to the coordinator: this position of the sequence of all entries has become empty."""
 
     position: int
 
 
 class FillHole(msgspec.Struct, frozen=True, tag="Fetch"):
-    """Round-Robin: move the entry at the position ``first`` to the position ``hole``."""
+    """Round-Robin: move the entry at the position ``first`` to the empty position ``hole``."""
 
     first: int
     hole: int
@@ -86,7 +89,7 @@ Message: TypeAlias = Keep | Store | Remove | KeepAt | StoreAt | Hole | FillHole
 
 
 class SendToServer(msgspec.Struct, frozen=True):
-    """A message of a server to another server, or to itself."""
+    """An effect: send this message to the server of the number ``to``, which may be the sender itself."""
 
     to: int
     message: Message
@@ -96,7 +99,7 @@ Sends = list[SendToServer]
 
 
 class DirectoryServer(ABC):
-    """One server's share of one directory, initially empty."""
+    """One server's share of one directory, initially empty; a subclass for each strategy."""
 
     def __init__(self, number: int, servers: int) -> None:
         """Create server ``number`` of ``servers``, counted from 0."""
@@ -110,41 +113,53 @@ class DirectoryServer(ABC):
 
     @abstractmethod
     def on_request(self, request: Request) -> Sends:
-        """Coordinate a client's request; :func:`choose_coordinator` selects the server that receives it."""
+        """Coordinate a client's request; return the messages to servers that carry it out.
+
+        :func:`choose_coordinator` selects the server that receives the request.
+        """
 
     @abstractmethod
     def on_message(self, message: Message, draw: float) -> Sends:
-        """Process another server's message; return the messages that follow. Only RandomServer-x uses ``draw``."""
+        """Process another server's message; return the messages to other servers that follow.
+
+        ``draw`` is a random number in [0, 1), which only RandomServer-x uses.
+        """
 
     def lookup(self, target: int, known: Collection[str], draw: float) -> list[str]:
-        """Return up to ``target`` entries that the client does not know yet; all are equally likely."""
+        """Return up to ``target`` stored entries that are not in ``known``, the entries that the client has already.
+
+        The random number ``draw`` in [0, 1) selects them; all are equally likely.
+        """
         fresh = [entry for entry in self.entries if entry not in known] if known else list(self.entries)
         begin = int(draw * len(fresh))
         return (fresh[begin:] + fresh[:begin])[: max(target, 0)]
 
     def broadcast(self, message: Message) -> Sends:
-        """Return the message to all servers."""
+        """Return the effects that send a message to all servers, including this one."""
         return [SendToServer(to, message) for to in range(self.servers)]
 
 
 def to_each(servers: Iterable[int], message: Message) -> Sends:
-    """Return the message to several servers."""
+    """Return the effects that send a message to these servers."""
     return [SendToServer(to, message) for to in servers]
 
 
 def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrategy:
-    """Return the error for a message of another strategy; the server is unchanged."""
+    """Return the error that ``server`` raises for a message of another strategy."""
     what, whose = type(message).__name__, type(server).__name__
     return BadStrategy(f"A {whose} received {what}, a message of another strategy. Place the entries again.")
 
 
 def rank(entry: str, salt: float) -> bytes:
-    """Return an entry's place in the pseudo-random order that ``salt``, a number in [0, 1), determines."""
+    """Return the key of an entry by which entries are sorted in a pseudo-random order.
+
+    ``salt``, a number in [0, 1), determines the order.
+    """
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 
 class BroadcastServer(DirectoryServer):
-    """A server that broadcasts every update."""
+    """A server that sends every update to all servers."""
 
     def on_request(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
@@ -185,7 +200,7 @@ class FullReplicationServer(StoringServer):
 
 
 class FixedServer(StoringServer):
-    """Fixed-x: stores the same x entries as all others, and forwards only updates that concern these.
+    """Fixed-x: stores the same x entries as all other servers, and forwards only the updates that change these.
 
     As in the paper, there is no concurrency control: two concurrent adds at servers with x - 1 entries are both stored,
     so that all servers still have the same entries.
@@ -225,7 +240,11 @@ class ReservoirServer(BroadcastServer):
         return self._stored
 
     def on_message(self, message: Message, draw: float) -> Sends:
-        """Process another server's message. One number draws a whole subset: it determines an order of all entries."""
+        """Process another server's message; return the messages to other servers that follow.
+
+        The random number ``draw`` selects a whole subset in :class:`Keep`, because it determines an order of all
+        entries.
+        """
         match message:
             case Keep(entries):
                 self._stored = nsmallest(self._x, dict.fromkeys(entries), key=lambda entry: rank(entry, draw))
@@ -255,7 +274,10 @@ COORDINATOR = 0
 
 
 class RoundRobinServer(DirectoryServer):
-    """Round-Robin-y: stores the entries at its own positions and at the y - 1 positions before each of them."""
+    """Round-Robin-y: stores each entry whose position in the sequence of all entries belongs to this server.
+
+    The position p belongs to the servers p to p + y - 1, modulo the number of servers. Server 0 is the coordinator.
+    """
 
     def __init__(self, number: int, servers: int, y: int) -> None:
         super().__init__(number, servers)
@@ -309,7 +331,10 @@ class RoundRobinServer(DirectoryServer):
         return []
 
     def _on_hole(self, hole: int) -> Sends:
-        """Have the first entry of the sequence moved to a hole, unless the hole is at or before the first position."""
+        """Return the messages that move the first entry of the sequence to the empty position ``hole``.
+
+        If the hole is at or before the first position, no entry is moved.
+        """
         first = self._first
         self._first = max(first, min(first, hole) + 1)
         return to_each(self._servers_of(first), FillHole(first, hole)) if hole > first else []
@@ -337,7 +362,10 @@ _HASHES = 16
 
 
 def hash_servers(entry: str, y: int, servers: int) -> list[int]:
-    """Return the distinct servers f_1(v), …, f_y(v)."""
+    """Return the distinct servers that ``y`` hash functions select for an entry v: f_1(v), …, f_y(v).
+
+    There are ``servers`` servers, counted from 0.
+    """
     found: dict[int, None] = {}
     for first in range(0, y, _HASHES):
         count = min(y - first, _HASHES)
@@ -371,7 +399,7 @@ class HashServer(StoringServer):
 
 
 def make_server(strategy: Strategy, number: int, servers: int) -> DirectoryServer:
-    """Return an empty server of a strategy, number ``number`` of ``servers``."""
+    """Return an empty server of a strategy: number ``number`` of ``servers``, counted from 0."""
     match strategy:
         case FullReplication():
             return FullReplicationServer(number, servers)
@@ -386,14 +414,18 @@ def make_server(strategy: Strategy, number: int, servers: int) -> DirectoryServe
 
 
 def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
-    """Return the server that receives an update: any, except for Round-Robin-y (§5)."""
+    """Return the number of the server that receives an update (§5).
+
+    It is random, according to ``draw`` in [0, 1), except for Round-Robin-y, where it is always the same.
+    """
     return COORDINATOR if isinstance(strategy, RoundRobin) else int(draw * servers)
 
 
 def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
-    """Return all servers in the order in which a client asks them.
+    """Return the numbers of all servers in the order in which a client asks them.
 
-    It is random, except for Round-Robin-y, which begins with servers that have no common entries.
+    The order is random, according to ``draw`` in [0, 1). For Round-Robin-y, it begins with servers that have no entries
+    in common.
     """
     if isinstance(strategy, RoundRobin):
         return strided_order(int(draw * servers), strategy.y, servers)
@@ -401,15 +433,18 @@ def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
 
 
 def strided_order(begin: int, stride: int, servers: int) -> list[int]:
-    """Return all servers: once around from ``begin`` in strides, then the others in turn (§3.4)."""
+    """Return the numbers of all servers, beginning with every ``stride``-th from ``begin`` on, once around (§3.4).
+
+    The others follow in turn.
+    """
     once_around = [(begin + step) % servers for step in range(0, servers, stride)]
     return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))
 
 
 class PartialLookup:
-    """partial_lookup(t): one client's lookup of ``target`` entries, sans I/O.
+    """partial_lookup(t): one client's lookup of ``target`` entries, without I/O.
 
-    While :meth:`next_server` returns a server, send it ``found`` and the target, and pass its answer, if any, to
+    While :meth:`next_server` returns a server, ask it for entries beyond ``found``, and pass its answer, if any, to
     :meth:`on_answer`.
     """
 
@@ -420,14 +455,14 @@ class PartialLookup:
         self._order = iter(order)
 
     def next_server(self) -> int | None:
-        """Return the next server to ask; None if there are enough entries, or no more servers."""
+        """Return the number of the next server to ask; None if enough entries are found or no server is left."""
         return next(self._order, None) if len(self.found) < self.target else None
 
     @property
     def missing(self) -> int:
-        """Number of entries still missing."""
+        """The number of entries that the lookup still needs."""
         return max(self.target - len(self.found), 0)
 
     def on_answer(self, entries: Iterable[str]) -> None:
-        """Process a server's answer."""
+        """Add the entries of a server's answer to ``found``."""
         self.found |= dict.fromkeys(entries)

@@ -1,6 +1,8 @@
 """The five strategies of partial lookup (§3), their costs by the paper's formulas, and the cushion for deletes (§6.2).
 
-Formulas give mean values, per server or per entry.
+In the formulas, n is the number of servers, h the number of entries, and t the target, the number of entries that a
+lookup wants. The cushion is the number of entries beyond t that a server stores so that deletes do not make lookups
+fail.
 """
 
 from math import ceil
@@ -38,22 +40,22 @@ class Fixed(_SizedStrategy, frozen=True, tag=True):
 
 
 class RandomServer(_SizedStrategy, frozen=True, tag=True):
-    """RandomServer-x: each server stores its own random x entries."""
+    """RandomServer-x: each server stores x entries, which are drawn at random for each server."""
 
 
 class RoundRobin(_CopiedStrategy, frozen=True, tag=True):
-    """Round-Robin-y: entry i is on the y servers from the i-th on."""
+    """Round-Robin-y: entry i is on y successive servers, beginning with the i-th (modulo the number of servers)."""
 
 
 class Hash(_CopiedStrategy, frozen=True, tag=True):
-    """Hash-y: an entry is on the servers that its y hashes select."""
+    """Hash-y: an entry is on the servers that y hash functions select for it."""
 
 
 Strategy: TypeAlias = FullReplication | Fixed | RandomServer | RoundRobin | Hash
 
 
 def strategy_name(strategy: Strategy) -> str:
-    """Return the paper's name of a strategy, with its parameter."""
+    """Return the paper's name of a strategy, with its parameter x or y."""
     match strategy:
         case FullReplication():
             return "full replication"
@@ -68,7 +70,10 @@ def strategy_name(strategy: Strategy) -> str:
 
 
 def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the number of entries that all servers store together (Table 1); for Hash-y the mean."""
+    """Return the number of entries that all servers store together (Table 1); for Hash-y, its mean.
+
+    An entry counts once for each server that stores it. ``entries`` is the number of entries of the directory.
+    """
     match strategy:
         case FullReplication():
             return entries * servers
@@ -81,7 +86,10 @@ def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the number of distinct entries on all servers (§4.3); for RandomServer-x the mean."""
+    """Return the number of distinct entries that all servers store together (§4.3); for RandomServer-x, its mean.
+
+    ``entries`` is the number of entries of the directory.
+    """
     match strategy:
         case Fixed(x):
             return min(x, entries)
@@ -92,21 +100,27 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> int:
-    """Return how many servers of Round-Robin-y may fail before some lookup does (§4.4), for t at most h."""
+    """Return how many servers of Round-Robin-y can fail without making a lookup fail (§4.4).
+
+    A lookup wants ``target`` of the directory's ``entries`` entries; the target must not exceed their number.
+    """
     return min(servers - 1, servers + y - 1 - ceil(target * servers / entries))
 
 
 def copies_needed(target: int, entries: int, servers: int) -> int:
-    """Return the least y for which a server has ``target`` entries on average, ceil(t·n/h) (§6.4)."""
+    """Return the number of copies of each entry at which a server has ``target`` entries on average (§6.4).
+
+    It is ceil(t·n/h), but at least 1, with target t, ``servers`` n and ``entries`` h.
+    """
     return max(ceil(target * servers / max(entries, 1)), 1)
 
 
 def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
     """Return the mean number of messages per add or delete (§6.4): the client's request and those to servers.
 
-    The paper derives it for Fixed-x and Hash-y; the others are the messages of this implementation: a broadcast, and
-    for Round-Robin-y y messages to add, and to delete a broadcast, a report of the hole, and y messages each to fetch
-    and to fill.
+    The paper derives it for Fixed-x and Hash-y. For the others, the result counts the messages of this implementation,
+    which broadcasts. With Round-Robin-y, an add needs y messages. A delete needs a broadcast, a report of the empty
+    position, y messages to fetch an entry for it, and y to store that entry there.
     """
     match strategy:
         case FullReplication() | RandomServer():
@@ -125,11 +139,14 @@ FAILING = 0.001
 
 
 def failing_share(target: int, cushion: int, entries: int) -> float:
-    """Return the share of the time in which a server of ``target + cushion`` entries has fewer than the target (§6.2).
+    """Return the share of the time in which a server with a cushion has fewer entries than lookups want (§6.2).
 
-    Entries arrive one at a time, with any lifetime distribution; h is constant on average. The next add fills a gap,
-    and of k entries one is deleted k / h times as often as one is added: a birth-death chain whose lowest states fail.
-    The paper measures this share; the formula is ours.
+    A lookup wants ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
+    entries.
+
+    Entries arrive one at a time, with any lifetime distribution; the directory's size h is constant on average. The
+    next add fills a gap, and of k entries one is deleted k / h times as often as one is added: a birth-death chain
+    whose lowest states fail. The paper measures this share; the formula is ours.
     """
     most = min(target + cushion, entries)
     weight, weights = 1.0, [1.0]
@@ -140,7 +157,11 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
 
 
 def cushion_needed(target: int, entries: int) -> int:
-    """Return the least cushion at which lookups fail at most ``FAILING`` of the time; at most h - t (§6.2)."""
+    """Return the least cushion at which lookups fail at most a share ``FAILING`` of the time (§6.2).
+
+    The cushion is the number of entries that a server stores beyond ``target``. The result is at most ``entries`` -
+    ``target``.
+    """
     cushion = 0
     while target + cushion < entries and failing_share(target, cushion, entries) > FAILING:
         cushion += 1

@@ -3,11 +3,12 @@
 The choice applies the paper's rules of thumb (§4.2-4.5, §6.3, §6.4) in order, and records them as reasons.
 
 A coordinator reads the whole directory periodically and sends servers the difference, so adds and deletes are always
-correct, whatever the strategy. All directories are placed again every so often, because messages can be lost.
+correct, whatever the strategy. Every so often it *places* the directory: it sends the servers all entries again,
+because messages can be lost.
 
-Deviation: a reading is one batch, and one letter carries all of it to a server. All changes of a reading therefore
-count as one update, and a Round-Robin-y directory with deletes is placed again, which takes no more letters than one
-delete does and requires no order among them.
+Deviation: all changes that one reading finds are sent to a server in one letter. They therefore count as one update. A
+Round-Robin-y directory is placed again if any entry was deleted, which takes no more letters than one delete does and
+requires no order among them.
 """
 
 from collections.abc import Iterable
@@ -35,7 +36,7 @@ MAX_SHARE_ENTRIES = 1000
 
 
 class DirectoryMeasurements(msgspec.Struct, frozen=True):
-    """Measurements of a directory, the input of the choice."""
+    """Measurements of a directory, from which its strategy is chosen."""
 
     target: int
     """t: the number of entries that lookups want."""
@@ -68,7 +69,7 @@ class Rule(StrEnum):
 
 
 class ChoiceReason(msgspec.Struct, frozen=True):
-    """A rule that applied, the value that it compared, and the bound that it compared it with."""
+    """A rule that applied to the choice of a strategy: it compared ``value`` with ``bound``."""
 
     rule: Rule
     value: float
@@ -83,7 +84,11 @@ class StrategyChoice(msgspec.Struct, frozen=True):
 
 
 class DirectoryChoice(msgspec.Struct, frozen=True):
-    """A directory as its coordinator keeps it: its AV-pair, the measurements, and the choice that follows from them."""
+    """A directory as its coordinator keeps it.
+
+    ``pair`` is the AV-pair whose names are its entries, ``measured`` are the measurements, and ``choice`` is the
+    strategy that follows from them.
+    """
 
     pair: str
     measured: DirectoryMeasurements
@@ -91,7 +96,7 @@ class DirectoryChoice(msgspec.Struct, frozen=True):
 
 
 def choose(measured: DirectoryMeasurements) -> StrategyChoice:
-    """Return the strategy for a directory; equal measurements give equal choices."""
+    """Return the strategy for a directory with these measurements; equal measurements give equal choices."""
     copies = copies_needed(measured.target, measured.entries, measured.servers)
     if copies >= measured.servers:
         return StrategyChoice(FullReplication(), (ChoiceReason(Rule.ALL_NEEDED, copies, measured.servers),))
@@ -128,10 +133,10 @@ READS_PER_PLACEMENT = 10
 
 
 class Coordinator:
-    """The coordinator of one directory, on one node, while the set of servers is the same."""
+    """The coordinator of one directory, which runs on one node; another set of servers needs a new one."""
 
     def __init__(self, servers: int) -> None:
-        """Coordinate ``servers`` servers."""
+        """Coordinate ``servers`` servers, which store nothing yet."""
         self.choice: StrategyChoice | None = None
         """The current strategy and its reasons; None before the first reading."""
         self.measured: DirectoryMeasurements | None = None
@@ -145,8 +150,9 @@ class Coordinator:
     def update(self, entries: Iterable[str], lookups: float, target: int) -> list[Request]:
         """Return the requests that make the servers store exactly these entries.
 
-        ``lookups`` and ``target`` (t) refer to the time since the last call. A :class:`Place` is always the only
-        request, and is meant for new servers of ``choice``.
+        ``lookups`` is the number of lookups since the last call, and ``target`` the largest number of entries that one
+        of them wanted. If the result contains a :class:`Place`, this is the only request; the caller then starts new
+        servers with the strategy in ``choice`` and sends it to them.
         """
         there = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in there]
