@@ -338,7 +338,7 @@ class Channels:
         return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
 
     async def content_entries(self, cid: ChannelId) -> tuple[Entry, ...]:
-        """Return the latest entries from a channel's content, newest first."""
+        """Return the latest entries in a channel's content, newest first."""
         return unpack_entries(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:

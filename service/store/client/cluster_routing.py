@@ -118,9 +118,9 @@ def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection
 
     - Commands are packed in C, four times as fast as the asynchronous driver does it.
     - No connection is opened after its pool was closed (``is_closed``).
-    - A task that is cancelled while it sends is cancelled. The driver sends within ``asyncio.wait_for``, which before
-      Python 3.12 drops a cancellation that arrives when its inner task ends; the task would first wait for a reply, for
-      seconds if the command blocks.
+    - A task that is cancelled while it sends a command is cancelled at once. The driver sends within
+      ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that arrives when its inner task ends. The
+      cancelled task would then wait for a reply first, for seconds if the command blocks.
     """
 
     class PatchedConnection(kind):  # type: ignore[valid-type,misc]  # the base depends on the URL

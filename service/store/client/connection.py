@@ -259,7 +259,7 @@ class RedisRepository:
     """Base of the repositories of the store that use a :class:`RedisClient`."""
 
     def __init__(self, redis: RedisClient) -> None:
-        """-"""
+        """Use ``redis`` to send commands."""
         self._redis = redis
 
 
@@ -271,7 +271,7 @@ class BatchingClient:
     """
 
     def __init__(self, redis: RedisClient) -> None:
-        """-"""
+        """Use ``redis`` to send the collected commands."""
         self._redis = redis
         self._pending: list[_PendingCall] = []
         self._sending: set[asyncio.Task[None]] = set()
@@ -330,5 +330,5 @@ class BatchedRepository:
     """Base of the repositories of the store that use a :class:`BatchingClient`."""
 
     def __init__(self, redis: BatchingClient) -> None:
-        """-"""
+        """Use ``redis`` to send commands."""
         self._redis = redis

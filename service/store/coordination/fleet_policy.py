@@ -28,7 +28,7 @@ class Revision(msgspec.Struct, frozen=True):
     aims: FleetObjective | None
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _StoredRevision(msgspec.Struct, frozen=True):
     """A revision as Redis stores it. Its policy is JSON text within the JSON."""
 
     number: int
@@ -69,7 +69,7 @@ class PolicyStore(RedisRepository):
 
 
 def _revision(raw: bytes) -> Revision:
-    written = msgspec.json.decode(raw, type=_Written)
+    written = msgspec.json.decode(raw, type=_StoredRevision)
     aims = None if written.aims is None else msgspec.json.decode(written.aims, type=FleetObjective)
     return Revision(written.number, written.at_s, written.by, aims)
 
@@ -99,7 +99,7 @@ class BoundsSnapshot(msgspec.Struct, frozen=True):
     of: Mapping[ChannelId, ChannelBounds] = {}
 
 
-class _WrittenBounds(msgspec.Struct, frozen=True):
+class _StoredBounds(msgspec.Struct, frozen=True):
     """A channel's poll bounds as Redis stores them. Both bounds are JSON text within the JSON."""
 
     bounds: str
@@ -149,6 +149,6 @@ def _read(flat: Sequence[bytes]) -> dict[ChannelId, ChannelBounds]:
 
 
 def _bounded(raw: bytes) -> BoundsRevision:
-    written = msgspec.json.decode(raw, type=_WrittenBounds)
+    written = msgspec.json.decode(raw, type=_StoredBounds)
     now, before = (msgspec.json.decode(text, type=ChannelBounds) for text in (written.bounds, written.before))
     return BoundsRevision(now, written.at_s, written.by, before)

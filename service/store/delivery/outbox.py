@@ -159,7 +159,7 @@ class Outbox(RedisRepository):
         ``now_s`` is the Unix time. Returns the users who are not subscribed; their entries in the channel index are
         outdated.
         """
-        given = (cid, version, now_s, _wire(parts.news), _wire(parts.edits))
+        given = (cid, version, now_s, _marks_as_json(parts.news), _marks_as_json(parts.edits))
         replies = await self._redis.call_many(
             [script_command("outbox_enqueue", _queued_keys(uid), *given) for uid in uids]
         )
@@ -186,7 +186,7 @@ class Outbox(RedisRepository):
         commands = []
         for hit in hits:
             positions = {position for watch in hit.matches for position in watch.positions}
-            marks = _wire(tuple(mark for mark in news if mark[0] in positions))
+            marks = _marks_as_json(tuple(mark for mark in news if mark[0] in positions))
             met = (
                 part for each in hit.matches for part in (each.number, each.query, msgspec.json.encode(each.positions))
             )
@@ -287,7 +287,9 @@ class Outbox(RedisRepository):
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
         """Return, for each user, the batches that are claimed and not complete, oldest first."""
         found = await self._redis.call_many([("HVALS", keys.in_flight(uid)) for uid in uids])
-        return {uid: sorted(map(_BATCH.decode, batches), key=_age) for uid, batches in zip(uids, found, strict=True)}
+        return {
+            uid: sorted(map(_BATCH.decode, batches), key=_age_key) for uid, batches in zip(uids, found, strict=True)
+        }
 
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
         """Return, for each user in order, the last messages, newest first. Messages that were given up are left out."""
@@ -410,7 +412,7 @@ def _parse_item(entry_id: bytes, fields: Mapping[bytes, bytes]) -> QueuedItem:
     return QueuedItem(entry_id.decode(), item)
 
 
-def _wire(marks: ArticleHashes | None) -> str:
+def _marks_as_json(marks: ArticleHashes | None) -> str:
     """Return a part's article hashes as JSON for ``outbox_claim.lua``; "" if the version does not have this part."""
     if marks is None:
         return ""
@@ -429,7 +431,7 @@ def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
     return last, " ".join(rules.interval_channels), MAX_INTERVAL_S, msgspec.json.encode(rules.suppressions)
 
 
-def _age(batch: Batch) -> tuple[int, int]:
+def _age_key(batch: Batch) -> tuple[int, int]:
     """Return a key that sorts batches by age: the id of the first item, from the end of the message id."""
     _, at_ms, serial = batch.message_id.rsplit("-", 2)
     return int(at_ms), int(serial)

@@ -71,18 +71,18 @@ class MatrixCells(BatchedRepository):
 
         Each command is atomic; they run in no particular order.
         """
-        asked = [_asked(command) for command in commands]
+        asked = [_script_call_of(command) for command in commands]
         replies, *others = await asyncio.gather(
-            self._ask([each for each in asked if each is not None]),
+            self._run_scripts([each for each in asked if each is not None]),
             *(self._by_steps(command) for command, each in zip(commands, asked, strict=True) if each is None),
         )
         said, stepped = iter(replies), iter(others)
         return [
-            next(stepped) if each is None else _answered(command, next(said))
+            next(stepped) if each is None else _parse_reply(command, next(said))
             for command, each in zip(commands, asked, strict=True)
         ]
 
-    async def _ask(self, asked: Sequence[_ScriptCall]) -> list[Any]:
+    async def _run_scripts(self, asked: Sequence[_ScriptCall]) -> list[Any]:
         """Run scripts by their digests, to send little; if Redis does not know one of them, send all in full.
 
         The scripts are idempotent, so that those which have run may run again.
@@ -102,14 +102,14 @@ class MatrixCells(BatchedRepository):
             after = transition(before.member, command)
             forgets = isinstance(command, cell.CloseCell) and after is not before.member and not command.keep
             steps = (_member(before.member), _member(after), int(forgets))
-            ((changed, said),) = await self._ask([("cell_change", command.place, steps)])
+            ((changed, said),) = await self._run_scripts([("cell_change", command.place, steps)])
             if changed:
                 return _answer(said)
 
     async def _sweep(self, command: cell.ExpireNames) -> CellAnswer:
         cursor: redis.Value = b"0"
         while True:
-            ((cursor, said),) = await self._ask([("cell_sweep", command.place, (cursor,))])
+            ((cursor, said),) = await self._run_scripts([("cell_sweep", command.place, (cursor,))])
             if cursor == b"0":
                 return _answer(said)
 
@@ -120,7 +120,7 @@ class MatrixCells(BatchedRepository):
         wanted = [name for name in found if name > command.after][: command.count]
         reading: list[redis.Command] = [_look(command.place), *([("HMGET", names, *wanted)] if wanted else [])]
         said, *held = await self._redis.call_many(reading)
-        answer, now_ms = _looked(said), time.time() * 1000
+        answer, now_ms = _parse_state(said), time.time() * 1000
         packed = zip(wanted, held[0] if held else (), strict=True)
         records = (_record(name, record) for name, record in packed if record)
         return msgspec.structs.replace(answer, records=tuple(each for each in records if each.expires_ms > now_ms))
@@ -143,7 +143,7 @@ def _whole(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> r
     return redis.script_command(name, keys.cell(place), place.pair.encode("latin-1"), *arguments)
 
 
-def _asked(command: Command) -> _ScriptCall | None:
+def _script_call_of(command: Command) -> _ScriptCall | None:
     """Return the script call that carries out a command; None if the command takes several steps."""
     named: tuple[str, Sequence[redis.Value]]
     match command:
@@ -167,15 +167,15 @@ def _asked(command: Command) -> _ScriptCall | None:
 
 
 def _given(records: Sequence[NameRecord]) -> list[redis.Value]:
-    return [part for record in records for part in (record.name, _packed(record))]
+    return [part for record in records for part in (record.name, _pack_record(record))]
 
 
-def _answered(command: Command, said: Sequence[Any]) -> CellAnswer:
-    return _looked(said) if isinstance(command, cell.ReadState) else _answer(said)
+def _parse_reply(command: Command, said: Sequence[Any]) -> CellAnswer:
+    return _parse_state(said) if isinstance(command, cell.ReadState) else _answer(said)
 
 
 @lru_cache(_CACHED_RECORDS)
-def _packed(record: NameRecord) -> bytes:
+def _pack_record(record: NameRecord) -> bytes:
     """Return a record as cells store it, without a place in an index.
 
     The result is cached, because a name's pairs share it.
@@ -212,7 +212,7 @@ def _member_of(text: bytes | None) -> Membership | None:
     return Membership(CellState(standing), MatrixSize(*map(int, size)))
 
 
-def _looked(said: Sequence[Any]) -> CellAnswer:
+def _parse_state(said: Sequence[Any]) -> CellAnswer:
     """Parse the reply to a command that only reads a cell.
 
     The rates are computed with this process's clock, which is accurate enough to choose the cell with less load.

@@ -112,9 +112,9 @@ class Directory:
         for name in names:
             record = NameRecord(name.id, name.version, frozenset(map(self.key, name.pairs)), expires_ms)
             left += [(pair, record) for pair in record.pairs]
-        if not changed and (left := await self._put(left)):
-            await self._begin({pair for pair, _ in left})
-            left = await self._put(left)
+        if not changed and (left := await self._store_records(left)):
+            await self._create_missing_matrices({pair for pair, _ in left})
+            left = await self._store_records(left)
         register = register_and_search.replace if changed else register_and_search.register
         dialogues = [
             register(pair, record, _draw(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
@@ -122,7 +122,7 @@ class Directory:
         for (pair, _), placed in zip(left, await self._led(run_together(dialogues)), strict=True):
             self._sizes[pair] = placed.size
 
-    async def _put(self, given: Sequence[tuple[PairKey, NameRecord]]) -> list[tuple[PairKey, NameRecord]]:
+    async def _store_records(self, given: Sequence[tuple[PairKey, NameRecord]]) -> list[tuple[PairKey, NameRecord]]:
         """Store records in the cells that the known sizes of matrices imply, with one command per cell.
 
         ``given`` has pairs of a matrix's AV-pair and a record. Those that were not stored, because a size was wrong or
@@ -143,12 +143,12 @@ class Directory:
         left = {
             (put.place.pair, record.name)
             for put, answer in zip(puts, answers, strict=True)
-            if not self._is_kept(put, answer, assumed[put.place.pair])
+            if not self._is_stored(put, answer, assumed[put.place.pair])
             for record in put.records
         }
         return [(pair, record) for pair, record in given if (pair, record.name) in left]
 
-    def _is_kept(self, put: cell.PutRecords, answer: CellAnswer, assumed: MatrixSize) -> bool:
+    def _is_stored(self, put: cell.PutRecords, answer: CellAnswer, assumed: MatrixSize) -> bool:
         """Return whether a command stored its records in a matrix whose size was assumed correctly or was unknown.
 
         ``answer`` is the cell's answer to the command ``put``; ``assumed`` is the size.
@@ -162,7 +162,7 @@ class Directory:
             return False
         return member.size == assumed or (assumed is _ONE and member.size.partitions * member.size.replicas == 1)
 
-    async def _begin(self, pairs: Iterable[PairKey]) -> bool:
+    async def _create_missing_matrices(self, pairs: Iterable[PairKey]) -> bool:
         """Create matrices for those AV-pairs that have none; return whether any was created.
 
         A matrix with several cells is listed before its cells exist. So if a matrix has no head node and is not listed,
@@ -222,7 +222,7 @@ class Directory:
         by_pair: dict[PairKey, list[ResizeRequest]] = {}
         for wish in wishes:
             by_pair.setdefault(wish.place.pair, []).append(wish)
-        await asyncio.gather(*(self._pass_on(pair, own) for pair, own in by_pair.items()))
+        await asyncio.gather(*(self._act_on_requests(pair, own) for pair, own in by_pair.items()))
         unsettled, self._unsettled = self._unsettled, {}
         for pair in unsettled:
             for _ in range(_MAX_UPKEEP_PASSES):
@@ -275,7 +275,7 @@ class Directory:
                     if kind in _GROWTH or (place.partition if kind is ResizeKind.DEC_P else place.replica) > 0:
                         self._wishes[ResizeRequest(kind, place)] = None
 
-    async def _pass_on(self, pair: PairKey, wishes: Sequence[ResizeRequest]) -> None:
+    async def _act_on_requests(self, pair: PairKey, wishes: Sequence[ResizeRequest]) -> None:
         """Let the head node of an AV-pair's matrix act on the first request for a change of size that it accepts.
 
         Nothing changes if it accepts none, or if another process changes the matrix first.

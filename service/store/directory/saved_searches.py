@@ -43,11 +43,11 @@ class SavedSearches(BatchedRepository):
             if held.condition == standing:
                 return held
         watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", standing)
-        await self._put(watch.id, standing)
+        await self._write(watch.id, standing)
         own = (keys.user(uid), keys.saved_searches(uid))
         number = await self._redis.run_script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
         if not number:
-            await self._put(watch.id, None)
+            await self._write(watch.id, None)
             raise LimitReached(
                 "You already have {most} saved searches, the maximum. `unwatch #n` makes room.", most=most
             )
@@ -62,13 +62,13 @@ class SavedSearches(BatchedRepository):
             return None
         watch = msgspec.structs.replace(msgspec.msgpack.decode(held, type=SavedSearch), number=number)
         await self._redis.call("HDEL", keys.saved_searches(uid), number)
-        await self._put(watch.id, None)
+        await self._write(watch.id, None)
         return watch
 
     async def remove_all(self, uid: UserId) -> None:
-        """Remove all saved searches of a user. Their conditions disappear from the log of changes, too."""
-        for held in _numbered(await self._redis.call("HGETALL", keys.saved_searches(uid))):
-            await self._put(held.id, None)
+        """Remove all saved searches of a user, and their conditions from the log of changes."""
+        for held in _parse_saved_searches(await self._redis.call("HGETALL", keys.saved_searches(uid))):
+            await self._write(held.id, None)
         own = f"{uid}/".encode()
         changes = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, "-", "+")
         if any(fields[b"i"].startswith(own) for _, fields in changes):
@@ -78,7 +78,7 @@ class SavedSearches(BatchedRepository):
 
     async def of_user(self, jid: str) -> list[SavedSearch]:
         """Return a user's saved searches, sorted by number."""
-        return _numbered(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))
+        return _parse_saved_searches(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))
 
     async def by_owner(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
         """Return saved searches by user.
@@ -90,7 +90,7 @@ class SavedSearches(BatchedRepository):
         for uid, held in zip(
             owners, await self._redis.call_many([("HGETALL", keys.saved_searches(uid)) for uid in owners]), strict=True
         ):
-            own = [watch for watch in _numbered(held) if watch.id in wanted]
+            own = [watch for watch in _parse_saved_searches(held) if watch.id in wanted]
             if own:
                 found[uid] = own
         return found
@@ -120,7 +120,7 @@ class SavedSearches(BatchedRepository):
             for entry, fields in since[1:]
         ]
 
-    async def _put(self, watch: SavedSearchId, standing: SearchCondition | None) -> None:
+    async def _write(self, watch: SavedSearchId, standing: SearchCondition | None) -> None:
         """Write the saved search with the id ``watch`` to its bucket and to the log of changes.
 
         If ``standing`` is None, the search is deleted.
@@ -170,7 +170,7 @@ class SavedSearchMatcher:
             self._matcher = matcher
 
 
-def _numbered(held: dict[bytes, bytes]) -> list[SavedSearch]:
+def _parse_saved_searches(held: dict[bytes, bytes]) -> list[SavedSearch]:
     """Parse the hash of a user's saved searches (packed search by number); return the searches, sorted by number."""
     found = (
         msgspec.structs.replace(msgspec.msgpack.decode(watch, type=SavedSearch), number=int(number))

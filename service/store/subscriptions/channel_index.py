@@ -88,10 +88,9 @@ class ChannelIndex:
             return await asyncio.gather(*(self._count(site, cid) for site, cid in zip(sites, cids, strict=True)))
 
     async def _count(self, site: str | None, cid: ChannelId) -> int:
-        """Return the number of a channel's entries; while key groups move it may be too great, but never too small.
+        """Return the number of a channel's entries. While key groups move it may be too great, but never too small.
 
-        ``site`` is the registrable domain that places the entries, None if the channel does not exist. A keyspace
-        counts all entries of the channel that it has; if it replies several times, its last reply counts.
+        ``site`` is the registrable domain that determines the entries' keys; None if the channel does not exist.
         """
         if site is None:
             return 0
@@ -118,14 +117,14 @@ class ChannelIndex:
         if site is None:
             return [], ""
         prefix = self._layout.channel_group(site, cid)
-        walk = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _place(cursor))
+        walk = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _parse_cursor(cursor))
         mark = cached_channel_prefix(cid).decode("latin-1")
         found: list[Record] = []
         with _translated():
             while walk.request is not None and not found:
-                found = [record for record in await self._answered(walk) if record.id.startswith(mark)]
+                found = [record for record in await self._run_query(walk) if record.id.startswith(mark)]
         entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
-        return entries, "" if walk.request is None else _cursor(walk.position)
+        return entries, "" if walk.request is None else _format_cursor(walk.position)
 
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
         """Return, for each channel in order, the registrable domain that determines the keys of its entries.
@@ -155,7 +154,7 @@ class ChannelIndex:
             pass
         self._depths.record(leaf.group, search.depth)
 
-    async def _answered(self, walk: PrefixQuery) -> tuple[Record, ...]:
+    async def _run_query(self, walk: PrefixQuery) -> tuple[Record, ...]:
         """Send the query that a walk through the index needs next, and return the records that it found."""
         question = walk.request
         if isinstance(question, ReadDonor):
@@ -178,13 +177,13 @@ def _translated() -> Iterator[None]:
         raise StoreUnavailable(str(error)) from error
 
 
-def _cursor(place: Position | None) -> str:
+def _format_cursor(place: Position | None) -> str:
     """Return the cursor for a position in a walk through the index; None is the start."""
     key, name = place or (0, "")
     return f"{key:x}.{name.encode('latin-1').hex()}"
 
 
-def _place(cursor: str) -> Position | None:
+def _parse_cursor(cursor: str) -> Position | None:
     """Return the position in a walk through the index that a cursor stands for; None is the start."""
     key, stop, name = cursor.partition(".")
     return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

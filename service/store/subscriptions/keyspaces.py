@@ -184,7 +184,7 @@ class KeyspaceStore:
         outcome = None
         while outcome is None:
             ((fields, table),) = await self._read_tables([keyspace])
-            outcome = await self._try(step, fields, table)
+            outcome = await self._try_step(step, fields, table)
         return outcome
 
     async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
@@ -192,11 +192,14 @@ class KeyspaceStore:
         return [table for _, table in await self._read_tables(keyspaces)]
 
     async def ask(self, probe: Probe) -> AcceptObjectReply:
-        """Ask a keyspace whether it would accept the key in ``probe``. Nothing is written."""
+        """Return the answer of a keyspace to the question whether it accepts the key in ``probe``.
+
+        Nothing is written.
+        """
         return (await self._accept(probe, "ask"))[0]
 
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """Ask a keyspace to accept the key in ``probe``; if it does, write ``record`` there.
+        """Write ``record`` to a keyspace if that accepts the key in ``probe``; return the keyspace's answer.
 
         The record is a subscription, or a tombstone, which says that the subscription has ended.
         """
@@ -204,10 +207,9 @@ class KeyspaceStore:
         return (await self._accept(probe, "write", pack_record(record)))[0]
 
     async def count(self, probe: Probe, mark: bytes) -> tuple[AcceptObjectReply, int]:
-        """Ask a keyspace whether it would accept the key in ``probe``.
+        """Return whether a keyspace accepts the key in ``probe``, and how many subscriptions to one channel it has.
 
-        Returns the answer, and the keyspace's number of subscriptions to the channel whose :func:`channel_prefix` is
-        ``mark``.
+        ``mark`` is the :func:`channel_prefix` of the channel.
         """
         found, (number,) = await self._accept(probe, "count", mark)
         return found, number
@@ -230,9 +232,9 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Ask a keyspace to accept a key; return the answer, and a page of the leaf's records.
+        """Return whether a keyspace accepts the key in question, and a page of records of the key's leaf.
 
-        The page is empty if the key is not accepted.
+        The leaf is the smallest key group with the key. The page is empty if the keyspace does not accept the key.
         """
         low, high = range_bounds(question.prefix, question.after)
         found, pages = await self._accept(question.probe, "read", low, high, question.count)
@@ -322,7 +324,7 @@ class KeyspaceStore:
             if after is before or await self._write_table(fields, after):
                 return
 
-    async def _try(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
+    async def _try_step(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
         """Run a step of a move on a server table that was read.
 
         Returns None, and changes nothing, if the table has changed since ``fields`` were read.

@@ -50,7 +50,9 @@ class Subscriptions:
         it. Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
         """
         uid = keys.user_id(jid)
-        stamp, floor, channel = await asyncio.gather(self._announce(uid), self._floor(uid), self._channels.resolve(cid))
+        stamp, floor, channel = await asyncio.gather(
+            self._announce(uid), self._register_user(uid), self._channels.resolve(cid)
+        )
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
         given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
@@ -88,7 +90,7 @@ class Subscriptions:
             await self._unsubscribe(uid, place.hex())
         await self._replay(uid, await self._announce(uid))
 
-    async def _floor(self, uid: UserId) -> int:
+    async def _register_user(self, uid: UserId) -> int:
         """Register a user; return the number that the ``seq`` (counter of changes) of a new user has to exceed.
 
         A user may return after erasure. Changes from before the erasure that are repeated late must not affect that
