@@ -160,7 +160,7 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Validators(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """HTTP validators for a conditional request (RFC 9110 §8.8), and the SHA-256 (hex) of the body that they describe."""
+    """HTTP validators for a conditional request (RFC 9110 §8.8), and the SHA-256 (hex) of the body they describe."""
 
     etag: str = ""
     last_modified: str = ""
