@@ -72,7 +72,7 @@ async def test_an_emptied_store_is_refused_until_the_operator_accepts_it(tmp_pat
             await until(lambda: _store_is_known(product), "the store is known to be in use")
             shutil.rmtree(data)
             await product.kill("redis")
-            assert "memory" in await alice.say("list")
+            assert "database is unavailable" in await alice.say("list")
             await until(lambda: _all_refuse(product), "every program refuses the store")
             assert _REFUSED in await _command(product, "doctor")
             await product.stop()

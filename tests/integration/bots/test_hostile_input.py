@@ -206,7 +206,7 @@ async def test_a_forged_bounce_or_receipt_affects_nobody_else(bot: Bot, store: S
 @pytest.fixture
 def remembering_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the number of remembered questions to two."""
-    monkeypatch.setattr(chat_session, "_MOST_REMEMBERED", 2)
+    monkeypatch.setattr(chat_session, "_MAX_CACHED_USERS", 2)
 
 
 @pytest.mark.usefixtures("remembering_two", "bot")
