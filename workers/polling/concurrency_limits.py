@@ -44,13 +44,20 @@ _LARGE_BYTES = 512 * 1024
 
 
 def publisher_of(channel: Channel, address_group: str) -> Publisher:
-    """Return a channel's publisher; ``address_group`` is what ``Politeness.charge_network`` returned for it, or ""."""
+    """Return a channel's publisher, which is a site and a network.
+
+    ``address_group`` identifies the network: :meth:`Politeness.charge_network` returned it for the channel's last poll.
+    It is "" if the network is unknown.
+    """
     site = charged_site(channel)
     return Publisher(site or urlsplit(channel.url).netloc, address_group, bool(site))
 
 
 def publisher_of_state(state: PollState) -> Publisher:
-    """Return the publisher of a polled channel; it is stored in ``state``, so that not each poll creates it anew."""
+    """Return the publisher of a polled channel.
+
+    The publisher is kept in ``state``, so that it is not created again for each poll.
+    """
     publisher = state.publisher
     if publisher is None or publisher.network != state.address_group:
         publisher = state.publisher = publisher_of(state.channel, state.address_group)
@@ -58,7 +65,7 @@ def publisher_of_state(state: PollState) -> Publisher:
 
 
 class Allowance(NamedTuple):
-    """Parser time that one site or network may use on one worker: a burst, and an average."""
+    """Parser time that one site or network may use on one worker: at most so much at once, and so much on average."""
 
     burst_s: float
     per_minute_s: float
@@ -69,31 +76,31 @@ NETWORK_ALLOWANCE = Allowance(3.0, 3.0)
 
 
 class _Bucket(msgspec.Struct):
-    """A leaky bucket: parser time that was used and had not leaked away by ``at_s`` (monotonic s)."""
+    """A leaky bucket: the parser time that was used and had not leaked away at the time ``at_s`` (monotonic s)."""
 
     used_s: float = 0.0
     at_s: float = 0.0
 
 
 class ParserTimeBudgets:
-    """Parser time by site and by network, in the memory of this worker.
+    """Parser time that each site and each network has used, in the memory of this worker.
 
-    A publisher that has used up its budget is served by the slow lane until enough has leaked away. A bucket holds at
-    most twice its allowance, so this takes minutes at most.
+    The documents of a publisher that has used up its budget are parsed in the slow lane until enough has leaked away. A
+    bucket holds at most twice its allowance, so this takes minutes at most.
     """
 
     def __init__(self) -> None:
         self._buckets = LRUCache[tuple[str, str], _Bucket](_MAX_BUCKETS)
 
     def charge(self, publisher: Publisher, cpu_s: float) -> None:
-        """Charge a publisher's site and network."""
+        """Charge a publisher's site and network for ``cpu_s`` seconds of parser time."""
         now_s = time.monotonic()
         for key, allowance in _allowances(publisher):
             used_s = self._used_s(key, allowance, now_s) + cpu_s
             self._buckets[key] = _Bucket(min(used_s, 2 * allowance.burst_s), now_s)
 
     def is_exhausted(self, publisher: Publisher) -> bool:
-        """Whether a publisher's site or network has used up its allowance."""
+        """Return whether a publisher's site or network has used up its allowance of parser time."""
         now_s = time.monotonic()
         return any(
             self._used_s(key, allowance, now_s) >= allowance.burst_s for key, allowance in _allowances(publisher)
@@ -114,7 +121,7 @@ def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]
 
 
 class LaneLimits(NamedTuple):
-    """Slots in all, per site, per network, and for all publishers whose network is not known yet."""
+    """The number of slots of a lane: in all, per site, per network, and for publishers of unknown network."""
 
     slots: int
     per_site: int
@@ -123,7 +130,7 @@ class LaneLimits(NamedTuple):
 
 
 class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
-    """One semaphore of ``size`` for each name that is in use."""
+    """A mapping from names to semaphores of ``size``; a semaphore exists while it is in use."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -134,7 +141,10 @@ class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
 
 
 class ConcurrencyLane:
-    """Slots, and one parser process. A poll holds one of ``slots``; while its documents are read, also ``reading``."""
+    """The slots of a lane, and its parser process.
+
+    A poll holds one of ``slots``. While its documents are parsed, it also holds ``reading``.
+    """
 
     def __init__(
         self,
@@ -145,7 +155,11 @@ class ConcurrencyLane:
         readers_per_network: int,
         cpu_s: float,
     ) -> None:
-        """Limit parsing of one job to ``cpu_s`` of processor time (infinity for the parser's own limit)."""
+        """Create a lane that parses documents with ``parser`` and charges publishers' ``budgets`` for the time.
+
+        One job may use at most ``cpu_s`` seconds of processor time; infinity means the parser's own limit. At most
+        ``readers_per_network`` callers of one network may wait for the parser.
+        """
         self.slots = asyncio.Semaphore(limits.slots)
         self.reading = asyncio.Semaphore(1)
         self._parser = parser
@@ -157,17 +171,17 @@ class ConcurrencyLane:
         self._readers = _Semaphores(readers_per_network)
 
     def site(self, publisher: Publisher) -> asyncio.Semaphore:
-        """Return the semaphore of a publisher's site, which is acquired before a slot."""
+        """Return the semaphore of a publisher's site, which has to be acquired before a slot."""
         return self._sites.named(publisher.site)
 
     @contextlib.asynccontextmanager
     async def slot(self, publisher: Publisher) -> AsyncIterator[None]:
-        """Hold a slot of the lane, and one of the publisher's network."""
+        """Hold a slot of the lane, and a slot of the publisher's network, inside this context."""
         async with self._network(publisher) or contextlib.nullcontext(), self.slots:
             yield
 
     def is_full(self, publisher: Publisher) -> bool:
-        """Whether :meth:`slot` would have to wait."""
+        """Return whether :meth:`slot` would have to wait for this publisher."""
         network = self._network(publisher)
         return self.slots.locked() or (network is not None and network.locked())
 
@@ -178,7 +192,10 @@ class ConcurrencyLane:
 
     @contextlib.asynccontextmanager
     async def parser(self, publisher: Publisher) -> AsyncIterator[None]:
-        """Hold the parser process. The number of callers that wait for it is limited per network."""
+        """Hold the parser process inside this context.
+
+        The number of callers that hold it or wait for it is limited per network of the publisher.
+        """
         name = publisher.network or publisher.site
         async with self._readers.named(name), self.reading:
             yield
@@ -186,9 +203,9 @@ class ConcurrencyLane:
     async def detect_changes(
         self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Run a job in the parser process, which the caller holds; charge the publisher, and set ``state.costly``.
+        """Run a job in the parser process, which the caller holds; charge the publisher for the parser time.
 
-        Raises as :meth:`ParserPool.detect_changes`.
+        ``state.costly`` is set to whether the job took long. Raises the errors of :meth:`ParserPool.detect_changes`.
         """
         before_s, least_s = self._parser.cpu_s, 0.0
         try:
@@ -211,20 +228,21 @@ class ConcurrencyLanes:
         self._budgets = budgets
 
     def choose_for_poll(self, state: PollState) -> ConcurrencyLane:
-        """Return the lane in which a channel is polled now."""
+        """Return the lane in which to poll a channel now: the slow one if its fetches or its parsing take long."""
         return self._slow if state.slow else self.choose_for_document(state, 0)
 
     def choose_for_document(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
-        """Return the lane whose parser reads documents of a channel of this size together."""
+        """Return the lane in which to parse a channel's documents, whose size is ``size_bytes`` in all."""
         is_costly = state.costly or size_bytes > _LARGE_BYTES or self._budgets.is_exhausted(publisher_of_state(state))
         return self._slow if is_costly else self._fast
 
     async def detect_changes(
         self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Run a job in the parser of the fast lane, or in the slow one if it is, or proves to be, costly.
+        """Run a job in the parser of the fast lane, or of the slow lane if the job is costly.
 
-        Raises as :meth:`ParserPool.detect_changes`.
+        A job that proves to be costly in the fast lane is repeated in the slow lane. Raises the errors of
+        :meth:`ParserPool.detect_changes`.
         """
         publisher = publisher_of_state(state)
         size_bytes = sum(len(document.body) for document in job.documents)
@@ -240,9 +258,10 @@ class ConcurrencyLanes:
 
     @contextlib.asynccontextmanager
     async def hold_slot(self, channel: Channel, address_group: str) -> AsyncIterator[None]:
-        """Hold a slot of the fast lane for all requests to a channel's publisher on behalf of a waiting user.
+        """Hold a slot of the fast lane inside this context, for requests to a channel's publisher while a user waits.
 
-        Raises :class:`LimitReached` after 5 s without one.
+        ``address_group`` identifies the publisher's network, and is "" if unknown. Raises :class:`LimitReached` if no
+        slot is free within 5 s.
         """
         publisher = publisher_of(channel, address_group)
         async with contextlib.AsyncExitStack() as held:
@@ -260,7 +279,7 @@ class ConcurrencyLanes:
 
 
 def create_poll_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
-    """Return the lanes of polls and pushes."""
+    """Return the lanes for polls and pushed documents, which use the parser processes ``fast`` and ``slow``."""
     # The slots of one site in both lanes are together the four connections that a fetcher has per host.
     return ConcurrencyLanes(
         ConcurrencyLane(LaneLimits(64, 3, 8, 32), fast, budgets, readers_per_network=8, cpu_s=FAST_CPU_S),
@@ -270,7 +289,10 @@ def create_poll_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBud
 
 
 def create_probe_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
-    """Return the lanes of probes of URLs; each probe holds a slot of the fast lane from beginning to end."""
+    """Return the lanes for probes of URLs, which use the parser processes ``fast`` and ``slow``.
+
+    Each probe holds a slot of the fast lane from beginning to end.
+    """
     limits = LaneLimits(24, 2, 6, 12)
     return ConcurrencyLanes(
         ConcurrencyLane(limits, fast, budgets, readers_per_network=6, cpu_s=FAST_CPU_S),

@@ -34,17 +34,17 @@ log = structlog.get_logger(__name__)
 
 
 class PolledChannel(msgspec.Struct, frozen=True):
-    """A channel that this node polls, and the schedule by which it does."""
+    """A channel that this node polls, and the assignment with the schedule of the polls."""
 
     channel: Channel
     assignment: StartPolling
 
 
 class HealthMonitor:
-    """One node's observations of channels' health.
+    """Records how one node's polls of channels end, and derives notices to subscribers from them.
 
-    ``get_polled`` returns a channel that this node polls, None if only other nodes poll it. ``offer`` sends a candidate
-    to the channel's owner.
+    ``get_polled`` returns a channel that this node polls, or None if only other nodes poll it. ``offer`` sends a
+    candidate version with a notice to the channel's owner.
     """
 
     def __init__(
@@ -63,7 +63,10 @@ class HealthMonitor:
         self._reports: list[tuple[ChannelId, PollReport]] = []
 
     def on_polled(self, channel: Channel, result: PollResult, permanent_url: str) -> None:
-        """Note how a poll ended. A failure that an outage of this node's network may explain has no symptom yet."""
+        """Record how a poll of a channel ended; ``permanent_url`` is the target of a permanent redirect, or "".
+
+        A failure is not counted against the publisher while it may be the fault of this node's network.
+        """
         symptom, was_outage = None, self._outages.is_offline
         for settled, earlier in self._outages.attribute(channel, result):
             if earlier is result:
@@ -75,9 +78,9 @@ class HealthMonitor:
             log.warning("network outage ended" if was_outage else "network outage: no publisher is reachable")
 
     async def record(self) -> None:
-        """Store how polls ended since the last call, and offer the notices that they prove.
+        """Store how polls have ended since the last call, and offer the notices that the results justify.
 
-        If the store is unavailable, the reports are kept for the next call.
+        If the store is unavailable, the results are stored at the next call.
         """
         for channel, result in self._outages.expire(self._clock.wall_s()):
             self._report_symptom(channel, result)
@@ -96,7 +99,7 @@ class HealthMonitor:
         self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), is_repeat=True)))
 
     async def _diagnose(self, polled: PolledChannel, result: PollResult, health: ChannelHealth) -> None:
-        """Pause a channel whose publisher is busy or that is given up, and offer a notice if one is proved."""
+        """Pause a channel whose publisher is busy or seems dead; offer a notice if the channel's health requires it."""
         channel_id, schedule = polled.channel.id, polled.assignment.schedule
         delay_s = backoff_s(health.refusals, schedule.interval_s) if health.symptom == BUSY else recheck_delay_s(health)
         # A pause that the publisher asked for takes precedence.
@@ -109,5 +112,8 @@ class HealthMonitor:
 
 
 def _notice_candidate(channel: Channel, notice: Notice, at_s: float) -> Candidate:
-    """Return a candidate with a notice only: without validators and baseline, it leaves the stored ones unchanged."""
+    """Return a candidate version that contains only a notice, detected at ``at_s`` (Unix s).
+
+    It has no validators and no baseline, so that those in the store stay unchanged.
+    """
     return Candidate(Delta(channel.id, channel.version, 0, at_s, (), notice=notice), Validators(), b"")

@@ -30,10 +30,10 @@ _MAX_CACHED_HOSTS = 10_000
 
 
 class Politeness:
-    """Takes tokens from the fleet's budgets on behalf of one worker.
+    """Takes request tokens from the fleet's budgets on behalf of one worker.
 
-    The ``acquire_…`` methods return as soon as the request may be sent. They raise :class:`LimitReached` if that is not
-    soon, :class:`HostBlocked` if it is not at all, and StoreUnavailable.
+    Each ``acquire_…`` method returns as soon as the request may be sent. It raises :class:`LimitReached` if the wait
+    would be too long, :class:`HostBlocked` if the host is blocked, and StoreUnavailable.
     """
 
     def __init__(self, budgets: RequestBudgets, settings: Settings) -> None:
@@ -43,24 +43,25 @@ class Politeness:
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def set_blocked_hosts(self, blocked_hosts: Container[str]) -> None:
-        """Block these hosts, and those below these domains, and no others."""
+        """Block requests to these hosts and domains with their subdomains; unblock all others."""
         self._blocked_hosts = blocked_hosts
 
     def raise_if_blocked(self, host: str) -> None:
-        """Raise :class:`HostBlocked` if an admin has blocked a host or one of its parent domains."""
+        """Raise :class:`HostBlocked` if an admin has blocked ``host`` or one of its parent domains."""
         name = next((name for name in host_and_parent_domains(host) if name in self._blocked_hosts), "")
         if name:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def acquire_request(self, channel: Channel) -> None:
-        """Acquire a poll of a channel, and a request to its site."""
+        """Take the tokens for a poll of a channel, and for the request to its site."""
         await self.acquire_poll(channel)
         await self.acquire_site(channel)
 
     async def acquire_poll(self, channel: Channel, address_group: str = "") -> None:
-        """Acquire a poll of a channel: from its own budget and that of its network, but not yet from its site's.
+        """Take the tokens for a poll of a channel from the budgets of the channel and of its network.
 
-        ``address_group`` is what :meth:`charge_network` returned after the channel's last poll, "" if there was none.
+        The token of its site is not taken yet. ``address_group`` identifies the network: :meth:`charge_network`
+        returned it after the channel's last poll. It is "" before the first poll.
         """
         host = host_of(channel.url)
         self.raise_if_blocked(host)
@@ -76,24 +77,25 @@ class Politeness:
             await self._acquire_in_turn(host, network.name, lambda: self._budgets.take_network(network))
 
     async def acquire_site(self, channel: Channel) -> None:
-        """Acquire a request to a channel's site, to be sent at once.
+        """Take the token for a request to a channel's site, which the caller has to send at once.
 
-        A caller that waits afterwards has to acquire again: tokens that are kept would be spent all together.
+        A caller that has to wait afterwards takes another token: otherwise waiting callers would all send at the same
+        time.
         """
         if charged_site(channel):
             await self._acquire_site_of(host_of(channel.url))
 
     async def acquire_redirect(self, host: str) -> None:
-        """Acquire the request that follows a redirect to ``host``."""
+        """Take the token for a request to ``host`` that follows a redirect."""
         self.raise_if_blocked(host)
         if not _is_loopback(host):
             await self._acquire_site_of(host)
 
     async def charge_network(self, address: str, charged_group: str = "") -> str:
-        """Charge the network that answered a request, unless it is ``charged_group``; return its address group.
+        """Charge the budget of the network that has answered a request, and return the network's address group.
 
-        ``address`` is the IP address of the peer. Without one (""), and for addresses that are not public, nothing is
-        charged and "" returned.
+        ``address`` is the IP address that answered. Nothing is charged if its address group is ``charged_group``, whose
+        token was taken before. If the address is "" or not public, nothing is charged, and "" is returned.
         """
         group = public_address_group(address)
         if group and group != charged_group:
@@ -101,13 +103,13 @@ class Politeness:
         return group
 
     async def pause(self, channel: Channel, for_s: float) -> None:
-        """Pause a channel for the seconds that its publisher's ``Retry-After`` asks for."""
+        """Pause polls of a channel for ``for_s`` seconds, as the publisher asked by ``Retry-After``."""
         await self._budgets.pause(channel.id, for_s)
 
     async def apply_polling_hint(self, channel: Channel, for_s: float) -> None:
-        """Pause a channel for the seconds that its publisher's polling hints ask for.
+        """Pause polls of a channel for ``for_s`` seconds, as the polling hints of its document ask.
 
-        Does nothing if the channel's own budget keeps that distance anyway.
+        Nothing is done if the channel's own budget does not allow an earlier poll anyway.
         """
         if for_s > SECONDS_PER_HOUR / self._settings.max_polls_per_hour:
             await self._budgets.pause(channel.id, for_s)
@@ -124,7 +126,11 @@ class Politeness:
         await self._acquire_in_turn(host, site, lambda: self._budgets.take_site(site_limit, egress_limit))
 
     async def _acquire_in_turn(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
-        """Take a token as soon as the budget grants one. Each worker retries for one caller per budget at a time."""
+        """Call ``take`` until it takes a token from the budget, waiting for as many seconds as it returns each time.
+
+        Callers of one worker that need a token from the same ``budget`` wait in turn. Raises :class:`LimitReached` for
+        ``host`` if no token is granted in time.
+        """
         queue = self._queues.setdefault(budget, asyncio.Lock())
         timeout_at_s = asyncio.get_running_loop().time() + _BUDGET_TIMEOUT_S
         try:
@@ -138,13 +144,13 @@ class Politeness:
 
 
 def charged_site(channel: Channel) -> str:
-    """Return the site whose budget the polls of a channel are taken from; "" for private channels and loopback."""
+    """Return the site whose budget is charged for polls of a channel; "" for private channels and this machine."""
     host = host_of(channel.url)
     return "" if channel.private or _is_loopback(host) else site_of(host)
 
 
 def public_address_group(address: str) -> str:
-    """Return the address group of an IP address; "" if it is "" or not public."""
+    """Return the address group (network) of an IP address; "" if the address is "" or not public."""
     return address_group(address) if address and is_public(address) else ""
 
 
@@ -155,7 +161,7 @@ def _raise_if_paused(host: str, paused_s: float) -> None:
 
 @lru_cache(_MAX_CACHED_HOSTS)
 def _is_loopback(host: str) -> bool:
-    """Whether a URL's host is this machine. For such hosts the address guard decides, not politeness."""
+    """Return whether ``host`` is this machine. The address guard, not this module, decides on requests to it."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -18,7 +18,7 @@ _DAY_S = 86_400
 
 
 class Publisher(NamedTuple):
-    """The publisher of a document: its site, and the network that answers for it ("" if not known yet)."""
+    """The publisher of a document: its site, and the network that answers for the site ("" if not known yet)."""
 
     site: str
     network: str
@@ -26,19 +26,21 @@ class Publisher(NamedTuple):
 
 
 class PollState(msgspec.Struct, gc=False):
-    """The base that the next poll of a channel compares with, and what makes that poll conditional.
+    """What a node remembers about a channel between two polls.
 
-    Validators may be newer than the store's while the content contains nothing new. They are never newer than the last
-    confirmed version, so that changes that were detected but not versioned are detected again.
+    The next poll compares the document with the *base*: the baseline and the version that this state refers to.
+    Validators make the request conditional (ETag, Last-Modified, hash of the body). They may be newer than the store's
+    while the content contains nothing new. They are never newer than the last confirmed version, so that changes that
+    were detected but not versioned are detected again.
 
     - ``unversioned``: the documents, oldest first, with changes that have no version yet.
     - ``wishes``: the polling hints of the last document read here.
-    - ``address_group``: that of the address that answered the last poll, "" if not known.
-    - ``slow``, ``costly``: whether the last fetch took long, and whether the last parse did.
+    - ``address_group``: the network of the address that answered the last poll, "" if not known.
+    - ``slow``: whether the last fetch took long; ``costly``: whether the last parse took long.
     - ``deadly_sha256``: the hash of a body for which the parser was killed.
     - ``full_day``: the channel's day (:func:`channel_day`) of the last unconditional poll.
-    - ``digest``: names the content of the channel's version.
-    - ``publisher``: that of the last poll.
+    - ``digest``: identifies the content of the channel's version.
+    - ``publisher``: the publisher at the last poll.
     """
 
     channel: Channel
@@ -56,10 +58,10 @@ class PollState(msgspec.Struct, gc=False):
 
 
 class DetectedUpdate(msgspec.Struct, frozen=True):
-    """Documents with changes, and the candidate version that is offered to the channel's owner.
+    """Documents with changes, and the candidate version with these changes that is offered to the channel's owner.
 
-    It is kept until a version is confirmed: if another node's candidate was versioned first, the documents are compared
-    again with that version.
+    It is kept until the owner announces a version. If that version is another node's candidate, the documents are
+    compared with it again.
     """
 
     documents: tuple[Document, ...]
@@ -67,7 +69,10 @@ class DetectedUpdate(msgspec.Struct, frozen=True):
 
 
 def new_poll_state(stored: ChannelState, subscribers: int, now_s: float) -> PollState:
-    """Return a channel's state in the store as the base of its next poll."""
+    """Return the state for the first poll of a channel by this node; ``now_s`` is the Unix time.
+
+    ``stored`` is the channel's state in the store, and ``subscribers`` its number of subscribers.
+    """
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
     full_day = channel_day(channel, now_s)
     return PollState(
@@ -76,7 +81,10 @@ def new_poll_state(stored: ChannelState, subscribers: int, now_s: float) -> Poll
 
 
 def merge_reloaded(state: PollState, reloaded: PollState) -> PollState:
-    """Return the state just loaded from the store, with what only this node knows."""
+    """Return the state ``reloaded`` from the store, with the facts in ``state`` that the store does not have.
+
+    Examples of these facts are whether the last fetch was slow, and the address group.
+    """
     return msgspec.structs.replace(
         state,
         channel=reloaded.channel,
@@ -89,7 +97,10 @@ def merge_reloaded(state: PollState, reloaded: PollState) -> PollState:
 
 
 def advance_to_version(state: PollState, version: int, base: VersionBase) -> PollState:
-    """Return the state at a version whose base the owner has sent, with what only this node knows."""
+    """Return the state at the new ``version``, whose ``base`` the channel's owner has sent.
+
+    Facts that are known only to this node are kept, for example whether the last fetch was slow.
+    """
     channel = msgspec.structs.replace(state.channel, version=version)
     return msgspec.structs.replace(
         state,
@@ -102,23 +113,27 @@ def advance_to_version(state: PollState, version: int, base: VersionBase) -> Pol
 
 
 def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
-    """Whether a version was made from this very candidate, so that none of its changes is left to be versioned."""
+    """Return whether a version, whose base is given, was made from this candidate.
+
+    If it was, all changes of the candidate have a version.
+    """
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 
 
 def channel_day(channel: Channel, now_s: float) -> int:
-    """Return the number of the channel's day, modulo 256; days of different channels begin at different times.
+    """Return the number of the channel's day at ``now_s`` (Unix s), modulo 256.
 
-    Python shares integer objects that small; larger ones would take 32 bytes per channel.
+    The days of different channels begin at different times. Python shares integer objects below 257; larger ones would
+    take 32 bytes per channel.
     """
     offset_s = int(channel.id[:4], 16) / 65_536 * _DAY_S
     return int((now_s + offset_s) // _DAY_S) % 256
 
 
 def conditional_validators(state: PollState, now_s: float) -> Validators:
-    """Return the validators for the next request.
+    """Return the validators for the next request at ``now_s`` (Unix s).
 
-    Once a day only the hash of the body remains, for servers whose own validators are wrong.
+    Once a day they have only the hash of the body, so that a server whose own validators are wrong sends the document.
     """
     if channel_day(state.channel, now_s) == state.full_day:
         return state.validators
@@ -126,32 +141,36 @@ def conditional_validators(state: PollState, now_s: float) -> Validators:
 
 
 def documents_to_compare(state: PollState, arrived: Document | None) -> tuple[Document, ...]:
-    """Return the unversioned documents and the one that ``arrived``, oldest first.
+    """Return the documents that the next comparison has to read, oldest first.
 
-    A short feed may have dropped entries that still have to be versioned.
+    These are the documents with changes that have no version yet, and the one that has ``arrived``, or None. A short
+    feed may have dropped entries that still need a version.
     """
     return state.unversioned if arrived is None else _limit((*_others(state, (arrived,)), arrived))
 
 
 def accept_unchanged(state: PollState, documents: Sequence[Document], validators: Validators) -> None:
-    """Continue from documents without changes, unless another poll has detected some meanwhile."""
+    """Record that these documents contain no changes.
+
+    The next request uses ``validators``, unless another poll has detected changes that have no version yet.
+    """
     state.unversioned = _others(state, documents)
     if not state.unversioned:
         state.validators = validators
 
 
 def keep_unversioned(state: PollState, documents: Sequence[Document]) -> None:
-    """Compare these documents at every poll until their changes are versioned."""
+    """Add documents to those that each poll compares until their changes have a version."""
     state.unversioned = _limit((*_others(state, documents), *documents))
 
 
 def build_update(
     channel: Channel, documents: Sequence[Document], validators: Validators, findings: DetectionResult, now_s: float
 ) -> DetectedUpdate | None:
-    """Return the update that documents contain beyond the version of ``channel``; None if there is none.
+    """Return the changes in documents beyond the version of ``channel``, as an update; None if there are none.
 
-    ``findings`` is the result of comparing the documents with that version. A dormant channel always has an update,
-    which brings its entries up to date without being sent to anybody.
+    ``findings`` is the result of comparing the documents with that version; ``now_s`` is the Unix time. A dormant
+    channel always has an update, which brings its entries up to date and is not sent to subscribers.
     """
     if not findings.changes and not channel.dormant:
         return None
@@ -169,7 +188,10 @@ def build_update(
 
 
 def build_snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHistory | None = None) -> Snapshot:
-    """Return a channel's state once a candidate is versioned; ``before`` are its latest entries until then."""
+    """Return the state of a channel after a candidate has become a version.
+
+    ``before`` are the channel's latest entries before that; ``updates`` is the history of its updates.
+    """
     return Snapshot(
         candidate.validators,
         candidate.memory,

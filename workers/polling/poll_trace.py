@@ -36,7 +36,7 @@ def trace_request(host: str, *, is_conditional: bool) -> None:
 
 
 def trace_response(fetched: FetchResult) -> None:
-    """Trace the status and size of a response, and a permanent redirect."""
+    """Trace the status and size of a response, and its permanent redirect if there was one."""
     size = f"{len(fetched.body):,} bytes" if fetched.body is not None else "no body"
     trace(f"{fetched.address or fetched.url} responded with status {fetched.status}, {size}.")
     if fetched.permanent_url:

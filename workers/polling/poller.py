@@ -1,7 +1,7 @@
 """One poll of a publisher: an HTTP request within the politeness limits, parsing in a separate process, a comparison.
 
-Corona §3.3: a node that detects a change computes a delta against the version it knows, and offers it to the channel's
-owner. A poll that fails changes nothing.
+Corona §3.3: a node that detects a change computes a delta against the version that it knows, and offers the delta to
+the channel's owner. A poll that fails changes nothing.
 """
 
 import asyncio
@@ -46,10 +46,11 @@ _PARSING_HEADERS = ("content-type", "content-language")
 
 
 class PollOutcome(msgspec.Struct, frozen=True):
-    """The result of one poll, and the update that it detected, if any.
+    """The result of one poll, and the update that it detected, or None.
 
-    ``permanent_url`` is the channel's new URL after a permanent redirect, else "". ``hubs`` are the WebSub hubs that
-    the document names for ``topic``; "" if there was no document or it names no topic.
+    ``permanent_url`` is the channel's new URL after a permanent redirect, else "". ``topic`` is the document's own URL
+    as the document states it, and ``hubs`` are the WebSub hubs that it names. ``topic`` is "" if there was no document,
+    or the document names no topic.
     """
 
     result: PollResult
@@ -60,7 +61,10 @@ class PollOutcome(msgspec.Struct, frozen=True):
 
 
 class _Comparison(NamedTuple):
-    """The update in some documents, and what their parser found; no ``findings`` if there was nothing to parse."""
+    """The update that a comparison of documents found, or None, and the findings of the parser.
+
+    ``findings`` is None if there was nothing to parse.
+    """
 
     update: DetectedUpdate | None
     findings: DetectionResult | None = None
@@ -84,22 +88,23 @@ class Poller:
         self._clock = clock
 
     def set_blocked_hosts(self, blocked_hosts: Container[str]) -> None:
-        """Block these hosts, and those below these domains, and no others."""
+        """Block requests to these hosts and domains with their subdomains; unblock all others."""
         self._politeness.set_blocked_hosts(blocked_hosts)
 
     def raise_if_blocked(self, channel: Channel) -> None:
-        """Raise :class:`HostBlocked` if a channel's host is blocked."""
+        """Raise :class:`HostBlocked` if an admin has blocked a channel's host."""
         self._politeness.raise_if_blocked(host_of(channel.url))
 
     async def acquire_poll(self, state: PollState) -> None:
-        """Return as soon as a channel may be polled. Raises as :meth:`Politeness.acquire_poll`."""
+        """Return as soon as a channel may be polled. Raises the errors of :meth:`Politeness.acquire_poll`."""
         await self._politeness.acquire_poll(state.channel, state.address_group)
 
     async def poll(self, state: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
-        """Poll once, after :meth:`acquire_poll`; update ``state`` in place unless something new is detected.
+        """Poll a channel once for ``node``; the caller has called :meth:`acquire_poll` before.
 
-        The outcome includes errors of the publisher. Raises :class:`LimitReached` if the site's budget grants no
-        request or the request could not begin by ``before_s`` (monotonic s), and Coronet's own errors.
+        ``state`` is updated in place, so that the next poll continues from this one. Errors of the publisher are part
+        of the outcome. Raises :class:`LimitReached` if the site's budget grants no request, or if the request cannot
+        begin by ``before_s`` (monotonic s), and raises Coronet's own errors.
         """
         started_s = self._clock.monotonic_s()
         fetched, comparison, status, detail = None, _Comparison(None), 0, ""
@@ -138,9 +143,10 @@ class Poller:
 
     @contextlib.asynccontextmanager
     async def hold_push_slot(self, state: PollState, size_bytes: int) -> AsyncIterator[ConcurrencyLane]:
-        """Hold a slot and the parser for documents that were pushed for a channel, of ``size_bytes`` together.
+        """Hold a slot and the parser of a lane, and return the lane, to parse documents that a hub has pushed.
 
-        Raises :class:`LimitReached` after 10 s without them.
+        ``size_bytes`` is the size of the documents in all. Raises :class:`LimitReached` if the slot or the parser is
+        not free within 10 s.
         """
         lane = self._lanes.choose_for_document(state, size_bytes)
         publisher = publisher_of_state(state)
@@ -155,33 +161,39 @@ class Poller:
             yield lane
 
     async def compare_pushed(self, state: PollState, pushed: Document, lane: ConcurrencyLane) -> DetectedUpdate | None:
-        """Return the update in a pushed document, parsed in the lane of :meth:`hold_push_slot`.
+        """Return the update that a pushed document contains, or None; ``lane`` is that of :meth:`hold_push_slot`.
 
-        Raises the :class:`PublisherError` of a document that cannot be parsed, or not quickly enough.
+        Raises :class:`PublisherError` if the document cannot be parsed, or takes too long.
         """
         return (await self._compare_all(state, documents_to_compare(state, pushed), state.validators, lane)).update
 
     async def compare_again(self, state: PollState, update: DetectedUpdate) -> DetectedUpdate | None:
-        """Return what an update contains beyond the version of ``state``. Raises :class:`PublisherError`.
+        """Return the part of an update that is not in the version of ``state``, or None. Raises PublisherError.
 
-        Returns None for a page: its document may be older than its version, so the next poll decides.
+        Returns None for a page, too: its document may be older than its version, so the next poll decides.
         """
         if state.channel.kind == "page":
             return None
         return (await self._compare_all(state, update.documents, update.candidate.validators)).update
 
     def on_versioned(self, before: PollState, after: PollState, candidate: Candidate) -> None:
-        """Compare with the baseline of a candidate of this node that has become a version."""
+        """Compare with the baseline of a candidate of this node from now on, because it has become a version.
+
+        ``before`` is the channel's state before the version, and ``after`` the state with the version.
+        """
         self._baselines.on_versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
 
     async def address_group(self, channel: Channel) -> str:
-        """Return the address group of a channel that has not been polled yet; "" if it is private or not known."""
+        """Return the address group (network) of a channel that was not polled yet; "" if it is private or unknown."""
         if not charged_site(channel):
             return ""
         return public_address_group(await self._fetcher.address_of(host_of(channel.url)))
 
     async def fetch_unknown(self, channel: Channel, timeout_s: float) -> FetchResult:
-        """Fetch a channel that is not polled yet. Raises a :class:`PublisherError` or :class:`LimitReached`."""
+        """Fetch the document of a channel that is not polled yet.
+
+        Raises a :class:`PublisherError`, or :class:`LimitReached` if no request is allowed within ``timeout_s``.
+        """
         until_s = self._clock.monotonic_s() + timeout_s
         host = host_of(channel.url)
         try:
@@ -213,7 +225,7 @@ class Poller:
         return fetched
 
     async def _apply_polling_hints(self, state: PollState, fetched: FetchResult) -> None:
-        """Pause a public channel for as long as the headers and the document ask for."""
+        """Pause a public channel until the time before which its headers and its document ask not to poll."""
         if state.channel.private:
             return
         now_s = self._clock.wall_s()
@@ -246,9 +258,10 @@ class Poller:
         validators: Validators,
         held_lane: ConcurrencyLane | None = None,
     ) -> _Comparison:
-        """Compare documents with the channel's baseline.
+        """Compare documents with the channel's baseline, and update ``state``.
 
-        ``held_lane`` is the lane whose parser the caller holds; without it, the lanes choose one.
+        ``validators`` are those of the response. ``held_lane`` is the lane whose parser the caller holds; if it is
+        None, a lane is chosen here.
         """
         base = state.channel
         baseline, located = await self._baselines.get(base, state.digest)
@@ -278,7 +291,10 @@ class Poller:
     async def _detect_with_archives(
         self, state: PollState, documents: tuple[Document, ...], baseline: bytes
     ) -> tuple[tuple[Document, ...], DetectionResult]:
-        """Return the changes in documents and in the archives (RFC 5005) needed after missed polls, and all of them."""
+        """Return the documents that were parsed, and the changes that they contain compared with ``baseline``.
+
+        If polls were missed, the documents include archives of the feed (RFC 5005) that have the missed entries.
+        """
         findings = await self._detect_changes(state, documents, baseline)
         state.wishes = findings.polling_hints
         # An error in an archive does not invalidate the documents at hand.
@@ -314,7 +330,7 @@ class Poller:
 
     @contextlib.contextmanager
     def _mark_slow(self, state: PollState) -> Iterator[None]:
-        """Set ``state.slow`` if the fetches inside this context take longer than ``FAST_FETCH_S``."""
+        """Set ``state.slow`` if the fetches inside this context take longer than ``FAST_FETCH_S`` in all."""
         started_s = self._clock.monotonic_s()
         try:
             yield
@@ -324,12 +340,15 @@ class Poller:
 
 
 def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str, ...], str]:
-    """Return the hubs that a document names, and the topic it names itself; headers take precedence (WebSub §4)."""
+    """Return the WebSub hubs that a response names, and its topic, which is the document's own URL as it states it.
+
+    Links in HTTP headers take precedence over links in the document (WebSub §4).
+    """
     return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
 
 
 def document_of(fetched: FetchResult) -> Document:
-    """Return a fetched body in the form that the parser reads."""
+    """Return the body of a response as a document for the parser."""
     headers = {name: fetched.headers[name] for name in _PARSING_HEADERS if name in fetched.headers}
     return Document(fetched.body or b"", fetched.url, headers, fetched.partial)
 

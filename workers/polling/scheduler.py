@@ -1,7 +1,7 @@
-"""The scheduler of a node's polls: starts each poll when it is due, and passes on what it detects.
+"""The scheduler of a node's polls: starts each poll when it is due, and passes on the changes that it detects.
 
-The protocol (:mod:`service.corona.protocol`) decides which channels this node polls by which schedule. Polls that are
-due within a twentieth of a second begin together, so that their requests to the store share round trips.
+The protocol (:mod:`service.corona.protocol`) decides which channels this node polls, and by which schedule. Polls that
+are due within a twentieth of a second begin together, so that their requests to the store share round trips.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ log = structlog.get_logger(__name__)
 
 
 class DueQueue:
-    """The next poll of each channel, in fleet time (s): a heap in which outdated entries stay until they surface.
+    """A queue with the time of the next poll of each channel, in the fleet's common time (Unix s).
 
-    A heap costs a few microseconds per poll whatever the number of channels. One interval job per channel would cost a
-    fifth of a core at 1,000 polls a second.
+    It is a heap, in which an outdated entry stays until it becomes the first. A heap costs a few microseconds per poll
+    whatever the number of channels. One interval job per channel would cost a fifth of a core at 1,000 polls a second.
     """
 
     def __init__(self) -> None:
@@ -58,21 +58,21 @@ class DueQueue:
         self._due_s: dict[ChannelId, float] = {}
 
     def schedule(self, channel_id: ChannelId, due_s: float) -> None:
-        """Set the time of a channel's next poll; it replaces an earlier one."""
+        """Set the time of a channel's next poll; it replaces the time that was set before."""
         if self._due_s.get(channel_id) != due_s:
             self._due_s[channel_id] = due_s
             heappush(self._heap, (due_s, channel_id))
 
     def remove(self, channel_id: ChannelId) -> None:
-        """Remove a channel."""
+        """Remove a channel, so that it is not due any more."""
         self._due_s.pop(channel_id, None)
 
     def due_s(self, channel_id: ChannelId) -> float:
-        """Return when a channel is due; infinity if it is not in the queue."""
+        """Return the time at which a channel is due; infinity if the channel is not in the queue."""
         return self._due_s.get(channel_id, inf)
 
     def pop_due(self, until_s: float) -> list[tuple[float, ChannelId]]:
-        """Remove and return the channels that are due by ``until_s`` with their times, earliest first."""
+        """Remove and return the channels that are due by ``until_s``, as pairs of time and channel, earliest first."""
         due = []
         while self._heap and self._heap[0][0] <= until_s:
             due_s, channel_id = heappop(self._heap)
@@ -82,14 +82,19 @@ class DueQueue:
         return due
 
     def next_s(self) -> float | None:
-        """Return the time of the first entry, which may be outdated; None if the queue is empty."""
+        """Return the time of the first entry of the queue; None if the queue is empty.
+
+        The entry may be outdated; then no channel is due at that time.
+        """
         return self._heap[0][0] if self._heap else None
 
 
 class BaseState(Enum):
-    """Whether a channel's base is the latest version that its owner announced, and whether a poll is under way.
+    """Whether this node has the base for the next poll of a channel, and whether a poll is under way.
 
-    The base is loaded before a poll begins, unless the owner sent it. A channel has one scheduled poll at a time.
+    The base is the version, with its baseline, that polls compare with. It is current if it is the latest version that
+    the channel's owner has announced. It is loaded before a poll begins, unless the owner has sent it. A channel has
+    one scheduled poll at a time.
     """
 
     OUTDATED = "the base is loaded before the next poll"
@@ -106,7 +111,8 @@ _POLL_ENDED = {BaseState.POLLING: BaseState.IDLE, BaseState.SUPERSEDED: BaseStat
 class _ScheduledChannel(msgspec.Struct, gc=False):
     """A channel that this node polls by a schedule.
 
-    ``poll_state`` is None before the base is loaded. ``update`` is the one detected last that is not versioned yet.
+    ``poll_state`` is None until the base of the first poll is loaded. ``update`` is the last detected update if it has
+    no version yet, otherwise None.
     """
 
     assignment: StartPolling
@@ -121,10 +127,10 @@ class _ScheduledChannel(msgspec.Struct, gc=False):
 
 
 class PollScheduler:
-    """The polls of one node.
+    """Starts the polls of one node.
 
-    ``on_event`` passes detected updates to the protocol. ``on_hubs_found`` is called with the WebSub hubs that a
-    channel's document names, and the topic.
+    ``on_event`` passes detected updates to the protocol. ``on_hubs_found`` is called with a channel, the WebSub hubs
+    that its document names, and the topic, which is the document's own URL as the document states it.
     """
 
     def __init__(
@@ -154,11 +160,15 @@ class PollScheduler:
         """Channels whose pushes are being processed, and whether more have arrived since."""
 
     def fleet_s(self) -> float:
-        """Return the fleet's common time: the store's clock (Unix s)."""
+        """Return the fleet's common time, which is that of the store's clock (Unix s)."""
         return self._clock.monotonic_s() + self._fleet_ahead_s
 
     def set_fleet_time(self, fleet_s: float, at_monotonic_s: float) -> None:
-        """Set the fleet's time at a moment of this process's monotonic clock; after a jump, reschedule every poll."""
+        """Set the fleet's common time.
+
+        It was ``fleet_s`` (Unix s) when this process's monotonic clock showed ``at_monotonic_s``. If the fleet's time
+        has jumped, every poll is scheduled again.
+        """
         before_s, self._fleet_ahead_s = self._fleet_ahead_s, fleet_s - at_monotonic_s
         if abs(self._fleet_ahead_s - before_s) > _CLOCK_JUMP_S:
             for channel in self._channels.values():
@@ -166,10 +176,10 @@ class PollScheduler:
                 self._schedule(channel)
 
     def start_polling(self, assignment: StartPolling) -> None:
-        """Poll a channel by this schedule from now on.
+        """Poll a channel by the schedule in ``assignment`` from now on.
 
-        Its base is loaded before its first poll: a node that takes over thousands of channels would be busy for seconds
-        if it loaded all of them at once.
+        The version that polls compare with is loaded before the first poll, not now: a node that takes over thousands
+        of channels would be busy for seconds if it loaded all of them at once.
         """
         channel = self._channels.setdefault(assignment.channel, _ScheduledChannel(assignment))
         channel.assignment = assignment
@@ -178,12 +188,16 @@ class PollScheduler:
         self._schedule(channel)
 
     def stop_polling(self, channel_id: ChannelId) -> None:
-        """Cancel the planned polls of a channel."""
+        """Cancel the scheduled polls of a channel."""
         self._channels.pop(channel_id, None)
         self._queue.remove(channel_id)
 
     async def update_bases(self, effects: Iterable[UpdateBase]) -> None:
-        """Compare with other versions from the next poll on, and now the updates that are not versioned yet."""
+        """Make the next polls of channels compare with the versions that their owners have announced.
+
+        Each effect names a channel and its new version. Updates that this node has detected and that have no version
+        yet are compared with the new version now; changes that remain are offered to the channel's owner again.
+        """
         changed: dict[ChannelId, _ScheduledChannel] = {}
         for effect in effects:
             if channel := self._channels.get(effect.channel):
@@ -199,7 +213,10 @@ class PollScheduler:
                 self._tasks.start(self._compare_again(channel))
 
     def _update_base(self, channel: _ScheduledChannel, effect: UpdateBase) -> None:
-        """Advance to the version that the owner announced with its base; without a base, mark it for loading."""
+        """Advance a channel to the version that the owner has announced.
+
+        If the announcement does not contain the base of the version, the base is loaded before the next poll.
+        """
         announced, before = effect.announcement, channel.poll_state
         if before is None or announced is None or announced.base is None:
             channel.transition(_VERSION_ANNOUNCED)
@@ -210,7 +227,10 @@ class PollScheduler:
                 channel.update = None
 
     async def _load(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Load bases from the store. A channel that does not exist stays outdated until its owner stops its polls."""
+        """Load the bases (versions that polls compare with) of channels from the store.
+
+        A channel that does not exist stays outdated until its owner stops its polls.
+        """
         stored = await self._store.channels.states(channel_ids)
         for channel_id, stored_state in zip(channel_ids, stored, strict=True):
             channel = self._channels.get(channel_id)
@@ -221,9 +241,10 @@ class PollScheduler:
                 channel.transition(_BASE_LOADED)
 
     async def poll_now(self, channel_id: ChannelId) -> PollResult | None:
-        """Poll a channel at once, even if this node does not poll it by a schedule; None if it does not exist.
+        """Poll a channel at once, even if this node does not poll it by a schedule, and return the result.
 
-        The result is stored before it is returned, because the caller may list the latest polls next.
+        Returns None if the channel does not exist. The result is stored before the method returns, because the caller
+        may list the latest polls next.
         """
         state = await self._get_state(channel_id)
         if state is None:
@@ -236,11 +257,11 @@ class PollScheduler:
         return result
 
     async def process_pushes(self, channel_id: ChannelId) -> None:
-        """Compare the documents that a hub pushed for a channel; poll instead if they are too much.
+        """Compare the documents that a hub has pushed for a channel; poll the channel instead if they are too large.
 
-        Raises :class:`HostBlocked` if the channel's host is blocked, whose pushes are dropped; :class:`LimitReached`
-        if the poll has to wait; the :class:`PublisherError` of a push that cannot be parsed. In the last two cases the
-        next scheduled poll detects the changes.
+        Raises :class:`HostBlocked`, and drops the documents, if the channel's host is blocked. Raises
+        :class:`LimitReached` if the poll has to wait, and :class:`PublisherError` if a document cannot be parsed; in
+        these two cases the next scheduled poll detects the changes.
         """
         if channel_id in self._processing_pushes:
             self._processing_pushes[channel_id] = True
@@ -280,7 +301,10 @@ class PollScheduler:
         await self._poll(state)
 
     async def run(self) -> None:
-        """Start each poll when it is due, for ever. It is prepared a little ahead, so that polls share round trips."""
+        """Start each poll when it is due, until cancelled.
+
+        Polls are prepared a little ahead, so that their requests to the store share round trips.
+        """
         while True:
             now_s, first_s = self.fleet_s(), self._queue.next_s()
             if first_s is None or (slot_s := self._slot_s(first_s)) > now_s + _AHEAD_S:
@@ -303,7 +327,11 @@ class PollScheduler:
                 self._tasks.start(self._load_and_begin(outdated, slot_s))
 
     def _slot_s(self, due_s: float) -> float:
-        """Return the start of the slot of a poll, which is at the same instant for all nodes of a process."""
+        """Return when the poll that is due at ``due_s`` begins; both times are fleet time (Unix s).
+
+        It is the start of a short time slot; polls in the same slot begin together. Slots are the same for all nodes of
+        a process.
+        """
         return floor((due_s - self._fleet_ahead_s) / _SLOT_S) * _SLOT_S + self._fleet_ahead_s
 
     async def _load_and_begin(self, due_s: dict[ChannelId, float], at_s: float) -> None:
@@ -316,7 +344,7 @@ class PollScheduler:
             self._begin(self._channels[channel_id], due_s[channel_id], at_s)
 
     def _begin(self, channel: _ScheduledChannel, due_s: float, at_s: float) -> None:
-        """Begin the poll that was due at ``due_s`` in the slot ``at_s``.
+        """Begin the poll that is due at ``due_s``, at the time ``at_s`` of its slot (both fleet time, Unix s).
 
         Does nothing if the base could not be loaded, or the last poll is still under way.
         """
@@ -349,7 +377,10 @@ class PollScheduler:
         return PolledChannel(channel.poll_state.channel, channel.assignment)
 
     async def _get_state(self, channel_id: ChannelId) -> PollState | None:
-        """Return a channel's current base, whether or not this node polls it; None if it does not exist."""
+        """Return the state for a poll of a channel, with the latest version; None if the channel does not exist.
+
+        The channel need not be one that this node polls by a schedule.
+        """
         channel = self._channels.get(channel_id)
         if channel is None:
             (stored,), (count,) = await asyncio.gather(
@@ -361,7 +392,7 @@ class PollScheduler:
         return channel.poll_state
 
     def _schedule(self, channel: _ScheduledChannel) -> None:
-        """Set the time of a channel's next poll."""
+        """Set the time of a channel's next poll according to its schedule."""
         assignment, after_s = channel.assignment, max(self.fleet_s(), channel.begun_s)
         schedule = assignment.schedule
         due_s, interval_s = schedule.next_poll_s(assignment.rank, after_s), schedule.interval_s
@@ -372,7 +403,10 @@ class PollScheduler:
         self._queue_changed.set()
 
     async def _poll(self, state: PollState, before_s: float = inf) -> PollResult:
-        """Poll a channel, report its health, and offer the update that the poll detected, if any."""
+        """Poll a channel, record the result, and offer the update that was detected, if any, to the channel's owner.
+
+        The request has to begin by ``before_s`` (monotonic s).
+        """
         outcome = await self._poller.poll(state, self._node_id, before_s)
         result = outcome.result
         log.debug("poll completed", channel=state.channel.id[:8], outcome=result.outcome, status=result.status)
@@ -384,7 +418,7 @@ class PollScheduler:
         return result
 
     async def _offer(self, update: DetectedUpdate, took_s: float = 0.0) -> None:
-        """Offer an update, which was detected in ``took_s`` seconds, to the channel's owner."""
+        """Offer an update to the channel's owner; ``took_s`` is the number of seconds that the poll took."""
         delta = update.candidate.delta
         began_s = self._clock.wall_s() - took_s
         TRACING.record_step(
@@ -404,7 +438,10 @@ class PollScheduler:
         await self._on_event(CandidateFound(candidate))
 
     async def _compare_again(self, channel: _ScheduledChannel) -> None:
-        """Offer the changes of an update that remain after another candidate was versioned, if any."""
+        """Compare a channel's last update with the version that another candidate has become.
+
+        Changes that are not in that version are offered to the channel's owner.
+        """
         update, state = channel.update, channel.poll_state
         if update is None or state is None or update.candidate.base_version >= state.channel.version:
             return

@@ -1,4 +1,4 @@
-"""WebSub subscriptions (W3C) of a node's channels: hubs that feeds name are asked to push changes.
+"""WebSub subscriptions (W3C) of a node's channels: asks the hubs that feeds name to push changes.
 
 The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub`), so a node may die at
 any moment and another one continues. Hubs only reduce delay and polls: whatever they do, the channel is polled.
@@ -41,9 +41,9 @@ log = structlog.get_logger(__name__)
 
 
 class HubSubscriber:
-    """Subscribes at hubs, renews subscriptions and ends them, within the politeness limits.
+    """Subscribes to channels at hubs, renews the subscriptions and ends them, within the politeness limits.
 
-    ``public_url`` is the URL at which hubs reach the console; without one (""), no hub is contacted.
+    ``public_url`` is the URL at which hubs reach the console; if it is "", no hub is contacted.
     """
 
     def __init__(self, store: Store, fetcher: Fetcher, politeness: Politeness, clock: Clock, public_url: str) -> None:
@@ -55,9 +55,10 @@ class HubSubscriber:
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Store the hubs that a channel's document names, and send the request that a change of them makes due.
+        """Store the hubs that a channel's document names; if they have changed, send the request that is due.
 
-        ``topic`` is the document's own URL as it states it. :meth:`renew` repeats a request that fails.
+        ``topic`` is the document's own URL as the document states it. A request that fails is repeated by
+        :meth:`renew`.
         """
         if not self._public_url:
             return
@@ -72,7 +73,10 @@ class HubSubscriber:
             log.info("websub request failed", channel=channel_id[:8], reason=str(error))
 
     async def renew(self, ring: RingView, node_id: NodeId) -> None:
-        """Send the due requests to the hubs of this node's channels: to subscribe, to renew, or to unsubscribe."""
+        """Send the requests that are due to the hubs of this node's channels: subscribe, renew or unsubscribe.
+
+        ``ring`` and ``node_id`` determine the channels that the node owns.
+        """
         if not self._public_url:
             return
         try:
@@ -84,7 +88,10 @@ class HubSubscriber:
         await asyncio.gather(*(self._request_one_site(list(group)[:_MAX_PER_SITE]) for _, group in by_site))
 
     async def _load_due(self, ring: RingView, node_id: NodeId) -> list[tuple[ChannelId, HubState]]:
-        """Return the channels owned by this node to whose hubs a request is due, and unregister those without a hub."""
+        """Return the channels of this node with a request that is due to a hub, and their subscription states.
+
+        Channels that no longer name a hub are unregistered.
+        """
         websub, now_s = self._store.websub, self._clock.wall_s()
         registered = await websub.ids_in_buckets(owned_prefixes(ring, node_id))
         owned = [channel_id for channel_id in registered if ring.is_among_nearest(channel_id, node_id, 1)]
@@ -101,7 +108,7 @@ class HubSubscriber:
         return due
 
     async def _request_one_site(self, due: Sequence[tuple[ChannelId, HubState]]) -> None:
-        """Send the requests to the hubs of one site in sequence, until one fails: the rest remain due."""
+        """Send the requests to the hubs of one site one after another, until one fails; the rest stay due."""
         async with self._slots:
             for channel_id, state in due:
                 try:
@@ -111,7 +118,7 @@ class HubSubscriber:
                     return
 
     async def _request_if_active(self, channel_id: ChannelId, state: HubState) -> None:
-        """Send the due request; if the channel is dormant or deleted, end the subscription instead."""
+        """Send the request that is due; if the channel is dormant or deleted, unsubscribe from its hub instead."""
         channel = await self._store.channels.get(channel_id)
         after: HubState | None = state
         if channel is None or channel.dormant:
@@ -122,7 +129,10 @@ class HubSubscriber:
             await self._request(channel_id, after)
 
     async def _request(self, channel_id: ChannelId, state: HubState) -> None:
-        """Send the due request, unless another node does. It is recorded before it is sent."""
+        """Send the request that is due to a channel's hub, unless another node sends it.
+
+        The request is recorded in the store before it is sent.
+        """
         websub, now_s = self._store.websub, self._clock.wall_s()
         if now_s < next_request_s(state):
             return
@@ -142,5 +152,5 @@ def _host(state: HubState) -> str:
 
 
 def _site_and_due_s(due: tuple[ChannelId, HubState]) -> tuple[str, float]:
-    """Return the sort key of a request: its hub's site, then its due time."""
+    """Return the site of the hub and the time at which the request is due, by which requests are sorted."""
     return site_of(_host(due[1])), next_request_s(due[1])
