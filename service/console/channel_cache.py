@@ -166,7 +166,7 @@ class ChannelCache:
                 log.warning("channel cache refresh failed, will retry", error=str(error))
 
     async def close(self) -> None:
-        """Stop all reading."""
+        """Stop reading channels, also in the background."""
         for task in (self._background_task, self._refresh_task, self._reread_task):
             if task is not None:
                 task.cancel()

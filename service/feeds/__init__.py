@@ -7,8 +7,8 @@ Parsing loads feedparser and lxml, and can take minutes for crafted input; there
 - ``sandbox``: the parser processes, their pool, protocol and confinement.
 - ``entries``: ``change_detection`` handles the requests to a parser process. ``entry_identity`` detects the new and
   edited entries of a feed; ``version_parts`` divides a version into what is delivered separately.
-- ``parsing``: ``feed_parser`` turns bytes into a ParsedFeed, by ``fast_parser`` where it applies, else by
-  ``feedparser_adapter``, or by ``json_feed``.
+- ``parsing``: ``feed_parser`` turns bytes into a ParsedFeed. It calls ``json_feed`` for JSON; for XML it calls
+  ``fast_parser``, or ``feedparser_adapter`` where ``fast_parser`` does not apply.
 - ``pages``: ``extraction`` turns bytes into the lines of a page's main content, ``page_change_detection`` compares them
   with earlier ones, ``feed_links`` finds the feeds that a page links to.
 - ``urls``: canonical URLs, by which channels are identified. ``autodiscovery``: guesses of a page's feed.

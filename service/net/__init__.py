@@ -2,8 +2,8 @@
 
 The package has no policy: callers decide when and how often to fetch, and what to do with a response. ``fetcher``
 fetches one URL within hard limits, and connects only where ``address_guard`` allows it. Every connection, including
-those of redirects and of IP literals, passes the guard when its socket is created, when the actual address is known: a
-check of the name before that can be bypassed by DNS rebinding, a check in the resolver by IP literals.
+those of redirects and of IP literals, passes the guard when its socket is created, because then the actual address is
+known. An earlier check of the name could be bypassed by DNS rebinding, and a check in the resolver by IP literals.
 
 - Clients: ``fetcher`` for publishers, with ``response``, ``content_encoding`` and ``error_translation``;
   ``peer_client`` for requests between workers, signed by ``request_signatures``; ``internal_clients`` for other

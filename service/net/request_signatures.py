@@ -72,7 +72,10 @@ class RequestSigner:
         return RequestSignature(self._node_id, at_ms, nonce, self._request_mac(unsigned, recipient, verb, body))
 
     def check_time(self, signature: RequestSignature, now_s: float) -> None:
-        """Raise :class:`PeerProtocolError` if a request is from outside the window; called before its body is read."""
+        """Raise :class:`PeerProtocolError` if a request was sent over ``WINDOW_S`` seconds before or after ``now_s``.
+
+        ``now_s`` is the fleet's time (Unix s). This check is made before the request's body is read.
+        """
         if abs(now_s - signature.at_ms / 1000) > WINDOW_S:
             raise PeerProtocolError(
                 f"A request of {signature.sender[:8]} was signed at another time. Do clocks differ?", reason="late"

@@ -134,7 +134,7 @@ async def create_invitation(store: Store, by: Principal, name: str) -> str:
 
 
 async def set_password(store: Store, name: str, password_hash: str) -> Account:
-    """Set the password hash of an account, which ends all its sessions; return the account."""
+    """Set the password hash of the account ``name`` and end all its sessions; return the changed account."""
     return await _replace(store, name, password_hash=password_hash)
 
 

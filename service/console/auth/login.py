@@ -54,7 +54,10 @@ async def setup_link(store: Store, base_url: str) -> str | None:
 
 
 async def setup_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form for the first account's name and password."""
+    """Show the form for the first account's name and password.
+
+    ``error`` is the message of a failed attempt, which is shown with the ``status``.
+    """
     fields = await _read_fields(request)
     token = fields["token"]
     if not await request.app[STORE].accounts.is_setup_token_valid(token):
@@ -81,7 +84,10 @@ async def setup(request: web.Request) -> web.Response:
 
 
 async def join_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form in which an invited account's holder chooses a password."""
+    """Show the form in which an invited account's holder chooses a password.
+
+    ``error`` is the message of a failed attempt, which is shown with the ``status``.
+    """
     token = (await _read_fields(request))["token"]
     name = await _invited_account(request, token)
     return render(request, "join.html", status, token=token, name=name, error=error, min_chars=MIN_PASSWORD_CHARS)
@@ -123,7 +129,10 @@ async def _invited_account(request: web.Request, token: str) -> str:
 
 
 async def login_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the login form."""
+    """Show the login form.
+
+    ``error`` is the message of a failed attempt, which is shown with the ``status``.
+    """
     fields, exist = await _read_fields(request), await request.app[STORE].accounts.any_exist()
     target, ready = _local_path(fields["next"]), "ready" in request.query
     return render(

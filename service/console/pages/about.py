@@ -1,4 +1,4 @@
-"""Page About: versions and health; also the API operation that accepts a store after data loss."""
+"""The page About, with versions and health, and the API operation that accepts a store after data loss."""
 
 import asyncio
 import platform

@@ -1,4 +1,4 @@
-"""Page Settings: own time zone, sessions, API keys and password, invitations, accounts. Also these API operations."""
+"""The page Settings and its API operations: own time zone, sessions, API keys, password, invitations and accounts."""
 
 from contextlib import suppress
 from typing import Annotated, Final
@@ -108,7 +108,7 @@ class ChangePassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OpenSessions(msgspec.Struct, frozen=True):
-    """Open sessions, newest first; ``id`` is used to end them."""
+    """The open sessions, newest first. The ``id`` of a session is used to end it."""
 
     items: tuple[Session, ...]
 

@@ -1,4 +1,4 @@
-"""Pages for adding a channel, with a preview, and for changing the selector of a page. Also these API operations.
+"""The pages and API operations for adding a channel, with a preview, and for changing the selector of a page.
 
 The selector of a watched page is part of the channel's id. So changing the selector creates another channel, to which
 all subscribers move.

@@ -1,4 +1,4 @@
-"""Page Log: the audit log of all changes made in the console and through its API. Also this API operation."""
+"""The page Log and its API operation: the audit log of all changes made in the console and through its API."""
 
 from typing import Final
 

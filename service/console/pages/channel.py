@@ -1,4 +1,4 @@
-"""Page of one channel: its state, schedule and versions, and the actions on it. Also these API operations."""
+"""The page of one channel and its API operations: state, schedule, versions, and the actions on the channel."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Page Channels: search, sort and page through all channels, and change many at once. Also these API operations.
+"""The page Channels and its API operations: search, sort and page through all channels, and change many at once.
 
 A bulk change works for a limited time per request and reports how many channels are left.
 """

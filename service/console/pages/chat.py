@@ -1,4 +1,4 @@
-"""Page Chat: an XMPP client in the browser, logged in to an account of the demo installation (`coronet up`).
+"""The page Chat: an XMPP client in the browser, logged in to an account of the demo installation (`coronet up`).
 
 The browser uses XMPP over WebSocket (RFC 7395). The console proxies the WebSocket to the XMPP server on this machine,
 so that the page connects only to its own origin.

@@ -1,4 +1,6 @@
-"""Page Delivery: queued notifications, dead letters, and one person's last messages. Also these API operations.
+"""The page Delivery and its API operations: queued notifications, dead letters, and one person's last messages.
+
+A dead letter is a message whose delivery failed permanently.
 
 A person's message log has the last 20 messages and expires after 30 days without a message. It names the channels of a
 message, but not its text, which is private.
@@ -95,7 +97,7 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class Deliveries(msgspec.Struct, frozen=True):
-    """A person's messages, newest first: those in progress, then completed ones."""
+    """A person's messages: first the messages in progress, then the completed ones, each newest first."""
 
     items: tuple[Delivery, ...]
 
@@ -172,7 +174,7 @@ async def drop(request: web.Request) -> web.Response:
 
 
 async def recent_deliveries(store: Store, uid: UserId) -> Deliveries:
-    """Return a person's messages in progress and the last completed ones."""
+    """Return the messages to the person ``uid`` that are in progress, and the last completed messages."""
     log, in_flight = await asyncio.gather(store.outbox.history(uid), store.outbox.in_flight([uid]))
     logged = {message.message_id: message for message in log}
     batches = list(reversed(in_flight[uid]))

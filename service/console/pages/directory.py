@@ -1,4 +1,4 @@
-"""Page Directory: searches with an explanation, matrices, and directories in memory. Also these API operations."""
+"""The page Directory and its API operations: searches with an explanation, matrices, and directories in memory."""
 
 import asyncio
 from collections.abc import Sequence
@@ -116,7 +116,10 @@ class MemoryDirectory(msgspec.Struct, frozen=True):
 
 
 class MemoryDirectories(msgspec.Struct, frozen=True):
-    """The directories in the workers' memory, by pair. Rarely requested pairs have none."""
+    """The directories that workers keep in memory, ordered by AV-pair.
+
+    Only AV-pairs that are often requested have such a directory.
+    """
 
     items: tuple[MemoryDirectory, ...]
 

@@ -1,4 +1,4 @@
-"""Pages Hosts and one site: poll results, request limits, pauses and blocked hosts. Also these API operations.
+"""The pages of sites and their API operations: poll results, request limits, pauses and blocked hosts.
 
 A site is a registrable domain with all its hosts. Its request limit applies to all its channels together.
 """

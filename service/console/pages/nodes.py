@@ -1,4 +1,4 @@
-"""Page Nodes: the ring of workers, their shares and loads, and draining. Also these API operations."""
+"""The page Nodes and its API operations: the ring of workers, their shares of the channels, loads, and draining."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Page Overview: key figures of the fleet and problems that need attention, updated live. Also this API operation.
+"""The page Overview and its API operation: key figures of the fleet and problems that need attention, updated live.
 
 All watchers of the page get the same stream of updates, which is rendered once.
 """
@@ -144,7 +144,7 @@ def _event(name: str, data: str) -> bytes:
 
 
 def default_poll_interval_s(settings: Settings) -> float:
-    """Return the longest regular time between two polls of a channel, in seconds."""
+    """Return the longest time, in seconds, that normally passes between two polls of a channel."""
     return max(settings.poll_interval_s, 3600 / settings.max_polls_per_hour)
 
 

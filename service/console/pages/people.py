@@ -1,4 +1,4 @@
-"""Pages People and one person: search, limits, suspension, deletion, dry runs of commands. Also these API operations.
+"""The pages of people and their API operations: search, limits, suspension, deletion, and dry runs of commands.
 
 People are listed in the order of their ids and found by a part of their address. A dry run shows how the bot would
 answer a person's commands, without executing or sending anything.

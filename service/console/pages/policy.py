@@ -1,4 +1,4 @@
-"""Page Policy: the fleet's polling policy, a preview of changes, their history and undo. Also these API operations."""
+"""The page Policy and its API operations: the fleet's polling policy, a preview of changes, their history and undo."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -252,7 +252,7 @@ async def _page(
 
 
 async def _preview(store: Store, settings: Settings, cache: ChannelCache, aims: FleetObjective) -> PolicyPreview:
-    """Return the effect of ``aims`` on the current channels, nodes and sites' request limits."""
+    """Return the effect of ``aims`` on the current channels, compared with the effect of the present policy."""
     present, nodes, rates, bounds, _ = await asyncio.gather(
         store.fleet_policy.get(),
         store.ring.nodes(),

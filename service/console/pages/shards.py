@@ -1,4 +1,4 @@
-"""Page Shards: the tree of key groups with their loads, and manual splits and merges. Also these API operations."""
+"""The page Shards and its API operations: the tree of key groups with their loads, and manual splits and merges."""
 
 from aiohttp import web
 

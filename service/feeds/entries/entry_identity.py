@@ -3,12 +3,13 @@
 :func:`detect_entry_changes` compares a document with the :class:`IdentityState` of its channel. ``entry_matching``
 finds the known entry of each listed entry, and ``edit_detection`` selects the edits that are reported.
 
-- Known are the last max(4 times the largest document, 500) entries, and of the last 2,000 entries those seen within
-  90 days; the entries seen least recently are dropped first. Entries of the current document are never dropped,
-  and absence alone does not drop an entry: a feed may shrink to nothing and return.
+- The last max(4 times the largest document, 500) entries are known. Of the last 2,000 entries, those seen within 90
+  days are also known. The entries seen least recently are dropped first. Entries of the current document are never
+  dropped, and absence alone does not drop an entry: a feed may shrink to nothing and return.
 - A channel that was empty so far and now lists many entries is more probably a feed that was broken than one whose
   entries were all written since. Entries dated before the first poll are not reported, and of the entries without a
-  date only the first 3: all would flood subscribers, none would hide the first entry of a new blog.
+  date only the first 3 are reported. To report all would flood subscribers; to report none would hide the first entry
+  of a new blog.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

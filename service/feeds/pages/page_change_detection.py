@@ -2,10 +2,10 @@
 
 - A page is first fetched twice in quick succession. The regions that differ are *volatile* (see ``volatile_text``), and
   from then on a difference in volatile regions alone is no change.
-- A region that changes 10 times in succession within 10 hours becomes volatile as well, for example a counter that did
+- A region that changes 10 times in succession within 10 hours also becomes volatile, for example a counter that did
   not move between the first two fetches. A volatile region that stays the same for a week stops being volatile.
 - Of a page that alternates between contents (A/B tests, rotating parts), the first appearance and the first
-  disappearance of a line within a day are reported, so that an outage and its end are; further ones are not.
+  disappearance of a line within a day are reported, so that an outage and its end are reported. Further ones are not.
 - While only volatile regions differ, the state stays the same for half a day, so that it need not be stored.
 """
 
@@ -83,8 +83,8 @@ class PageChanges(msgspec.Struct, frozen=True):
 def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, now_s: float) -> PageChanges:
     """Return the changes of ``page``, the current content of the channel ``url``.
 
-    ``state`` is the result of the previous call, or None at the first poll. The first poll reports no changes, nor
-    does a second one within two minutes of it. ``now_s`` is the Unix time.
+    ``state`` is the result of the previous call, or None at the first poll. The first poll reports no changes. A second
+    poll within two minutes of the first reports no changes either. ``now_s`` is the Unix time.
     """
     if state is None:
         return PageChanges(PageState(_compress(page.lines), now_s + LEARNING_S, seen_s=now_s), (), _preview(page, url))

@@ -5,7 +5,7 @@ again by the line's *skeleton*, the line without such words, and also by the pre
 A region of lines is found again by the skeletons of the lines before and after it.
 
 A number is not volatile as such, because people watch prices. Only relative ages ("3 hours ago") are always ignored. A
-date next to a volatile time of day is volatile as well.
+date next to a volatile time of day is also volatile.
 """
 
 import hashlib

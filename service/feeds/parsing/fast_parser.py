@@ -46,8 +46,8 @@ def parse(text: str, *, url: str, language: str, previous: PreviousDocument | No
     """Return the same feed as :func:`feedparser_adapter.parse`, or None if feedparser has to parse the document.
 
     ``url`` is where the document was fetched from, ``language`` the ``Content-Language`` header. If ``previous`` is
-    given and the document permits it, the result has element hashes, and lacks the entries that are unchanged since
-    the previous document.
+    given and the document permits it, entries that are unchanged since the previous document are left out. The result
+    then has element hashes, by which unchanged entries are recognised next time.
     """
     if _DAMAGED in text:
         return None

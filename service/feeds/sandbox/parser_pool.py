@@ -65,7 +65,7 @@ class ParserPool:
         """The confinement of the last process that responded; None before the first response."""
 
     async def __aenter__(self) -> Self:
-        """Start no process yet: each takes about 30 MB."""
+        """Return the pool. No process is started yet, because each takes about 30 MB."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
