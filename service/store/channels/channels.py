@@ -203,8 +203,8 @@ FIELDS = {
 class ChannelStatus(msgspec.Struct, frozen=True):
     """State of a channel as shown to users.
 
-    ``epoch`` is the owner's fencing token. ``failing_since_s`` (Unix s) is since when polls fail; None if they succeed.
-    ``last`` is the result of the last poll; None before the first.
+    ``epoch`` is the owner's fencing token. ``failing_since_s`` is the time (Unix s) since which polls have failed; None
+    if they succeed. ``last`` is the result of the last poll; None before the first.
     """
 
     owner: NodeId

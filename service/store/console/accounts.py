@@ -49,9 +49,9 @@ _ACCOUNT_LIMIT: Final = 100
 
 
 class Role(StrEnum):
-    """The permissions of an account: viewers read, operators also change how channels are polled.
+    """The role of an account, which determines its permissions.
 
-    Admins do everything.
+    Viewers read, operators also change how channels are polled, and admins do everything.
     """
 
     VIEWER = "viewer"

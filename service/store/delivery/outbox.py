@@ -245,7 +245,7 @@ class Outbox(RedisRepository):
     async def queued_items(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
         """Return, for each user in order, up to ``max_items`` items that are still in the outbox.
 
-        ``after`` maps each user to the id of the entry to start behind; "" starts at the first.
+        ``after`` maps each user to the id of an entry, after which the items begin; "" starts at the first.
         """
         firsts = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
         found = await self._redis.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])

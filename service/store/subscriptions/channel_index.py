@@ -28,10 +28,9 @@ _MAX_CACHED_SITES = 10_000
 
 
 class ChannelIndex:
-    """Subscriptions by channel.
+    """Subscriptions by channel, as entries in keyspaces. The entries of a channel have keys with a common prefix.
 
-    A channel's subscriptions have keys with a common prefix and may be in several keyspaces. Every method may raise
-    :class:`service.errors.StoreUnavailable` and can be repeated then.
+    Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated then.
 
     Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. Four guarantees
     follow.
@@ -103,6 +102,7 @@ class ChannelIndex:
                 counts[answer.move.donor] = await self._keyspaces.count_in(answer.move.donor, mark)
                 answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted):
+                # It counts all entries of the channel in this keyspace, so it replaces an earlier reply.
                 counts[probe.keyspace] = number
             units.on_answer(answer)
         return sum(counts.values())

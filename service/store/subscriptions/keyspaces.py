@@ -79,7 +79,7 @@ cached_channel_prefix = lru_cache(_CACHED_PREFIXES)(channel_prefix)
 
 
 def record_id(cid: ChannelId, uid: UserId) -> str:
-    """Return the id of a subscription's record."""
+    """Return the id of a subscription's record, which consists of the channel's prefix and the user id."""
     return (cached_channel_prefix(cid) + urlsafe_b64decode(uid)).decode("latin-1")
 
 
@@ -113,7 +113,7 @@ def position_bytes(record: Record) -> bytes:
 def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
     """Return the first and the last position (both inclusive) of a key group, as bytes.
 
-    With ``after``, the range begins behind that position.
+    With ``after``, the range begins after that position.
     """
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
@@ -241,9 +241,9 @@ class KeyspaceStore:
         return found, _parse_page(pages, question.count) if isinstance(found, Accepted) else _EMPTY_PAGE
 
     async def read_donor(self, question: ReadDonor) -> Page:
-        """Return a page of the records that have not moved yet.
+        """Return a page of the records that a move has not moved yet.
 
-        The donor is the keyspace that gives its key group away.
+        They are in the donor, the keyspace that gives its key group away.
         """
         donor = question.move.donor
         low, high = range_bounds(question.group, question.after)
