@@ -233,7 +233,7 @@ def _answer(said: Sequence[Any]) -> CellAnswer:
 
 
 def _rate(window: bytes, at_ms: int) -> float:
-    """Return the events per second, counted from the begin of the last complete window until ``at_ms`` (Unix ms).
+    """Return the events per second since the last complete window began, at the time ``at_ms`` (Unix ms).
 
     ``window`` is the text in which a cell stores the counts.
     """

@@ -59,7 +59,10 @@ _GROWTH = (ResizeKind.INC_P, ResizeKind.INC_R)
 
 
 class ContentName(msgspec.Struct, frozen=True):
-    """The name of version ``version`` of the channel or entry ``id``. Without ``pairs`` (AV-pairs) it is withdrawn."""
+    """A content name to register: the AV-pairs in version ``version`` of the channel or entry ``id``.
+
+    If ``pairs`` is empty, the name is withdrawn.
+    """
 
     id: str
     version: int
@@ -181,9 +184,10 @@ class Directory:
         return bool(leads)
 
     async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
-        """Remove ``version`` of a name from the matrices of these AV-pairs.
+        """Withdraw a name from the matrices of AV-pairs that it no longer has.
 
-        Records that this call does not reach expire within ``kept_s`` seconds.
+        ``version`` is the name's version without these pairs. The records that say so expire after ``kept_s`` seconds,
+        which has to be as long as earlier records of the name may last.
         """
         record = NameRecord(name, version, frozenset(), int((time.time() + kept_s) * 1000))
         draw, known = _draw(name), self._sizes

@@ -232,9 +232,10 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Return whether a keyspace accepts the key in question, and a page of records of the key's leaf.
+        """Return whether a keyspace accepts the key in ``question``, and a page of records of the key's leaf.
 
-        The leaf is the smallest key group with the key. The page is empty if the keyspace does not accept the key.
+        The leaf is the key group that contains the key and is not split. The page is empty if the keyspace does not
+        accept the key.
         """
         low, high = range_bounds(question.prefix, question.after)
         found, pages = await self._accept(question.probe, "read", low, high, question.count)
@@ -419,7 +420,7 @@ Rates = Mapping[KeyGroup, DeliveryRate]
 class LeafLoads(NamedTuple):
     """Number of subscriptions (``sizes``) and present loads of leaves, by keyspace and leaf.
 
-    ``peak_loads`` is the present or the recent load, whichever is greater.
+    ``peak_loads`` has the greater of the present and the recent load.
     """
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]
