@@ -22,7 +22,8 @@ MAX_DEPTH = 8
 class FilterShape(msgspec.Struct, frozen=True, order=True):
     """The parameters that filters must share to be united. Of two shapes, neighbouring nodes adopt the greater one.
 
-    ``width`` is in bits; ``depth`` is the number of rows of an attenuated filter.
+    ``generation`` grows with each change of the shape. ``width`` is a filter's number of bits, ``hashes`` is the number
+    of bits that each document sets, and ``depth`` is the number of rows of an attenuated filter.
     """
 
     generation: int
@@ -39,7 +40,7 @@ class FilterShape(msgspec.Struct, frozen=True, order=True):
 
 
 def positions(document: str, shape: FilterShape) -> list[int]:
-    """Return the positions of a document's bits in a filter of this shape.
+    """Return the positions of the bits that a document sets in a filter of this shape.
 
     One hash gives sixteen independent 32-bit words, so no further hashes are combined.
     """
@@ -48,7 +49,7 @@ def positions(document: str, shape: FilterShape) -> list[int]:
 
 
 def document_mask(document: str, shape: FilterShape) -> int:
-    """Return the filter of a single document; a filter may contain the document if it has all of these bits."""
+    """Return the filter of a single document. A filter that has all of these bits may contain the document."""
     bits = 0
     for position in positions(document, shape):
         bits |= 1 << position
@@ -61,19 +62,28 @@ MIN_WIDTH = 64
 
 
 def false_positive_rate(width: int, hashes: int, documents: float) -> float:
-    """Return the probability that a filter of ``documents`` documents matches another one: (1 - e^(-k·n/m))^k."""
+    """Return the probability that a filter of ``documents`` documents matches a document that is not among them.
+
+    It is (1 - e^(-k·n/m))^k, with k ``hashes``, n ``documents`` and ``width`` m in bits.
+    """
     return (1 - exp(-hashes * documents / width)) ** hashes
 
 
 def estimate_documents(shape: FilterShape, bits_set: int) -> float:
-    """Return the most likely number of documents in a filter with ``bits_set`` bits; infinite for a full one."""
+    """Return the most likely number of documents in a filter in which ``bits_set`` bits are set.
+
+    It is infinite if all bits are set.
+    """
     if bits_set >= shape.width:
         return inf
     return -shape.width / shape.hashes * log(1 - bits_set / shape.width)
 
 
 def best_hashes(width: int, rows: Sequence[float]) -> int:
-    """Return the number of hashes that minimises the sum of false-positive rates of rows of so many documents."""
+    """Return the number of hashes that minimises the sum of the false-positive rates of several filters.
+
+    ``width`` is their width in bits, and ``rows`` has the number of documents of each filter.
+    """
     alike = Counter(rows)
     return min(
         range(1, MAX_HASHES + 1),
@@ -84,7 +94,7 @@ def best_hashes(width: int, rows: Sequence[float]) -> int:
 def width_for(documents: float, max_rate: float) -> int:
     """Return the width in bits at which a filter of ``documents`` documents has the false-positive rate ``max_rate``.
 
-    It is -n·ln(p)/ln(2)² for 0 < p < 1, within ``MIN_WIDTH`` and ``MAX_WIDTH``.
+    It is -n·ln(p)/ln(2)² for n documents and the rate p (0 < p < 1), within ``MIN_WIDTH`` and ``MAX_WIDTH``.
     """
     if documents == inf:
         return MAX_WIDTH
@@ -92,9 +102,10 @@ def width_for(documents: float, max_rate: float) -> int:
 
 
 def next_shape(shape: FilterShape, fullest: float, max_rate: float) -> FilterShape:
-    """Return the shape of the next generation if the fullest row needs another width, else the same shape.
+    """Return a shape of the next generation if another width is needed, else the same shape.
 
-    Filters grow when their false-positive rate exceeds ``max_rate``, and shrink when a quarter of their width suffices.
+    ``fullest`` is the number of documents in the fullest filter. Filters grow when the false-positive rate of this
+    filter exceeds ``max_rate``, and shrink when a quarter of their width suffices.
     """
     needed = width_for(fullest, max_rate)
     if shape.width >= MAX_WIDTH if needed > shape.width else 4 * HEADROOM * needed > shape.width:
@@ -106,7 +117,10 @@ def next_shape(shape: FilterShape, fullest: float, max_rate: float) -> FilterSha
 
 
 class LocalFilter:
-    """A node's own documents and their counting filter; ``bits`` is the filter."""
+    """A node's own documents and their Bloom filter ``bits``.
+
+    It is a counting filter, so that documents can be removed.
+    """
 
     def __init__(self, shape: FilterShape, documents: Iterable[str] = ()) -> None:
         """Create the filter of these documents."""
@@ -122,9 +136,9 @@ class LocalFilter:
         return self._documents
 
     def change(self, added: Iterable[str], removed: Iterable[str]) -> tuple[int, int]:
-        """Add and remove documents; return the bits that became set, and those that became clear.
+        """Add and remove documents; return two filters: the bits that became set, and the bits that became clear.
 
-        Documents that are already present, or absent, are ignored.
+        An added document that is already present is ignored, and so is a removed one that is absent.
         """
         before, shape = self.bits, self.shape
         field = bytearray(before.to_bytes((shape.width + 7) // 8, "little"))
@@ -161,10 +175,10 @@ class LocalFilter:
 class Link:
     """A link to a neighbour, with the attenuated filters of both directions; rows are numbered from 1.
 
-    ``received`` is the neighbour's filter. ``sent`` is a superset of what the neighbour has stored of this node's
-    filter: it includes what the neighbour dropped as redundant. ``ignored_from_row`` has, by source, the row from which
-    on the neighbour does not want updates of the source. A link is open (``is_open``) when both ends have the same
-    shape.
+    ``rtt_s`` is the round-trip time in seconds. ``received`` is the neighbour's filter. ``sent`` is this node's filter
+    as it was sent to the neighbour; it includes bits that the neighbour dropped as redundant. ``ignored_from_row`` has,
+    for each *source* (a node whose documents cause updates), the first row for which the neighbour does not want
+    updates of the source. A link is open (``is_open``) when both ends have the same shape.
     """
 
     __slots__ = ("ignored_from_row", "is_open", "received", "rtt_s", "sent")
@@ -175,7 +189,7 @@ class Link:
         self.reset(shape)
 
     def reset(self, shape: FilterShape) -> None:
-        """Discard all state, and wait for the neighbour's :class:`Hello`."""
+        """Discard all state, and wait for the neighbour's :class:`Hello`; filters then have the shape ``shape``."""
         self.received = [0] * (shape.depth + 1)
         self.sent = [0] * (shape.depth + 1)
         self.ignored_from_row: dict[NodeId, int] = {}
@@ -183,7 +197,10 @@ class Link:
 
 
 def first_row(received: list[int], mask: int, deepest: int) -> int | None:
-    """Return the first row, up to ``deepest``, that matches the document's mask; None if none does."""
+    """Return the first row of the filter ``received`` that has all bits of ``mask``; None if there is none.
+
+    Rows up to ``deepest`` are searched.
+    """
     for row in range(1, deepest + 1):
         if received[row] & mask == mask:
             return row
@@ -191,7 +208,7 @@ def first_row(received: list[int], mask: int, deepest: int) -> int | None:
 
 
 def union_of_received(links: Iterable[Link], row: int) -> int:
-    """Return the union of one row of these neighbours' filters."""
+    """Return the union of the rows numbered ``row`` that the neighbours of these links have sent."""
     bits = 0
     for link in links:
         bits |= link.received[row]
@@ -199,7 +216,10 @@ def union_of_received(links: Iterable[Link], row: int) -> int:
 
 
 class LocationQuery(msgspec.Struct, frozen=True):
-    """A query in transit. ``visited`` begins with the node that started it; ``max_row`` limits the next node's rows.
+    """A query in transit for a node with a copy of a document.
+
+    ``visited`` has the nodes on its path, beginning with the node that started it. ``max_row`` is the deepest row that
+    the next node searches.
 
     Deviation: a node that is supposedly i hops away from a copy searches its rows below i only, not all d. If none of
     them matches, the match that led here was a false positive or is outdated, and the query fails at once instead of
@@ -212,9 +232,10 @@ class LocationQuery(msgspec.Struct, frozen=True):
 
 
 def next_hop(query: LocationQuery, mask: int, links: Iterable[tuple[NodeId, Link]]) -> tuple[NodeId, int] | None:
-    """Return the neighbour to which a query goes next and the matching row; None if the query fails.
+    """Return the neighbour to which a query goes next, and the row that matched; None if the query fails.
 
-    ``links`` are nearest first. Each row is searched in all links before the next row.
+    ``mask`` is the filter of the query's document (:func:`document_mask`). ``links`` are pairs of neighbour and link,
+    the nearest first. Each row is searched in all links before the next row.
     """
     best: tuple[NodeId, int] | None = None
     deepest = query.max_row

@@ -1,7 +1,7 @@
 """Contents of channels at one version, identified by digests, and a worker's cache of them.
 
-A client obtains the digest from the channel's owner or from the store, so that it can verify a copy from any source.
-Versions with the same content (notices) are the same document.
+A client obtains the digest from the channel's owner or from the store, so that it can verify a copy from any place. If
+two versions of a channel have the same content, because one of them is only a notice, they are the same document.
 """
 
 import zlib
@@ -28,7 +28,11 @@ _MAX_LATEST_BYTES = 1024 * 1024
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):
-    """A channel's content: ``memory``, the base that polls compare with (opaque here), and the packed entries."""
+    """A channel's content at one version.
+
+    ``memory`` is the state with which polls compare what they fetch (opaque here). ``latest`` are the channel's latest
+    entries in the format of :func:`pack_entries`.
+    """
 
     memory: bytes
     latest: bytes
@@ -48,7 +52,7 @@ def digest_of(content: Content) -> Digest:
 
 
 def encode(content: Content) -> tuple[bytes, bytes, bytes]:
-    """Return the encoded content as a sequence of buffers, without copying it."""
+    """Return the encoded content as three buffers that follow each other, without copying it."""
     return len(content.memory).to_bytes(_LENGTH_BYTES, "big"), content.memory, content.latest
 
 
@@ -61,7 +65,10 @@ def decode(data: memoryview) -> Content:
 
 
 def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return a channel's latest entries, newest first, after these changes (oldest first) to ``before``."""
+    """Return a channel's latest entries after these changes, the newest first and at most ``MAX_LATEST_ENTRIES``.
+
+    ``changes`` are in order of time, the oldest first. ``before`` are the latest entries before them, the newest first.
+    """
     found: dict[str, Entry] = {}
     changed = (change.entry for change in reversed(changes) if change.kind != "omission")
     for entry in chain(changed, before):
@@ -70,7 +77,7 @@ def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[En
 
 
 def pack_entries(latest: Sequence[Entry]) -> bytes:
-    """Return entries in the format of ``Content.latest``; empty for none."""
+    """Return entries in the format of ``Content.latest``; it is empty if there are none."""
     return zlib.compress(msgspec.msgpack.encode(tuple(latest))) if latest else b""
 
 
@@ -97,10 +104,13 @@ class _CachedContent(msgspec.Struct, gc=False):
 
 
 class ContentCache:
-    """An LRU cache of contents by channel, with lookup by digest. Times are of one monotonic clock."""
+    """A cache with the content of each channel, found by digest; ``now_s`` is monotonic time in seconds.
+
+    When it is full, the least recently used contents are removed.
+    """
 
     def __init__(self, max_bytes: int, ttl_s: float) -> None:
-        """Hold at most ``max_bytes`` bytes; contents expire ``ttl_s`` after their last use."""
+        """Hold contents of at most ``max_bytes`` bytes together; each expires ``ttl_s`` seconds after its last use."""
         self._max_bytes = max_bytes
         self._ttl_s = ttl_s
         self._bytes = 0
@@ -109,7 +119,7 @@ class ContentCache:
 
     @property
     def size_bytes(self) -> int:
-        """The size of all contents, with overhead."""
+        """The size of all contents in bytes, including the memory that Python needs for them."""
         return self._bytes
 
     @property
@@ -131,7 +141,11 @@ class ContentCache:
         return cached.content
 
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
-        """Store a channel's content, replacing any other one, and evict the least recently used ones."""
+        """Store a channel's content under its digest, in place of an earlier content of the channel.
+
+        Another channel with the same digest is removed, and so are the least recently used contents if the cache is too
+        large.
+        """
         self.remove(cid)
         if (same := self._channels.get(digest)) is not None:
             self.remove(same)
@@ -149,6 +163,6 @@ class ContentCache:
             self._bytes -= cached.content.size_bytes + _OVERHEAD_BYTES
 
     def expire(self, now_s: float) -> None:
-        """Remove expired contents."""
+        """Remove the contents that have expired by ``now_s``."""
         while self._contents and now_s - next(iter(self._contents.values())).used_s > self._ttl_s:
             self.remove(next(iter(self._contents)))

@@ -1,20 +1,20 @@
 """Choice of neighbours: an overlay that builds and repairs itself by measured round-trip times (§V, future work).
 
-A peer is *near* or *far*, by one limit for all nodes. Every node wants a few near neighbours, the nearest ones. Of
-nodes that are near each other, only a few, those with the least ids, are *gateways* and also want far neighbours, which
-they find among the gateways of other groups. Expensive links are therefore few, whatever the number of nodes, and
-information about a group crosses them once: the paper's restricted overlay, in which source filtering pays off, without
-global knowledge.
+A peer is *near* or *far*, by one limit for all nodes. Every node wants links to a few near peers, the nearest ones. Of
+nodes that are near each other (a group), only a few, those with the least ids, are *gateways* and also want far
+neighbours, which they find among the gateways of other groups. Expensive links are therefore few, whatever the number
+of nodes, and information about a group crosses them once. This is the paper's restricted overlay, in which source
+filtering pays off, without global knowledge.
 
 Both ends must want such a link, and a node that finds a nearer neighbour drops its farthest one. If both ends measure
 similar round-trip times, this ends in a stable matching. A node that has been declined does not ask again until
-:meth:`Neighbourhood.reset_declined`, so it terminates in any case.
+:meth:`Neighbourhood.reset_declined`, so the negotiation terminates in any case.
 
 These links alone may leave the network partitioned, because groups that prefer each other exclude others. Every node
 therefore also links to its *anchor*, the nearest of the peers with a lesser id, which may not decline. From any node a
-chain of anchors leads to the least id, so the overlay is connected, whatever the round-trip times and whichever nodes
-leave, as soon as all nodes but the least know a peer with a lesser id. The cost is small: of nodes that are near each
-other only the least has a far anchor, so the number of such links is one less than the number of groups. Ids are
+chain of anchors leads to the least id. The overlay is therefore connected, whatever the round-trip times and whichever
+nodes leave, as soon as all nodes but the least know a peer with a lesser id. The cost is small: of nodes that are near
+each other only the least has a far anchor, so the number of such links is one less than the number of groups. Ids are
 hashes, so the number of nodes that have a given node as anchor is about the logarithm of its group's size.
 """
 
@@ -31,8 +31,8 @@ from service.model import NodeId
 class Offer(Enum):
     """Messages by which nodes negotiate links.
 
-    ``DECLINE`` also ends a link. ``ANCHOR`` asks the sender's anchor, which accepts; ``ASK`` also states that the
-    receiver is not the sender's anchor any more.
+    ``ASK`` asks for a link; it also states that the receiver is not, or no longer, the sender's anchor. ``ANCHOR`` asks
+    for a link to the sender's anchor, which must accept. ``DECLINE`` refuses or ends a link.
     """
 
     ASK = 1
@@ -42,7 +42,11 @@ class Offer(Enum):
 
 
 class NeighbourLimits(msgspec.Struct, frozen=True):
-    """The greatest round-trip time of a near peer, and the numbers of neighbours by kind and of gateways per group."""
+    """The limits by which a node chooses neighbours.
+
+    ``near_s`` is the greatest round-trip time of a near peer in seconds. ``near`` and ``far`` are the numbers of near
+    and far neighbours that a node wants, and ``gateways`` is the number of nodes per group that want far ones.
+    """
 
     near_s: float
     near: int = 6
@@ -58,14 +62,14 @@ class SendOffer(msgspec.Struct, frozen=True):
 
 
 class LinkAdded(msgspec.Struct, frozen=True):
-    """An effect: a new neighbour, with its round-trip time."""
+    """An effect: this peer is a neighbour from now on. ``rtt_s`` is its round-trip time in seconds."""
 
     neighbour: NodeId
     rtt_s: float
 
 
 class LinkRemoved(msgspec.Struct, frozen=True):
-    """An effect: no longer a neighbour."""
+    """An effect: this peer is no longer a neighbour."""
 
     neighbour: NodeId
 
@@ -74,7 +78,7 @@ Effect = SendOffer | LinkAdded | LinkRemoved
 
 
 class Neighbourhood:
-    """One node's part in the overlay. Methods return effects, in order."""
+    """One node's part in the negotiation of links. Methods return effects, to be carried out in order."""
 
     def __init__(self, node_id: NodeId, limits: NeighbourLimits) -> None:
         """Create a node without known peers."""
@@ -90,17 +94,17 @@ class Neighbourhood:
 
     @property
     def is_gateway(self) -> bool:
-        """Whether this node is one of the gateways of its group."""
+        """Whether this node is one of the gateways of its group, the nodes that want far neighbours."""
         return sum(peer < self.node_id for peer in self._order[True]) < self._limits.gateways
 
     def on_measurements(self, rtts_s: Iterable[tuple[NodeId, float]]) -> list[Effect]:
-        """Record these peers' round-trip times, in seconds."""
+        """Record the measured round-trip times of these peers, in seconds."""
         self._rtt_s.update((peer, rtt_s) for peer, rtt_s in rtts_s if peer != self.node_id)
         self._sort_peers()
         effects: list[Effect] = []
         for peer in sorted((self._dependents & self._rtt_s.keys()) - self.links):
             effects += self._add_link(peer, Offer.ANCHOR)
-        return self._review(effects)
+        return self._update_links(effects)
 
     def on_peer_left(self, peer: NodeId) -> list[Effect]:
         """Remove a peer that has left or does not answer."""
@@ -109,35 +113,38 @@ class Neighbourhood:
         self._asked.discard(peer)
         self._declined.discard(peer)
         self._dependents.discard(peer)
-        return self._review(self._remove_link(peer))
+        return self._update_links(self._remove_link(peer))
 
     def reset_declined(self) -> list[Effect]:
-        """Clear refusals and pending requests, so that peers are asked again; to be called periodically."""
+        """Forget refusals and unanswered requests, so that peers are asked again. Call this periodically."""
         self._declined.clear()
         self._asked.clear()
         self._anchor = None
-        return self._review([])
+        return self._update_links([])
 
     def on_offer(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        """Answer an offer.
+        """Process an offer of a peer, and answer it.
 
-        A peer without a measured round-trip time is declined, unless this node is its anchor: then it is linked once
-        measured.
+        A peer whose round-trip time is not known yet is declined, unless this node is its anchor: then the link is
+        added once the time has been measured.
         """
         if offer is Offer.DECLINE:
-            return self._review(self._on_decline(peer))
+            return self._update_links(self._on_decline(peer))
         if offer is not Offer.ACCEPT:
             (self._dependents.add if offer is Offer.ANCHOR and peer > self.node_id else self._dependents.discard)(peer)
         if peer in self.links:
-            return self._review([] if offer is Offer.ACCEPT else [SendOffer(peer, Offer.ACCEPT)])
+            return self._update_links([] if offer is Offer.ACCEPT else [SendOffer(peer, Offer.ACCEPT)])
         is_accepted = peer in self._asked if offer is Offer.ACCEPT else peer in self._links_to_keep(self.links | {peer})
         if is_accepted and peer in self._rtt_s:
-            return self._review(self._add_link(peer, offer))
+            return self._update_links(self._add_link(peer, offer))
         self._asked.discard(peer)
-        return self._review([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
+        return self._update_links([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
 
     def _on_decline(self, peer: NodeId) -> list[Effect]:
-        """Process a refusal. An anchor only refuses what it was asked before: ask again as an anchor."""
+        """Process a peer's refusal.
+
+        If the peer is this node's anchor, which may only refuse an earlier request, it is asked again as the anchor.
+        """
         self._asked.discard(peer)
         self._dependents.discard(peer)
         if peer == self._anchor:
@@ -166,26 +173,29 @@ class Neighbourhood:
         for peer in sorted(self._rtt_s, key=lambda peer: (self._rtt_s[peer], peer)):
             self._order[self._is_near(peer)].append(peer)
 
-    def _nearest_lesser(self) -> NodeId | None:
-        """Return the anchor: the nearest of the peers with a lesser id, or None."""
+    def _nearest_with_lesser_id(self) -> NodeId | None:
+        """Return this node's anchor: the nearest of the peers with a lesser id; None if there is none."""
         return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
-        """Return the nearest of these peers of one kind, as many as are wanted."""
+        """Return the nearest of these peers among the near or the far ones, as many as this node wants."""
         most = self._limits.near if near else self._limits.far if self.is_gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))
 
     def _links_to_keep(self, peers: AbstractSet[NodeId]) -> AbstractSet[NodeId]:
-        """Return those of these peers to which this node wants links."""
+        """Return the peers to which this node wants links, from among these."""
         nearest = {*self._nearest(peers, near=True), *self._nearest(peers, near=False)}
-        return nearest | (peers & (self._dependents | {self._nearest_lesser()}))
+        return nearest | (peers & (self._dependents | {self._nearest_with_lesser_id()}))
 
-    def _review(self, effects: list[Effect]) -> list[Effect]:
-        """Drop superfluous links, update the anchor, and ask peers for which there is room."""
+    def _update_links(self, effects: list[Effect]) -> list[Effect]:
+        """Drop superfluous links, update the anchor, and ask wanted peers for links.
+
+        Return ``effects``, followed by those of these changes.
+        """
         for peer in sorted(self.links - self._links_to_keep(self.links)):
             self._declined.add(peer)
             effects += [SendOffer(peer, Offer.DECLINE), *self._remove_link(peer)]
-        anchor = self._nearest_lesser()
+        anchor = self._nearest_with_lesser_id()
         if anchor != self._anchor:
             if self._anchor in self.links:
                 effects.append(SendOffer(self._anchor, Offer.ASK))

@@ -1,11 +1,12 @@
 """A node of probabilistic location: documents, links and messages in, messages out (§II.C, §II.D, appendix).
 
+The *source* of an update is the node whose documents have changed; bits of a row are positions in that row's filter.
 The invariant is that of the appendix: a bit of row r + 1 is set at a neighbour only while *another* neighbour has it in
 row r (for row 1: while it is in this node's own filter). A bit is therefore cleared when nothing supports it any more.
 
-Deviations, which put a document at distance i into row i whatever the order of messages:
+These deviations put a document at distance i into row i, whatever the order of messages:
 
-- A node accepts a *source*'s bits from one neighbour, the source's *parent*, and only a shorter path replaces it. The
+- A node accepts a source's bits from one neighbour, the source's *parent*, and only a shorter path replaces it. The
   paper drops each update by its number; two neighbours can then each conclude that the other one suffices.
 - Bits from a parent are forwarded even if the same bits have been sent before. The paper forwards changes only; a bit
   that two sources share is then missing where one of them was redundant, or behind a neighbour that ignores it.
@@ -38,7 +39,10 @@ MAX_SOURCES = 4096
 
 
 class Filtering(StrEnum):
-    """Which updates are dropped (§II.D): none, redundant ones by the destination, or redundant ones by the sender."""
+    """Which redundant updates are dropped (§II.D): none; those that the receiver recognises; or before they are sent.
+
+    An update is redundant if the receiver has a path to its source that is not longer.
+    """
 
     NONE = "none"
     DESTINATION = "destination"
@@ -46,7 +50,10 @@ class Filtering(StrEnum):
 
 
 class LocationNode:
-    """One node. A message that raises :class:`PeerProtocolError` changes nothing."""
+    """One node, which returns the messages to send to its neighbours.
+
+    A message that raises :class:`PeerProtocolError` changes nothing.
+    """
 
     def __init__(self, node_id: NodeId, shape: FilterShape, filtering: Filtering = Filtering.SOURCE) -> None:
         """Create a node without documents and neighbours."""
@@ -76,12 +83,15 @@ class LocationNode:
     # Local events
 
     def change(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> list[SendToNeighbour]:
-        """Add and remove documents."""
+        """Add and remove documents of this node; return the resulting updates."""
         sets, clears = self.own.change(added, removed)
         return self._pass_on(self.node_id, 0, self.node_id, sets, clears) if sets or clears else []
 
     def add_link(self, neighbour: NodeId, rtt_s: float) -> list[SendToNeighbour]:
-        """Add a neighbour, or update the round-trip time of an existing one, for which nothing is sent."""
+        """Add a neighbour whose round-trip time is ``rtt_s`` seconds; return its :class:`Hello`.
+
+        If the neighbour is present, only its round-trip time is updated, and nothing is sent.
+        """
         if neighbour in self._links:
             self._links[neighbour].rtt_s = rtt_s
             sends = []
@@ -92,12 +102,12 @@ class LocationNode:
         return sends
 
     def remove_link(self, neighbour: NodeId) -> list[SendToNeighbour]:
-        """Remove a neighbour, if present."""
+        """Remove a neighbour, if present; return messages that tell the others what is no longer found through it."""
         link = self._links.pop(neighbour, None)
         return [] if link is None else self._retract(neighbour, link.received)
 
     def reshape(self, shape: FilterShape) -> list[SendToNeighbour]:
-        """Adopt a greater shape and announce it to all neighbours; a smaller one is ignored."""
+        """Adopt a greater shape and announce it to all neighbours; a shape that is not greater is ignored."""
         if shape <= self.shape:
             return []
         self.own = LocalFilter(shape, self.own.documents)
@@ -107,9 +117,9 @@ class LocationNode:
         return [SendToNeighbour(neighbour, Hello(shape)) for neighbour in self._links]
 
     def refresh(self) -> list[SendToNeighbour]:
-        """Send all own bits to all neighbours, if that has been requested since the last call.
+        """Send all bits of this node's own filter to all neighbours, if that has been requested since the last call.
 
-        It is to be called periodically.
+        Call this periodically.
         """
         if not self._refresh_due:
             return []
@@ -119,7 +129,10 @@ class LocationNode:
     # Messages of neighbours
 
     def on_message(self, neighbour: NodeId, message: Message) -> list[SendToNeighbour]:
-        """Return the messages to send; raises :class:`PeerProtocolError` for an invalid or unexpected message."""
+        """Process a neighbour's message; return the messages to send.
+
+        Raises :class:`PeerProtocolError` if the message is invalid or unexpected.
+        """
         link = self._links.get(neighbour)
         if link is None:
             raise PeerProtocolError(f"{neighbour} is no neighbour.", reason="stranger")
@@ -139,7 +152,7 @@ class LocationNode:
         return self._on_refresh_request(neighbour, message)
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, LocationQuery] | None:
-        """Return the next node of a query and the query for it; None if the query fails here.
+        """Return the neighbour to which a query goes next, and the query to send to it; None if the query fails here.
 
         The node's own documents are not searched.
         """
@@ -196,7 +209,12 @@ class LocationNode:
         return sends
 
     def _choose_parent(self, neighbour: NodeId, source: NodeId, row: int) -> list[SendToNeighbour]:
-        """Decide whether this neighbour is the source's parent; return the resulting ``Ignore`` messages."""
+        """Decide whether this neighbour becomes the parent of a source; return the resulting messages.
+
+        The parent is the neighbour from which the source's bits are accepted. ``row`` is the row of this neighbour's
+        update, which is the length of the path through it in hops. The result may be an ``Ignore`` for the neighbour
+        with the longer path.
+        """
         parent, shortest = (
             (self.node_id, 0) if source == self.node_id else self._parents.get(source, (neighbour, NO_ROW))
         )
@@ -216,7 +234,11 @@ class LocationNode:
         return [SendToNeighbour(redundant, Ignore(source, row))]
 
     def _pass_on(self, origin: NodeId, row: int, source: NodeId, sets: int, clears: int) -> list[SendToNeighbour]:
-        """Forward bits of ``row`` to the next row of all neighbours except ``origin``."""
+        """Forward changes of ``row``, received from ``origin``, as changes of the next row of all other neighbours.
+
+        ``source`` is the node whose documents caused the changes. ``sets`` and ``clears`` are the bits to set and to
+        clear.
+        """
         sends: list[SendToNeighbour] = []
         common: FilterUpdate | None = None
         for neighbour, link in self._links.items():
@@ -247,7 +269,10 @@ class LocationNode:
         ]
 
     def _retract(self, neighbour: NodeId, received: list[int]) -> list[SendToNeighbour]:
-        """Remove the effects of a removed link's filter."""
+        """Return the messages that undo, at the other neighbours, the effects of a removed neighbour's filter.
+
+        ``received`` has the rows of this filter.
+        """
         sends: list[SendToNeighbour] = []
         for row in range(1, self.shape.depth):
             if received[row]:
@@ -257,7 +282,10 @@ class LocationNode:
         )
 
     def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
-        """Process a neighbour's loss of sources: it does not ignore them any more."""
+        """Process a neighbour's message that it no longer receives these sources.
+
+        The neighbour no longer ignores them, so their bits are requested for it if this node has another path.
+        """
         lost: list[NodeId] = []
         sends: list[SendToNeighbour] = []
         for source in sources:

@@ -1,12 +1,12 @@
 """Messages between neighbouring nodes, their encoding, and ordered streams of message batches.
 
-Malformed data, and filters beyond the maximum size, raise :class:`PeerProtocolError`. The encoding is ``version kind
-…`` with big-endian integers. A set of bits is encoded as the number of its bits, followed by either their positions or
-the whole row, whichever is shorter: the paper's *diff compression*.
+Malformed data, and filters beyond the maximum size, raise :class:`PeerProtocolError`. The encoding begins with the
+version and the kind of message, one byte each; integers are big-endian. A set of bits is encoded as the number of its
+bits, followed by either their positions or the whole row, whichever is shorter: the paper's *diff compression*.
 
 Requests may be lost, repeated, or reach a restarted worker. What one worker sends to another is therefore a *stream* of
 numbered batches. Both ends discard their state together: a worker that begins a new stream has discarded the state of
-the other one, and a batch of an earlier stream is refused, so that its sender begins a new stream as well.
+the other one, and a batch of an earlier stream is refused, so that its sender begins a new stream too.
 """
 
 import struct
@@ -20,15 +20,19 @@ from service.model import NodeId
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The first message on a link, repeated when the sender adopts another shape: it has no state of the receiver."""
+    """The first message on a link: the shape of the sender's filters. The sender has no state of the receiver.
+
+    It is repeated when the sender adopts another shape.
+    """
 
     shape: FilterShape
 
 
 class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
-    """Bits of the receiver's row ``row`` for this link to set and to clear.
+    """Bits to set and bits to clear in row ``row`` of the filter that the receiver has for this link.
 
-    ``source`` is the node whose documents caused the update; row 1 contains the sender's own documents.
+    ``source`` is the node whose documents caused the update. Row 1 contains the sender's own documents. ``sets`` and
+    ``clears`` are filters: each of their bits is one to set or to clear.
     """
 
     shape: FilterShape
@@ -39,20 +43,29 @@ class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ignore(msgspec.Struct, frozen=True, gc=False):
-    """The sender receives this source by a path that is not longer: send no more of it for this row or deeper ones."""
+    """Request to send no more updates of this source for ``row`` and deeper rows.
+
+    A source is a node whose documents cause updates. The sender receives them by another path that is not longer.
+    """
 
     source: NodeId
     row: int
 
 
 class SourcesLost(msgspec.Struct, frozen=True):
-    """The sender no longer receives these sources: drop paths through it, and stop ignoring them for it."""
+    """The sender no longer receives updates of these sources, the nodes whose documents cause updates.
+
+    The receiver drops paths to them through the sender, and no longer assumes that the sender ignores them.
+    """
 
     sources: tuple[NodeId, ...]
 
 
 class RefreshRequest(msgspec.Struct, frozen=True):
-    """Forwarded hop by hop to the source: send all your bits to all neighbours once more."""
+    """Request to the source to send all bits of its own filter to all its neighbours once more.
+
+    It is forwarded hop by hop.
+    """
 
     source: NodeId
 
@@ -96,7 +109,7 @@ def encode(message: Message) -> bytes:
 
 
 def encoded_size(message: Message) -> int:
-    """Return the size of the encoded message in bytes, much faster than by :func:`encode`."""
+    """Return the size of the encoded message in bytes, much faster than :func:`encode` does."""
     match message:
         case FilterUpdate(shape, _, _, sets, clears):
             return 33 + _bits_size(sets.bit_count(), shape.width) + _bits_size(clears.bit_count(), shape.width)
@@ -212,10 +225,10 @@ MAX_FRAMES = 4096
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """Part ``number`` (from 0) of the sender's stream.
+    """Part ``number`` (from 0) of the sender's stream, with the encoded messages ``frames``.
 
-    ``receiver_stream`` is the receiver's stream as the sender knows it, or None until the sender has received a batch
-    since its last restart.
+    ``sender_stream`` is the id of this stream. ``receiver_stream`` is the id of the receiver's stream as the sender
+    knows it, or None if the sender has received no batch since its last restart.
     """
 
     sender_stream: StreamId
@@ -225,34 +238,37 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stream:
-    """One worker's end of a pair of streams."""
+    """One worker's end of the two streams between it and another worker."""
 
     def __init__(self, sender_stream: StreamId) -> None:
-        """Begin a stream with this id."""
+        """Begin a stream under an id never used before."""
         self.restart(sender_stream)
 
     def restart(self, sender_stream: StreamId) -> None:
-        """Discard all state and begin a new stream, under an id never used before."""
+        """Discard all state, and begin a new stream under an id never used before."""
         self._own_stream = sender_stream
         self._peer_stream: StreamId | None = None
         self._sent_count = 0
         self._received_count = 0
 
     def next_batch(self, frames: tuple[bytes, ...]) -> Batch:
-        """Return the next batch; it is sent repeatedly until :meth:`on_delivered`."""
+        """Return the next batch of this worker's stream, with these encoded messages.
+
+        It is to be sent repeatedly until it has been delivered.
+        """
         return Batch(self._own_stream, self._peer_stream, self._sent_count, frames)
 
     def is_current(self, batch: Batch) -> bool:
-        """Return whether this batch of this worker belongs to its current stream."""
+        """Return whether this batch, which this worker has sent, belongs to its current stream."""
         return batch.sender_stream == self._own_stream
 
     def on_delivered(self, batch: Batch) -> None:
-        """Record that a batch has been delivered."""
+        """Record that the other worker has received a batch, so that the next one gets the next number."""
         if self.is_current(batch):
             self._sent_count = batch.number + 1
 
     def is_restart(self, batch: Batch) -> bool:
-        """Return whether the sender has begun a new stream, so that the receiver has to restart as well."""
+        """Return whether a received batch begins a new stream of its sender, so that this worker has to restart too."""
         return (
             self._peer_stream not in {None, batch.sender_stream}
             and batch.number == 0
@@ -260,7 +276,11 @@ class Stream:
         )
 
     def receive(self, batch: Batch) -> tuple[bytes, ...]:
-        """Return the frames of a batch, empty for a repeated one. Raises :class:`PeerProtocolError` (``stream``)."""
+        """Return the encoded messages of a received batch; none if it has been received before.
+
+        Raises :class:`PeerProtocolError` with the reason ``stream`` if the batch belongs to an earlier stream, or if
+        batches before it are missing.
+        """
         if batch.receiver_stream not in {None, self._own_stream} or self._peer_stream not in {
             None,
             batch.sender_stream,
