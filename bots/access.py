@@ -108,7 +108,7 @@ class Access:
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:
-    """Return the rate limits that apply to a message, as in :meth:`Access.count_command`: names and factors."""
+    """Return the rate limits that apply to a message, in the form that :meth:`Access.count_command` accepts."""
     if not message.occupant_id:
         return COMMAND_LIMITS
     occupant = hashlib.sha256(message.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]

@@ -34,7 +34,7 @@ async def _serve(settings: Settings) -> None:
 
         health = await serve_health(settings.metrics_bind, settings.metrics_port, check_ready, settings=settings)
         try:
-            work = _work(store, process, settings.maintenance_interval_s, f"{health.url}/metrics")
+            work = _run_and_maintain(store, process, settings.maintenance_interval_s, f"{health.url}/metrics")
             await run_until_one_ends(store.identity.run(), work)
         finally:
             await health.close()
@@ -42,7 +42,7 @@ async def _serve(settings: Settings) -> None:
         await store.close()
 
 
-async def _work(store: Store, process: Process, maintenance_interval_s: float, metrics_url: str) -> None:
+async def _run_and_maintain(store: Store, process: Process, maintenance_interval_s: float, metrics_url: str) -> None:
     """Wait for the store, then run the process and the periodic maintenance.
 
     The maintenance runs every ``maintenance_interval_s`` and announces ``metrics_url`` in the store.

@@ -157,7 +157,7 @@ def _section(
         titles = _SEPARATOR.join(one_line(heading, 80) for heading in rest)
         blocks.append(_others(len(rest), titles, translator, is_first=not blocks))
     gap = "\n\n" if detail.summary_chars and len(blocks) > 1 else "\n"
-    content = gap.join(blocks + _lines(channel, update.lines, detail, translator))
+    content = gap.join(blocks + _changed_lines(channel, update.lines, detail, translator))
     names_itself = template is not None and template.has_channel and not (rest or update.lines or update.missing_count)
     if content and not names_itself:
         content = f"*{title(channel)}*\n{content}"
@@ -214,7 +214,9 @@ def _heading(change: Change, translator: Translator) -> str:
     return translator.gettext("Edited: {entry}", entry=heading) if is_edit(change) else heading
 
 
-def _lines(channel: Channel, changes: Sequence[Change], detail: _DetailLevel, translator: Translator) -> list[str]:
+def _changed_lines(
+    channel: Channel, changes: Sequence[Change], detail: _DetailLevel, translator: Translator
+) -> list[str]:
     """Return the page's address and its changed lines as a list of one text; an empty list if no line changed."""
     if not changes:
         return []

@@ -115,7 +115,7 @@ class Connection:
         """See :meth:`bots.xmpp.interface.XmppSender.send`."""
         session_number = self._session_number
         started_s = time.monotonic()
-        for chunk in _chunks(stanzas_):
+        for chunk in _split_into_chunks(stanzas_):
             await self.connected.wait()
             if session_number != self._session_number:
                 raise XmppSessionLost("The XMPP session ended before everything was written.")
@@ -384,7 +384,7 @@ class Connection:
             self._on_event(PresenceChanged(jid, resource, kind == "", is_free))
 
 
-def _chunks(items: Sequence[str]) -> Iterator[list[str]]:
+def _split_into_chunks(items: Sequence[str]) -> Iterator[list[str]]:
     """Split stanzas into chunks of about ``CHUNK_BYTES``, so that a slow server confirms a chunk every few seconds."""
     chunk: list[str] = []
     size = 0

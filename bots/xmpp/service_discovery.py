@@ -110,7 +110,7 @@ def response_payload(iq: Element, address: str, translator: Translator) -> str |
         f"{{{_NS_DISCO_INFO}}}query": lambda: _info(node, translator),
         f"{{{_NS_DISCO_ITEMS}}}query": lambda: _items(node, address, translator),
         f"{{{_NS_VERSION}}}query": lambda: f"<query xmlns='{_NS_VERSION}'>{software}</query>",
-        f"{{{_NS_PUBSUB}}}pubsub": lambda: _pep_items(request),
+        f"{{{_NS_PUBSUB}}}pubsub": lambda: _profile_items(request),
         "{urn:xmpp:ping}ping": lambda: "",
         "{vcard-temp}vCard": lambda: _VCARD_TEMP,
         "{urn:ietf:params:xml:ns:vcard-4.0}vcard": lambda: _VCARD4,
@@ -175,7 +175,7 @@ def _query(namespace: str, node: str, content: str) -> str:
     return f"<query xmlns='{namespace}'{node_attribute}>{content}</query>"
 
 
-def _pep_items(pubsub: Element) -> str | None:
+def _profile_items(pubsub: Element) -> str | None:
     """Return the part of the bot's profile that a client requests as a pubsub node (XEP-0163).
 
     None means that the bot has no such node. Accounts publish their profiles on such nodes, so clients request them
