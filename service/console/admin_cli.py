@@ -116,7 +116,7 @@ def _callback(operation: Operation) -> Callable[..., ApiRequest]:
     elif operation.body is not None:
         parameters += [
             _parameter(field.encode_name, list[str] if _is_list(field) else str, is_argument=field.required)
-            for field in _fields(operation.body)
+            for field in _body_fields(operation.body)
         ]
     as_json = typer.Option(False, "--json", help="Print the response as JSON.")
     parameters.append(inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=as_json, annotation=bool))
@@ -139,11 +139,11 @@ def _parameter(name: str, kind: type, description: str | None = None, *, is_argu
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _fields(kind: type[msgspec.Struct]) -> Iterator[msgspec.structs.FieldInfo]:
+def _body_fields(kind: type[msgspec.Struct]) -> Iterator[msgspec.structs.FieldInfo]:
     """Yield the fields of a request body's type; a nested struct is replaced by its fields."""
     for field in msgspec.structs.fields(kind):
         inner = _struct_of(field)
-        yield from _fields(inner) if inner is not None else (field,)
+        yield from _body_fields(inner) if inner is not None else (field,)
 
 
 def _struct_of(field: msgspec.structs.FieldInfo) -> type[msgspec.Struct] | None:
@@ -262,7 +262,7 @@ def _lines(value: Mapping[str, object], indent: str) -> list[str]:
 
 
 def _table(items: Sequence[Any]) -> list[str]:
-    rows = [_flat(item) for item in items]
+    rows = [_flatten(item) for item in items]
     if not rows:
         return ["No items."]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -275,7 +275,7 @@ def _table(items: Sequence[Any]) -> list[str]:
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def _flat(item: object) -> dict[str, object]:
+def _flatten(item: object) -> dict[str, object]:
     """Return the values of ``item`` by name, for one line or one table row.
 
     The values of nested mappings are included. Lists that contain lists or mappings are left out. An ``item`` that is
@@ -286,7 +286,7 @@ def _flat(item: object) -> dict[str, object]:
     values: dict[str, object] = {}
     for name, value in item.items():
         if isinstance(value, Mapping):
-            values |= _flat(value)
+            values |= _flatten(value)
         elif not isinstance(value, list) or all(not isinstance(each, (list, Mapping)) for each in value):
             values[name] = value
     return values

@@ -1,9 +1,10 @@
 """In-memory cache of all channels, and the search over it that the console's lists, filters and sort orders use.
 
 Redis keeps every channel under a key of its own, with no index to sort or search by. The console therefore reads all
-channels once and then follows changes: new and removed channels at every refresh, by comparing the 256 sizes of the
-channel registry's buckets; subscriber counts and other changes as often as reading them takes only a small share of the
-time. Pages read the displayed channels from the store; the cache decides only which ones are displayed and their order.
+channels once and then follows changes. New and removed channels are found at every refresh, by comparing the sizes of
+the channel registry's 256 buckets. Subscriber counts and other changes are read again and again, with pauses, so that
+reading takes only a small share of the time. Pages read the displayed channels from the store; the cache decides only
+which ones are displayed and their order.
 """
 
 import asyncio

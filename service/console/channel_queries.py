@@ -192,11 +192,11 @@ async def channel_detail(store: Store, text: str) -> ChannelDetail:
         note=note,
         paces=paces,
         bounds=bounds,
-        hub=_hub(hub) if hub else None,
+        hub=_hub_view(hub) if hub else None,
     )
 
 
-def _hub(state: HubState) -> HubView:
+def _hub_view(state: HubState) -> HubView:
     """Return the public fields of a hub subscription, without its secret and token."""
     target = state.target
     return HubView(target.hub, target.topic, state.status, state.since_s, state.lease_until_s, state.failures)

@@ -109,7 +109,7 @@ class PolicyModel:
             news_delay_s=mean_delay_s(subscriptions / table["update_interval_s"], size, interval_s),
             waits_s=_quantiles(waits_s, subscriptions),
             scale=scale,
-            bounds=self._bounds(policy, size, table, scale),
+            bounds=self._count_by_constraint(policy, size, table, scale),
         )
 
     def largest_delay_changes(
@@ -157,7 +157,7 @@ class PolicyModel:
                 )
         return scales
 
-    def _bounds(
+    def _count_by_constraint(
         self, policy: FleetPolicy, size: Floats, table: FactorTable, scale: float | None
     ) -> dict[BindingConstraint, int]:
         """Return the number of channels by the constraint that determines their poll rate.

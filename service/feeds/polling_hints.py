@@ -85,7 +85,7 @@ def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: flo
 
 
 def _retry_after_s(retry_after: str, now_s: float) -> float | None:
-    at_s = None if (wait_s := _seconds(retry_after)) is not None else _date_s(retry_after)
+    at_s = None if (wait_s := _parse_seconds(retry_after)) is not None else _parse_http_date(retry_after)
     return wait_s if at_s is None else max(at_s - now_s, 0.0)
 
 
@@ -99,24 +99,24 @@ def _freshness(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | 
     directives = [directive.strip() for directive in headers.get("cache-control", "").lower().split(",")]
     if any(directive.partition("=")[0].rstrip() in ("no-cache", "no-store") for directive in directives):
         return None
-    age_s = _seconds(headers.get("age", "")) or 0.0
+    age_s = _parse_seconds(headers.get("age", "")) or 0.0
     found = next(filter(None, map(_MAX_AGE.match, directives)), None)
     if found:
         return "Cache-Control", float(found[1][:_MAX_DIGITS]) - age_s
-    expires_s = _date_s(headers.get("expires", ""))
+    expires_s = _parse_http_date(headers.get("expires", ""))
     if expires_s is None:
         return None
-    date_s = _date_s(headers.get("date", ""))
+    date_s = _parse_http_date(headers.get("date", ""))
     return "Expires", expires_s - (now_s if date_s is None else date_s) - age_s
 
 
-def _seconds(value: str) -> float | None:
+def _parse_seconds(value: str) -> float | None:
     """Return a header's number of seconds (RFC 9111 §1.2.2), or None if the value is not a number."""
     value = value.strip()
     return float(value[:_MAX_DIGITS]) if value.isascii() and value.isdigit() else None
 
 
-def _date_s(value: str) -> float | None:
+def _parse_http_date(value: str) -> float | None:
     """Return the Unix time of an HTTP date (RFC 9110 §5.6.7), in UTC if it has no zone; None if it is invalid."""
     try:
         date = parsedate_to_datetime(value)

@@ -38,7 +38,7 @@ class ProcessClient:
 
     async def metrics(self, url: str) -> str:
         """Return the first megabyte of a process's metrics at ``url``. Raises :class:`Unreachable`."""
-        status, body = await self._first(url, _MAX_METRICS_BYTES, self._headers)
+        status, body = await self._get_start(url, _MAX_METRICS_BYTES, self._headers)
         if status != HTTPStatus.OK:
             raise Unreachable(f"The process at {url} does not show its metrics: it answers {status}.")
         return body
@@ -48,10 +48,10 @@ class ProcessClient:
 
         Raises :class:`Unreachable`.
         """
-        status, body = await self._first(f"{url}/readyz", _MAX_REASON_BYTES)
+        status, body = await self._get_start(f"{url}/readyz", _MAX_REASON_BYTES)
         return "" if status == HTTPStatus.OK else body.strip() or f"It answers {status}."
 
-    async def _first(self, url: str, max_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
+    async def _get_start(self, url: str, max_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
         """Return a response's status and the first ``max_bytes`` of its body as text."""
         body = bytearray()
         try:

@@ -89,7 +89,7 @@ async def create_account(store: Store, by: Principal, name: str, role: Role, now
             raise UserError(f"There is already an account “{name}”. Choose another name.")
         return Account("", now_s, role)
 
-    await _change(store, name, make)
+    await _replace_account(store, name, make)
     return await create_invitation(store, by, name)
 
 
@@ -106,7 +106,7 @@ async def set_role(store: Store, by: Principal, name: str, role: Role) -> Accoun
         _check_admin_remains({**accounts, name: account})
         return account
 
-    return make_view(name, await _change(store, name, edit))
+    return make_view(name, await _replace_account(store, name, edit))
 
 
 async def remove_account(store: Store, by: Principal, name: str) -> None:
@@ -116,7 +116,7 @@ async def remove_account(store: Store, by: Principal, name: str) -> None:
         _check_can_grant(by, _require(accounts, name).role)
         _check_admin_remains({each: account for each, account in accounts.items() if each != name})
 
-    await _change(store, name, edit)
+    await _replace_account(store, name, edit)
 
 
 async def create_invitation(store: Store, by: Principal, name: str) -> str:
@@ -152,10 +152,10 @@ async def set_zone(store: Store, name: str, query: str) -> str:
 
 
 async def _replace(store: Store, name: str, **fields: str) -> Account:
-    return await _change(store, name, lambda all_: msgspec.structs.replace(_require(all_, name), **fields))
+    return await _replace_account(store, name, lambda all_: msgspec.structs.replace(_require(all_, name), **fields))
 
 
-async def _change(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
+async def _replace_account(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
     """Replace the account ``name`` by the one that ``edit`` returns, and return it; None removes the account.
 
     ``edit`` is called with all accounts. It is called again if another request has changed the accounts meanwhile.

@@ -76,7 +76,7 @@ async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
     """Add the channel of a URL. It is polled even without subscribers."""
     store, probed = request.app[STORE], await _probe(request, body, keep=True)
     if probed.channel is None:
-        return _choices(body, probed)
+        return _offer_feeds(body, probed)
     await store.channels.set_listed(probed.channel.id, listed=True)
     response = json_response(await channel_detail(store, probed.channel.id), HTTPStatus.CREATED)
     response.headers[hdrs.LOCATION] = f"{request.path}/{probed.channel.id}"
@@ -88,7 +88,7 @@ async def preview_channel(request: web.Request, body: AddChannel) -> web.Respons
     """Preview the channel of a URL and an example notification without adding it."""
     probed = await _probe(request, body, keep=False)
     if probed.channel is None:
-        return _choices(body, probed)
+        return _offer_feeds(body, probed)
     return json_response(await _preview(request.app[STORE], probed.channel, probed))
 
 
@@ -199,7 +199,7 @@ async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Previe
     )
 
 
-def _choices(body: AddChannel, probed: ProbeReply) -> web.Response:
+def _offer_feeds(body: AddChannel, probed: ProbeReply) -> web.Response:
     """Return the response for the URL of a page: the feeds that the page links to.
 
     ``probed`` is what a worker has found at the URL. Raises UserError if the page links to no feeds.

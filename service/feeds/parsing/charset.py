@@ -1,8 +1,9 @@
 """The detection of a document's character encoding, and its decoding. Linear time.
 
-By RFC 7303 §3 the byte order mark takes precedence, then the header, then the XML declaration. Deviations: a document
-that is valid UTF-8 is decoded as UTF-8 whatever is declared, because servers declare their default for all files, and
-text in another encoding is hardly ever valid UTF-8; and a declared encoding in which decoding fails is ignored.
+By RFC 7303 §3 the byte order mark takes precedence, then the header, then the XML declaration. There are two
+deviations. A document that is valid UTF-8 is decoded as UTF-8 whatever is declared, because servers declare their
+default for all files, and text in another encoding is hardly ever valid UTF-8. A declared encoding is ignored if
+decoding with it fails.
 """
 
 import codecs

@@ -1,8 +1,8 @@
 """A fast parser of well-formed RSS and Atom, based on lxml: several times as fast as feedparser.
 
 Contract: :func:`parse` returns exactly the result of :func:`feedparser_adapter.parse` for the same document, or None.
-None means that feedparser has to parse the document. This is the case for documents that are not well-formed, have a
-DOCTYPE (so that there are no entities to expand and nothing to load), are in a rare dialect, or contain an element or
+None means that feedparser has to parse the document. This is the case if the document is not well-formed, has a
+DOCTYPE (so that there are no entities to expand and nothing to load), is in a rare dialect, or contains an element or
 a value for which ``fast_parser_elements`` and ``fast_parser_values`` do not reproduce feedparser's result. feedparser
 is the reference: tests/property/test_fast_parser.py compares both results for generated documents.
 """
