@@ -57,7 +57,7 @@ def _time_axis(begin_s: float, end_s: float) -> Callable[[float], float]:
 
 
 def _row_line(svg: ET.Element, y: float, label: str) -> None:
-    """Draw a horizontal line of a timeline with its label."""
+    """Draw a horizontal line with the label ``label`` on a timeline, at the y coordinate ``y``."""
     _draw(svg, "line", "grid", x1=_MARGIN_LEFT, x2=_TIMELINE_WIDTH - _MARGIN_RIGHT, y1=y, y2=y)
     _write(svg, _MARGIN_LEFT - 10, y + 4, label, "end")
 
@@ -146,8 +146,8 @@ _LABEL_DISTANCE: Final = 18
 def poll_rate_svg(paces: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
     """Return the chart of a channel's poll interval over time; None if no interval was recorded.
 
-    ``paces`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. ``zone`` is
-    the time zone in which it names the begin.
+    ``paces`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. The chart's
+    title names the time of the first interval in the time zone ``zone``.
     """
     if not paces:
         return None

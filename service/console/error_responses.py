@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a request failed (RFC 9457). ``code`` is for programs, ``detail`` for people."""
+    """The reason for which a request failed (RFC 9457). ``code`` is for programs, and ``detail`` is for people."""
 
     type: str
     title: str

@@ -166,7 +166,7 @@ def _quantile(buckets: Sequence[tuple[float, float]], rank: float) -> float:
 def process_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
     """Return the load of a process over the last ``elapsed_s`` seconds.
 
-    ``before`` and ``now`` are its metrics at the begin and at the end of that time.
+    ``before`` and ``now`` are its metrics at the start and at the end of that time.
     """
     increases = growth(before, now)
     contents = {name: value for name, value in now.items() if name.startswith(_CONTENTS)}
@@ -206,7 +206,10 @@ class MetricsSampler:
     """Takes samples in the background, and gives each update of the live overview to everybody who watches it."""
 
     def __init__(self, store: Store, clock: Clock, metrics_token: str = "") -> None:
-        """Create a sampler that takes no samples before :meth:`start`."""
+        """Create a sampler that takes no samples before :meth:`start`.
+
+        ``metrics_token`` is sent with the requests for metrics; "" means that no token is sent.
+        """
         self.samples: list[Sample] = []
         """The samples of the last hour, oldest first."""
         self.loads: dict[str, Load] = {}

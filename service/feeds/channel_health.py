@@ -79,8 +79,8 @@ class PollReport(msgspec.Struct, frozen=True):
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     """Return the symptom that the result of a poll of the channel ``url`` shows.
 
-    ``permanent_url`` (canonical) is the target of the permanent redirects at the begin of the redirect chain; "" means
-    that there were none. If the channel watches a part of a page, its selector is kept in the new URL.
+    ``permanent_url`` (canonical) is the target of the permanent redirects with which the redirect chain begins; ""
+    means that there were none. If the channel watches a part of a page, its selector is kept in the new URL.
     """
     if result.outcome in _SUCCESSFUL_OUTCOMES:
         page, mark, selector = url.partition("#")

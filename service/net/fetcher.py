@@ -81,10 +81,10 @@ class FetchResult(msgspec.Struct, frozen=True):
 
     ``body`` is None if it has not changed since the given validators: the status was 304, or the bytes are equal.
     ``partial`` says that the body has only the entries that are new since then (RFC 3229 with ``A-IM: feed``). ``url``
-    is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the begin of
-    the redirect chain, or None if there are none. ``headers`` are selected headers with lower-case names. ``address``
-    is the publisher's IP address, and ``private`` says that it is not public. ``links`` are only set if there is a
-    body.
+    is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects with which the
+    redirect chain begins, or None if there are none. ``headers`` are selected headers with lower-case names.
+    ``address`` is the publisher's IP address, and ``private`` says that it is not public. ``links`` are only set if
+    there is a body.
     """
 
     status: int

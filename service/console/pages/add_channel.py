@@ -106,7 +106,7 @@ async def preview_selector(request: web.Request, body: SetSelector) -> Preview:
 
 
 async def add_form(request: web.Request) -> web.Response:
-    """Show the form for a URL; or, if the query has a URL, the form for the selector of that page."""
+    """Show the form for a URL. If the query has the URL of a page, show the form for the page's selector."""
     if url := request.query.get("url", "")[:MAX_URL_CHARS]:
         selector = request.query.get("selector", "")[:MAX_SELECTOR_CHARS]
         return render(request, "channel_page.html", url=url, selector=selector, is_page=True, error="")

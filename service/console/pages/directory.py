@@ -236,7 +236,7 @@ async def get_directory_metrics(request: web.Request) -> DirectoryMetrics:
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the directory; with a query, also its results and how it was answered."""
+    """Show the directory. If the query has a search, show its results and how it was answered."""
     query = request.query.get("q", "").strip()[:_MAX_QUERY_CHARS]
     result: SearchResult | None = None
     error, status = "", 200

@@ -126,7 +126,7 @@ async def weigh_policy(request: web.Request, body: FleetObjective) -> PolicyPrev
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the policy; with another one in the query, also a preview of its effect."""
+    """Show the policy. If the query has another policy, show a preview of its effect."""
     if "goal" not in request.query:
         return await _page(request)
     try:
