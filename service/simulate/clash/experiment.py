@@ -93,8 +93,8 @@ def used_loads(shares: Floats) -> Loads:
 def random_servers(servers: int, points: Floats | None, rng: np.random.Generator) -> NDArray[np.uint16]:
     """Return a random server for each key of 24 bits, shape (2²⁴,).
 
-    All servers are equally likely; or, if ``points`` has their points on a circle, in proportion to the arc up to the
-    server's point, as in Chord.
+    If ``points`` is None, all servers are equally likely. Otherwise ``points`` has the servers' points on a circle, and
+    the probability of a server is the length of the arc up to its point, as in Chord.
     """
     if points is None:
         return rng.integers(0, servers, 1 << KEY_BITS, np.uint16)

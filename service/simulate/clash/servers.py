@@ -111,8 +111,8 @@ def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.
 class Interval(msgspec.Struct, frozen=True):
     """The traffic in an interval between two load checks.
 
-    By the first 16 bits of keys: ``packets`` per second, number of ``lookups``, and number of stored ``queries``.
-    ``by_whole_key`` has the packets per second at each server of the DHT with 24 bits.
+    ``packets`` per second, the number of ``lookups`` and the number of stored ``queries`` are given for each prefix of
+    16 bits. ``by_whole_key`` has the packets per second at each server of the DHT with 24 bits.
     """
 
     packets: Floats
@@ -213,8 +213,8 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 class SimulatedServers:
     """The tables of all servers.
 
-    ``messages`` is the number of messages between servers, ``moved`` the key groups that changed servers, both since
-    the last call of :meth:`split_overloaded`.
+    ``messages`` is the number of messages between servers, and ``moved`` has the key groups that changed servers. Both
+    are since the last call of :meth:`split_overloaded`.
     """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
@@ -258,7 +258,10 @@ class SimulatedServers:
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge key groups that have little load in ``interval``, and recall those to their parent's server."""
+        """Merge key groups that have little load in ``interval``.
+
+        A group with little load that is alone on its server is recalled to its parent's server instead.
+        """
         for find in (sibling_pairs, lone_right_children):
             self.messages += sum(len(find(table, self._tables, {})) for table in self._tables)
         self._repeat_until_stable(interval, self._merge_due)

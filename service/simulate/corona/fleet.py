@@ -1,8 +1,8 @@
 """A fleet of simulated Corona nodes: aggregation, owners' decisions, churn, and the resulting polling schedules (§3.3).
 
-Every node ticks at its own phase, aggregates tradeoff clusters with its contacts (``service.corona.aggregation``),
-computes the scale from what it knows, and determines the polling schedules of the channels that it owns. At the start,
-only owners poll (n = 1), and nodes know nothing of each other.
+Every node does its maintenance at its own phase: it aggregates tradeoff clusters with its contacts
+(``service.corona.aggregation``), computes the scale of all sizes from what it knows, and determines the polling
+schedules of the channels that it owns. At the start, only owners poll (n = 1), and nodes know nothing of each other.
 
 A node's death is noticed when its lease ends. As after every change of the ring, owners then assign polling sets anew.
 The new owner of a channel makes a new schedule, with the size n that it computes itself.
@@ -10,8 +10,8 @@ The new owner of a channel makes a new schedule, with the size n that it compute
 *Owners* decide how often each of their channels is polled. Objectives, clusters and optimisation are the production
 packages (``objectives``, ``tradeoff_clusters``, ``honeycomb``). In the paper's mode the meaning of a size differs: n =
 N/bˡ asks for the wedge of l common digits, which has a varying number of nodes. A channel whose wedge of K - 1 digits
-is empty is an *orphan* (§4): only its owner polls it, and it belongs to the slack cluster, because its minimum is its
-maximum.
+is empty is an *orphan* (§4). Only its owner polls an orphan. Orphans belong to the slack cluster, which has no choice
+of size.
 """
 
 from collections.abc import Callable, Sequence
@@ -112,7 +112,10 @@ class OwnerDecisions:
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
     def part(self, owned: Ints, trie: NodeTrie) -> Aggregate:
-        """Return the aggregate of one owner's channels, which it sends to other nodes; ``owned`` are their numbers."""
+        """Return the aggregate of one owner's channels, the summary that it sends to other nodes.
+
+        ``owned`` are the numbers of these channels.
+        """
         self._update_problem(trie)
         owned_problem, bins = self._of(owned), self._setup.log_bins
         clusters = (
@@ -164,7 +167,7 @@ class OwnerDecisions:
         return told, solution
 
     def _combine(self, parts: tuple[Aggregate, ...]) -> Aggregate:
-        """Return the combination of several aggregates, with the bins of this run; results are cached."""
+        """Return one aggregate that combines several, with the bins of this run; results are cached."""
         decoded = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
         together = merge_by_level(decoded, bins) if self._by_level else merge(decoded, log_bins=bins)

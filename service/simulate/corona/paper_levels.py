@@ -1,23 +1,23 @@
 """The paper's algorithms where production differs: polling levels, bins per level, and owners' decisions.
 
-In production n is any number. In the paper it is one of N/bˡ, and Honeycomb chooses each channel's level l (Corona
-§3.1, §3.2). For a multiplier λ each channel has a best level, argmin w/n + λ·s·n, which changes at the breakpoints
-λ = -Δf/Δg = (w/s)/(n·n'), where n and n' are neighbouring sizes. As λ decreases, channels take their steps in the order
-of these breakpoints, so that the constraint is bracketed by two solutions that differ in one channel's step; the one
-that keeps the constraint is taken.
+In production n, the number of nodes that poll a channel, is any number. In the paper it is one of N/bˡ, with N nodes
+and base b, and Honeycomb chooses each channel's level l (Corona §3.1, §3.2). A channel has weight w and costs s per
+polling node. For a multiplier λ it has a best level, which minimises w/n + λ·s·n. The best level changes at the
+breakpoints λ = (w/s)/(n·n'), where n and n' are neighbouring sizes. As λ decreases, channels take their steps in the
+order of these breakpoints. The constraint therefore lies between two solutions that differ in one channel's step, and
+the one that keeps the constraint is taken.
 
 *Bins* (Corona §3.2, §4): the paper has 16 clusters for every polling level that is in use, so that the bins around a
-level's edge become finer from round to round. Production's bins cover all channels; with a single set of 16, half of
+level's edge become finer from round to round. Production's bins cover all channels. With a single set of 16, half of
 all channels would share the last bin, because so many have nearly as few subscribers as the least popular one (Zipf).
 Clusters have no field for a level. Therefore a channel's ``most`` encodes it: the number of nodes plus the level, which
 no option uses. The ``most`` of an orphan is 1, which puts it into the slack cluster.
 
-*Levels* (§3.2, §3.3): clusters are coarse, and an owner knows its own channels individually. If each owner applied the
-fleet's λ to its channels one by one, the sum would differ from the solution: of the cluster at a level's edge, all
-channels above its mean would take the step, regardless of the share that the constraint allows, and each round would
-undo the previous one. So a channel does what its cluster does, and of the cluster at the edge each owner lets the same
-share of its own channels take the step, those with the greatest w/s first. The total then equals the solution,
-regardless of the widths of the clusters.
+*Levels* (§3.2, §3.3): clusters are coarse, and an owner knows its own channels individually. Suppose that each owner
+applied the fleet's λ to its channels one by one. In the cluster at a level's edge, all channels above the mean would
+then take the step, regardless of the share that the constraint allows, and each round would undo the previous one. So a
+channel does what its cluster does. Of the cluster at the edge, each owner lets the same share of its own channels take
+the step, beginning with the greatest w/s. The total then equals the solution, regardless of the widths of the clusters.
 
 Deviation: the paper does not specify how its fine and coarse information are combined.
 """
@@ -58,7 +58,7 @@ class LevelSolution:
 
 
 def level_sizes(nodes: int, base: int) -> Floats:
-    """Return the mean number of nodes that poll at each level: N/bˡ for l = 0, 1, … K, and 1 at the last.
+    """Return the mean number of nodes that poll at each level l: N/bˡ with N ``nodes`` and base b, and 1 at the last.
 
     Raises:
         ValueError: ``nodes`` is below 1 or ``base`` is below 2.

@@ -1,9 +1,10 @@
 """The workload of content discovery §V: names, queries, and matrices over 10,000 nodes, with sizes in arrays.
 
-The paper shows its skews as plots (Figures 7 and 8). *Names*: a Zipf distribution with exponent 0.88, whose first pairs
-would be in more names than exist; it is cut off at 24 %, the share of the five most popular pairs. *Queries*: each pair
-is in a query with probability 0.5/rank, independently. Of 100,000 such queries 0.56 % are empty; the paper has 99,473.
-They have 4.9 pairs on average (in the paper four). Pairs have the same ranks in both.
+The paper shows its skews as plots (Figures 7 and 8). The attribute-value pairs of *names* have a Zipf distribution with
+exponent 0.88. By this law the first pairs would be in more names than exist; it is cut off at 24 %, the share of the
+five most popular pairs. Each pair is in a *query* with probability 0.5/rank, independently of the others. Of 100,000
+such queries 0.56 % are empty; the paper has 99,473. The queries have 4.9 pairs on average (in the paper four). A pair
+has the same rank in names and queries.
 
 The records and transitions of matrices are production code: :func:`service.discovery.matrix.resize_requests` computes a
 node's requests, :func:`service.discovery.matrix.after_request` the head node's decision. New cells are available after
@@ -132,7 +133,10 @@ def _attributes(rng: np.random.Generator, count: int) -> Ints:
 
 
 def _by_attribute(popularity: Floats) -> list[Ints]:
-    """Return the pairs of each attribute, chosen so that names contain all attributes equally often."""
+    """Return the pairs of each attribute, chosen so that all attributes are in equally many names.
+
+    ``popularity`` has the share of names that contain each pair.
+    """
     pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
     heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
     heapify(heap)

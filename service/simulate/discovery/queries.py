@@ -1,11 +1,13 @@
-"""Simulated registrations and queries of the experiment ``discovery`` (§V.B, §VI.C).
+"""Simulated registrations and queries of the experiment ``discovery`` (Gao and Steenkiste §V.B, §VI.C).
 
-A name is registered with 20 messages, one per pair. Time advances in slices: the messages of a slice are processed in
-order, and matrices grow between slices. All replicas of a partition receive a registration at the same time.
+A name is registered with 20 messages, one for each of its attribute-value pairs. Time advances in slices: the messages
+of a slice are processed in order, and matrices grow between slices. All replicas of a partition receive a registration
+at the same time.
 
 *Limited* queries need only a few names and ask no more partitions than necessary, as production's ``find`` does. The
-paper does not specify how many partitions are enough (§IV.B.2); production asks one, and then as many as the remaining
-names take at the same density: :func:`service.discovery.register_and_search.partitions_to_ask`.
+paper does not specify how many partitions are enough (§IV.B.2). Production asks one partition. It then asks as many as
+the remaining names take if all partitions have the same density of names:
+:func:`service.discovery.register_and_search.partitions_to_ask`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -187,7 +189,7 @@ CLIENTS = 16
 
 
 class Scheme(StrEnum):
-    """How a query chooses the one of its attribute-value pairs whose matrix it asks: at random, or the best matrix."""
+    """How a query chooses the matrix that it asks among those of its attribute-value pairs."""
 
     RANDOM = "random"
     OPTIMISED = "optimised"
@@ -332,7 +334,7 @@ class RegisteredNames:
 class LimitedQueries(SimulatedQueries):
     """Queries that need only ``LIMIT`` names, at a constant mean rate.
 
-    Each query asks the matrix with the fewest partitions, one partition after another, until it has enough names.
+    Each query uses the matrix with the fewest partitions, and asks more and more of them until it has enough names.
     """
 
     def __init__(

@@ -1,21 +1,22 @@
 """The dynamic experiments (§III.C): caches fill with documents that are read, which brings documents closer.
 
 The content of caches depends only on the reference stream, so that all runs on a graph have the same caches. Reads are
-measured in three windows, when a sixth, a half and five sixths of the stream are over: each document is located and
-cached, and the update is delivered before the next read. Between windows only caches change; filters and pointers are
-brought up to date before a window. Reads of files in a server's own cache or disk need no location and are not counted.
+measured in three windows, when a sixth, a half and five sixths of the stream are over. In a window, each document is
+located and cached, and the update is delivered before the next read. Between windows only caches change; filters and
+pointers are brought up to date before a window. Reads of files in a server's own cache or disk need no location and are
+not counted.
 
-The reference stream is generated like SURGE's. 50,000 files with Zipf popularity, the least popular of which is
-requested once: 570,000 requests. Sizes are lognormal (SURGE: mu 9.357, sigma 1.318) with a Pareto tail above 133 kB
-(alpha 1.1), from 75 bytes to 8.69 MB. Each file is permanently on the disk of one server. A cache has 420 kB with LRU
-replacement; larger files are not cached.
+The reference stream is generated like that of SURGE, a workload generator for the web. It has 50,000 files with Zipf
+popularity. The least popular file is requested once, which results in 570,000 requests. Sizes are lognormal (SURGE: mu
+9.357, sigma 1.318) with a Pareto tail above 133 kB (alpha 1.1), from 75 bytes to 8.69 MB. Each file is permanently on
+the disk of one server. A cache has 420 kB with LRU replacement; larger files are not cached.
 
-Deviation: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB; with 7 % the
+Deviation: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB. With 7 % the
 mean would be 69 kB, and a cache would hold 6 files instead of 20.
 
-Temporal locality is SURGE's, too: a file's position in a stack of all files, most recent first, is lognormal (mu 1.5,
-sigma 0.80); among the five files around that position one is chosen by its remaining requests. Requests are assigned to
-servers at random.
+Temporal locality is that of SURGE, too: a file's position in a stack of all files, most recent first, is lognormal (mu
+1.5, sigma 0.80). Among the five files around that position, a file is chosen with a probability proportional to its
+remaining requests. Requests are assigned to servers at random.
 """
 
 from bisect import bisect_right

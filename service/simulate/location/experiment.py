@@ -1,7 +1,7 @@
 """One run of the experiment ``location`` (§III and §IV): attenuated Bloom filters on one transit-stub graph.
 
-Nodes with their filters, updates and queries, the encoding of messages, and the number of hashes are production code.
-A run executes all static and dynamic experiments on one graph.
+Nodes with their filters, updates and queries, the encoding of messages, and the computation of the number of hash
+functions are production code. A run executes all static and dynamic experiments on one graph.
 """
 
 from collections.abc import Callable, Sequence

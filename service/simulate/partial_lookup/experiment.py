@@ -1,6 +1,6 @@
 """One run of the experiment ``partial-lookup``: 100 entries on 10 servers with five strategies (§4 and §6).
 
-Servers, their messages, the client's order of servers, metrics, formulas and the cushion are production code.
+Servers, their messages, the client's order of servers, metrics and formulas are production code.
 
 Table 2 has the paper's stars, and stars computed from the measurements by one rule.
 """
@@ -74,7 +74,10 @@ class RatingColumn(msgspec.Struct, frozen=True):
 
 
 def stars(costs: Sequence[float]) -> tuple[int, ...]:
-    """Return four stars for the lowest cost, one for the highest, and others by logarithmic interpolation."""
+    """Return a rating for each of ``costs``: four stars for the lowest cost, and one for the highest.
+
+    Other costs are rated by logarithmic interpolation. If all costs are about equal, all get four stars.
+    """
     least, most = min(costs), max(costs)
     if most <= EQUAL_WITHIN * least:
         return (4,) * len(costs)

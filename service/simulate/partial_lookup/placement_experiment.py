@@ -128,8 +128,8 @@ class StorageResult(msgspec.Struct, frozen=True):
 class PlacementResults(msgspec.Struct, frozen=True):
     """The results of all placement experiments for one seed.
 
-    The curves of lookup costs and fault tolerances (Figures 3 and 6) are by target, the number of entries wanted, from
-    1. Those of coverages and unfairness (Figures 5 and 8) are by storage.
+    Lookup costs (Figure 3) and fault tolerances (Figure 6) are by target, the number of entries wanted, from 1.
+    Coverages (Figure 5) and unfairness (Figure 8) are by storage.
     """
 
     table_1: tuple[StorageResult, ...]

@@ -1,7 +1,7 @@
 """Adds and deletes in a steady state (§6): Figures 9, 10 and 11, with production's servers.
 
-Adds are a Poisson process with one add per 10 time units; the lifetime of an entry is drawn when it is added, with a
-mean of 10·h, so that there are h entries on average. The initial entries have residual lifetimes.
+Adds are a Poisson process with one add per 10 time units. The lifetime of an entry is drawn when it is added. Its mean
+is 10·h, so that there are h entries on average. For an initial entry, the time that remains of its lifetime is drawn.
 """
 
 from collections.abc import Iterator
@@ -179,9 +179,9 @@ def _share_of_failing_time(cushion: int, entries: int, lifetimes: Lifetimes, rng
 
 
 def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> Floats:
-    """Return the unfairness among present entries after each number of updates in ``AGED_UPDATES``.
+    """Return how unevenly lookups return the present entries, after each number of updates in ``AGED_UPDATES``.
 
-    The shape is (instances, ``AGED_UPDATES``).
+    The shape is (instances, numbers of updates).
     """
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):
