@@ -1,4 +1,4 @@
-"""The worker program: creates the parts of a worker, and joins the ring again whenever a node has lost its lease."""
+"""The worker program: creates the parts of a worker, and joins the ring again whenever its node has lost its lease."""
 
 import asyncio
 import contextlib

@@ -288,7 +288,7 @@ class Node:
             self._protocol.plans.record_gaps(changed)
 
     async def _maintain_directory(self) -> None:
-        """Resize the directory's matrices as their cells have requested; cells repeat a request that is lost."""
+        """Resize the directory's matrices as their cells have requested; a cell repeats a request that is lost."""
         for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
             try:
                 await directory.maintain()

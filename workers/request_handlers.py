@@ -1,4 +1,4 @@
-"""Handlers of the requests that bots and the console send to workers: probe a URL, poll a channel now, and others."""
+"""Handlers of the requests that bots and the console send to workers, for example to probe a URL or poll a channel."""
 
 import asyncio
 import contextlib

@@ -83,7 +83,7 @@ class _Page(NamedTuple):
 
 
 class UrlResolver:
-    """One probe of a URL, on behalf of the node that received the request."""
+    """The resolution of one URL, on behalf of the node that received the request."""
 
     def __init__(
         self, store: Store, poller: Poller, lanes: ConcurrencyLanes, node: Node, cache: ResolutionCache

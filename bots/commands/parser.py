@@ -122,13 +122,13 @@ class VerbCommand(msgspec.Struct, frozen=True):
 
 
 class YesNoCommand(msgspec.Struct, frozen=True):
-    """The answer yes or no to the pending question."""
+    """The answer "yes" or "no" to the question that the bot has asked last."""
 
     yes: bool
 
 
 class NumberCommand(msgspec.Struct, frozen=True):
-    """A number alone: that of an option of the pending question, or of a subscription if no question is pending."""
+    """A number alone: that of an option of the bot's last question, or of a subscription if there is no question."""
 
     number: int
 

@@ -110,7 +110,7 @@ class ReadRequests:
         self._on_slow_request = on_slow_request or (lambda: None)
 
     def now_s(self) -> float:
-        """Return the Unix time."""
+        """Return the current Unix time."""
         return self._services.clock.wall_s()
 
     async def is_admitted(self) -> bool:
@@ -135,8 +135,8 @@ class ReadRequests:
     async def explain_polling(self, cid: ChannelId) -> PollExplanation:
         """Return how often a channel is polled and why.
 
-        Raises HostBlocked for a channel that an admin has blocked, NotSettled if the channel's owner has not planned
-        the polls yet, and NoWorker if no worker responds.
+        Raises HostBlocked for a channel that an admin has blocked, AssignmentPending if the channel's owner has not
+        planned its polls yet, and NoWorker if no worker responds.
         """
         channel = await self._store.channels.get(cid)
         await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
@@ -170,7 +170,10 @@ class ReadRequests:
         return (await self._store.preferences.of_users([self._uid]))[0]
 
     async def search(self, query: Query) -> tuple[SearchHit, ...]:
-        """Return the hits of a search: the user's own channels first, then public ones."""
+        """Return the channels and entries that match a query.
+
+        Matches in private channels to which the user is subscribed come first.
+        """
         search = Searcher(self._store, self.limits.public_from_subscribers)
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query))
         return (*own, *public)[: query.limit]

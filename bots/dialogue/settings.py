@@ -1,4 +1,4 @@
-"""Dialogues about settings: pauses, preferences and filters of subscriptions, delivery times, language."""
+"""Dialogues about pauses, preferences and filters of subscriptions, delivery times, and the language."""
 
 from collections.abc import Callable
 
@@ -79,7 +79,7 @@ async def change_preferences(requests: Requests, target: SubscriptionTarget, wor
 
 
 async def _poll_interval_s(requests: Requests, subscription: SubscribedChannel) -> float | None:
-    """Return the average interval between polls of a channel in seconds; None if it is not known at present."""
+    """Return the average interval between polls of a subscription's channel; None if it is not known at present."""
     try:
         explanation = await requests.explain_polling(subscription.channel.id)
     except CoronetError:
@@ -106,10 +106,10 @@ async def edit_filters(requests: Requests, target: SubscriptionTarget, words: st
 async def _find_preferences(
     requests: Requests, target: SubscriptionTarget
 ) -> tuple[int, SubscribedChannel | None, Preferences] | Reply:
-    """Return the preferences for a target, with the number under which they are stored and the subscription.
+    """Return the number under which preferences for a target are stored, the subscription, and the preferences.
 
     The subscription is None if the target is all subscriptions. If no subscription matches the target, a reply that
-    says so is returned.
+    says so is returned instead.
     """
     subscription = None
     if not target.everything:

@@ -1,7 +1,7 @@
 """Dialogues about subscriptions: subscribe, unsubscribe, list, show, status, and export and import as OPML.
 
-A list that is too long for one message is exported as a file if the XMPP server accepts uploads, else as several
-messages.
+A list that is too long for one message is exported as a file if the XMPP server accepts uploads, and otherwise as
+several messages.
 """
 
 from collections.abc import Sequence
@@ -157,7 +157,7 @@ async def unsubscribe(requests: Requests, target: SubscriptionTarget) -> Reply:
 
 
 async def unsubscribe_all(requests: Requests) -> Reply:
-    """End every subscription."""
+    """End every subscription of the user."""
     subscribed = await requests.subscriptions()
     for subscription in subscribed:
         await requests.unsubscribe(subscription.channel.id)

@@ -1,1 +1,1 @@
-"""Internationalisation: the languages of the bot, and the catalogs of their sentences."""
+"""Internationalisation: the languages of the bot, and the catalogs with its translated sentences."""

@@ -1,10 +1,10 @@
 """Translation of the bot's sentences, and formatting of dates, numbers and lists for one language.
 
 The code contains every sentence in English, as an argument of :meth:`Translator.gettext` or
-:meth:`Translator.ngettext`, or of :func:`gettext_noop` where the sentence is a constant that is translated later.
-``make words`` extracts these arguments into the catalogs in ``bots/catalogs``. Placeholders are named: ``{title}``.
-A sentence is never put together from parts, because parts cannot be translated; a value stands where it fits
-whatever its gender and case. Dates, numbers and lists are formatted as the Unicode CLDR defines for the language.
+:meth:`Translator.ngettext`, or of :func:`gettext_noop` if the sentence is a constant that is translated later. ``make
+words`` extracts these arguments into the catalogs in ``bots/catalogs``. Placeholders are named: ``{title}``. A sentence
+is never put together from parts, because parts cannot be translated. A placeholder stands where its value fits whatever
+the value's gender and case. Dates, numbers and lists are formatted as the Unicode CLDR defines for the language.
 """
 
 from collections.abc import Sequence

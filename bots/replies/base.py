@@ -1,8 +1,8 @@
 """Base classes of replies, and helpers for the text of messages.
 
 A reply is an immutable value that can be rendered in any language: dialogues return it, sessions render and send it.
-Text from publishers and users is put on one line, without the characters that XML 1.0 forbids and those that reverse or
-hide text.
+Text from publishers and users is put on one line. Characters that XML 1.0 forbids, and characters that reverse or hide
+text, are removed from it.
 """
 
 from typing import ClassVar, Final
@@ -25,7 +25,7 @@ class Reply(msgspec.Struct, frozen=True):
     sentence: ClassVar[str] = ""
 
     def text(self, language: str) -> str:
-        """Return the text of the message in a language: not empty, valid in XML 1.0, at most 4 kB."""
+        """Return the text of the first message in a language: it is not empty, valid in XML 1.0, and at most 4 kB."""
         return clip(self._text(get_translator(language)), MAX_MESSAGE_BYTES)
 
     def further_texts(self, language: str) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def address(channel: Channel) -> str:
 
 
 def entry_lines(entry: Entry, translator: Translator) -> str:
-    """Return the title and the link of an entry, one per line."""
+    """Return the title and the link of an entry, each on a line of its own."""
     lines = [part for part in (one_line(entry.title, 300), one_line(entry.link, 2000)) if part]
     return "\n".join(lines) or translator.gettext("(untitled)")
 

@@ -87,7 +87,7 @@ class ManagersOnly(Reply, frozen=True):
 
 
 class TooManyCommands(FailureReply, frozen=True):
-    """The user has sent more than ``limit`` commands within a minute.
+    """Says that the user has sent more than ``limit`` commands within a minute.
 
     Only the first command beyond the limit gets this reply; further commands get none.
     """
@@ -103,7 +103,7 @@ class TooManyCommands(FailureReply, frozen=True):
 
 
 class AccessDenied(FailureReply, frozen=True):
-    """The user may not use the bot; ``refused`` tells whether the user sent an invitation code that is not valid."""
+    """Says that the user may not use the bot; ``refused`` tells whether the user sent an invalid invitation code."""
 
     refused: bool = False
 
@@ -116,7 +116,7 @@ class AccessDenied(FailureReply, frozen=True):
 
 
 class InvitationAccepted(Reply, frozen=True):
-    """The invitation code was accepted: the user may use the bot."""
+    """Says that the user's invitation code was accepted, so that the user may use the bot."""
 
     sentence = gettext_noop("Welcome! Send me the address of a site or feed to subscribe to it, or `help`.")
 
@@ -131,7 +131,7 @@ class ConfirmErasure(QuestionReply, frozen=True):
 
 
 class ErasureReply(Reply, frozen=True):
-    """All data of the user is deleted, except restrictions that admins have set.
+    """Says that all data of the user is deleted, except restrictions that admins have set.
 
     ``kept_days`` is the number of days for which the restrictions are kept; 0 means that there are none.
     """
@@ -151,13 +151,13 @@ class ErasureReply(Reply, frozen=True):
 
 
 class NothingChanged(Reply, frozen=True):
-    """The user answered the pending question with no, or canceled it, so nothing was changed."""
+    """Says that nothing was changed, because the user answered the question with no, or canceled it."""
 
     sentence = gettext_noop("All right, nothing was changed.")
 
 
 class SilenceNotice(Reply, frozen=True):
-    """Several messages in a row were not commands; the bot is silent until the next command."""
+    """Says that the bot is silent until the next command, because several messages in a row were not commands."""
 
     sentence = gettext_noop(
         "I still don't understand, so I'll be quiet until you send me a command. `help` lists them all."
@@ -165,7 +165,7 @@ class SilenceNotice(Reply, frozen=True):
 
 
 class NothingToCancel(Reply, frozen=True):
-    """The user wants to cancel, but no question is pending."""
+    """Says that there is nothing to cancel, because no question is pending."""
 
     sentence = gettext_noop(
         "There's nothing to cancel. `unsubscribe #3` ends one subscription, `unsubscribe all` ends them all, and "
@@ -174,13 +174,13 @@ class NothingToCancel(Reply, frozen=True):
 
 
 class NoPendingQuestion(Reply, frozen=True):
-    """The user answered, but no question is pending."""
+    """Says that the user's answer has no effect, because no question is pending."""
 
     sentence = gettext_noop("I haven't asked you anything. `help` shows what I can do.")
 
 
 class CommandSuggestion(QuestionReply, frozen=True):
-    """The input is not a command, but resembles ``command``; asks whether the user meant that command."""
+    """Says that the input is not a command, and asks whether the user meant ``command``, which resembles the input."""
 
     command: str
 
@@ -192,13 +192,13 @@ class CommandSuggestion(QuestionReply, frozen=True):
 
 
 class UnrecognizedInput(FailureReply, frozen=True):
-    """The input is not a command and does not resemble one."""
+    """Says that the input is not a command; the input does not resemble one either."""
 
     sentence = gettext_noop("I don't understand that. Send me a URL to subscribe to it, or `help`.")
 
 
 class RequestFailed(FailureReply, frozen=True):
-    """The command failed with ``error``; ``subject`` is the URL that the command was about, or "" if there is none."""
+    """Says that a command failed with ``error``; ``subject`` is the URL that the command was about, or ""."""
 
     error: CoronetError
     subject: str

@@ -149,7 +149,7 @@ HELP: Final = {
 
 
 class HelpReply(Reply, frozen=True):
-    """The help text of the command ``topic``, or the list of all commands if there is no such topic."""
+    """Shows the help text of the command ``topic``, or the list of all commands if there is no such command."""
 
     topic: str
 
@@ -161,7 +161,7 @@ class HelpReply(Reply, frozen=True):
 
 
 class MissingArgument(FailureReply, frozen=True):
-    """The command ``verb`` lacks an argument; the reply shows the help text of the command."""
+    """Says that the command ``verb`` lacks an argument, and shows the help text of the command."""
 
     verb: str
 

@@ -1,4 +1,4 @@
-"""Replies to searches, and about saved searches."""
+"""Replies to searches for channels, and replies about saved searches."""
 
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.base import FailureReply, QuestionReply, Reply, address, entry_lines, fit_rows, title
@@ -54,13 +54,13 @@ class SearchResults(QuestionReply, frozen=True):
 
 
 class NoMoreResults(Reply, frozen=True):
-    """All hits of the latest search have been shown, or there was no search."""
+    """Says that there are no more hits: all hits of the last search were shown, or there was no search."""
 
     sentence = gettext_noop("There are no more results. `find` starts a new search.")
 
 
 class SearchSaved(Reply, frozen=True):
-    """A search was saved."""
+    """Says that a search was saved, and will send entries that match it."""
 
     watch: SavedSearch
 
@@ -74,7 +74,7 @@ class SearchSaved(Reply, frozen=True):
 
 
 class SavedSearchList(Reply, frozen=True):
-    """The user's saved searches."""
+    """Lists the user's saved searches."""
 
     watches: tuple[SavedSearch, ...]
 
@@ -86,7 +86,7 @@ class SavedSearchList(Reply, frozen=True):
 
 
 class SavedSearchDeleted(Reply, frozen=True):
-    """A saved search was deleted."""
+    """Says that a saved search was deleted."""
 
     watch: SavedSearch
 
@@ -95,7 +95,7 @@ class SavedSearchDeleted(Reply, frozen=True):
 
 
 class NoSuchSavedSearch(FailureReply, frozen=True):
-    """No saved search of the user has the number in the command."""
+    """Says that no saved search of the user has the number in the command."""
 
     sentence = gettext_noop("You have no saved search with that number. `watch` lists the ones you have.")
 

@@ -1,4 +1,4 @@
-"""Replies about settings: pauses, preferences and filters of subscriptions, delivery times, language."""
+"""Replies about pauses, preferences and filters of subscriptions, delivery times, and the language."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ from service.users.quiet_hours import (
 
 
 class PauseReply(Reply, frozen=True):
-    """Subscriptions were paused.
+    """Says that subscriptions were paused.
 
     ``targets`` are the subscriptions that the command was for. ``newly_paused`` are the subscriptions among them that
     were not paused before. ``everything`` tells whether the user's saved searches were paused, too.
@@ -58,7 +58,7 @@ class PauseReply(Reply, frozen=True):
 
 
 class ResumeReply(Reply, frozen=True):
-    """Subscriptions were resumed.
+    """Says that subscriptions were resumed.
 
     ``missed_updates`` is the number of updates during the pause; a recap of them follows this reply. ``missed_matches``
     is the number of entries during the pause that matched saved searches; these entries are not sent.
@@ -97,7 +97,7 @@ class ResumeReply(Reply, frozen=True):
 
 
 class PreferencesReply(Reply, frozen=True):
-    """The settings of one subscription, or of all subscriptions if ``target`` is None.
+    """Shows the settings of one subscription, or of all subscriptions if ``target`` is None.
 
     ``changed`` tells whether the command has changed the settings. ``poll_interval_s`` is the interval between polls of
     the channel; it is None if the command did not change the delivery interval, or if the poll interval is unknown.
@@ -187,7 +187,7 @@ def changed_settings(preferences: Preferences, translator: Translator) -> list[s
 
 
 class NoSuchSetting(FailureReply, frozen=True):
-    """No setting has the name ``key``."""
+    """Says that no setting has the name ``key``."""
 
     key: str
 
@@ -197,7 +197,7 @@ class NoSuchSetting(FailureReply, frozen=True):
 
 
 class InvalidSetting(FailureReply, frozen=True):
-    """``value`` is not valid for the setting ``key``.
+    """Says that ``value`` is not valid for the setting ``key``.
 
     If the value is a template, ``unknown_variables`` are the variables in it that do not exist.
     """
@@ -250,7 +250,7 @@ class InvalidSetting(FailureReply, frozen=True):
 
 
 class FilterList(Reply, frozen=True):
-    """The filters of one subscription, or of all subscriptions if ``target`` is None.
+    """Lists the filters of one subscription, or of all subscriptions if ``target`` is None.
 
     ``changed`` tells whether the command has changed the filters.
     """
@@ -284,7 +284,7 @@ def _rule(rule: FilterRule) -> str:
 
 
 class NoSuchFilter(FailureReply, frozen=True):
-    """No filter has the number in the command."""
+    """Says that no filter has the number in the command."""
 
     sentence = gettext_noop(
         "There is no filter with that number. `filter #3` shows the filters of a subscription, `filter` those for all."
@@ -292,7 +292,7 @@ class NoSuchFilter(FailureReply, frozen=True):
 
 
 class TooManyFilters(FailureReply, frozen=True):
-    """The maximum number of filters, ``limit``, has been reached."""
+    """Says that the maximum number of filters, ``limit``, has been reached."""
 
     limit: int
 
@@ -305,7 +305,7 @@ class TooManyFilters(FailureReply, frozen=True):
 
 
 class UserSettingsReply(Reply, frozen=True):
-    """The user's settings about when new entries are delivered.
+    """Says when new entries are delivered to the user.
 
     ``changed`` tells whether the command has changed the settings; ``now_s`` is the current Unix time.
     """
@@ -388,7 +388,7 @@ def _clock(minute: int) -> str:
 
 
 class InvalidTime(FailureReply, frozen=True):
-    """``words`` are not valid as the times or days of the command ``verb``."""
+    """Says that ``words`` are not valid times or days for the command ``verb``."""
 
     verb: str
     words: str
@@ -399,7 +399,7 @@ class InvalidTime(FailureReply, frozen=True):
 
 
 class UnknownTimeZone(FailureReply, frozen=True):
-    """No time zone has the name ``words``, or several have it.
+    """Says that no time zone has the name ``words``, or that several have it.
 
     ``candidates`` are the names of those several time zones; it is empty if there is none.
     """
@@ -419,7 +419,7 @@ class UnknownTimeZone(FailureReply, frozen=True):
 
 
 class LanguageReply(Reply, frozen=True):
-    """The language of the bot's messages, stated in that language; ``changed``: whether the command has set it."""
+    """Says, in the language of the bot's messages, which language that is; ``changed``: whether it was just set."""
 
     language: str
     changed: bool = False
@@ -434,7 +434,7 @@ class LanguageReply(Reply, frozen=True):
 
 
 class UnknownLanguage(FailureReply, frozen=True):
-    """The bot supports no language with the name ``words``."""
+    """Says that the bot supports no language with the name ``words``."""
 
     words: str
 

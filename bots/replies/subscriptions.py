@@ -1,4 +1,4 @@
-"""Replies about subscriptions: subscribing, unsubscribing, lists, status, OPML export and import."""
+"""Replies about subscriptions: subscribe and unsubscribe, lists, status, and export and import as OPML."""
 
 from typing import Final
 
@@ -48,10 +48,11 @@ _REASON_OF_CONSTRAINT: Final = {
 
 
 class SubscribeReply(Reply, frozen=True):
-    """The user is subscribed. ``latest`` are the latest entries, newest first; None if the user wants to see none.
+    """Says that the user is subscribed to a channel, and shows its latest entries.
 
-    ``discovered`` tells whether the feed was found through the page at the URL in the command, and ``moved`` whether
-    the channel has moved to another URL. ``preferences`` are the settings in the command.
+    ``latest`` are these entries, newest first; None if the user wants to see none. ``discovered`` tells whether the
+    feed was found through the page at the URL in the command, and ``moved`` whether the channel has moved to another
+    URL. ``preferences`` are the settings in the command.
     """
 
     subscription: SubscribedChannel
@@ -168,7 +169,7 @@ class ChooseSubscription(QuestionReply, frozen=True):
 
 
 class MessageForgotten(Reply, frozen=True):
-    """The user reacted to a message whose channels the bot no longer remembers."""
+    """Says that the bot no longer remembers the message to which the user reacted."""
 
     sentence = gettext_noop(
         "I no longer know what that message was about. `list` shows your subscriptions and their numbers."
@@ -176,7 +177,7 @@ class MessageForgotten(Reply, frozen=True):
 
 
 class UnsubscribeReply(Reply, frozen=True):
-    """Subscriptions were ended."""
+    """Says which subscriptions were ended."""
 
     ended: tuple[SubscribedChannel, ...]
 
@@ -197,13 +198,13 @@ class UnsubscribeReply(Reply, frozen=True):
 
 
 class NoSuchSubscription(FailureReply, frozen=True):
-    """No subscription of the user has the number or URL in the command."""
+    """Says that no subscription of the user has the number or URL in the command."""
 
     sentence = gettext_noop("I can't find that subscription. `list` shows the ones you have.")
 
 
 class TooManySubscriptions(FailureReply, frozen=True):
-    """The user already has ``limit`` subscriptions."""
+    """Says that the user already has ``limit`` subscriptions, which is the maximum."""
 
     limit: int
 
@@ -216,7 +217,7 @@ class TooManySubscriptions(FailureReply, frozen=True):
 
 
 class TooManyNewUrls(FailureReply, frozen=True):
-    """The user has subscribed to ``limit`` new URLs within an hour."""
+    """Says that the user has subscribed to ``limit`` new URLs within an hour, which is the maximum."""
 
     limit: int
 
@@ -229,7 +230,7 @@ class TooManyNewUrls(FailureReply, frozen=True):
 
 
 class SubscriptionList(Reply, frozen=True):
-    """The user's subscriptions whose title or URL contains ``needle``; a long list does not show their URLs.
+    """Lists the user's subscriptions whose title or URL contains ``needle``; a long list does not show their URLs.
 
     ``total`` is the number of all subscriptions of the user.
     """
@@ -274,7 +275,7 @@ def _row(subscription: SubscribedChannel, translator: Translator) -> str:
 
 
 class LatestEntries(Reply, frozen=True):
-    """A channel's latest entries, newest first."""
+    """Shows a channel's latest entries, newest first."""
 
     subscription: SubscribedChannel
     entries: tuple[Entry, ...]
@@ -289,7 +290,7 @@ class LatestEntries(Reply, frozen=True):
 
 
 class PollExplanationReply(Reply, frozen=True):
-    """How often a channel is polled, and why.
+    """Says how often a channel is polled, and why.
 
     ``now_s`` is the current Unix time. ``node_uri`` is the URI of the channel's pubsub node, or "" if it has none.
     """
@@ -336,7 +337,7 @@ class PollExplanationReply(Reply, frozen=True):
 
 
 class StatusReport(Reply, frozen=True):
-    """Whether the user's channels can be polled; ``now_s`` is the current Unix time.
+    """Says which of the user's channels cannot be polled; ``now_s`` is the current Unix time.
 
     ``failing`` are the subscriptions whose polls fail. Each has the outcome of its last poll, and the Unix time of the
     first of the failures.
@@ -377,10 +378,11 @@ class StatusReport(Reply, frozen=True):
 
 
 class ExportReply(Reply, frozen=True):
-    """The subscriptions as OPML documents, each of which fits into one message.
+    """Contains the subscriptions as OPML documents, each of which fits into one message.
 
-    Each document is a message without other text, so that the user can save it unchanged. ``refused`` is the error with
-    which the XMPP server refused the list as a file; None if the list was not offered as a file.
+    Each document is a message without other text, so that the user can save it unchanged. ``count`` is the number of
+    subscriptions. ``refused`` is the error with which the XMPP server refused the list as a file; None if the list was
+    not offered as a file.
     """
 
     documents: tuple[str, ...]
@@ -403,7 +405,7 @@ class ExportReply(Reply, frozen=True):
 
 
 class ExportFileReply(Reply, frozen=True):
-    """The subscriptions as one OPML document, which was uploaded to ``url``.
+    """Contains ``url``, to which the user's ``count`` subscriptions were uploaded as one OPML document.
 
     The URL is sent as a message of its own, because only then do clients show it as a file.
     """
@@ -425,7 +427,7 @@ class ExportFileReply(Reply, frozen=True):
 
 
 class ImportStarted(Reply, frozen=True):
-    """The import of a list with ``count`` feeds has begun; ``problems`` are the errors in the list."""
+    """Says that the import of a list with ``count`` feeds has begun; ``problems`` are the errors in the list."""
 
     count: int
     problems: tuple[str, ...]
@@ -443,7 +445,7 @@ class ImportStarted(Reply, frozen=True):
 
 
 class ImportResult(Reply, frozen=True):
-    """The result of an import: the numbers of new and of existing subscriptions, and the feeds that failed.
+    """Says how an import ended: how many subscriptions are new, how many existed before, and which feeds failed.
 
     ``failed`` has pairs of the URL of a feed and the error.
     """

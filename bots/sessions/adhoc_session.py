@@ -178,7 +178,7 @@ class AdhocSessions:
         return None if await self._access.has_access(jid) else AccessDenied()
 
     async def _continue(self, command: AdhocCommandReceived, state: _Session, translator: Translator) -> None:
-        """Execute the submitted form, and respond with the result, a question, or the form again with an error."""
+        """Execute the submitted form, and send the result, a question, or the form again with an error."""
         session = command.session or secrets.token_hex(8)
         if state.pending_question is None:
             lines = forms.form_to_commands(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]

@@ -41,7 +41,7 @@ class DryRunService:
         self._store = services.store
 
     async def run(self) -> None:
-        """Process requests until cancelled, a few at a time."""
+        """Process requests of the console until cancelled, a few of them at a time."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_MAX_PARALLEL):
                 group.create_task(self._serve())

@@ -85,7 +85,7 @@ class ChannelOwner:
         self._prefixes = owned_prefixes(ring, self._node_id)
 
     async def expect_subscribers(self, channel_id: ChannelId) -> None:
-        """Own a channel for a minute even without subscribers, because a user is about to subscribe."""
+        """Own a channel for a minute even if it has no subscribers, because a user is about to subscribe."""
         now_s = self._clock.monotonic_s()
         self._expected_s[channel_id] = now_s
         # With a request time of minus infinity, it answers no request: the protocol drops no other channel.

@@ -43,7 +43,10 @@ def encode_query(digest: Digest, query: LocationQuery) -> bytes:
 
 
 def decode_query(body: bytes) -> tuple[Digest, LocationQuery]:
-    """Return the digest and query of a request. Raises :class:`PeerProtocolError` if it is malformed."""
+    """Return the digest and the query in a request, as :func:`encode_query` has put them.
+
+    Raises :class:`PeerProtocolError` if the request is malformed.
+    """
     digest, rows, visited = body[:DIGEST_BYTES], body[DIGEST_BYTES : DIGEST_BYTES + 1], body[DIGEST_BYTES + 1 :]
     if not rows or rows[0] > MAX_DEPTH or len(visited) % _NODE_BYTES or len(visited) > _MAX_VISITED * _NODE_BYTES:
         raise PeerProtocolError("A content query is malformed.", reason="malformed")
@@ -57,7 +60,7 @@ def encode_referral(node: NodeId, row: int) -> bytes:
 
 
 class ContentFinder:
-    """Requests contents from other workers."""
+    """Requests contents (baselines and latest entries of channels) from other workers."""
 
     def __init__(
         self, client: PeerClient, clock: Clock, overlay: NeighbourOverlay, get_owner: Callable[[ChannelId], Peer | None]

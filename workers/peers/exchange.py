@@ -88,7 +88,7 @@ class ContentExchange:
         )
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the HTTP routes for requests of other workers."""
+        """Return the HTTP routes at which this worker handles requests of other workers."""
         return [web.post("/peers/{worker}/{verb}", self._on_request)]
 
     async def _on_request(self, request: web.Request) -> web.Response:

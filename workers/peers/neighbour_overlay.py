@@ -1,6 +1,7 @@
-"""The overlay of neighbours among workers: selection by round-trip time, and exchange of attenuated filters.
+"""The overlay network of workers: selects neighbours by round-trip time, and exchanges attenuated filters with them.
 
-Messages between neighbours arrive in order and without gaps; after a gap, both ends start again from an empty state.
+An attenuated filter tells which contents can be found at, or a few hops behind, a neighbour. Messages between
+neighbours arrive in order and without gaps; after a gap, both ends start again from an empty state.
 """
 
 import asyncio
@@ -91,7 +92,7 @@ class PeerStream:
     def receive(self, batch: Batch) -> tuple[bytes, ...]:
         """Return the messages in a batch that were not received before.
 
-        Raises :class:`PeerProtocolError` if messages are missing, so that the other worker has to start again.
+        Raises :class:`PeerProtocolError` if messages are missing, so that the sender has to start its stream again.
         """
         if self._stream.is_restart(batch):
             self._reset("it started again")
@@ -200,7 +201,7 @@ class NeighbourOverlay:
             await self._ready.wait()
 
     def peer(self, worker_id: NodeId) -> Peer | None:
-        """Return another worker of the ring; None if it is not known."""
+        """Return the worker with this id; None if it is not known to be in the ring."""
         return self._peers.get(worker_id)
 
     def first_hop(self, document: str) -> tuple[NodeId, LocationQuery] | None:
@@ -226,7 +227,7 @@ class NeighbourOverlay:
     async def maintain(self) -> None:
         """Measure round-trip times, select neighbours, and adapt the width of the filters to their contents.
 
-        Called once per maintenance interval.
+        It is called once per maintenance interval.
         """
         if not self._peers:
             return

@@ -2,11 +2,11 @@
 
 There is a fast and a slow *lane*, each with slots and a parser process of its own. Within a lane, slots are divided by
 site (registrable domain) and by network, so that neither many hosts of one domain nor many domains at one provider
-occupy it. A channel is polled in the slow lane if its last poll was slow, in fetching or in parsing, or while its site
-or network has used up its parser time. Its documents are read by the slow lane's parser only if they are costly: when
-the machine itself is slow, all fetches are, and one process of low priority could not read for all. A document that
-proves to be costly in the fast lane's parser is read again by the slow one. Private publishers (loopback) are the
-operator's own: their slots are divided by host and port, and they have neither a network nor a parser time budget.
+occupy all slots. A channel is polled in the slow lane if its last poll was slow, in fetching or in parsing, or while
+its site or network has used up its parser time. Documents are parsed in the slow lane only if that is costly: on a slow
+machine all fetches are slow, and one parser process of low priority could not parse all documents. A document that
+proves to be costly in the parser of the fast lane is parsed again in the slow lane. Private publishers (loopback)
+belong to the operator: their slots are divided by host and port, and no network or parser time budget applies to them.
 """
 
 import asyncio
@@ -220,7 +220,7 @@ class ConcurrencyLane:
 
 
 class ConcurrencyLanes:
-    """A fast and a slow lane, and the choice between them."""
+    """The fast and the slow lane, and the choice between them for each poll and each document."""
 
     def __init__(self, fast: ConcurrencyLane, slow: ConcurrencyLane, budgets: ParserTimeBudgets) -> None:
         self._fast = fast

@@ -1,8 +1,8 @@
-"""The monitor of channels' health on one node: it reports how polls ended, and proposes notices to subscribers.
+"""The monitor of channels' health on one node: records how polls ended, and proposes notices to subscribers.
 
-A notice that polls prove, for example that a channel is dead, is offered to the channel's owner after each such poll
-and never stored here: until a version with the notice exists, every further poll proves it again. So it is not lost
-when the owner is busy, outdated or dead.
+A notice says, for example, that a channel is dead. It is offered to the channel's owner after each poll whose result
+justifies it, and is never stored here: until a version with the notice exists, every further poll leads to the same
+notice. So the notice is not lost when the owner is busy, outdated or dead.
 """
 
 import contextlib

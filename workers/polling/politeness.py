@@ -1,8 +1,8 @@
 """Limits on requests to publishers: budgets, pauses and blocked hosts, applied before every request.
 
-Budgets and pauses are shared by the whole fleet (guarantee I9). A request to a public URL takes a token from the budget
-of its channel, of its site (registrable domain), and of the network that answers. For private addresses only pauses
-apply.
+Budgets and pauses are shared by the whole fleet (guarantee I9). A request to a public URL takes a token from each of
+three budgets: those of its channel, of its site (registrable domain), and of the network that answers. Requests to
+private addresses are limited only by pauses.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The state that a node keeps of a channel that it polls, and how it follows from documents and versions. Pure."""
+"""The state of a channel that a node keeps between polls, and its changes after a poll or a new version. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,6 +1,7 @@
 """The trace of a poll: short texts about its steps for the user who requested it (``poll now``).
 
-The listener is a context variable, so it receives the steps of the polls that its own task awaits, and no others.
+The listener that receives the texts is a context variable. Therefore it receives the steps of polls that its own task
+awaits, and no others.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ _LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", def
 
 
 def trace(text: str) -> None:
-    """Pass the description of a step to the listener of this task, if it has one."""
+    """Pass the description of a step to this task's listener; without a listener nothing happens."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(text)
@@ -31,7 +32,7 @@ def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def trace_request(host: str, *, is_conditional: bool) -> None:
-    """Trace that a document is requested."""
+    """Trace that a document is requested from ``host``; ``is_conditional`` tells whether only if it has changed."""
     trace(f"Requesting {'changes' if is_conditional else 'the whole document'} from {host}.")
 
 
@@ -44,7 +45,7 @@ def trace_response(fetched: FetchResult) -> None:
 
 
 def trace_update(update: DetectedUpdate | None) -> None:
-    """Trace the number of changes found in a document."""
+    """Trace the number of changes that were found in a document; None means that there are no changes."""
     count = len(update.candidate.delta.changes) if update is not None else 0
     changes = "nothing new" if update is None else f"{count} change{'' if count == 1 else 's'}"
     trace(f"Parsed and compared: {changes}.")
