@@ -90,7 +90,7 @@ class UrlResolver:
     ) -> None:
         """Create the resolver of one probe on ``node``; ``cache`` has the results of recent probes.
 
-        ``lanes`` limit concurrent probes. They are not those of polls, so that users do not wait for polls.
+        ``lanes`` limit concurrent probes. Probes have lanes of their own, so that users do not wait for polls.
         """
         self._store = store
         self._poller = poller
@@ -177,7 +177,7 @@ class UrlResolver:
         return msgspec.structs.replace(feed, discovered=True)
 
     async def _resolve_feed(self, url: str) -> ProbeReply | _Page:
-        """Return the reply for the feed at exactly this URL, or the page if the URL is that of a page."""
+        """Return the reply for the feed at exactly this URL, or the page if there is a page instead of a feed."""
         state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant:
             return await self._reply(state.channel)
@@ -274,7 +274,8 @@ class UrlResolver:
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
         """Return the state of the channel at a URL, and its baseline, with which documents are compared.
 
-        If the channel has moved, those of the new channel are returned. The state is None if there is no channel.
+        If the channel has moved, the state and the baseline of the new channel are returned. The state is None if there
+        is no channel.
         """
         channel = await self._store.channels.resolve(channel_id(url))
         if channel is None:

@@ -128,7 +128,7 @@ class YesNoCommand(msgspec.Struct, frozen=True):
 
 
 class NumberCommand(msgspec.Struct, frozen=True):
-    """A number alone: that of an option of the bot's last question, or of a subscription if there is no question."""
+    """A number alone. It selects an option of the bot's last question, or a subscription if no question is pending."""
 
     number: int
 

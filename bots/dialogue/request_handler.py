@@ -221,9 +221,9 @@ class RequestHandler(ReadRequests):
         return await self._store.users.count_use(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
-        """Let a worker fetch a canonical URL and create the channel of the feed found there; return what it found.
+        """Let a worker fetch a canonical URL and create the channel of the feed found there; return the result.
 
-        If ``as_page`` is True, the channel is that of the page at the URL, even if the page names a feed.
+        If ``as_page`` is True, a channel for the page itself is created, even if the page names a feed.
         """
         self._on_slow_request()
         return await self._store.worker_requests.probe(url, as_page=as_page)

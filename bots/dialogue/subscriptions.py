@@ -185,7 +185,7 @@ async def show(requests: Requests, target: SubscriptionTarget, count: int) -> Re
 
 
 async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Explain how often the channel of the subscription is polled that ``target`` names."""
+    """Explain how often a channel is polled; ``target`` names the user's subscription to the channel."""
     subscription = await _find_target(requests, "why", target)
     if isinstance(subscription, Reply):
         return subscription

@@ -152,7 +152,7 @@ class ConfirmUnsubscribeAll(QuestionReply, frozen=True):
 
 
 class ChooseSubscription(QuestionReply, frozen=True):
-    """Asks for which channel a command is that refers to a message about several channels.
+    """Asks the user to choose one of several channels, because a command refers to a message about all of them.
 
     ``command`` is the command with ``{}`` in place of the number of the subscription.
     """

@@ -184,7 +184,7 @@ class BaselineCache:
     def put(self, channel: Channel, baseline: bytes) -> None:
         """Cache the baseline for a channel at its version.
 
-        If there are too many baselines, those that were used least recently are removed.
+        If there are too many baselines, the least recently used ones are removed.
         """
         self._baselines.pop(channel.id, None)
         with contextlib.suppress(ValueError):  # it is larger than the whole cache

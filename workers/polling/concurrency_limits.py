@@ -93,7 +93,7 @@ class ParserTimeBudgets:
         self._buckets = LRUCache[tuple[str, str], _Bucket](_MAX_BUCKETS)
 
     def charge(self, publisher: Publisher, cpu_s: float) -> None:
-        """Charge a publisher's site and network for ``cpu_s`` seconds of parser time."""
+        """Count ``cpu_s`` seconds of parser time against the budgets of a publisher's site and network."""
         now_s = time.monotonic()
         for key, allowance in _allowances(publisher):
             used_s = self._used_s(key, allowance, now_s) + cpu_s
@@ -155,10 +155,10 @@ class ConcurrencyLane:
         readers_per_network: int,
         cpu_s: float,
     ) -> None:
-        """Create a lane that parses documents with ``parser`` and charges publishers' ``budgets`` for the time.
+        """Create a lane that parses documents with ``parser``, and counts the time against publishers' ``budgets``.
 
         One job may use at most ``cpu_s`` seconds of processor time; infinity means the parser's own limit. At most
-        ``readers_per_network`` callers of one network may wait for the parser.
+        ``readers_per_network`` callers of one network may hold the parser or wait for it.
         """
         self.slots = asyncio.Semaphore(limits.slots)
         self.reading = asyncio.Semaphore(1)
@@ -203,7 +203,7 @@ class ConcurrencyLane:
     async def detect_changes(
         self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Run a job in the parser process, which the caller holds; charge the publisher for the parser time.
+        """Run a job in the parser process, which the caller holds; count the time against the publisher's budget.
 
         ``state.costly`` is set to whether the job took long. Raises the errors of :meth:`ParserPool.detect_changes`.
         """

@@ -60,8 +60,8 @@ class Politeness:
     async def acquire_poll(self, channel: Channel, address_group: str = "") -> None:
         """Take the tokens for a poll of a channel from the budgets of the channel and of its network.
 
-        The token of its site is not taken yet. ``address_group`` identifies the network: :meth:`charge_network`
-        returned it after the channel's last poll. It is "" before the first poll.
+        The token for its site is taken later, by :meth:`acquire_site`. ``address_group`` identifies the network:
+        :meth:`charge_network` returned it after the channel's last poll. It is "" before the first poll.
         """
         host = host_of(channel.url)
         self.raise_if_blocked(host)

@@ -161,16 +161,18 @@ class Poller:
             yield lane
 
     async def compare_pushed(self, state: PollState, pushed: Document, lane: ConcurrencyLane) -> DetectedUpdate | None:
-        """Return the update that a pushed document contains, or None; ``lane`` is that of :meth:`hold_push_slot`.
+        """Return the update that a pushed document contains, or None if it contains nothing new.
 
-        Raises :class:`PublisherError` if the document cannot be parsed, or takes too long.
+        ``lane`` is the lane that :meth:`hold_push_slot` returned. Raises :class:`PublisherError` if the document cannot
+        be parsed, or takes too long.
         """
         return (await self._compare_all(state, documents_to_compare(state, pushed), state.validators, lane)).update
 
     async def compare_again(self, state: PollState, update: DetectedUpdate) -> DetectedUpdate | None:
-        """Return the part of an update that is not in the version of ``state``, or None. Raises PublisherError.
+        """Return the part of an update that is not in the version of ``state``. Raises :class:`PublisherError`.
 
-        Returns None for a page, too: its document may be older than its version, so the next poll decides.
+        Returns None if that version contains the whole update. Also returns None for a page, whose document may be
+        older than its version, so that the next poll decides.
         """
         if state.channel.kind == "page":
             return None
@@ -260,8 +262,8 @@ class Poller:
     ) -> _Comparison:
         """Compare documents with the channel's baseline, and update ``state``.
 
-        ``validators`` are those of the response. ``held_lane`` is the lane whose parser the caller holds; if it is
-        None, a lane is chosen here.
+        ``validators`` come from the response. ``held_lane`` is the lane whose parser the caller holds; if it is None, a
+        lane is chosen here.
         """
         base = state.channel
         baseline, located = await self._baselines.get(base, state.digest)

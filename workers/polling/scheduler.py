@@ -64,7 +64,7 @@ class DueQueue:
             heappush(self._heap, (due_s, channel_id))
 
     def remove(self, channel_id: ChannelId) -> None:
-        """Remove a channel, so that it is not due any more."""
+        """Remove a channel, so that it no longer becomes due."""
         self._due_s.pop(channel_id, None)
 
     def due_s(self, channel_id: ChannelId) -> float:
@@ -160,7 +160,7 @@ class PollScheduler:
         """Channels whose pushes are being processed, and whether more have arrived since."""
 
     def fleet_s(self) -> float:
-        """Return the fleet's common time, which is that of the store's clock (Unix s)."""
+        """Return the fleet's common time, which the store's clock determines (Unix s)."""
         return self._clock.monotonic_s() + self._fleet_ahead_s
 
     def set_fleet_time(self, fleet_s: float, at_monotonic_s: float) -> None:
