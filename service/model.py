@@ -114,7 +114,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """One difference between two versions of a channel (Corona §3.4).
 
-    In a feed, ``entry`` is the entry concerned, and a replacement is an edit of an entry from an earlier version. In a
+    In a feed, ``entry`` is the new or edited entry; a replacement is an edit of an entry from an earlier version. In a
     page, ``entry`` holds the changed block, and ``line`` (from 1) is the block's first line in the new version, or in
     the old version for an omission. ``before`` is the shortened text that a replacement replaced.
     """

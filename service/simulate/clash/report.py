@@ -71,7 +71,7 @@ def plot_run(outcome: ClashOutcome, file: Path) -> None:
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw to ``file`` the run with long streams and the first seed, and the messages of all four kinds of streams."""
+    """Draw to ``file`` the paper's Figure 7 for the first kind of streams, and Figure 8 for all four kinds."""
     _plot([outcomes[0] for outcomes in list(found.values())[:4]], file)
 
 

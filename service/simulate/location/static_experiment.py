@@ -130,7 +130,7 @@ class OverlayLinks(NamedTuple):
 
 
 def world(distances: ServerDistances, documents: int, queries: int, rng: np.random.Generator) -> StaticSetup:
-    """Place documents on each server and publish them in Tapestry, and draw queries for documents of other servers.
+    """Place documents on each server and publish them in Tapestry; draw queries for documents of other servers.
 
     ``documents`` and ``queries`` are the numbers per server.
     """

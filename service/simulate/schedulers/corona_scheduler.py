@@ -7,13 +7,13 @@ polls returned, with their dates.
 
 With a ``rhythm``, an extension that only this experiment has, schedules and estimates use weekly clocks.
 
-*Rhythm*: each channel has two clocks that take a week for a week. The *publishing* clock runs at the rate λ(t) at which
-the channel publishes at this time of the week; in its time a publisher has no daily or weekly pattern, so that update
-estimates are not misled by silent nights. The *polling* clock runs at √λ(t). Polls that are evenly spaced in its time
-are dense in busy hours and rare at night, which minimises the mean delay of notifications for a given number of polls
-(by the Cauchy-Schwarz inequality; the same square root as between channels). λ is the product of a rate per hour of the
-day and one per day of the week, learnt from the dates of entries, with prior counts that keep the clocks of rarely
-updated channels even.
+*Rhythm*: each channel has two clocks, which run faster and slower in the course of a week but neither gain nor lose
+over the whole week. The *publishing* clock runs at the rate λ(t) at which the channel publishes at this time of the
+week. By this clock a publisher has no daily or weekly pattern, so that update estimates are not misled by silent
+nights. The *polling* clock runs at √λ(t). Polls that are evenly spaced by this clock are dense in busy hours and rare
+at night. This minimises the mean delay of notifications for a given number of polls (by the Cauchy-Schwarz inequality,
+which also gives the square root between channels). λ is the product of a rate per hour of the day and one per day of
+the week, learnt from the dates of entries. Prior counts keep the clocks of rarely updated channels even.
 """
 
 import numpy as np
@@ -31,9 +31,9 @@ PRIOR_PER_HOUR = 2.0
 
 
 class WeeklyClocks:
-    """A clock for each channel that runs at different speeds in the hours of a week, and takes a week for a week.
+    """A clock for each channel that runs at different speeds in the hours of a week.
 
-    At first all clocks run evenly.
+    Over a whole week, a clock neither gains nor loses time. At first all clocks run evenly.
     """
 
     def __init__(self, channels: int) -> None:
@@ -106,7 +106,7 @@ MIN_SILENCE = 1 / 4
 
 
 class FleetScheduler:
-    """The decisions of a Corona fleet, as the scheduler of a :class:`PollSimulation`."""
+    """The decisions of a Corona fleet about its polls, in the form of a scheduler for :class:`PollSimulation`."""
 
     def __init__(
         self,
