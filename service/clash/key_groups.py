@@ -62,7 +62,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def last(self) -> int:
-        """The greatest key of the group; the least is its virtual key."""
+        """The greatest key of the group; its least key is the virtual key."""
         return self.key | (1 << (self.bits - self.depth)) - 1
 
     @property

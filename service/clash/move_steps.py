@@ -178,7 +178,7 @@ _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
 
 
 def keyspace_of(step: Step) -> Keyspace:
-    """Return the keyspace in which a step is carried out."""
+    """Return the keyspace in whose slot a step is carried out."""
     match step:
         case SplitGroup() | MergeGroup() | RecallGroup():
             return step.keyspace

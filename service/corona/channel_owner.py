@@ -125,7 +125,7 @@ class Owner:
             yield TakeOwnership(channel)
 
     def release(self, channel: ChannelId) -> Iterator[Effect]:
-        """Dismiss the polling set of an unwanted channel and give up its ownership."""
+        """Give up the ownership of an unwanted channel, and make the nodes of its polling set stop polling it."""
         owned = self._channels.pop(channel, None)
         if owned is not None:
             self._plans.remove_channel(channel)

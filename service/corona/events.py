@@ -25,7 +25,7 @@ class RingChanged(msgspec.Struct, frozen=True):
 
 
 class ListedChannel(msgspec.Struct, frozen=True, gc=False):
-    """A channel of the registry. It is polled if it has subscribers or an admin has listed it."""
+    """A channel of the store's registry. It is polled if it has subscribers or an admin has ``listed`` it."""
 
     channel: ChannelId
     subscribers: int

@@ -27,17 +27,18 @@ class Goal(StrEnum):
 
     @property
     def depends_on_updates(self) -> bool:
-        """Whether the goal's weights depend on channels' update intervals."""
+        """Whether the goal gives a channel a weight that depends on how often the channel is updated."""
         return self not in {Goal.LITE, Goal.FAST}
 
 
 class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
-    All goals except Fast distribute the load that subscribers would cause by polling on their own, one poll per τ each;
-    a channel counts as if it had at least ``polls_per_channel`` subscribers. Fast minimises the load at a mean delay of
-    ``delay_s`` per subscription. ``budget_polls_per_minute`` limits the whole fleet under any goal. No channel's mean
-    wait exceeds ``longest_wait_s``, unless this budget or the limits of publishers require it.
+    All goals except Fast limit the load to what subscribers would cause by polling on their own, each once per τ (the
+    poll interval of :class:`FleetPolicy`); a channel counts as if it had at least ``polls_per_channel`` subscribers.
+    Fast minimises the load at a mean delay of ``delay_s`` per subscription. ``budget_polls_per_minute`` limits the
+    whole fleet under any goal; None means no limit. No channel's mean wait exceeds ``longest_wait_s``, unless this
+    budget or the limits of publishers require it.
     """
 
     goal: Goal = Goal.LITE

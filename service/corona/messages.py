@@ -102,7 +102,10 @@ class VersionBase(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
-    """Owner to polling set: the channel has a new version. Without ``base``, members have to load it from the store."""
+    """Owner to polling set: the channel has a new version.
+
+    ``base`` is what members compare their next polls with. If it is None, they have to load it from the store.
+    """
 
     channel: ChannelId
     version: int
@@ -200,7 +203,7 @@ _decoder = msgspec.msgpack.Decoder(Envelope)
 
 
 def encode(sender: model.NodeId, message: Message) -> bytes:
-    """Return the wire format that :func:`decode` reads."""
+    """Return the message in the wire format that :func:`decode` reads; ``sender`` is a node id, or empty."""
     return _encoder.encode(Envelope(WIRE_VERSION, sender, message))
 
 

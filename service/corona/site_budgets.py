@@ -117,7 +117,10 @@ class SiteBudgets:
         return news
 
     def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop expired scales and shares, and send owners the scales of sites that exceed their budget."""
+        """Drop expired scales and shares, and send scales to the owners of channels.
+
+        Scales are sent only for sites that this node coordinates and whose channels would exceed the budget.
+        """
         self._scales = {site: known for site, known in self._scales.items() if self._is_fresh(known.received_s, now_s)}
         by_owner: dict[NodeId, list[SiteScale]] = {}
         for site, shares in list(self._shares.items()):

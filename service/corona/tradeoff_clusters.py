@@ -80,7 +80,7 @@ class TradeoffClusters:
 
     @classmethod
     def empty(cls) -> Self:
-        """Return zero clusters."""
+        """Return a summary of no channels."""
         return cls(*(np.zeros(0) for _ in range(5)))
 
     def scale_for_budget(self, budget: float) -> float:

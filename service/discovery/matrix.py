@@ -172,7 +172,7 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class ResizeRequest(msgspec.Struct, frozen=True):
-    """A cell's request to change its matrix's size."""
+    """A request to a matrix's head node to change the matrix's size; ``place`` is the cell that requests it."""
 
     kind: ResizeKind
     place: CellAddress

@@ -75,7 +75,10 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parse_query(text: str) -> Query:
-    """Return the query of a ``find`` command. Raises :class:`BadQuery`."""
+    """Return the query of a ``find`` command; ``text`` is what follows the command's name.
+
+    Raises :class:`BadQuery` if it cannot be understood.
+    """
     tokens = _tokens(text)
     tokens, limit = _without_limit(tokens)
     entries = [token for token in tokens if token.name == "type" and token.value.casefold() in ("entry", "entries")]
@@ -87,7 +90,7 @@ def parse_query(text: str) -> Query:
 def parse_watch(text: str) -> SearchCondition:
     """Return the condition of a ``watch`` command: AV-pairs, ``"a phrase"``, or ``/a regular expression/``.
 
-    Raises :class:`BadQuery`.
+    Raises :class:`BadQuery` if ``text``, which is what follows the command's name, cannot be understood.
     """
     _check_length(text)
     text = text.strip()

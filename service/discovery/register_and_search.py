@@ -40,7 +40,7 @@ MAX_ROUNDS = 64
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
-    """The result of a query."""
+    """The names that a query has found, and what was learnt about the matrices."""
 
     matches: tuple[Match, ...]
     complete: bool
@@ -181,7 +181,7 @@ class MatrixSearch:
         ]
 
     def on_answers(self, commands: Sequence[FindNames], answers: Sequence[CellAnswer]) -> None:
-        """Process the answers of a round."""
+        """Process the cells' answers to the commands of a round, given in the same order."""
         self.cells += len(commands)
         self.size = latest_size(self.size, *answers)
         for command, answer in zip(commands, answers, strict=True):
@@ -206,7 +206,7 @@ class MatrixSearch:
 
     @property
     def complete(self) -> bool:
-        """Whether all existing matches have been found."""
+        """Whether the matches found so far are all that exist."""
         return len(self._found) < self._limit and not self._unasked_partitions()
 
     def matches(self) -> tuple[Match, ...]:
@@ -294,7 +294,7 @@ MAX_TRIES = 8
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """The partition in which a name is registered, and the newest known size of the matrix."""
+    """The partition in which a name is registered, and the newest size of the matrix that the cells know."""
 
     partition: int
     size: MatrixSize

@@ -36,7 +36,7 @@ class PairsCondition(msgspec.Struct, frozen=True, tag="topic"):
 
 
 class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
-    """Matches entries whose title or text contains these words in this order."""
+    """Matches entries whose title or text contains these words, one directly after the other."""
 
     words: tuple[str, ...]
 

@@ -123,7 +123,7 @@ class LocalFilter:
     """
 
     def __init__(self, shape: FilterShape, documents: Iterable[str] = ()) -> None:
-        """Create the filter of these documents."""
+        """Create the filter of these documents, with this shape."""
         self.shape = shape
         self.bits = 0
         self._documents: set[str] = set()
@@ -184,7 +184,7 @@ class Link:
     __slots__ = ("ignored_from_row", "is_open", "received", "rtt_s", "sent")
 
     def __init__(self, rtt_s: float, shape: FilterShape) -> None:
-        """Create a link that is not open yet."""
+        """Create a link that is not open yet; ``rtt_s`` is its round-trip time in seconds."""
         self.rtt_s = rtt_s
         self.reset(shape)
 

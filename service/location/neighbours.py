@@ -107,7 +107,7 @@ class Neighbourhood:
         return self._update_links(effects)
 
     def on_peer_left(self, peer: NodeId) -> list[Effect]:
-        """Remove a peer that has left or does not answer."""
+        """Remove a peer that has left the fleet or does not answer."""
         self._rtt_s.pop(peer, None)
         self._sort_peers()
         self._asked.discard(peer)

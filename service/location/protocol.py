@@ -56,7 +56,10 @@ class LocationNode:
     """
 
     def __init__(self, node_id: NodeId, shape: FilterShape, filtering: Filtering = Filtering.SOURCE) -> None:
-        """Create a node without documents and neighbours."""
+        """Create a node without documents and neighbours.
+
+        ``shape`` is the shape of its filters, and ``filtering`` states which updates it drops.
+        """
         self.node_id = node_id
         self.own = LocalFilter(shape)
         self._filtering = filtering
@@ -163,7 +166,7 @@ class LocationNode:
         return neighbour, LocationQuery(query.document, (*query.visited, neighbour), row - 1)
 
     def start_query(self, document: str) -> LocationQuery:
-        """Return a query that starts at this node."""
+        """Return a query for a node with a copy of this document, which starts at this node."""
         return LocationQuery(document, (self.node_id,), self.shape.depth)
 
     # Implementation

@@ -100,7 +100,7 @@ def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bool
 
 
 def storage(placement: Bools) -> int:
-    """Return the number of entries that all servers store together (§4.1)."""
+    """Return the number of entries that all servers store together (§4.1), each counted once per server."""
     return int(placement.sum())
 
 

@@ -172,7 +172,7 @@ class BroadcastServer(DirectoryServer):
 
 
 class StoringServer(BroadcastServer):
-    """A server that stores every entry that it is sent, until it is deleted."""
+    """A server that stores every entry that others send to it, until the entry is deleted."""
 
     def __init__(self, number: int, servers: int) -> None:
         super().__init__(number, servers)
@@ -222,7 +222,7 @@ class FixedServer(StoringServer):
 
 
 class ReservoirServer(BroadcastServer):
-    """RandomServer-x: stores a random x of all entries.
+    """RandomServer-x: stores x entries, drawn at random from all entries.
 
     Without deletes, all subsets stay equally likely (Vitter's reservoir sampling). A deleted entry is replaced by the
     next one added, so that newer entries become more likely (§6.3).
@@ -375,7 +375,7 @@ def hash_servers(entry: str, y: int, servers: int) -> list[int]:
 
 
 class HashServer(StoringServer):
-    """Hash-y: stores the entries whose hashes select this server."""
+    """Hash-y: stores the entries for which one of y hash functions selects this server."""
 
     def __init__(self, number: int, servers: int, y: int) -> None:
         super().__init__(number, servers)
