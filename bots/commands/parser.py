@@ -308,7 +308,7 @@ def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per
         case "forget" if rest.lower().strip("-. ") not in ERASURE_WORDS:
             return VerbCommand("help", words=name)
         case "help":
-            return VerbCommand(name, words=VERB_OF.get(rest.lower(), ""))
+            return VerbCommand(name, words=VERB_OF.get(rest.lower(), rest))
         case _:
             return VerbCommand(name, words=rest)
 

@@ -35,6 +35,7 @@ from bots.replies.conversation import (
     ConfirmErasure,
     ErasureReply,
     InvitationAccepted,
+    InvitationCodeMissing,
     ManagersOnly,
     NoPendingQuestion,
     NothingChanged,
@@ -213,6 +214,8 @@ async def _execute(requests: Requests, command: Command, pending_question: Quest
         case VerbCommand("unwatch", target):
             deleted = await requests.unwatch(target.number)
             return SavedSearchDeleted(deleted) if deleted is not None else NoSuchSavedSearch()
+        case VerbCommand("invite", words=words) if not words.strip():
+            return InvitationCodeMissing()
         case VerbCommand("invite", words=words):
             return (
                 InvitationAccepted() if await requests.accept_invitation(words.strip()) else AccessDenied(refused=True)

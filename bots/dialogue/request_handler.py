@@ -365,13 +365,16 @@ class DryRun(ReadRequests):
         return awake
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Return the paused channels among ``cids``, each with the number of its versions since it was paused."""
+        """Return the paused channels among ``cids``, each with the number of its versions since it was paused.
+
+        With ``watches``, saved searches count as paused.
+        """
         subscriptions = [each for each in await self._store.subscriptions.of_user(self._jid) if each.channel in cids]
         paused = {each.channel: each.paused_version for each in subscriptions if each.paused_version is not None}
         channels = await self._store.channels.get_many(list(paused))
         withheld = {each.id: max(0, each.version - paused[each.id]) for each in channels if each is not None}
         self.effects.append(f"Resume {len(paused):,} subscriptions{_AND_WATCHES if watches else ''}.")
-        return ResumeResult(withheld)
+        return ResumeResult(withheld, saved_searches_resumed=watches)
 
     async def set_user_settings(self, _user_settings: UserSettings) -> None:
         """Record, as an effect, that the user's settings would change."""

@@ -45,7 +45,13 @@ async def resume(requests: Requests, target: SubscriptionTarget) -> Reply:
         return NoSuchSubscription()
     result = await requests.resume(tuple(each.channel.id for each in targets), watches=target.everything)
     resumed = tuple(each for each in targets if each.channel.id in result.withheld)
-    return ResumeReply(resumed, sum(result.withheld.values()), result.missed_matches, everything=target.everything)
+    return ResumeReply(
+        resumed,
+        sum(result.withheld.values()),
+        result.missed_matches,
+        everything=target.everything,
+        saved_searches_resumed=result.saved_searches_resumed,
+    )
 
 
 async def change_preferences(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
@@ -63,7 +69,7 @@ async def change_preferences(requests: Requests, target: SubscriptionTarget, wor
     if (
         settings_parser.SETTING_OF_NAME.get(key.lower()) == "proof" and number != FOR_ALL
     ):  # counts only when subscribing
-        return InvalidSetting("proof", value)
+        return InvalidSetting("proof", "")
     changed = settings_parser.change_setting(before, key, value, for_all=number == FOR_ALL)
     if not isinstance(changed, Preferences):
         return changed
@@ -94,13 +100,15 @@ async def edit_filters(requests: Requests, target: SubscriptionTarget, words: st
         return found
     number, subscription, before = found
     word, rest = (*words.split(maxsplit=1), "", "")[:2]
+    preferences = await requests.preferences()
+    other_filters = any(other.rules for each, other in preferences.items() if (each == FOR_ALL) != (number == FOR_ALL))
     if not word:
-        return FilterList(subscription, before.rules)
+        return FilterList(subscription, before.rules, other_filters=other_filters)
     rules = settings_parser.change_filters(before.rules, word.lower(), rest.strip())
     if isinstance(rules, Reply):
         return rules
     await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
-    return FilterList(subscription, rules, changed=True)
+    return FilterList(subscription, rules, changed=rules != before.rules, other_filters=other_filters)
 
 
 async def _find_preferences(

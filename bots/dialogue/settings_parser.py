@@ -69,7 +69,9 @@ SCHEDULES: Final = {
     **dict.fromkeys(("chaque semaine", "semanal", "semanalmente", "cada semana"), "week"),
 }
 
-AT_ONCE_WORDS: Final = frozenset(("at once", "sofort", "tout de suite", "aussitot", "de inmediato", "enseguida"))
+AT_ONCE_WORDS: Final = frozenset(
+    ("right away", "at once", "sofort", "tout de suite", "aussitot", "de inmediato", "enseguida")
+)
 EVERY_WORDS: Final = re.compile(
     r"^(?:at most |every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+"
 )

@@ -18,7 +18,7 @@ from unicodedata import combining, normalize
 from zoneinfo import ZoneInfo
 
 from babel import Locale
-from babel.dates import format_datetime, format_timedelta, get_day_names
+from babel.dates import TIMEDELTA_UNITS, format_datetime, format_timedelta, get_day_names
 from babel.lists import format_list
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
@@ -29,6 +29,8 @@ SOURCE_LANGUAGE: Final = "en"
 """The language of the sentences in the code, and the default for people whose language is unknown."""
 LANGUAGES: Final = (SOURCE_LANGUAGE, "de", "fr", "es")
 _UNITS_S: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+_THRESHOLD: Final = 1.5
+"""A duration is rounded to a multiple of a unit from this number of units on."""
 _LOCALES: Final = {SOURCE_LANGUAGE: "en_GB"}
 """Locales that differ from their language. British English has a 24-hour clock, as the commands do."""
 
@@ -62,14 +64,52 @@ class Translator:
         """Return the items as an enumeration in the language: ``a, b and c``."""
         return format_list(items, locale=self._locale)
 
+    def format_alternatives(self, items: Sequence[str]) -> str:
+        """Return the items as alternatives: ``a, b or c``."""
+        return format_list(items, style="or", locale=self._locale)
+
     def format_duration(self, duration_s: float) -> str:
         """Return a duration in words, rounded to a whole number of its largest unit; at least one second."""
-        return format_timedelta(timedelta(seconds=max(1.0, duration_s)), threshold=1.5, locale=self._locale)
+        return format_timedelta(timedelta(seconds=max(1.0, duration_s)), threshold=_THRESHOLD, locale=self._locale)
 
     def format_exact_duration(self, duration_s: int) -> str:
         """Return a duration in words without rounding, in the largest unit of which the duration is a multiple."""
-        unit, unit_s = next((unit, unit_s) for unit, unit_s in _UNITS_S if duration_s % unit_s == 0)
-        return format_unit(duration_s // unit_s, unit, locale=self._locale)
+        count, unit = _exact_duration(duration_s)
+        return format_unit(count, unit, locale=self._locale)
+
+    def format_frequency(self, interval_s: float) -> str:
+        """Return an interval as a frequency, rounded to its largest unit: ``every second``, ``every 5 minutes``."""
+        count, unit = _rounded_duration(interval_s)
+        return self._frequency(count, unit)
+
+    def format_max_frequency(self, interval_s: int) -> str:
+        """Return an interval as the highest frequency: ``at most once an hour``, ``at most every 2 hours``."""
+        match _exact_duration(interval_s):
+            case 1, "minute":
+                return self.gettext("at most once a minute")
+            case 1, "hour":
+                return self.gettext("at most once an hour")
+            case 1, "day":
+                return self.gettext("at most once a day")
+            case count, unit:
+                return self.gettext("at most {frequency}", frequency=self._frequency(count, unit))
+
+    def _frequency(self, count: int, unit: str) -> str:  # noqa: PLR0911 - one sentence per unit
+        match unit:
+            case "second":
+                return self.ngettext("every second", "every {count} seconds", count)
+            case "minute":
+                return self.ngettext("every minute", "every {count} minutes", count)
+            case "hour":
+                return self.ngettext("every hour", "every {count} hours", count)
+            case "day":
+                return self.ngettext("every day", "every {count} days", count)
+            case "week":
+                return self.ngettext("every week", "every {count} weeks", count)
+            case "month":
+                return self.ngettext("every month", "every {count} months", count)
+            case _:
+                return self.ngettext("every year", "every {count} years", count)
 
     def format_datetime(self, at_s: float, zone: str) -> str:
         """Return the date and time of the Unix time ``at_s`` in ``zone``, a name of the tz database."""
@@ -88,6 +128,21 @@ class Translator:
             name: format_decimal(value, locale=self._locale) if isinstance(value, int) else value
             for name, value in values.items()
         }
+
+
+def _exact_duration(duration_s: int) -> tuple[int, str]:
+    """Return a duration as a count and its unit: the largest of which it is a whole multiple, up to days."""
+    return next((duration_s // unit_s, unit) for unit, unit_s in _UNITS_S if duration_s % unit_s == 0)
+
+
+def _rounded_duration(duration_s: float) -> tuple[int, str]:
+    """Return a duration as a count and its unit, rounded as by :meth:`Translator.format_duration`."""
+    units = (
+        (max(1, round(duration_s / unit_s)), unit)
+        for unit, unit_s in TIMEDELTA_UNITS
+        if duration_s >= _THRESHOLD * unit_s
+    )
+    return next(units, (1, "second"))
 
 
 def get_translator(tag: str) -> Translator:

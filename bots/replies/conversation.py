@@ -115,6 +115,12 @@ class AccessDenied(FailureReply, frozen=True):
         return translator.gettext("I'm not open to everyone. If you have an invitation, send me `invite` and its code.")
 
 
+class InvitationCodeMissing(FailureReply, frozen=True):
+    """The command `invite` lacks the invitation code."""
+
+    sentence = gettext_noop("Send `invite` followed by your code.")
+
+
 class InvitationAccepted(Reply, frozen=True):
     """Says that the user's invitation code was accepted, so that the user may use the bot."""
 
@@ -125,7 +131,7 @@ class ConfirmErasure(QuestionReply, frozen=True):
     """Asks whether to delete all data of the user."""
 
     sentence = gettext_noop(
-        "Really delete everything about you? Your subscriptions, saved searches, settings and unsent messages will "
+        "Delete everything I know about you? Your subscriptions, saved searches, settings and unsent messages will "
         "be gone for good. If you may want your subscriptions again, send `export` first. Reply `yes` or `no`."
     )
 
@@ -176,7 +182,7 @@ class NothingToCancel(Reply, frozen=True):
 class NoPendingQuestion(Reply, frozen=True):
     """Says that the user's answer has no effect, because no question is pending."""
 
-    sentence = gettext_noop("I haven't asked you anything. `help` shows what I can do.")
+    sentence = gettext_noop("There's nothing to confirm right now. `help` shows what I can do.")
 
 
 class CommandSuggestion(QuestionReply, frozen=True):
@@ -209,7 +215,7 @@ class RequestFailed(FailureReply, frozen=True):
 
 NOT_UNDERSTOOD: Final = (
     UnrecognizedInput, CommandSuggestion, MissingArgument, WelcomeReply, NoPendingQuestion, NothingToCancel,
-    NoMoreResults,
+    NoMoreResults, InvitationCodeMissing,
 )  # fmt: skip
 """Replies to messages that are not commands, or not complete ones."""
 NOT_EXECUTED: Final = (*NOT_UNDERSTOOD, ManagersOnly, AccessDenied)

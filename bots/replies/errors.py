@@ -47,14 +47,14 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     errors.HostNotFound: gettext_noop("I can't find {it}. {detail} Is it spelled correctly?"),
     errors.Unreachable: gettext_noop("I can't reach {it} right now. {detail} Please try again later."),
     errors.TlsFailed: gettext_noop(
-        "I can't open a secure connection to {it}; only its publisher can fix that. {detail}"
+        "I can't open a secure connection to {it}. {detail} Only its publisher can fix that."
     ),
     errors.BadRedirect: gettext_noop(
         "I can't open {it}: its redirects go round in circles, lead nowhere, or leave the public web. Try the "
         "address that your browser ends up at."
     ),
     errors.BadHttp: gettext_noop(
-        "I can't read {it}: its server sends an invalid response, and only its publisher can fix that. {detail}"
+        "I can't read {it}: its server sends an invalid response. {detail} Only its publisher can fix that."
     ),
     errors.TooLarge: gettext_noop("I can't read {it}: it is larger than 5 MB, the maximum."),
     errors.EmptyBody: gettext_noop("There's nothing to read at {it}. {detail}"),
@@ -73,7 +73,7 @@ _SENTENCES: Final[dict[type[errors.CoronetError], str]] = {
     ),
     errors.ParserBusy: gettext_noop("I'm still reading other lists. Please send yours again in a minute."),
     errors.AssignmentPending: gettext_noop(
-        "How often {it} is checked hasn't been decided yet. Ask again in half a minute."
+        "I haven't settled on how often to check {it} yet. Ask again in 30 seconds."
     ),
     errors.NoWorker: gettext_noop("No worker is free to check {it} right now. Please try again in a minute."),
     errors.PublisherError: gettext_noop("I can't read {it}: {detail}"),
@@ -91,7 +91,7 @@ _STATUSES: Final = {
     ),
     (410, 410): gettext_noop("{it} is gone for good (410). Look for its new address."),
     (429, 429): gettext_noop(
-        "I can't check {it} right now: its server asks for fewer requests (429). Please try again later."
+        "I can't check {it} right now: its server says it's getting too many requests (429). Please try again later."
     ),
     (500, 599): gettext_noop(
         "I can't check {it} right now: its server has a problem ({status}). Please try again later."

@@ -4,8 +4,10 @@ from typing import Final
 
 import msgspec
 
+from bots.commands.parser import LEAVE, VERB_OF
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.base import FailureReply, Reply
+from service.feeds.parsing.html_text import one_line
 
 
 class HelpTopic(msgspec.Struct, frozen=True):
@@ -50,7 +52,7 @@ HELP: Final = {
         gettext_noop(
             "You can also search for words in the title, and by author, host, domain, updates=daily and more. "
             "`type=entry` searches for entries, `limit 20` shows more at once, `more` shows the next results. "
-            "Besides your own, you can find public channels: those that several people follow or an admin has "
+            "Searches cover your own channels and public ones: those that several people follow or an admin has "
             "listed."
         ),
     ),
@@ -59,7 +61,7 @@ HELP: Final = {
             '`watch tag=python`, `watch "a phrase"` or `watch /regular expression/`: save a search and get every '
             "new entry in public channels that matches it"
         ),
-        gettext_noop("Each match says which saved search it is for. `watch` alone lists your saved searches."),
+        gettext_noop("Each match tells you which saved search found it. `watch` alone lists your saved searches."),
     ),
     "unwatch": HelpTopic(
         gettext_noop("`unwatch #2`: delete a saved search"),
@@ -75,15 +77,15 @@ HELP: Final = {
         gettext_noop("`quiet 22:00-07:00`: set quiet hours; new entries wait until they end"),
         gettext_noop(
             "`quiet 22:00-07:00 mon-fri`, `… sat,sun`, `… weekends`: only on nights that begin on these days. "
-            "`quiet off`: no quiet hours. `quiet presence`: nothing while you are away, busy or offline. Times are "
-            "in your `timezone`."
+            "`quiet off`: no quiet hours. `quiet presence`: send nothing while you are away, busy or offline. Times "
+            "are in your `timezone`."
         ),
     ),
     "digest": HelpTopic(
         gettext_noop("`digest daily 08:00`: get one daily summary instead of single messages"),
         gettext_noop(
-            "`digest hourly`, `digest weekly fri 17:00`: every hour, every week. `digest off`: new entries at once "
-            "again. Times are in your `timezone`."
+            "`digest hourly` or `digest weekly fri 17:00`: get one every hour or every week. `digest off`: go back to "
+            "getting each entry right away. Times are in your `timezone`."
         ),
     ),
     "timezone": HelpTopic(
@@ -102,21 +104,22 @@ HELP: Final = {
     "pause": HelpTopic(
         gettext_noop("`pause #3`: pause a subscription; when you resume it, you get a short recap"),
         gettext_noop(
-            "`pause` alone pauses everything, including your saved searches. `resume #3` and `resume` continue."
+            "`pause` alone pauses everything, including your saved searches. To start again, send `resume #3` or "
+            "`resume`."
         ),
     ),
     "resume": HelpTopic(
-        gettext_noop("`resume #3`: continue a paused subscription"),
-        gettext_noop("`resume` alone continues everything that is paused."),
+        gettext_noop("`resume #3`: resume a paused subscription"),
+        gettext_noop("`resume` alone resumes everything that is paused."),
     ),
     "set": HelpTopic(
         gettext_noop("`set #3`: show or change the settings of a subscription: mute, title, edits, interval, format"),
         gettext_noop(
-            "`set #3 mute on`: no messages from it. `set #3 title My news`: your own title for it. `set #3 edits "
-            "off`: no corrections of entries you already have. `set #3 interval 2h`: at most one message every two "
-            "hours, with everything new in it. `set #3 format $title: $link`: how entries look, using $channel, "
-            "$title, $link, $date, $summary, $author, $tags. `set all edits off`: for all subscriptions. `set all "
-            "latest off`: no latest entry when you subscribe."
+            "`set #3 mute on`: send nothing from it. `set #3 title My news`: give it your own title. `set #3 edits "
+            "off`: send no corrections to entries you already have. `set #3 interval 2h`: send at most one message "
+            "every two hours, with everything new in it. `set #3 format $title: $link`: choose how entries look, using "
+            "$channel, $title, $link, $date, $summary, $author, $tags. `set all edits off`: change all subscriptions. "
+            "`set all latest off`: show no entries when you subscribe."
         ),
     ),
     "filter": HelpTopic(
@@ -149,7 +152,7 @@ HELP: Final = {
 
 
 class HelpReply(Reply, frozen=True):
-    """Shows the help text of the command ``topic``, or the list of all commands if there is no such command."""
+    """Shows the help text of the command ``topic``, or the list of all commands if it is "" or has no help text."""
 
     topic: str
 
@@ -157,7 +160,11 @@ class HelpReply(Reply, frozen=True):
         if self.topic in HELP:
             return HELP[self.topic].full_text(translator)
         lines = (f"• {topic.summary(translator)}" for topic in HELP.values())
-        return "\n".join([translator.gettext("Here's what I can do:"), *lines])
+        head = translator.gettext("Here's what I can do:")
+        if self.topic and not {self.topic.lower()} & (VERB_OF.keys() | LEAVE):
+            unknown = translator.gettext("I don't know the command “{words}”.", words=one_line(self.topic, 40))
+            head = f"{unknown} {head}"
+        return "\n".join([head, *lines])
 
 
 class MissingArgument(FailureReply, frozen=True):

@@ -48,10 +48,10 @@ class PauseReply(Reply, frozen=True):
         name, number = title(target.channel), str(target.number)
         if not self.newly_paused:
             return translator.gettext(
-                "*{title}* is already paused. `resume #{number}` continues it.", title=name, number=number
+                "*{title}* is already paused. `resume #{number}` starts it again.", title=name, number=number
             )
         return translator.gettext(
-            "*{title}* is paused. `resume #{number}` continues it, with a short recap of what you missed.",
+            "*{title}* is paused. `resume #{number}` starts it again, with a short recap of what you missed.",
             title=name,
             number=number,
         )
@@ -62,16 +62,20 @@ class ResumeReply(Reply, frozen=True):
 
     ``missed_updates`` is the number of updates during the pause; a recap of them follows this reply. ``missed_matches``
     is the number of entries during the pause that matched saved searches; these entries are not sent.
+    ``saved_searches_resumed`` tells whether the saved searches were paused.
     """
 
     resumed: tuple[SubscribedChannel, ...]
     missed_updates: int
     missed_matches: int
     everything: bool
+    saved_searches_resumed: bool = False
 
     def _text(self, translator: Translator) -> str:
         if not self.resumed and not self.everything:
             return translator.gettext("That isn't paused.")
+        if not self.resumed and not self.saved_searches_resumed:
+            return translator.gettext("Nothing is paused.")
         if self.everything:
             head = translator.gettext("Everything is active again.")
         else:
@@ -134,18 +138,18 @@ class PreferencesReply(Reply, frozen=True):
 
     def _interval_note(self, poll_interval_s: float, translator: Translator) -> str:
         """Return the sentence that compares the interval between deliveries with the interval between polls."""
-        delivery_interval_s, interval = self.preferences.interval_s or 0, translator.format_duration(poll_interval_s)
+        delivery_interval_s, frequency = self.preferences.interval_s or 0, translator.format_frequency(poll_interval_s)
         if not delivery_interval_s:
-            return translator.gettext("It is checked every {interval}.", interval=interval)
+            return translator.gettext("It is checked {frequency}.", frequency=frequency)
         if delivery_interval_s < poll_interval_s:
             return translator.gettext(
-                "It is only checked every {interval}, and this setting doesn't change that, because all channels "
-                "share the available checks. `why #{number}` explains more.",
-                interval=interval,
+                "It's only checked {frequency}, so messages can't come more often than that; this setting doesn't "
+                "affect checks. `why #{number}` explains more.",
+                frequency=frequency,
                 number=str(self.target.number) if self.target else "",
             )
         return translator.gettext(
-            "You'll get everything new in one message. It is still checked every {interval}.", interval=interval
+            "You'll get everything new in one message. It is still checked {frequency}.", frequency=frequency
         )
 
 
@@ -167,11 +171,9 @@ def _settings(preferences: Preferences, translator: Translator, *, for_all: bool
     else:
         rows.append(f"edits: {on if preferences.edits else off}")
     if preferences.interval_s:
-        interval = translator.gettext(
-            "at most every {interval}", interval=translator.format_exact_duration(preferences.interval_s)
-        )
+        interval = translator.format_max_frequency(preferences.interval_s)
     else:
-        interval = default if preferences.interval_s is None and not for_all else translator.gettext("at once")
+        interval = default if preferences.interval_s is None and not for_all else translator.gettext("right away")
     rows.append(f"interval: {interval}")
     if preferences.template:
         rows.append(f"format: {one_line(preferences.template, MAX_CHARS)}")
@@ -192,12 +194,15 @@ class NoSuchSetting(FailureReply, frozen=True):
     key: str
 
     def _text(self, translator: Translator) -> str:
-        sentence = translator.gettext("There is no setting “{words}”.", words=one_line(self.key, 40))
-        return f"{sentence} {HELP['set'].full_text(translator)}"
+        return translator.gettext(
+            "There is no setting “{words}”. You can set mute, title, edits, interval, format and latest; `help set` "
+            "explains them.",
+            words=one_line(self.key, 40),
+        )
 
 
 class InvalidSetting(FailureReply, frozen=True):
-    """Says that ``value`` is not valid for the setting ``key``.
+    """Says that ``value`` is not valid for the setting ``key``, or missing ("").
 
     If the value is a template, ``unknown_variables`` are the variables in it that do not exist.
     """
@@ -215,19 +220,22 @@ class InvalidSetting(FailureReply, frozen=True):
                     "publisher's title."
                 )
             case "proof":
-                return translator.gettext(
-                    "How many of the latest entries would you like when you subscribe, from 0 to {most}? `set all "
-                    "latest 3`, `set all latest off`, or for one subscription `subscribe URL with latest=3`.",
+                explanation = translator.gettext(
+                    "`latest` is the number of recent entries I show when you subscribe, from 0 to {most}. Send e.g. "
+                    "`set all latest 3` or `set all latest off`, or for one subscription `subscribe URL with "
+                    "latest=3`.",
                     most=str(MAX_ENTRY_COUNT),
                 )
+                return f"{self._refusal(translator)} {explanation}".strip()
             case "interval":
-                return translator.gettext(
-                    "At most how often would you like messages from it? Anything from {least} to {most} works, e.g. "
-                    "`set #3 interval 2h` or `set #3 interval daily`; `off` sends entries at once, `default` is the "
-                    "same as for all. This doesn't change how often it is checked: `why #3` explains that.",
+                explanation = translator.gettext(
+                    "Choose how long to wait between messages, from {least} to {most}, e.g. `set #3 interval 2h` or "
+                    "`set #3 interval daily`. `off` sends entries right away, `default` uses your setting for all "
+                    "subscriptions. This doesn't change how often it is checked: `why #3` explains that.",
                     least=translator.format_exact_duration(MIN_INTERVAL_S),
                     most=translator.format_exact_duration(MAX_INTERVAL_S),
                 )
+                return f"{self._refusal(translator)} {explanation}".strip()
             case "format" if self.unknown_variables:
                 return translator.gettext(
                     "I don't know {words}. A format can use these: {variables}.",
@@ -248,22 +256,27 @@ class InvalidSetting(FailureReply, frozen=True):
                     "“{words}” isn't a valid value. Use `on` or `off`.", words=one_line(self.value, 60) or key
                 )
 
+    def _refusal(self, translator: Translator) -> str:
+        """Return the sentence that says that the value is not valid, or "" without a value."""
+        value = one_line(self.value, 60)
+        return translator.gettext("“{words}” isn't a valid value.", words=value) if value else ""
+
 
 class FilterList(Reply, frozen=True):
-    """Lists the filters of one subscription, or of all subscriptions if ``target`` is None.
+    """Lists the filters of one subscription, or those for all subscriptions if ``target`` is None.
 
-    ``changed`` tells whether the command has changed the filters.
+    ``changed`` tells whether the command has changed the filters, ``other_filters`` whether there are further ones:
+    those for all subscriptions, or those of single subscriptions.
     """
 
     target: SubscribedChannel | None
     rules: tuple[FilterRule, ...]
     changed: bool = False
+    other_filters: bool = False
 
     def _text(self, translator: Translator) -> str:
         if not self.rules:
-            if self.changed:
-                return translator.gettext("All filters are removed: you'll get every entry again.")
-            return " ".join([translator.gettext("There are no filters."), HELP["filter"].full_text(translator)])
+            return " ".join(self._sentences_without_rules(translator))
         if self.target is None:
             which, head = "all", translator.gettext("Filters for all subscriptions:")
         else:
@@ -276,6 +289,24 @@ class FilterList(Reply, frozen=True):
         return fit_rows(
             head, rows, translator, translator.gettext("`filter {which} off 1` removes the first one.", which=which)
         )
+
+    def _sentences_without_rules(self, translator: Translator) -> list[str]:
+        """Return the sentences that say that there are no filters, or no longer, and which others apply."""
+        if self.target is None:
+            removed = translator.gettext("Removed all filters for all subscriptions.")
+            missing = (
+                translator.gettext("There are no filters for all subscriptions.")
+                if self.other_filters
+                else translator.gettext("There are no filters.")
+            )
+            others = translator.gettext("Filters for single subscriptions still apply.")
+        else:
+            name, number = title(self.target.channel), str(self.target.number)
+            removed = translator.gettext("Removed all filters for *{title}* (#{number}).", title=name, number=number)
+            missing = translator.gettext("There are no filters for *{title}* (#{number}).", title=name, number=number)
+            others = translator.gettext("Your filters for all subscriptions still apply.")
+        sentences = [removed if self.changed else missing, *([others] if self.other_filters else [])]
+        return sentences if self.changed else [*sentences, HELP["filter"].full_text(translator)]
 
 
 def _rule(rule: FilterRule) -> str:
@@ -317,7 +348,7 @@ class UserSettingsReply(Reply, frozen=True):
     def _text(self, translator: Translator) -> str:
         user_settings = self.user_settings
         sentences = [self._delivery_sentence(translator)]
-        if user_settings.quiet:
+        if user_settings.quiet and not _is_always_quiet(user_settings.quiet):
             sentences.append(translator.gettext("Quiet hours: {hours}.", hours=_quiet(user_settings.quiet, translator)))
         clock = local_datetime(self.now_s, user_settings.zone).strftime("%H:%M")
         sentences.append(
@@ -339,11 +370,19 @@ class UserSettingsReply(Reply, frozen=True):
         )
 
     def _delivery_sentence(self, translator: Translator) -> str:
-        """Return the sentence that says whether new entries are sent at once or as a summary."""
+        """Return the sentence that says whether new entries are sent right away, as a summary, or not at all."""
+        if self.user_settings.quiet and _is_always_quiet(self.user_settings.quiet):
+            if self.changed:
+                return translator.gettext(
+                    "Saved. Quiet hours are on all day, every day, so nothing will be sent until you change that."
+                )
+            return translator.gettext(
+                "Quiet hours are on all day, every day, so nothing will be sent until you change that."
+            )
         if self.user_settings.digest is None:
             if self.changed:
-                return translator.gettext("Saved. You'll get new entries at once.")
-            return translator.gettext("You get new entries at once.")
+                return translator.gettext("Saved. You'll get new entries right away.")
+            return translator.gettext("You get new entries right away.")
         rhythm = _digest(self.user_settings.digest, translator)
         if self.changed:
             return translator.gettext("Saved. You'll get a summary of new entries {rhythm}.", rhythm=rhythm)
@@ -361,18 +400,18 @@ def _digest(digest: DigestSchedule, translator: Translator) -> str:
             return translator.gettext("every {day} at {time}", day=day, time=_clock(digest.at))
 
 
+def _is_always_quiet(quiet: QuietHours) -> bool:
+    return quiet.begins == quiet.ends and quiet.days == EVERY_DAY
+
+
 def _quiet(quiet: QuietHours, translator: Translator) -> str:
     begins, ends = _clock(quiet.begins), _clock(quiet.ends)
     days = "" if quiet.days == EVERY_DAY else _days(quiet.days, translator)
-    match quiet.begins != quiet.ends, bool(days):
-        case True, True:
-            return translator.gettext("{begins} to {ends}, {days}", begins=begins, ends=ends, days=days)
-        case True, False:
-            return translator.gettext("{begins} to {ends}", begins=begins, ends=ends)
-        case False, True:
-            return translator.gettext("all day, {days}", days=days)
-        case _:
-            return translator.gettext("always")
+    if quiet.begins == quiet.ends:
+        return translator.gettext("all day, {days}", days=days)
+    if days:
+        return translator.gettext("{begins} to {ends}, {days}", begins=begins, ends=ends, days=days)
+    return translator.gettext("{begins} to {ends}", begins=begins, ends=ends)
 
 
 def _days(days: tuple[int, ...], translator: Translator) -> str:
@@ -409,8 +448,11 @@ class UnknownTimeZone(FailureReply, frozen=True):
 
     def _text(self, translator: Translator) -> str:
         if self.candidates:
-            commands = translator.format_list([f"`timezone {name}`" for name in self.candidates])
-            return translator.gettext("There are several. Which one do you mean? {commands}", commands=commands)
+            return translator.gettext(
+                "There's more than one “{words}”. Which do you mean: {commands}?",
+                words=one_line(self.words, 60),
+                commands=translator.format_alternatives([f"`timezone {name}`" for name in self.candidates]),
+            )
         return translator.gettext(
             "I don't know the time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, or use its full "
             "name, e.g. `timezone America/New_York`.",

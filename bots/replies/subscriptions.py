@@ -32,9 +32,11 @@ _NO_SUBSCRIPTIONS: Final = gettext_noop(
 )
 
 _REASON_OF_CONSTRAINT: Final = {
-    BindingConstraint.NONE: gettext_noop("That is its fair share of the available checks."),
+    BindingConstraint.NONE: gettext_noop(
+        "It isn't checked more often because all channels share a limited number of checks."
+    ),
     BindingConstraint.LONGEST_WAIT: gettext_noop("It is checked often enough that nobody has to wait too long."),
-    BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for its news."),
+    BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for new entries."),
     BindingConstraint.CHANNEL_INTERVAL: gettext_noop("An admin has set how often it may be checked."),
     BindingConstraint.NODES: gettext_noop("To check it more often, more workers are needed."),
     BindingConstraint.CHANNEL_BUDGET: gettext_noop("Out of politeness to its publisher, it isn't checked more often."),
@@ -144,9 +146,11 @@ class ConfirmUnsubscribeAll(QuestionReply, frozen=True):
     count: int
 
     def _text(self, translator: Translator) -> str:
+        if self.count == 2:  # noqa: PLR2004 - both
+            return translator.gettext("End both of your subscriptions? Reply `yes` or `no`.")
         return translator.ngettext(
-            "Really end your only subscription? Reply `yes` or `no`.",
-            "Really end all {count} subscriptions? Reply `yes` or `no`.",
+            "End your only subscription? Reply `yes` or `no`.",
+            "End all {count} of your subscriptions? Reply `yes` or `no`.",
             self.count,
         )
 
@@ -190,9 +194,11 @@ class UnsubscribeReply(Reply, frozen=True):
                 number=str(ended.number),
                 url=address(ended.channel),
             )
+        if len(self.ended) == 2:  # noqa: PLR2004 - both
+            return translator.gettext("I've ended both of your subscriptions. Send me a URL to start again.")
         return translator.ngettext(
-            "Unsubscribed from {count} channel. Send me a URL to start again.",
-            "Unsubscribed from all {count} channels. Send me a URL to start again.",
+            "I've ended your only subscription. Send me a URL to start again.",
+            "I've ended all {count} of your subscriptions. Send me a URL to start again.",
             len(self.ended),
         )
 
@@ -223,8 +229,10 @@ class TooManyNewUrls(FailureReply, frozen=True):
 
     def _text(self, translator: Translator) -> str:
         return translator.ngettext(
-            "That's more than {count} new URL in an hour. Please try again later; everything else works as usual.",
-            "That's more than {count} new URLs in an hour. Please try again later; everything else works as usual.",
+            "You've reached the limit of {count} new URL an hour. Please try again later; everything else works as "
+            "usual.",
+            "You've reached the limit of {count} new URLs an hour. Please try again later; everything else works as "
+            "usual.",
             self.limit,
         )
 
@@ -304,18 +312,18 @@ class PollExplanationReply(Reply, frozen=True):
         reason, workers = self.reason, len(self.reason.turns)
         lines = [
             translator.ngettext(
-                "*{title}* (#{number}) is checked every {interval} by one worker.",
-                "*{title}* (#{number}) is checked every {interval} by {count} workers taking turns.",
+                "*{title}* (#{number}) is checked {frequency}, by one worker.",
+                "*{title}* (#{number}) is checked {frequency}, by {count} workers taking turns.",
                 workers,
                 title=title(self.subscription.channel),
                 number=str(self.subscription.number),
-                interval=translator.format_duration(reason.interval_s / workers),
+                frequency=translator.format_frequency(reason.interval_s / workers),
             ),
             self._awaited(translator),
             translator.gettext(_REASON_OF_CONSTRAINT[reason.bound]),
             translator.gettext(
-                "It seems to have something new about every {interval}.",
-                interval=translator.format_duration(reason.update_interval_s),
+                "It seems to have something new about {frequency}.",
+                frequency=translator.format_frequency(reason.update_interval_s),
             ),
         ]
         if self.node_uri:
@@ -328,9 +336,11 @@ class PollExplanationReply(Reply, frozen=True):
             min(turn.next_poll_s for turn in self.reason.turns) - self.now_s,
         )
         if next_s < 1:
-            return translator.gettext("News reaches you after about {wait}. The next check is due now.", wait=wait)
+            return translator.gettext(
+                "New entries usually reach you in about {wait}. The next check is due now.", wait=wait
+            )
         return translator.gettext(
-            "News reaches you after about {wait}. The next check is in {time}.",
+            "New entries usually reach you in about {wait}. The next check is in {time}.",
             wait=wait,
             time=translator.format_duration(next_s),
         )

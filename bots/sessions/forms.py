@@ -37,7 +37,7 @@ _DAYS: Final = (
     ("sat", gettext_noop("Saturday")), ("sun", gettext_noop("Sunday")),
 )  # fmt: skip
 _DIGEST_SCHEDULES: Final = (
-    ("off", gettext_noop("at once")), ("hourly", gettext_noop("hourly summary")),
+    ("off", gettext_noop("right away")), ("hourly", gettext_noop("hourly summary")),
     ("daily", gettext_noop("daily summary")), ("weekly", gettext_noop("weekly summary")),
 )  # fmt: skip
 _SETTINGS: Final = (

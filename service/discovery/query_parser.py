@@ -237,4 +237,4 @@ def _refuse_contradictions(found: list[Pair]) -> None:
     single = [attribute_of(each) for each in found if ATTRIBUTES[attribute_of(each)].single]
     twice = next((name for name in single if single.count(name) > 1), None)
     if twice is not None:
-        raise BadQuery("Nothing has two different values of “{name}”. Please choose one of them.", name=twice)
+        raise BadQuery("A result can only have one value of “{name}”. Please pick one.", name=twice)

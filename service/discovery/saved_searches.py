@@ -117,10 +117,28 @@ def compile_pattern(expression: str) -> Any:
     try:
         return re2.compile(expression, options)
     except re2.error as refusal:
-        raise BadQuery(
-            "/{expression}/ isn't a regular expression I can use: {reason}.",
-            expression=printable(expression), reason=_refusal_reason(refusal),
-        ) from refusal  # fmt: skip
+        raise _pattern_error(printable(expression), _refusal_reason(refusal)) from refusal
+
+
+def _pattern_error(expression: str, reason: str) -> BadQuery:
+    """Return the error for an expression that RE2 refused with ``reason``."""
+    if reason.startswith("missing )"):
+        return BadQuery(
+            "`/{expression}/` isn't a valid regular expression: a closing parenthesis is missing.",
+            expression=expression,
+        )
+    if reason.startswith("unexpected )"):
+        return BadQuery(
+            "`/{expression}/` isn't a valid regular expression: an opening parenthesis is missing.",
+            expression=expression,
+        )
+    if reason.startswith("missing ]"):
+        return BadQuery(
+            "`/{expression}/` isn't a valid regular expression: a closing bracket is missing.", expression=expression
+        )
+    return BadQuery(
+        "`/{expression}/` isn't a regular expression I can use: {reason}.", expression=expression, reason=reason
+    )
 
 
 def _refusal_reason(refusal: Exception) -> str:

@@ -163,7 +163,7 @@ def _with_scheme(text: str) -> str:
     if not scheme:
         return f"https://{text}"
     if (scheme[1] or scheme[2]).lower() not in _PORTS:
-        raise BadUrl("“{text}”: only http and https are possible.", text=_excerpt(text))
+        raise BadUrl("“{text}” is not an http or https URL.", text=_excerpt(text))
     return text
 
 
@@ -186,7 +186,7 @@ def _normalize(url: str) -> str:
         raise BadUrl("“{text}” is not the URL of a host, like https://example.com/feed.", text=_excerpt(url))
     scheme, authority, path, query = parts[1].lower(), parts[2], parts[3], parts[4]
     if "@" in authority:
-        raise BadUrl("A user name or password in a URL is not accepted.")
+        raise BadUrl("URLs must not contain a user name or password.")
     host_and_port = _AUTHORITY.fullmatch(authority)
     if not host_and_port:
         raise BadUrl("“{text}” is not a host.", text=_excerpt(authority))

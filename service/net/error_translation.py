@@ -24,7 +24,7 @@ def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetErr
     cause = error.os_error
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         reason = str(getattr(cause, "reason", None) or "no common protocol").replace("_", " ").lower()
-        return TlsFailed("{host}: the TLS handshake failed ({reason}).", host=host, reason=reason)
+        return TlsFailed("The TLS handshake with {host} failed ({reason}).", host=host, reason=reason)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return HostNotFound("There is no host named {host}, or its name server doesn't respond.", host=host)
     if isinstance(cause, SocketRefused):
@@ -35,20 +35,22 @@ def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetErr
 
 def _certificate_fault(error: Exception, host: str) -> TlsFailed:
     if not isinstance(error, ssl.SSLCertVerificationError):
-        return TlsFailed("{host}: its certificate can't be used.", host=host)
+        return TlsFailed("The certificate of {host} can't be used.", host=host)
     common = {  # by OpenSSL's codes (x509_vfy.h)
-        9: TlsFailed("{host}: its certificate is not valid yet.", host=host),
-        10: TlsFailed("{host}: its certificate has expired.", host=host),
-        18: TlsFailed("{host}: its certificate is self-signed.", host=host),
-        19: TlsFailed("{host}: its certificate comes from a self-signed authority.", host=host),
+        9: TlsFailed("The certificate of {host} is not valid yet.", host=host),
+        10: TlsFailed("The certificate of {host} has expired.", host=host),
+        18: TlsFailed("The certificate of {host} is self-signed.", host=host),
+        19: TlsFailed("The certificate of {host} comes from a self-signed authority.", host=host),
         20: TlsFailed(
-            "{host}: its certificate comes from an authority that is not trusted here, or its chain is incomplete.",
+            "The certificate of {host} comes from an authority that is not trusted here, or its chain is incomplete.",
             host=host,
         ),
-        62: TlsFailed("{host}: its certificate is for another name.", host=host),
-        64: TlsFailed("{host}: its certificate is for another address.", host=host),
+        62: TlsFailed("The certificate of {host} is for another name.", host=host),
+        64: TlsFailed("The certificate of {host} is for another address.", host=host),
     }
-    refused = TlsFailed("{host}: its certificate was rejected: {reason}.", host=host, reason=str(error.verify_message))
+    refused = TlsFailed(
+        "The certificate of {host} was rejected: {reason}.", host=host, reason=str(error.verify_message)
+    )
     return common.get(error.verify_code, refused)
 
 
@@ -57,7 +59,7 @@ def _broken_answer(error: aiohttp.ClientError | OSError, host: str) -> CoronetEr
         # The parser's message quotes the publisher's bytes; only the kind of the fault is reported.
         if "more than" in error.message or "Too many" in error.message:
             return TooLarge(f"{host}: the headers of its answer are too large.")
-        return BadHttp("{host}: its response is not valid HTTP.", host=host)
+        return BadHttp("The response of {host} is not valid HTTP.", host=host)
     if isinstance(error, aiohttp.ClientPayloadError):
-        return BadHttp("{host}: its response ended early or is not framed correctly.", host=host)
+        return BadHttp("The response of {host} ended early or is not framed correctly.", host=host)
     return Unreachable("{host} closed the connection without a response.", host=host)

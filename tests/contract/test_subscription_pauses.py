@@ -84,6 +84,14 @@ async def test_a_pause_in_which_nothing_came_ends_in_silence(store: Store) -> No
     assert await claim(store) is None
 
 
+async def test_resuming_tells_whether_saved_searches_were_paused(store: Store) -> None:
+    assert not (await store.pauses.resume(ALICE, [], saved_searches=True)).saved_searches_resumed
+    await store.pauses.pause(ALICE, [], saved_searches=True)
+    assert not (await store.pauses.resume(ALICE, [])).saved_searches_resumed
+    assert (await store.pauses.resume(ALICE, [], saved_searches=True)).saved_searches_resumed
+    assert not (await store.pauses.resume(ALICE, [], saved_searches=True)).saved_searches_resumed
+
+
 async def test_what_we_paused_ourselves_is_resumed_apart_from_what_they_paused(store: Store) -> None:
     one, other = await followed(store, 2)
     both = [one.id, other.id]

@@ -73,11 +73,11 @@ URLS = {
     **{
         url: Case(NO_URL + why, url=url)
         for url, why in (
-            ("file:///etc/passwd", ".*only http and https"),
-            ("gopher://127.0.0.1:6379/_INFO", ".*only http and https"),
+            ("file:///etc/passwd", ".*is not an http or https URL"),
+            ("gopher://127.0.0.1:6379/_INFO", ".*is not an http or https URL"),
             (f"http://{PUBLIC}\\@127.0.0.1:{{port}}/", ".*contains a backslash"),
             (f"http://127.0.0.1:{{port}}\\@{PUBLIC}/", ".*contains a backslash"),
-            (f"http://{PUBLIC}%00@127.0.0.1:{{port}}/", "A user name or password in a URL is not accepted"),
+            (f"http://{PUBLIC}%00@127.0.0.1:{{port}}/", "URLs must not contain a user name or password"),
             ("http://127.0.0.1%00.example.invalid/", ".*is not a host name"),
             ("http://127.0.0.1%0d%0aHost:example.invalid/", ".*is not a host"),
             ("http://127.0.0.1:{port}/\u200bfeed", ".*an invisible character"),

@@ -1,7 +1,7 @@
 -- Resume subscriptions of a user; all withheld versions of a channel are queued as one item.
 -- KEYS: user index, outbox, user
 -- ARGV: now (Unix s), '*' to resume only automatic pauses or '', '1' to resume saved searches, too, then channel ids
--- Reply: {{channel id, number of withheld versions} of each that was paused, matches of saved searches meanwhile}
+-- Reply: {{channel id, number of withheld versions} of each that was paused, matches of saved searches meanwhile, 1 if these were paused}
 -- include user_held
 local resumed = {}
 for i = 4, #ARGV do
@@ -17,9 +17,9 @@ for i = 4, #ARGV do
     resumed[#resumed + 1] = {ARGV[i], withheld}
   end
 end
-local unheard = 0
+local unheard, searches_paused = 0, 0
 if ARGV[3] == '1' then
   unheard = tonumber(redis.call('HGET', KEYS[3], 'unheard') or 0)
-  redis.call('HDEL', KEYS[3], 'unheard')
+  searches_paused = redis.call('HDEL', KEYS[3], 'unheard')
 end
-return {resumed, unheard}
+return {resumed, unheard, searches_paused}

@@ -244,11 +244,13 @@ def _decode_timestamp_s(text: bytes) -> float:
 class ResumeResult(msgspec.Struct, frozen=True):
     """Result of resuming: the number of withheld versions by channel.
 
-    ``missed_matches`` is how often saved searches matched during the pause.
+    ``missed_matches`` is how often saved searches matched during the pause; ``saved_searches_resumed`` tells whether
+    the saved searches were paused.
     """
 
     withheld: dict[ChannelId, int]
     missed_matches: int = 0
+    saved_searches_resumed: bool = False
 
 
 class SubscriptionPauses:
@@ -280,11 +282,13 @@ class SubscriptionPauses:
         is resumed. The result contains only channels that were paused.
         """
         own, mark = _own_keys(jid), "*" if automatic else ""
-        resumed, unheard = await self._redis.run_script(
+        resumed, unheard, searches_paused = await self._redis.run_script(
             "user_resume", own, time.time(), mark, int(saved_searches), *cids
         )
         await self._outbox.wake_delivery([keys.user_id(jid)])  # also without items: a repeated call cannot tell
-        return ResumeResult({cid.decode(): int(versions) for cid, versions in resumed}, int(unheard))
+        return ResumeResult(
+            {cid.decode(): int(versions) for cid, versions in resumed}, int(unheard), bool(searches_paused)
+        )
 
     async def suspend_unreachable(self, jid: str, cids: Sequence[ChannelId]) -> None:
         """Pause everything of a user whose messages bounce, until :meth:`resume_reachable` is called.

@@ -66,7 +66,7 @@ async def test_several_are_left_at_once_and_all_only_after_a_question(at: str, p
     everything = Errand(alice, at, "unsubscribe")
     await everything.step()
     asked = await everything.step("complete", channel=["all"])
-    assert "Really end all 2" in asked["form"]["instructions"]
+    assert "End both of your subscriptions" in asked["form"]["instructions"]
     assert "nothing was changed" in Errand.note(await everything.step("complete", answer="0"))[1]
     assert len(await store.subscriptions.of_user(alice.jid)) == 2
 

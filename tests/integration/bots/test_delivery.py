@@ -251,12 +251,12 @@ async def test_quiet_hours_defer_messages_until_they_are_off(person: Person, sto
     for client in (alice, bob):
         for channel in channels:
             await store.subscriptions.subscribe(client.jid, channel.id)
-    assert "Quiet hours: always" in await alice.say("quiet 0-24")
+    assert "Quiet hours are on all day, every day" in await alice.say("quiet 0-24")
     for channel in channels:
         await tell(store, [alice, bob], channel, "held")
     await bob.wait_for(lambda message: "Entry held" in message.body)
     assert not alice.notifications
-    assert "at once" in await alice.say("quiet off")
+    assert "right away" in await alice.say("quiet off")
     message = await alice.wait_for(lambda message: "Entry held" in message.body)
     assert message.body.count("Entry held") == 2
     await _outbox_is_empty(store)
@@ -272,5 +272,5 @@ async def test_a_new_process_respects_digests(store: Store, person: Person, sett
     await tell(store, [alice, bob], channel, "weekly")
     async with serving(settings, store):
         await bob.wait_for(lambda message: "Entry weekly" in message.body)
-        assert "at once" in await alice.say("digest off")
+        assert "right away" in await alice.say("digest off")
         await alice.wait_for(lambda message: "Entry weekly" in message.body)

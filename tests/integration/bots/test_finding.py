@@ -82,7 +82,7 @@ async def test_what_is_no_query_or_none_that_can_be_watched_for_leaves_nothing(p
         (" ".join(f"tag=t{number}" for number in range(1000)), "That's longer than 3,000 characters"),
         ("tag=" + "x" * 200_000, "That's longer than 3,000 characters"),
         ("tag=a\u202eb", "contains an invisible character"),
-        ("/(/", "isn't a regular expression I can use"),
+        ("/(/", "isn't a valid regular expression: a closing parenthesis is missing."),
         (r"/(a)\1/", "isn't a regular expression I can use"),
     ):
         assert said in await eve.say(f"watch {line}")

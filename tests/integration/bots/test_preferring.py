@@ -99,7 +99,7 @@ async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(bot: Bot, person: 
     await tell(store, [alice], channel, "new")
     await alice.wait_for(lambda message: "Entry new" in message.body)
     await until(lambda: nothing_waits(store), "its receipt is in")
-    assert "Really" in await alice.say("forget me")
+    assert "Delete everything" in await alice.say("forget me")
     assert "nothing was changed" in await alice.say("no")
     await alice.say("forget me")
     assert "deleted everything" in await alice.say("yes")
@@ -172,7 +172,7 @@ async def test_a_channel_is_told_at_once_after_silence_and_then_at_intervals(
     spaced, other = await subscribed(store, [alice], "spaced"), await subscribed(store, [alice], "other")
     clock = JumpingClock()
     async with serving(settings, store, clock):
-        assert "interval: at most every 1 hour" in await alice.say("set #1 interval hourly")
+        assert "interval: at most once an hour" in await alice.say("set #1 interval hourly")
         await tell(store, [alice], spaced, "first")
         await alice.wait_for(lambda message: "Entry first" in message.body)
         for version in range(2, 5):
@@ -191,5 +191,5 @@ async def test_a_channel_is_told_at_once_after_silence_and_then_at_intervals(
         await tell(store, [alice], other, "more", base=2)
         await alice.wait_for(lambda message: "Entry more" in message.body)
         assert not [message for message in alice.notifications if "Entry last" in message.body]
-        assert "interval: at once" in await alice.say("set #1 interval off")
+        assert "interval: right away" in await alice.say("set #1 interval off")
         await alice.wait_for(lambda message: "Entry last" in message.body)

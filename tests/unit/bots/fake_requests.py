@@ -70,6 +70,7 @@ class Person:
     paused: dict[ChannelId, int] = field(default_factory=dict)
     """By channel, how many versions were withheld."""
     unheard: int = 0
+    searches_paused: bool = False
     lists: dict[str, OpmlDocument] = field(default_factory=dict)
     """By URL, lists of feeds."""
     importing: tuple[OpmlSubscription, ...] = ()
@@ -207,14 +208,19 @@ class FakeRequests:
         person.follows, person.watches, person.preferences, person.user_settings = {}, {}, {}, DEFAULT_USER_SETTINGS
         return 0
 
-    async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:  # noqa: ARG002 - as the handler has it
+    async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
         fresh = [cid for cid in cids if cid not in self.person.paused]
+        self.person.searches_paused |= watches
         self.person.paused.update(dict.fromkeys(fresh, 0))
         return fresh
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
         withheld = {cid: self.person.paused.pop(cid) for cid in cids if cid in self.person.paused}
-        return ResumeResult(withheld, self.person.unheard if watches else 0)
+        was_paused, self.person.searches_paused = (
+            self.person.searches_paused,
+            self.person.searches_paused and not watches,
+        )
+        return ResumeResult(withheld, self.person.unheard if watches else 0, was_paused and watches)
 
     async def preferences(self) -> dict[int, Preferences]:
         return self.person.preferences

@@ -51,6 +51,7 @@ from bots.commands.parser import (
         ("/status", VerbCommand("status")),
         ("?", VerbCommand("help")),
         ("help sub", VerbCommand("help", words="subscribe")),
+        ("help nonsense", VerbCommand("help", words="nonsense")),
         ("Hello!", VerbCommand("hello")),
         ("hi there", VerbCommand("hello", words="there")),
         ("mute #3", VerbCommand("set", SubscriptionTarget(number=3), "mute on")),

@@ -214,8 +214,10 @@ BAD_INPUT = {
     '"tag=python': "A quotation mark isn't closed",
 }
 BAD_PATTERNS = {
-    "/(/": "isn't a regular expression I can use: missing ): (.",
+    "/(/": "isn't a valid regular expression: a closing parenthesis is missing.",
     r"/(a)\1/": "isn't a regular expression I can use: invalid escape sequence",
+    "/a)/": "isn't a valid regular expression: an opening parenthesis is missing.",
+    "/[a/": "isn't a valid regular expression: a closing bracket is missing.",
     "/(?=a)b/": "isn't a regular expression I can use: invalid perl operator",
     "/((a{100}){100}){100}/": "isn't a regular expression I can use:",
     "/x*/": "That expression matches every text",

@@ -1,0 +1,35 @@
+"""Intervals are formatted as frequencies."""
+
+import pytest
+
+from bots.i18n.translator import get_translator
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "english", "german", "french", "spanish"),
+    [
+        (0.4, "every second", "jede Sekunde", "toutes les secondes", "cada segundo"),
+        (89.0, "every 89 seconds", "alle 89 Sekunden", "toutes les 89 secondes", "cada 89 segundos"),
+        (90.0, "every 2 minutes", "alle 2 Minuten", "toutes les 2 minutes", "cada 2 minutos"),
+        (3 * 86_400.0, "every 3 days", "alle 3 Tage", "tous les 3 jours", "cada 3 días"),
+    ],
+)
+def test_a_frequency_is_rounded_to_its_largest_unit(
+    interval_s: float, english: str, german: str, french: str, spanish: str
+) -> None:
+    formatted = [get_translator(language).format_frequency(interval_s) for language in ("en", "de", "fr", "es")]
+    assert formatted == [english, german, french, spanish]
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "english"),
+    [
+        (60, "at most once a minute"),
+        (3_600, "at most once an hour"),
+        (5_400, "at most every 90 minutes"),
+        (86_400, "at most once a day"),
+        (604_800, "at most every 7 days"),
+    ],
+)
+def test_a_highest_frequency_is_exact(interval_s: int, english: str) -> None:
+    assert get_translator("en").format_max_frequency(interval_s) == english
