@@ -217,10 +217,8 @@ async def delete_session(request: web.Request) -> None:
     An API key cannot end sessions of other admins, or of other accounts with more rights than its scopes.
     """
     session_id = request.match_info["session"]
-    owner = next((each.account for each in (await get_sessions(request)).items if each.id == session_id), None)
-    if owner is None:
-        raise web.HTTPNotFound(text="There is no such session. It may have expired.")
-    await _check_can_end(request, owner)
+    accounts = {each.id: each.account for each in (await get_sessions(request)).items}
+    await _check_can_end(request, accounts.get(session_id), "There is no such session. It may have expired.")
     await request.app[STORE].sessions.end(session_id)
 
 
@@ -272,10 +270,8 @@ async def delete_key(request: web.Request) -> None:
     An API key cannot revoke keys of other admins, or of other accounts with more rights than its scopes.
     """
     key_id = request.match_info["key"]
-    owner = next((each.account for each in (await get_keys(request)).items if each.id == key_id), None)
-    if owner is None:
-        raise web.HTTPNotFound(text="There is no such API key. It may have been revoked.")
-    await _check_can_end(request, owner)
+    accounts = {each.id: each.account for each in (await get_keys(request)).items}
+    await _check_can_end(request, accounts.get(key_id), "There is no such API key. It may have been revoked.")
     await request.app[STORE].api_keys.revoke(key_id)
 
 
@@ -283,11 +279,14 @@ def _can_see(request: web.Request, account: str) -> bool:
     return request[PRINCIPAL].role is Role.ADMIN or request[PRINCIPAL].name == account
 
 
-async def _check_can_end(request: web.Request, owner: str) -> None:
+async def _check_can_end(request: web.Request, owner: str | None, missing: str) -> None:
     """Raise :class:`PermissionDenied` if an API key must not end a session or key of the account ``owner``.
 
-    A key must not do so if it has fewer rights than ``owner``, unless it belongs to ``owner``.
+    A key must not do so if it has fewer rights than ``owner``, unless it belongs to ``owner``. Without an owner there
+    is no such session or key: raises HTTPNotFound with the text ``missing``.
     """
+    if owner is None:
+        raise web.HTTPNotFound(text=missing)
     account, principal = await request.app[STORE].accounts.get(owner), request[PRINCIPAL]
     if account is not None and owner != principal.name and not principal.can_grant(account.role):
         raise PermissionDenied(
