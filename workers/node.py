@@ -8,6 +8,7 @@ than its interval delays the next one, and missed runs are coalesced.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -68,6 +69,14 @@ from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
 from workers.tasks import BackgroundTasks
 
 
+def _is_failure(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+# apscheduler would log calls that are cancelled at the end of the program as failures.
+logging.getLogger("apscheduler.executors.default").addFilter(_is_failure)
+
+
 class PeriodicTasks:
     """Coroutine functions that are called at intervals while this context is open."""
 
@@ -83,9 +92,7 @@ class PeriodicTasks:
         """
 
         async def run() -> None:
-            # The scheduler would log the cancellation at the end of the program as a failure.
-            with contextlib.suppress(asyncio.CancelledError):
-                await function()
+            await function()
 
         first = datetime.now(UTC) + timedelta(seconds=interval_s * first_fraction)
         self._scheduler.add_job(run, "interval", seconds=interval_s, next_run_time=first, name=function.__qualname__)
