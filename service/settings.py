@@ -23,7 +23,7 @@ from pydantic import (
     ValidationError,
 )
 
-from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
+from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal, Levels
 from service.errors import UserError
 from service.users.quiet_hours import find_time_zones
 
@@ -142,8 +142,11 @@ class Settings(BaseModel):
     goal: Goal = Goal.LITE
     """What the distribution of polls over channels optimises. ``lite`` minimises the mean detection delay per
     subscription; ``fair`` that per notification, so that rarely updated channels are polled less; ``fair-sqrt`` and
-    ``fair-log`` are in between; ``fast`` makes as few polls as reach ``target_delay_s``. This and the next four
+    ``fair-log`` are in between; ``fast`` makes as few polls as reach ``target_delay_s``. This and the next five
     settings apply until an admin changes the policy in the console."""
+    levels: Annotated[Levels, BeforeValidator(str)] = Levels.CONTINUOUS
+    """Number of workers that take turns to poll a channel. ``continuous``: any number. ``2``, ``4``, ``16``: whole
+    polling levels of this base, as in the paper: all workers, a half, a quarter or a sixteenth of them, and so on."""
     polls_per_channel: float = Field(default=3.0, gt=0)
     """Minimum number of polls per channel and τ in the total to distribute, which is otherwise one poll per
     subscription and τ. With 3 (default), a channel with one subscriber can be polled by three workers in turn."""
@@ -245,6 +248,7 @@ class Settings(BaseModel):
                 budget_polls_per_minute=self.budget_polls_per_minute,
                 delay_s=self.target_delay_s,
                 longest_wait_s=self.longest_wait_s,
+                levels=self.levels,
             ),
         )
 

@@ -31,6 +31,25 @@ class Goal(StrEnum):
         return self not in {Goal.LITE, Goal.FAST}
 
 
+class Levels(StrEnum):
+    """Which numbers of nodes may poll a channel, and how often.
+
+    With ``CONTINUOUS`` a channel may have any number n of polls per τ. The others are the polling levels of Corona
+    (§3.1) in a number system of this base: at level l, the nodes whose ids begin with the same l digits as the
+    channel's id, its *wedge*, poll it, each once per τ (:mod:`service.corona.polling_levels`).
+    """
+
+    CONTINUOUS = "continuous"
+    BASE_2 = "2"
+    BASE_4 = "4"
+    BASE_16 = "16"
+
+    @property
+    def base(self) -> int:
+        """The base of the number system in which levels are counted: 2 if n is continuous."""
+        return 2 if self is Levels.CONTINUOUS else int(self)
+
+
 class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
@@ -38,7 +57,7 @@ class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
     poll interval of :class:`FleetPolicy`); a channel counts as if it had at least ``polls_per_channel`` subscribers.
     Fast minimises the load at a mean delay of ``delay_s`` per subscription. ``budget_polls_per_minute`` limits the
     whole fleet under any goal; None means no limit. No channel's mean wait exceeds ``longest_wait_s``, unless this
-    budget or the limits of publishers require it.
+    budget or the limits of publishers require it. ``levels`` restricts the numbers of polls to whole polling levels.
     """
 
     goal: Goal = Goal.LITE
@@ -46,6 +65,7 @@ class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
     budget_polls_per_minute: PositiveNumber | None = None
     delay_s: PositiveNumber = 60.0
     longest_wait_s: PositiveNumber = 43_200.0
+    levels: Levels = Levels.CONTINUOUS
 
 
 class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,8 @@ from math import inf, sqrt
 
 import msgspec
 
+from service.corona.fleet_policy import Levels
+from service.corona.polling_levels import highest_level, level_of
 from service.corona.polling_schedule import PollingSchedule, size_for_wait
 from service.model import ChannelId, NodeId
 
@@ -82,6 +84,10 @@ class PollExplanation(msgspec.Struct, frozen=True):
     bounds, ``size`` is the result within them, and ``bound`` the constraint that determines it. ``wait_s`` is the mean
     time from an update to its detection, ``update_interval_s`` the estimated mean time between updates, and
     ``interval_s`` the time between two polls of one node. ``turns`` are the nodes' parts in the schedule.
+
+    ``nodes`` of the fleet's ``ring_nodes`` nodes poll the channel: those of polling level ``level``. It is a whole
+    number if the policy allows whole levels only. Level 0 is the whole ring, and ``highest_level`` is the level of one
+    node (:mod:`service.corona.polling_levels`).
     """
 
     channel: ChannelId
@@ -97,6 +103,10 @@ class PollExplanation(msgspec.Struct, frozen=True):
     update_interval_s: float
     interval_s: float
     turns: tuple[PollingTurn, ...]
+    level: float = 0.0
+    highest_level: int = 0
+    nodes: int = 1
+    ring_nodes: int = 1
 
 
 def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:
@@ -134,6 +144,7 @@ def explain_polling(
     polling_set: Sequence[NodeId],
     schedule: PollingSchedule,
     now_s: float,
+    ring_nodes: int = 1,
 ) -> PollExplanation:
     """Return why the channel is polled as often as it is.
 
@@ -148,6 +159,7 @@ def explain_polling(
         polling_set: The nodes that poll the channel, in the order of their turns.
         schedule: The channel's schedule.
         now_s: Fleet time; the next polls in the result are after it.
+        ring_nodes: Number of nodes on the ring.
     """
     least = size_for_wait(limits.longest_wait_s, poll_interval_s)
     slope = sqrt(weight / cost)
@@ -169,4 +181,8 @@ def explain_polling(
             PollingTurn(node, rank, schedule.first_poll_s(rank) - schedule.first_s, schedule.next_poll_s(rank, now_s))
             for rank, node in enumerate(polling_set[: schedule.size])
         ),
+        level=level_of(size, ring_nodes, Levels.CONTINUOUS.base),
+        highest_level=highest_level(ring_nodes, Levels.CONTINUOUS.base),
+        nodes=schedule.size,
+        ring_nodes=ring_nodes,
     )

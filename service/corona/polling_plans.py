@@ -262,6 +262,7 @@ class PollingPlans:
             polling_set=polling_set,
             schedule=plan.schedule,
             now_s=fleet_s,
+            ring_nodes=self._nodes,
         )
 
     def _factors(self, plan: _ChannelPlan, fleet_s: float) -> ChannelFactors:

@@ -15,7 +15,7 @@ from service.console.formatting import format_duration, parse_duration
 from service.console.openapi import Operations
 from service.console.policy_preview import ChannelDelays, ChannelLoad, Outcome, PolicyModel
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, read_form, render
-from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.errors import UserError
 from service.model import ChannelId
 from service.settings import Settings
@@ -28,6 +28,12 @@ GOALS: Final[Mapping[Goal, tuple[str, str]]] = {
     Goal.FAIR: ("Fair", "Minimize the average delay per update: channels that rarely publish are polled rarely."),
     Goal.FAIR_SQRT: ("Fair-Sqrt", "Between Fair and Lite: update intervals count by their square root."),
     Goal.FAIR_LOG: ("Fair-Log", "Closer to Lite: update intervals count by their logarithm."),
+}
+LEVELS: Final[Mapping[Levels, str]] = {
+    Levels.CONTINUOUS: "Any number",
+    Levels.BASE_2: "Halves (base 2)",
+    Levels.BASE_4: "Quarters (base 4)",
+    Levels.BASE_16: "Sixteenths (base 16)",
 }
 _MAX_FIELD_CHARS: Final = 40
 _MAX_DELAY_CHANGES: Final = 5
@@ -181,12 +187,14 @@ def describe_aims(aims: FleetObjective) -> str:
     if aims.budget_polls_per_minute is not None:
         parts.append(f"at most {aims.budget_polls_per_minute:,g} polls per min")
     parts.append(f"maximum delay {format_duration(aims.longest_wait_s)}")
+    if aims.levels is not Levels.CONTINUOUS:
+        parts.append(f"polling levels of base {aims.levels}")
     return ", ".join(parts)
 
 
 def _parse_aims(form: Mapping[str, str]) -> FleetObjective:
     """Return the aims in a form. Raises :class:`UserError`."""
-    values: dict[str, object] = {"goal": form.get("goal", "")}
+    values: dict[str, object] = {"goal": form.get("goal", ""), "levels": form.get("levels", Levels.CONTINUOUS)}
     for name in ("polls_per_channel", "budget_polls_per_minute"):
         if text := form.get(name, "").strip()[:_MAX_FIELD_CHARS]:
             values[name] = _parse_number(text)
@@ -232,12 +240,14 @@ async def _page(
         "budget_polls_per_minute": "" if budget is None else f"{budget:g}",
         "delay_s": format_duration(aims.delay_s),
         "longest_wait_s": format_duration(aims.longest_wait_s),
+        "levels": aims.levels,
     }
     return render(
         request,
         "policy.html",
         status,
         goals=GOALS,
+        level_names=LEVELS,
         present=present,
         aims=aims,
         fields=fields | dict(entered or {}),
