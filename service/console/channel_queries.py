@@ -7,14 +7,16 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from math import inf
+from typing import Final, Literal
 
 import msgspec
 from aiohttp import web
 
 from service.console.channel_cache import State, channel_state, make_row
 from service.console.rendering import STORE
-from service.corona.poll_explanation import PollExplanation
+from service.corona.fleet_policy import SECONDS_PER_HOUR
+from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import AssignmentPending, NoWorker
 from service.feeds.urls import host_of, selector_of
 from service.feeds.websub import HubState, Status
@@ -29,6 +31,11 @@ _ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 20
 _ENTRIES_SHOWN = 10
 _EXPLANATION_TIMEOUT_S = 1.0
+_UNPOLLED: Final[Mapping[State, str]] = {
+    "idle": "It is not polled, because it has no subscribers and is not listed.",
+    "moved": "It is not polled, because it has moved to a new URL.",
+    "blocked": "It is not polled, because an admin has blocked its host.",
+}
 
 
 class ChannelView(msgspec.Struct, frozen=True):
@@ -88,13 +95,32 @@ class HubView(msgspec.Struct, frozen=True):
     failures: int
 
 
+class ChannelPolling(msgspec.Struct, frozen=True):
+    """How often a channel is polled, and by whom.
+
+    ``nodes`` nodes poll the channel in turn: those of polling ``level``. Level 0 are all nodes, and each further level
+    has a half of them, or the fraction that the policy states (Corona §3.1). ``mean_wait_s`` is the mean time from a
+    change to the poll that finds it, in seconds; null if the channel is not polled at present. ``bound_by`` is the
+    constraint that determines the number of polls. ``next_poll_at`` is the time of the next poll (Unix s); null if none
+    is due.
+    """
+
+    level: float
+    nodes: int
+    polls_per_hour: float
+    mean_wait_s: float | None
+    bound_by: BindingConstraint
+    next_poll_at: float | None
+
+
 class ChannelDetail(msgspec.Struct, frozen=True):
     """A channel with its latest polls and its latest entries, both newest first.
 
-    ``owner`` is the node that is responsible for the channel; ``polling_set`` are the nodes that poll it. ``why`` is
-    the owner's explanation of the poll schedule, null if the owner does not answer. ``wishes`` are the polling hints in
-    the publisher's feed. The publisher must not be polled for another ``paused_s`` seconds. ``validators`` are the HTTP
-    validators of the last version.
+    ``owner`` is the node that is responsible for the channel; ``polling_set`` are the nodes that poll it. ``polling``
+    says how often they do, and ``why`` is the owner's calculation; both are null if the channel is not polled or the
+    owner does not answer in time, and ``polling_unknown`` is the reason, otherwise "". ``wishes`` are the polling hints
+    in the publisher's feed. The publisher must not be polled for another ``paused_s`` seconds. ``validators`` are the
+    HTTP validators of the last version.
 
     Admins set ``note``, ``site_requests_per_s`` and ``bounds``. ``site_requests_per_s`` is null if the default applies.
     ``bounds`` are the channel's own bounds on its poll rate and the previous ones; null means that none were ever set.
@@ -104,6 +130,8 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     channel: ChannelView
     owner: NodeInfo | None
     polling_set: tuple[NodeInfo, ...]
+    polling: ChannelPolling | None
+    polling_unknown: str
     why: PollExplanation | None
     polls: tuple[PollResult, ...]
     latest: tuple[Entry, ...]
@@ -161,9 +189,9 @@ async def channel_detail(store: Store, text: str) -> ChannelDetail:
         raise _no_such_channel()
     (view,) = found
     nodes = {node.id: node for node in ring.nodes}
-    owner = ring.owner(cid)
+    owner, now_s = ring.owner(cid), time.time()
     site = site_of(host_of(view.url))
-    (why, polls, latest, hub), (paused_s, note, site_rate, bounds) = await asyncio.gather(
+    ((why, unknown), polls, latest, hub), (paused_s, note, site_rate, bounds) = await asyncio.gather(
         asyncio.gather(
             _explain_schedule(store, cid, view),
             store.channels.polls(cid, _POLLS_SHOWN),
@@ -181,6 +209,8 @@ async def channel_detail(store: Store, text: str) -> ChannelDetail:
         channel=view,
         owner=nodes[owner] if owner else None,
         polling_set=tuple(nodes[turn.node] for turn in why.turns if turn.node in nodes) if why else (),
+        polling=channel_polling(why, max(view.paused_until_s, now_s + paused_s)) if why else None,
+        polling_unknown=unknown,
         why=why,
         polls=polls,
         latest=latest,
@@ -211,17 +241,33 @@ async def nearest_content(store: Store, channel: Channel) -> ContentView:
     return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
 
 
-async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> PollExplanation | None:
-    """Return the explanation of a channel's poll schedule by its owner, the node that is responsible for it.
+async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> tuple[PollExplanation | None, str]:
+    """Return the explanation of a channel's poll schedule by its owner, the node that is responsible for it, and "".
 
-    None means that the channel is not polled, or that no owner answers in time.
+    If the channel is not polled, or no owner answers in time, return None and the reason as a sentence.
     """
-    if view.state not in {"polled", "failing", "paused"}:
-        return None
+    if view.state in _UNPOLLED:
+        return None, _UNPOLLED[view.state]
     try:
-        return await store.worker_requests.explain(cid, _EXPLANATION_TIMEOUT_S)
-    except (AssignmentPending, NoWorker):
-        return None
+        return await store.worker_requests.explain(cid, _EXPLANATION_TIMEOUT_S), ""
+    except (AssignmentPending, NoWorker) as error:
+        return None, str(error)
+
+
+def channel_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
+    """Return a summary of an owner's explanation.
+
+    ``earliest_s`` is the end of a pause of the channel (Unix s), or a time before its next poll.
+    """
+    next_s = why.next_poll_s(earliest_s)
+    return ChannelPolling(
+        level=why.level,
+        nodes=why.nodes,
+        polls_per_hour=SECONDS_PER_HOUR / why.gap_s if why.size > 0 else 0.0,
+        mean_wait_s=why.wait_s if why.wait_s < inf else None,
+        bound_by=why.bound,
+        next_poll_at=next_s if next_s < inf else None,
+    )
 
 
 def _checked_id(text: str) -> ChannelId:

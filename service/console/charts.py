@@ -235,11 +235,12 @@ def _outcome_class(outcome: str) -> str:
 
 
 # Ring: the id space runs clockwise from the top. The band shows each node's part of it (ownership is by XOR distance,
-# so a part can consist of several arcs), dots are nodes, and chords connect a channel with its polling set.
+# so a part can consist of several arcs), dots are nodes, and sectors are the wedge of a channel.
 
 _RING_WIDTH: Final = 640
 _RING_HEIGHT: Final = 400
 _RADIUS: Final = 150
+_SECTOR_RADIUS: Final = _RADIUS - 8
 _LABEL_RADIUS: Final = 178
 _SEGMENTS: Final = 512  # resolution of ownership: less than 2 px of the band each
 _RING_SHADES: Final = 4
@@ -254,31 +255,68 @@ def ring_position(identifier: ChannelId | NodeId) -> float:
 def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, polling_set: Sequence[NodeId] = ()) -> Markup:
     """Return the chart of the ring of ``nodes``.
 
-    If ``channel`` is given, the chart shows it with its polling set, the nodes that poll it.
+    If ``channel`` is given, the chart shows its position and its wedge: the part of the id space around the nodes of
+    its ``polling_set``, which poll it.
     """
     ordered = sorted(nodes, key=lambda node: node.id)
     title = f"Ring of {len(nodes)} nodes, with the channel's position and the {len(polling_set)} nodes that poll it"
     if channel is None:
         title = f"Ring of {len(nodes)} nodes, with the part of the id space that each owns"
     svg = _svg("ring", _RING_WIDTH, _RING_HEIGHT, title)
+    if channel is not None:
+        for start, end in wedge_arcs([node.id for node in nodes], channel, polling_set):
+            _draw(
+                svg, "path", "wedge", d=f"{_arc_path(start, end, _SECTOR_RADIUS)}L{_RING_WIDTH / 2} {_RING_HEIGHT / 2}Z"
+            )
     shade = {node.id: place % _RING_SHADES for place, node in enumerate(ordered)}
     for owner, start, end in regions(ordered):
-        # An SVG arc cannot be a full circle, so every arc is drawn as two halves.
-        first, half, last = (
-            "{:.2f} {:.2f}".format(*_on_circle(position, _RADIUS)) for position in (start, (start + end) / 2, end)
-        )
-        sweep = f"A{_RADIUS} {_RADIUS} 0 0 1"
-        _draw(svg, "path", f"region shade-{shade[owner]}", d=f"M{first}{sweep} {half}{sweep} {last}")
-    if channel is not None:
-        x1, y1 = _on_circle(ring_position(channel), _RADIUS)
-        for node_id in polling_set:
-            x2, y2 = _on_circle(ring_position(node_id), _RADIUS)
-            _draw(svg, "line", "chord", x1=x1, y1=y1, x2=x2, y2=y2)
+        _draw(svg, "path", f"region shade-{shade[owner]}", d=_arc_path(start, end, _RADIUS))
     for node in ordered:
         _draw_node(svg, node, "node polls" if node.id in polling_set else "node", has_label=len(ordered) <= _MAX_LABELS)
     if channel is not None:
-        _draw(svg, "path", "channel", d=f"M{x1:.1f} {y1 - 9:.1f}l9 9-9 9-9-9z")
+        x, y = _on_circle(ring_position(channel), _RADIUS)
+        _draw(svg, "path", "channel", d=f"M{x:.1f} {y - 9:.1f}l9 9-9 9-9-9z")
     return _markup(svg)
+
+
+def wedge_arcs(
+    nodes: Sequence[NodeId], channel: ChannelId, polling_set: Sequence[NodeId]
+) -> Sequence[tuple[float, float]]:
+    """Return the arcs of the ring that the wedge of ``channel`` consists of: start and end as fractions of a turn.
+
+    The wedge contains the ids whose XOR distance from the channel's id is less than a radius r. It contains every node
+    of ``polling_set``, the nearest ones of ``nodes``, and no other node. The r with the fewest one bits is chosen: at a
+    whole level of base 2, r is a power of two, and the wedge is the arc of all ids with a common prefix (Corona §3.1).
+    For other numbers of nodes, the wedge has one arc for each one bit of r, less where arcs adjoin. There are no arcs
+    if ``polling_set`` is empty.
+    """
+    target = from_hex(channel)
+    polling = {from_hex(node) ^ target for node in polling_set}
+    if not polling:
+        return []
+    farthest = max(polling)
+    outside = min((distance for node in nodes if (distance := from_hex(node) ^ target) > farthest), default=1 << BITS)
+    lowest = (farthest ^ outside).bit_length() - 1
+    radius = outside >> lowest << lowest
+    starts = sorted(
+        (((target ^ (radius ^ 1 << bit)) >> bit << bit), 1 << bit) for bit in range(BITS + 1) if radius >> bit & 1
+    )
+    arcs: list[tuple[int, int]] = []
+    for start, length in starts:
+        if arcs and arcs[-1][1] == start:
+            arcs[-1] = arcs[-1][0], start + length
+        else:
+            arcs.append((start, start + length))
+    return [(start / (1 << BITS), end / (1 << BITS)) for start, end in arcs]
+
+
+def _arc_path(start: float, end: float, radius: float) -> str:
+    """Return the SVG path of an arc around the centre of the ring. It has two halves, because it may be a full turn."""
+    first, half, last = (
+        "{:.2f} {:.2f}".format(*_on_circle(position, radius)) for position in (start, (start + end) / 2, end)
+    )
+    sweep = f"A{radius} {radius} 0 0 1"
+    return f"M{first}{sweep} {half}{sweep} {last}"
 
 
 def regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:

@@ -185,10 +185,19 @@ def keep_units(text: str) -> str:
     return _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
 
 
+def level(value: float) -> str:
+    """Return a polling level with at most one decimal place: ``2``, ``1.6``."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
 def describe_schedule(reason: PollExplanation) -> str:
-    """Return a sentence on how often a channel is polled, by how many nodes, and which constraint determines that."""
-    nodes = "1 node" if len(reason.turns) == 1 else f"{len(reason.turns):,} nodes taking turns"
-    return f"Every {duration(reason.interval_s / len(reason.turns))} by {nodes}: {_BOUND_LABELS[reason.bound]}"
+    """Return how often a channel is polled, at which level, and by how many nodes, in a sentence without full stop."""
+    nodes = f"{reason.nodes:,} of {count(reason.ring_nodes, 'node')}"
+    turns = "polls it" if reason.nodes == 1 else "poll it in turn"
+    return (
+        f"Level {level(reason.level)} of {reason.highest_level}: {nodes} {turns}, every {duration(reason.gap_s)}; "
+        f"a change is noticed after {duration(reason.wait_s)} on average"
+    )
 
 
 def _hour_ranges(hours: Sequence[int]) -> Iterator[str]:
@@ -258,6 +267,6 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     for function in (
         *(count, duration, ago, size, percent, requests, instant, clock, short_id, is_success, outcome_label),
         *(state_label, web_address, differences, describe_polling_hints, describe_schedule, bound_label),
-        *(selector_of, without_selector, describe_bounds, keep_units),
+        *(selector_of, without_selector, describe_bounds, keep_units, level),
     )
 }

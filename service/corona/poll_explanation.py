@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 
 import msgspec
 
@@ -107,6 +107,20 @@ class PollExplanation(msgspec.Struct, frozen=True):
     highest_level: int = 0
     nodes: int = 1
     ring_nodes: int = 1
+
+    @property
+    def gap_s(self) -> float:
+        """The time between two polls of the channel, by whatever node, in seconds."""
+        return self.interval_s / self.nodes
+
+    def next_poll_s(self, earliest_s: float = 0.0) -> float:
+        """Return the fleet time of the channel's next poll that is not before ``earliest_s``; infinity if none is due.
+
+        ``earliest_s`` is the end of a pause, in fleet time: polls that are due before are left out.
+        """
+        first_s = min((turn.next_poll_s for turn in self.turns), default=inf)
+        skipped = ceil((earliest_s - first_s) / self.gap_s) if first_s < earliest_s < inf else 0
+        return max(first_s + skipped * self.gap_s, earliest_s)
 
 
 def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:

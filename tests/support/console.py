@@ -16,9 +16,10 @@ from bots.tasks import cancel_and_wait
 from service.clock import SystemClock
 from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
-from service.corona.poll_explanation import PollExplanation
+from service.corona.poll_explanation import PollExplanation, SizeLimits, explain_polling
+from service.corona.polling_schedule import PollingSchedule
 from service.errors import NoWorker, to_fault
-from service.model import NodeInfo
+from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import serve_http
 from service.overlay.id_space import BITS, to_hex
 from service.settings import load
@@ -147,6 +148,24 @@ async def rehearsing(
     finally:
         await cancel_and_wait(task)
         await store.redis.call("DEL", keys.BOT_AVAILABLE)
+
+
+def explained(cid: ChannelId, polling_set: Sequence[NodeId], *, ring_nodes: int, now_s: float = 0.0) -> PollExplanation:
+    """Why a channel is polled by these of so many nodes, each every 10 minutes from the Unix epoch on."""
+    nodes = len(polling_set)
+    return explain_polling(
+        cid,
+        weight=4.0,
+        cost=1.0,
+        scale=9.0,
+        limits=SizeLimits(nodes=nodes),
+        poll_interval_s=600.0,
+        update_interval_s=7_200.0,
+        polling_set=polling_set,
+        schedule=PollingSchedule(0.0, 600.0 / nodes, nodes),
+        now_s=now_s,
+        ring_nodes=ring_nodes,
+    )
 
 
 @asynccontextmanager

@@ -20,7 +20,6 @@ from service.console.charts import poll_rate_svg, poll_timeline_svg, ring_svg
 from service.console.error_responses import public_message, redisplay_on_error
 from service.console.formatting import (
     describe_bounds,
-    describe_schedule,
     format_duration,
     is_success,
     outcome_label,
@@ -147,7 +146,6 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         paces=poll_rate_svg(detail.paces, now_s, time_zone(request)),
         timeline=poll_timeline_svg(detail.polls, detail.why.turns if detail.why else (), names, now_s),
         versions=await store.channels.versions(detail.channel.id, _VERSIONS_SHOWN),
-        reason=describe_schedule(detail.why) if detail.why else "",
         longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().objective).longest_wait_s,
         own=detail.bounds.bounds if detail.bounds else NO_BOUNDS,
         format_duration=format_duration,

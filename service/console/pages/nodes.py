@@ -9,12 +9,15 @@ from aiohttp import web
 
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
+from service.console.channel_cache import ChannelQuery
+from service.console.channel_queries import ChannelDetail, channel_detail
 from service.console.charts import regions, ring_svg
 from service.console.metrics_sampler import Load
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, METRICS, STORE, render
-from service.model import NodeId, NodeInfo
+from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, METRICS, STORE, render
+from service.model import ChannelId, NodeId, NodeInfo
 
+_MAX_TEXT_CHARS: Final = 200
 _COMPONENT_NAMES: Final = {"coronet": "Coronet", "python": "Python", "redis_client": "the Redis client"}
 
 operation = OPERATIONS = Operations()
@@ -58,9 +61,14 @@ async def restore_worker(request: web.Request) -> None:
 
 
 async def page(request: web.Request) -> web.Response:
-    """Show the ring, each node's share of the channels and its load."""
+    """Show the ring, each node's share of the channels and its load.
+
+    If the query has a ``channel``, by its id or a part of its title or URL, the ring shows its wedge.
+    """
     ring, cache, loads = request.app[STORE].ring, request.app[CHANNEL_CACHE], request.app[METRICS].loads
     nodes, drained, _ = await asyncio.gather(ring.nodes(), ring.drained(), cache.refresh())
+    text = request.query.get("channel", "").strip()[:_MAX_TEXT_CHARS]
+    chosen = await _find_channel(request, text) if text and nodes else None
     shares: dict[str, float] = {}
     for owner, start, end in regions(nodes):
         shares[owner] = shares.get(owner, 0.0) + end - start
@@ -73,8 +81,19 @@ async def page(request: web.Request) -> web.Response:
         channels=len(cache.rows),
         loads=loads,
         versions=_versions(nodes, loads),
-        picture=ring_svg(nodes),
+        text=text,
+        chosen=chosen,
+        picture=ring_svg(nodes, chosen.channel.id, [node.id for node in chosen.polling_set])
+        if chosen
+        else ring_svg(nodes),
     )
+
+
+async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None:
+    """Return the channel whose id is ``text``, or the first one with this text in its title or URL; None if none is."""
+    ids: Sequence[ChannelId] = [text] if text in request.app[CHANNEL_CACHE].rows else ()
+    ids = ids or request.app[CHANNEL_SEARCH].find(ChannelQuery(text=text, sort="title"))
+    return await channel_detail(request.app[STORE], ids[0]) if ids else None
 
 
 def _versions(nodes: Sequence[NodeInfo], loads: Mapping[str, Load]) -> list[tuple[str, list[str]]]:

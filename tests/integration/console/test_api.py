@@ -1,5 +1,6 @@
 """The JSON API and its OpenAPI document."""
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -28,7 +29,7 @@ from service.store.coordination.requests import (
     WorkerReply,
 )
 from tests.support.channels import make_channel
-from tests.support.console import TOKEN, Asked, worker
+from tests.support.console import TOKEN, Asked, explained, worker
 from workers.ownership.directory_registration import LISTINGS_PER_SCAN, DirectoryRegistrar
 
 
@@ -67,7 +68,8 @@ async def test_adding_a_url_creates_a_polled_channel(store: Store, api: aiohttp.
     assert made["channel"]["listed"] is True
     assert made["channel"]["state"] == "polled"
     assert made["owner"]["name"] == "w1"
-    assert await _ask(api, "GET", f"channels/{channel.id}") == (200, made)
+    _, shown = await _ask(api, "GET", f"channels/{channel.id}")
+    assert shown == made | {"polling_unknown": shown["polling_unknown"]}
 
 
 async def test_several_feeds_are_returned_as_choices(store: Store, api: aiohttp.ClientSession) -> None:
@@ -118,6 +120,35 @@ async def test_channel_details_have_condition_successor_and_hints(store: Store, 
     assert (about["channel"]["condition"], about["channel"]["moved_to"]) == ("dead", successor.id)
     assert about["wishes"] == {"ttl_s": 3600.0}
     assert 0.0 < about["paused_s"] <= 60.0
+
+
+async def test_a_channel_has_its_polling_level_and_rate(store: Store, api: aiohttp.ClientSession) -> None:
+    channel = await make_channel(store, listed=True)
+    now_s = time.time()
+    why = explained(channel.id, ["0" * 40, "8" * 40], ring_nodes=8, now_s=now_s)
+    async with worker(store, lambda _: ProbeReply(), reason=why):
+        _, detail = await _ask(api, "GET", f"channels/{channel.id}")
+        polling = detail["polling"]
+        assert 0 < polling.pop("next_poll_at") - now_s <= 300
+        assert polling == {
+            "level": 2.0,
+            "nodes": 2,
+            "polls_per_hour": 12.0,
+            "mean_wait_s": 150.0,
+            "bound_by": "nodes",
+        }
+        assert detail["polling_unknown"] == ""
+        await store.admin_settings.pause([channel.id], 7_200.0)
+        _, detail = await _ask(api, "GET", f"channels/{channel.id}")
+        assert 7_100 < detail["polling"]["next_poll_at"] - now_s < 7_800
+
+
+async def test_a_channel_without_an_answer_of_its_owner_says_so(store: Store, api: aiohttp.ClientSession) -> None:
+    channel = await make_channel(store, listed=True)
+    await store.ring.join("silent", "", 600.0, lambda _: "0" * 40)
+    status, detail = await _ask(api, "GET", f"channels/{channel.id}")
+    assert (status, detail["polling"], detail["why"]) == (200, None, None)
+    assert "No worker answered" in detail["polling_unknown"]
 
 
 async def test_content_has_its_source_and_falls_back_to_the_store(

@@ -6,8 +6,6 @@ import msgspec
 import pytest
 from yarl import URL
 
-from service.corona.poll_explanation import SizeLimits, explain_polling
-from service.corona.polling_schedule import PollingSchedule
 from service.errors import Fault
 from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink, PollingHints, PollResult, Validators
@@ -17,7 +15,7 @@ from service.store.channels.channels import Snapshot
 from service.store.client import keys
 from service.store.coordination.requests import ErrorReply, PollReply, ProbeReply, ProbeRequest, WorkerReply
 from tests.support.channels import make_channel, polled
-from tests.support.console import Asked, Visitor, stranger, worker
+from tests.support.console import Asked, Visitor, explained, stranger, worker
 
 HOSTILE = "<svg onload=alert(1)>{{7*7}}"
 
@@ -198,18 +196,7 @@ async def test_adding_without_a_worker_is_an_error(ada: Visitor) -> None:
 async def test_a_channel_shows_its_polling_set_schedule_and_polls(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     nodes = [to_hex(int(place * (1 << BITS))) for place in (0.75, 0.25)]
-    why = explain_polling(
-        channel.id,
-        weight=4.0,
-        cost=1.0,
-        scale=1.0,
-        limits=SizeLimits(nodes=2),
-        poll_interval_s=600.0,
-        update_interval_s=7_200.0,
-        polling_set=nodes,
-        schedule=PollingSchedule(0.0, 300.0, 2),
-        now_s=0.0,
-    )
+    why = explained(channel.id, nodes, ring_nodes=8)
     async with (
         worker(store, _nothing, name="left", place=0.75, reason=why) as left,
         worker(store, _nothing, name="right", place=0.25, reason=why),
@@ -220,8 +207,40 @@ async def test_a_channel_shows_its_polling_set_schedule_and_polls(store: Store, 
     assert "It said 404." in text
     assert text.count('class="node polls"') == 2
     assert {"left, right", "right, left"} & {text.partition("Polling set</dt><dd>")[2].partition("</dd>")[0]}
-    assert "Every 5 min by 2 nodes taking turns: all nodes take part" in text
-    assert "mean detection delay 2 min, publishes about every 2 h" in text
+    assert "Level 2 of 3: 2 of 8 nodes poll it in turn, every 5 min" in text
+    assert "a change is noticed after 2 min on average" in text
+    assert "publishes about every 2 h" in text
+    assert "Limited by</dt><dd>All nodes take part" in text
+
+
+async def test_a_channel_that_nobody_polls_says_why(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store)
+    assert "no subscribers and is not listed" in (await ada.get(f"/channels/{channel.id}"))[1]
+    listed = await make_channel(store, "https://example.net/feed", listed=True)
+    assert "No worker is running" in (await ada.get(f"/channels/{listed.id}"))[1]
+    await store.ring.join("silent", "", 600.0, lambda _: "0" * 40)
+    assert "No worker answered within 1 s" in (await ada.get(f"/channels/{listed.id}"))[1]
+
+
+async def test_the_ring_shows_the_wedge_of_a_channel(store: Store, ada: Visitor) -> None:
+    channel = await make_channel(store, listed=True)
+    await make_channel(store, "https://example.net/other", listed=True)
+    nodes = [to_hex(int(place * (1 << BITS))) for place in (0.75, 0.25)]
+    why = explained(channel.id, nodes[:1], ring_nodes=2)
+    async with (
+        worker(store, _nothing, name="left", place=0.75, reason=why),
+        worker(store, _nothing, name="right", place=0.25, reason=why),
+    ):
+        for text in (channel.id, channel.url):
+            _, page = await ada.get(f"/nodes?channel={text}")
+            assert page.count('class="wedge"') == 1
+            assert page.count('class="node polls"') == 1
+            assert f'href="/channels/{channel.id}"' in page
+            assert "Level 1 of 1: 1 of 2 nodes polls it" in page
+            assert f'hx-get="/nodes?channel={channel.id}"' in page
+        _, page = await ada.get("/nodes?channel=<nothing>")
+        assert "No channel has “&lt;nothing&gt;” in its title or URL" in page
+        assert 'class="wedge"' not in page
 
 
 async def test_poll_now_redirects_to_the_channel(store: Store, ada: Visitor) -> None:

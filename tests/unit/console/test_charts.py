@@ -17,13 +17,14 @@ from service.console.charts import (
     ring_position,
     ring_svg,
     wait_curves_svg,
+    wedge_arcs,
 )
 from service.console.pages.directory import Matrix
 from service.console.rendering import templates
 from service.corona.poll_explanation import PollingTurn
 from service.model import NodeInfo, PollResult
 from service.operations.shards import Shard
-from service.overlay.id_space import BITS, to_hex
+from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
 from service.store.channels.admin_settings import PollRate
 
@@ -135,14 +136,31 @@ def test_regions_cover_the_ring_and_belong_to_the_owner(nodes: list[NodeInfo]) -
         assert view.owner(to_hex(int((start + 1 / 1024) * (1 << BITS)))) == owner
 
 
-@given(rings, ids, st.integers(min_value=0, max_value=5))
-def test_chords_connect_a_channel_with_its_polling_set(nodes: list[NodeInfo], channel: str, count: int) -> None:
+@given(rings, ids, st.integers(min_value=0, max_value=60))
+def test_the_wedge_of_a_channel_contains_its_polling_set_and_no_other_node(
+    nodes: list[NodeInfo], channel: str, count: int
+) -> None:
     polling_set = RingView(0, tuple(nodes)).nearest(channel, count)
+    arcs = [(start * 2**BITS, end * 2**BITS) for start, end in wedge_arcs([n.id for n in nodes], channel, polling_set)]
+    inside = {node.id for node in nodes if any(start <= from_hex(node.id) < end for start, end in arcs)}
+    # Positions are exact up to the 53 bits of a floating-point number.
+    near = {node.id for node in nodes if any(abs(from_hex(node.id) - end) < 2**108 for arc in arcs for end in arc)}
+    assert inside - near == set(polling_set) - near
     svg = ring_svg(nodes, channel, polling_set)
-    assert svg.count('class="chord"') == len(polling_set)
+    assert svg.count('class="wedge"') == len(arcs)
     assert {group.attrib["data-node"] for group in _node_groups(svg) if "polls" in group.attrib["class"]} == set(
         polling_set
     )
+
+
+def test_the_wedge_of_a_whole_level_is_the_arc_of_a_prefix() -> None:
+    nodes = [f"{place:x}" + "8" * 39 for place in range(16)]
+    ring = RingView(0, tuple(NodeInfo(node, 1, "", 0.0) for node in nodes))
+    channel = "6" + "1" * 39
+    assert wedge_arcs(nodes, channel, ring.nearest(channel, 1)) == [(6 / 16, 7 / 16)]
+    assert wedge_arcs(nodes, channel, ring.nearest(channel, 4)) == [(4 / 16, 8 / 16)]
+    assert wedge_arcs(nodes, channel, ring.nearest(channel, 16)) == [(0.0, 1.0)]
+    assert wedge_arcs(nodes, channel, ring.nearest(channel, 3)) == [(4 / 16, 5 / 16), (6 / 16, 8 / 16)]
 
 
 def test_node_names_are_escaped() -> None:

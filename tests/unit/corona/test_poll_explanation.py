@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.corona.honeycomb import AllocationProblem, sizes
 from service.corona.poll_explanation import BindingConstraint, SizeLimits, explain_polling, limited_size
-from service.corona.polling_schedule import new_schedule
+from service.corona.polling_schedule import PollingSchedule, new_schedule
 
 TAU_S = 1800.0
 CHANNEL = "4000004" + "0" * 33
@@ -94,3 +94,27 @@ def test_below_its_least_a_channel_is_bound_by_the_fleet_budget() -> None:
     )
     assert (reason.wanted, reason.size, reason.bound) == (0.0, 0.5, BindingConstraint.FLEET_BUDGET)
     assert [turn.node for turn in reason.turns] == [NODES[0]]
+
+
+@given(st.floats(1.0, 1e5), st.integers(1, 3), st.floats(0, 1e6), st.floats(0, 2e6))
+def test_the_next_poll_is_the_first_after_a_pause(gap_s: float, nodes: int, now_s: float, pause_s: float) -> None:
+    schedule = PollingSchedule(1e5, gap_s, nodes)
+    reason = explain_polling(
+        CHANNEL,
+        weight=1.0,
+        cost=1.0,
+        scale=1.0,
+        limits=SizeLimits(),
+        poll_interval_s=gap_s * nodes,
+        update_interval_s=86_400.0,
+        polling_set=NODES,
+        schedule=schedule,
+        now_s=now_s,
+    )
+    assert reason.gap_s == pytest.approx(gap_s)
+    expected_s = schedule.next_channel_poll_s(max(now_s, pause_s))
+    assert reason.next_poll_s(pause_s) == pytest.approx(expected_s) or reason.next_poll_s(pause_s) == pytest.approx(
+        expected_s - gap_s, abs=1e-3
+    )
+    assert reason.next_poll_s(pause_s) >= max(now_s, pause_s)
+    assert reason.next_poll_s(inf) == inf
