@@ -52,6 +52,7 @@ bench: $(venv)/dev.stamp
 	@$(bin)/python -m tests.bench.bench_checks
 	@$(bin)/python -m tests.bench.bench_logins
 	@$(bin)/python -m tests.bench.bench_peers
+	@$(bin)/python -m tests.bench.bench_upkeep
 	@$(bin)/python -m tests.bench.bench_idle # takes eight minutes: every channel has to be polled once
 
 # Five minutes of one publisher with 20 feeds, three workers and two people: how long they wait, and what the ledger says.
