@@ -11,7 +11,7 @@ compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test check bench fuzz live shards matrices peers attacks experiments storms words lock
+.PHONY: setup run test check bench fuzz live corona shards matrices peers attacks experiments storms words lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -59,6 +59,12 @@ bench: $(venv)/dev.stamp
 live: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.live $(ARGS)
+
+# Eight workers and 200 channels at public addresses: polling sets, budget, publishers' wishes and failures, a kill, by
+# the publishers' journal and the console's API. Six minutes, JSON; fails if a claim does not hold.
+corona: $(venv)/dev.stamp
+	@scripts/need redis-server ip:iproute2
+	@$(bin)/python -m tests.live.corona --json $(ARGS)
 
 # 200,000 subscriptions on a Redis Cluster of six, a burst, keepers killed at every step and a master: seven minutes, JSON.
 shards: $(venv)/dev.stamp

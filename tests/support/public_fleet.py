@@ -1,0 +1,210 @@
+"""A fleet of worker processes whose publishers have public addresses, and a console that shows what it does.
+
+Workers and publishers are in a network namespace that contains all addresses, so that budgets, limits and sites count
+as in production. The console, Redis and the test are outside. Each worker states its name in its User-Agent header, so
+that the publisher's journal says which worker sent a request.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import subprocess
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from service.embedded.ports import choose_ports
+from service.feeds.entries.change_detection import detect_changes
+from service.feeds.sandbox.protocol import DetectChanges, Document
+from service.feeds.urls import channel_id
+from service.model import Channel, ChannelId, Validators
+from service.settings import Settings
+from service.store import Store, connect
+from service.store.channels.channels import Snapshot
+from service.store.client import keys
+from tests.support.netns import CORONET, Namespace, namespace
+from tests.support.public_publisher import PublicPublisher, document, entity_tag, public_publisher, worker_url
+from tests.support.waiting import until
+
+OBSERVER = "observer@localhost"
+"""A user who is subscribed to every channel, and whose outbox is the record of what is told."""
+
+_TOKEN = "an-api-token-for-tests"
+_CONCURRENT = 16
+
+
+class Feed(NamedTuple):
+    """A feed and its number of subscribers, one of whom is the observer."""
+
+    url: str
+    subscribers: int = 1
+
+    @property
+    def id(self) -> ChannelId:
+        """The channel's id."""
+        return channel_id(self.url)
+
+
+class PublicFleet:
+    """The running fleet, as tests use it."""
+
+    def __init__(
+        self, scratch: Path, place: Namespace, redis_url: str, environ: Mapping[str, str], store: Store
+    ) -> None:
+        self.store = store
+        self._scratch = scratch
+        self._place = place
+        self._environ = {"CORONET_REDIS_URL": redis_url, **environ}
+        self._programs = contextlib.ExitStack()
+        self._api: aiohttp.ClientSession
+        self.publisher: PublicPublisher
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        """The running workers by name."""
+
+    @contextlib.asynccontextmanager
+    async def running(self, feeds: Sequence[Feed], workers: int) -> AsyncIterator["PublicFleet"]:
+        """Run the publisher of these feeds, the console and workers."""
+        async with contextlib.AsyncExitStack() as running:
+            running.push(self._programs)
+            self.publisher = await running.enter_async_context(
+                public_publisher(self._place, _addresses(feeds), self._scratch)
+            )
+            port = choose_ports(self._scratch / "ports.json", {"console": 0})["console"]
+            headers = {"Authorization": f"Bearer {_TOKEN}"}
+            self._api = await running.enter_async_context(
+                aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers)
+            )
+            self._start("console", [CORONET, "console"], CORONET_CONSOLE_PORT=port, CORONET_CONSOLE_ADMIN_TOKEN=_TOKEN)
+            for number in range(workers):
+                name = f"w{number}"
+                argv = self._place.command(CORONET, "worker")
+                self.workers[name] = self._start(name, argv, CORONET_CONSOLE_PUBLIC_URL=worker_url(name))
+            await until(lambda: self._has_joined(workers), f"all workers have joined; see {self._scratch}", within_s=90)
+            await until(self._console_answers, "the console answers", within_s=60)
+            yield self
+
+    def _start(self, name: str, argv: Sequence[str | Path], **environ: object) -> "subprocess.Popen[bytes]":
+        log = self._programs.enter_context((self._scratch / f"{name}.log").open("wb"))
+        own = {variable: str(value) for variable, value in environ.items()}
+        program = self._programs.enter_context(
+            subprocess.Popen(
+                argv, env={**os.environ, **self._environ, **own}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        )
+        self._programs.callback(program.kill)
+        return program
+
+    async def _has_joined(self, workers: int) -> bool:
+        return len(await self.store.ring.nodes()) == workers
+
+    async def _console_answers(self) -> bool:
+        with contextlib.suppress(aiohttp.ClientError):
+            async with self._api.get("/readyz") as answer:
+                return answer.status < 500
+        return False
+
+    async def kill(self, name: str) -> float:
+        """Kill -9 a worker; return when (Unix s)."""
+        worker = self.workers.pop(name)
+        worker.kill()
+        at_s = time.time()
+        await asyncio.to_thread(worker.wait)
+        return at_s
+
+    async def add(self, feeds: Sequence[Feed]) -> None:
+        """Create channels with their present content, and subscribe their readers and the observer."""
+        limit = asyncio.Semaphore(_CONCURRENT)
+
+        async def add(feed: Feed) -> None:
+            async with limit:
+                await self._create(feed)
+                for number in range(feed.subscribers - 1):
+                    await self.store.subscriptions.subscribe(f"reader{number}@localhost", feed.id)
+                await self.store.subscriptions.subscribe(OBSERVER, feed.id)
+                await self.store.worker_requests.announce_channel(feed.id)
+
+        await asyncio.gather(*map(add, feeds))
+
+    async def _create(self, feed: Feed) -> None:
+        split, now_s = urlsplit(feed.url), time.time()
+        body = document(split.netloc, split.path, [])
+        found = detect_changes(DetectChanges((Document(body, feed.url, {}),), b"", feed.url, "feed", now_s))
+        validators = Validators(entity_tag(body), body_sha256=hashlib.sha256(body).hexdigest())
+        snapshot = Snapshot(validators, found.baseline, found.title, "", found.polling_hints)
+        channel = Channel(feed.id, feed.url, created_s=now_s)
+        await self.store.channels.create(channel, snapshot, tuple(reversed(found.latest)), now_s)
+
+    async def get(self, path: str) -> Any:
+        """Return the answer of the console's API to a GET request."""
+        async with self._api.get(f"/api/v1{path}") as answer:
+            assert answer.ok, f"{path}: {answer.status} {await answer.text()}"
+            return msgspec.json.decode(await answer.read())
+
+    async def channels(self, feeds: Sequence[Feed]) -> dict[str, dict[str, Any]]:
+        """Return what the console's API says about these channels, by URL."""
+        limit = asyncio.Semaphore(_CONCURRENT)
+
+        async def detail(feed: Feed) -> dict[str, Any]:
+            async with limit:
+                found: dict[str, Any] = await self.get(f"/channels/{feed.id}")
+                return found
+
+        details = await asyncio.gather(*map(detail, feeds))
+        return {feed.url: detail for feed, detail in zip(feeds, details, strict=True)}
+
+    async def set_policy(self, **aims: object) -> float:
+        """Change the policy through the console's API; return when (Unix s)."""
+        async with self._api.put("/api/v1/policy", json={"aims": aims}) as answer:
+            assert answer.ok, await answer.text()
+        return time.time()
+
+    async def node_names(self) -> dict[str, str]:
+        """Return the name of each living node's worker, by node id."""
+        by_pid = {str(process.pid): name for name, process in self.workers.items()}
+        nodes = (await self.get("/nodes"))["items"]
+        return {node["id"]: by_pid.get(node["name"].rpartition(":")[2], "") for node in nodes}
+
+    async def told(self, feeds: Sequence[Feed]) -> list[str]:
+        """Return the titles of the entries in the observer's outbox, repeated as often as they are there."""
+        items = await self.store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
+        queued = [(fields[b"c"].decode(), int(fields[b"v"])) for _, fields in items]
+        titles: dict[tuple[str, int], list[str]] = {}
+        for feed in feeds:
+            for delta in await self.store.channels.versions(feed.id, 10_000):
+                titles[feed.id, delta.version] = [
+                    change.entry.title for change in delta.changes if change.kind == "addition"
+                ]
+        return [title for version in queued for title in titles.get(version, [])]
+
+
+@contextlib.asynccontextmanager
+async def public_fleet(
+    scratch: Path, redis_url: str, feeds: Sequence[Feed], *, workers: int, **environ: object
+) -> AsyncIterator[PublicFleet]:
+    """Run a fleet without channels on this Redis; ``environ`` are the settings of all programs."""
+    with namespace(scratch) as place:
+        store = await connect(Settings(redis_url=redis_url))
+        try:
+            chosen = {name: str(value) for name, value in environ.items()}
+            async with PublicFleet(scratch, place, redis_url, chosen, store).running(feeds, workers) as fleet:
+                yield fleet
+        finally:
+            await store.close()
+
+
+def _addresses(feeds: Sequence[Feed]) -> dict[str, str]:
+    """Return an address for each host; the hosts of one domain share one, and each domain has a network of its own."""
+    domains: dict[str, str] = {}
+    found = {}
+    for feed in feeds:
+        host = urlsplit(feed.url).netloc
+        domain = ".".join(host.split(".")[-2:])
+        number = len(domains)
+        found[host] = domains.setdefault(domain, f"93.{100 + number // 250}.{number % 250}.10")
+    return found
