@@ -1,8 +1,8 @@
 """AV-pairs (attribute and value), of which content names and queries consist (Gao & Steenkiste §II.A).
 
-Each has one canonical text: two pairs are equal if and only if their texts are. An *orthogonal* attribute is meaningful
-by itself: ``tag=python``. A *dependent* one is meaningful only with its parent, and is hashed together with it:
-``region=gb of lang=en``.
+Each AV-pair has one canonical text: two pairs are equal if and only if their texts are equal. An *orthogonal* attribute
+is meaningful by itself: ``tag=python``. A *dependent* attribute is meaningful only with its parent, and is hashed
+together with it: ``region=gb of lang=en``.
 """
 
 import re
@@ -61,9 +61,9 @@ _COMMON_WORDS: Final = frozenset(
 class Attribute(msgspec.Struct, frozen=True):
     """An attribute of content names.
 
-    ``kinds`` are the kinds of content that have it. ``parent`` is the name of the attribute on which it depends; "" if
-    there is none. If ``single``, a name has at most one value of it. ``normalize`` converts a value as people write it
-    to its canonical form, or raises :class:`BadQuery`.
+    ``kinds`` are the kinds of content that can have the attribute. ``parent`` is the name of the attribute on which it
+    depends; "" if it depends on none. If ``single`` is true, a content name has at most one value of the attribute.
+    ``normalize`` converts a value as people write it to its canonical form, or raises :class:`BadQuery`.
     """
 
     name: str
@@ -75,10 +75,10 @@ class Attribute(msgspec.Struct, frozen=True):
 
 
 def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
-    """Return the AV-pair of an attribute's name and a value as people write it.
+    """Return the AV-pair for an attribute's name and a value as people write it.
 
-    ``parent`` is the pair on which a dependent attribute depends. Raises :class:`BadQuery`, which states what is valid,
-    for an invalid value or unknown attribute.
+    ``parent`` is the AV-pair on which a dependent attribute depends. For an unknown attribute or an invalid value, it
+    raises :class:`BadQuery`, whose text states the valid values.
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
@@ -90,14 +90,14 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
 
 
 def attribute_of(text: Pair) -> str:
-    """Return the name of a pair's attribute; for a dependent one it is not the parent's."""
+    """Return the name of the attribute of an AV-pair. For ``region=gb of lang=en`` it is ``region``."""
     return text.partition("=")[0]
 
 
 def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
-    """Return the error for an unknown attribute, which lists the known ones.
+    """Return the error for an unknown attribute ``name``, which lists the known attributes.
 
-    ``near`` is a known attribute with a similar name, which the error suggests; "" if there is none.
+    ``near`` is a known attribute with a similar name, which the error suggests; "" means that no name is similar.
     """
     known = ", ".join(ATTRIBUTES)
     if near:
@@ -109,9 +109,9 @@ def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
 
 
 def words(text: str, *, include_common: bool = False) -> list[str]:
-    """Return a text's words in order and normalised, without very common words unless ``include_common``.
+    """Return the normalised words of a text in order, without very common words unless ``include_common``.
 
-    In scripts without spaces between words, each two neighbouring characters count as a word.
+    In scripts without spaces between words, each pair of neighbouring characters counts as a word.
     """
     found: list[str] = []
     for run in _WORD.findall(fold_text(text)):
@@ -124,7 +124,7 @@ def words(text: str, *, include_common: bool = False) -> list[str]:
 
 
 def fold_text(text: str) -> str:
-    """Return a text without insignificant differences of case, width, composition, quotes and white space."""
+    """Return a normalised text for comparisons that ignore case, width, Unicode composition, quotes and white space."""
     if text.isascii():
         return " ".join(text.lower().split())
     once = unicodedata.normalize("NFKC", text).translate(_EQUIVALENTS).casefold()
@@ -132,13 +132,13 @@ def fold_text(text: str) -> str:
 
 
 def printable(text: str, most: int = 40) -> str:
-    """Return a user's text for an error message: at most ``most`` characters, with invisible ones replaced by "?"."""
+    """Return a user's text for an error message, cut to ``most`` characters, with "?" for each invisible character."""
     visible = "".join("?" if unicodedata.category(each) in _INVISIBLE else each for each in text[:most])
     return f"{visible}…" if len(text) > most else visible
 
 
 def refuse_invisible(text: str) -> None:
-    """Raise :class:`BadQuery` if the text contains a control character or another invisible one."""
+    """Raise :class:`BadQuery` if the text contains a control character or another invisible character."""
     if not text.isprintable() and any(
         unicodedata.category(each) in _INVISIBLE and ord(each) not in _EQUIVALENTS for each in text
     ):

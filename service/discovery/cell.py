@@ -1,14 +1,16 @@
-"""Commands of one cell of a matrix; each is atomic in the cell's slot of the store.
+"""Commands of one cell of a matrix; each command is atomic in the cell's slot of Redis Cluster.
 
-A cell belongs to one AV-pair's matrix. It has records of content names that have the pair, and its *membership*, which
-is its state in the matrix and the size of the matrix that it knows. The cell (0,0) also has the matrix's record
-(:class:`service.discovery.matrix.Matrix`). All three are soft state and expire unless they are refreshed. A cell
-without membership and records is *absent*: it never existed or was lost.
+A cell belongs to the matrix of one AV-pair. It has records of content names that contain the pair, and its
+*membership*: the cell's state in the matrix, and the matrix's size as the cell knows it. The cell (0,0) also has the
+matrix's record (:class:`service.discovery.matrix.Matrix`). All three are soft state and expire unless they are
+refreshed. A cell without membership and records is *absent*: it never existed or was lost.
 
 All writes are merges: the newer of two records stays, and only later epochs are accepted. Commands may therefore be
-repeated, arrive late or never. The order of commands to different cells only matters as far as the protocols state it.
+repeated, arrive late or never arrive. The order of commands to different cells matters only where the protocols state
+it.
 
-The answer to every command is a :class:`CellAnswer`; a command is *done* or *not done* according to its ``done``.
+The answer to every command is a :class:`CellAnswer`; a command is *done* or *not done* according to the answer's
+``done``.
 """
 
 from collections.abc import Mapping
@@ -38,11 +40,11 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class NameRecord(msgspec.Struct, frozen=True):
-    """A content name in a cell.
+    """A content name in a cell: its id ``name``, its ``version`` and its AV-pairs.
 
-    ``pairs`` are the name's AV-pairs. A record without pairs is *withdrawn*: it matches nothing, and remains so that
-    older versions of the name are not stored again. ``version`` grows with each change of the name. ``expires_ms`` is a
-    time (Unix ms) and never earlier than that of an older version.
+    ``version`` grows with each change of the name. A record without pairs is *withdrawn*: it matches no query, and is
+    kept so that older versions of the name are not stored again. ``expires_ms`` is a Unix time in ms and never earlier
+    than that of an older version.
     """
 
     name: str
@@ -51,47 +53,47 @@ class NameRecord(msgspec.Struct, frozen=True):
     expires_ms: int
 
     def as_withdrawn(self) -> "NameRecord":
-        """Return the withdrawn form of this record, for cells in which the name is no longer registered.
+        """Return the withdrawn form of this record, which matches no query and replaces older versions of the name.
 
-        There it replaces older versions.
+        It is stored in cells in which the name is no longer registered.
         """
         return msgspec.structs.replace(self, pairs=frozenset())
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A name that has all pairs of a query, and its version."""
+    """A name that has all AV-pairs of a query, and the version of the name."""
 
     name: str
     version: int
 
 
 class ReadState(msgspec.Struct, frozen=True):
-    """Return the cell's membership, its load, and the matrix's record if the cell has it."""
+    """Command to return the cell's membership, its load, and the matrix's record if the cell has it."""
 
     place: CellAddress
 
 
 class ExpireNames(msgspec.Struct, frozen=True):
-    """Delete the cell's expired names, and return what :class:`ReadState` returns.
+    """Command to delete the cell's expired names, and to return the same as :class:`ReadState`.
 
-    Until they are deleted, expired names count as present.
+    Expired names count in the cell's load until they are deleted.
     """
 
     place: CellAddress
 
 
 class PutRecords(msgspec.Struct, frozen=True):
-    """Merge these records into the cell; done if all of them, or newer versions, are present afterwards.
+    """Command to merge these records into the cell; done if all of them, or newer versions, are present afterwards.
 
-    An open or filling cell stores all records. A closed cell stores only records whose names it has, and an absent cell
-    stores none.
+    An open or filling cell stores all records. A closed cell stores only records of names that it already has, and an
+    absent cell stores none.
 
-    ``replace_only`` states that the names are registered in another partition. If a name is absent or withdrawn here,
-    only the withdrawn form of its record is stored.
+    ``replace_only`` states that the names are registered in another partition. If a name is absent or withdrawn in this
+    cell, only the withdrawn form of its record is stored.
 
-    ``assumed_size`` is the size from which the sender has computed the partition. If the cell knows that the matrix has
-    more partitions by now, it stores only records whose names it has and has not withdrawn. If it is None, and
-    ``replace_only`` is false, the records are not registered here but copied from another cell.
+    ``assumed_size`` is the matrix's size from which the sender has computed the partition. If the cell knows that the
+    matrix has more partitions now, it stores only records of names that it has and has not withdrawn. None means,
+    unless ``replace_only`` is true, that the records are copied from another cell, not registered.
     """
 
     place: CellAddress
@@ -101,7 +103,10 @@ class PutRecords(msgspec.Struct, frozen=True):
 
 
 class FindNames(msgspec.Struct, frozen=True):
-    """Return up to ``limit`` unexpired names that have all these pairs; not done if the cell is absent."""
+    """Command to return up to ``limit`` unexpired names that have all of ``pairs``.
+
+    An absent cell returns none, and the command is not done.
+    """
 
     place: CellAddress
     pairs: frozenset[PairKey]
@@ -109,16 +114,19 @@ class FindNames(msgspec.Struct, frozen=True):
 
 
 class SetSize(msgspec.Struct, frozen=True):
-    """Tell an open or filling cell the matrix's size; done if the cell then knows this size or a newer one."""
+    """Command to record the matrix's size in an open or filling cell.
+
+    Done if the cell then knows this size or a newer one.
+    """
 
     place: CellAddress
     size: MatrixSize
 
 
 class OpenCell(msgspec.Struct, frozen=True):
-    """Change a cell that is absent, or was closed in an earlier epoch than that of ``size``, to filling.
+    """Command to change the state of a cell to filling, if it is absent or was closed before the epoch of ``size``.
 
-    Its records stay.
+    The cell keeps its records.
     """
 
     place: CellAddress
@@ -126,14 +134,17 @@ class OpenCell(msgspec.Struct, frozen=True):
 
 
 class MarkFilled(msgspec.Struct, frozen=True):
-    """Change a filling cell to open, if the size that it knows is of exactly this epoch."""
+    """Command to change a filling cell to open, if the matrix's size that the cell knows has exactly this epoch."""
 
     place: CellAddress
     epoch: int
 
 
 class CloseCell(msgspec.Struct, frozen=True):
-    """Close an open or filling cell that knows a size of an earlier epoch; delete its records unless ``keep``."""
+    """Command to close an open or filling cell, if the matrix's size that it knows has an earlier epoch than ``size``.
+
+    The cell's records are deleted unless ``keep`` is true.
+    """
 
     place: CellAddress
     size: MatrixSize
@@ -141,9 +152,9 @@ class CloseCell(msgspec.Struct, frozen=True):
 
 
 class FetchRecords(msgspec.Struct, frozen=True):
-    """Return up to ``count`` records, including withdrawn ones, in the order of their names.
+    """Command to return up to ``count`` records in the order of their names, including withdrawn records.
 
-    The first has the next name after ``after``.
+    The first of them has the next name after ``after``.
     """
 
     place: CellAddress
@@ -152,17 +163,18 @@ class FetchRecords(msgspec.Struct, frozen=True):
 
 
 class DropRecords(msgspec.Struct, frozen=True):
-    """Delete these records from a closed cell, except those that have changed since."""
+    """Command to delete these records from a closed cell, except records that have changed since they were read."""
 
     place: CellAddress
     records: tuple[NameRecord, ...]
 
 
 class UpdateMatrix(msgspec.Struct, frozen=True):
-    """In the cell (0,0): replace the matrix's record by ``after``, if it is still ``before``.
+    """Command to the cell (0,0): replace the matrix's record by ``after`` if it still equals ``before``.
 
     ``before`` is None if there was no record. If the cell is absent, it is created in the state ``state``, with the
-    record's size. Done if the record is ``after`` afterwards; the answer contains the record in any case.
+    record's size. The command is done if the record equals ``after`` afterwards; the answer contains the record in any
+    case.
     """
 
     place: CellAddress
@@ -187,9 +199,10 @@ Command = (
 
 
 class CellAnswer(msgspec.Struct, frozen=True):
-    """The answer of a cell to any command: the cell's membership, and the command's results.
+    """The answer of a cell to a command: the cell's membership (None if it is absent), and the command's results.
 
-    ``done`` states whether the command has had its effect.
+    ``done`` states whether the command had its effect. ``load`` and ``matrix`` answer :class:`ReadState` and similar
+    commands, ``matches`` answer :class:`FindNames`, and ``records`` answer :class:`FetchRecords`.
     """
 
     member: Membership | None
@@ -207,7 +220,7 @@ class CellAnswer(msgspec.Struct, frozen=True):
 
 
 def newer(one: NameRecord, other: NameRecord) -> NameRecord:
-    """Return the newer of two records of one name, which is the one to store.
+    """Return the newer of two records of the same name, which is the record to store.
 
     The result does not depend on the order of the arguments.
     """
@@ -217,10 +230,10 @@ def newer(one: NameRecord, other: NameRecord) -> NameRecord:
 def merge_records(
     existing: Mapping[str, NameRecord], command: PutRecords, member: Membership | None
 ) -> dict[str, NameRecord]:
-    """Return, by name, the records that a cell has to change for a :class:`PutRecords`.
+    """Return the records to write, by name, when a cell executes a :class:`PutRecords`.
 
-    ``existing`` are the records that the cell has of these names, and ``member`` is its membership, or None if it is
-    absent.
+    ``existing`` are the cell's present records of these names, and ``member`` is the cell's membership; None if the
+    cell is absent.
     """
     if member is None:
         return {}
@@ -239,9 +252,9 @@ def merge_records(
 
 
 def transition(member: Membership | None, command: Command) -> Membership | None:
-    """Return a cell's membership after a command; the same object if the command does not change it.
+    """Return a cell's membership after a command; the same object if the command does not change the membership.
 
-    The membership is None if the cell is absent.
+    A membership of None, as argument or result, means that the cell is absent.
     """
     match command:
         case SetSize(size=size) if member and member.state is not CellState.CLOSED and member.size.epoch < size.epoch:

@@ -1,8 +1,8 @@
-"""Protocols that send commands to cells in rounds, and the protocols that find a matrix's size.
+"""Protocols that send commands to cells in rounds, and the protocols that find the size of a matrix.
 
-A protocol is a generator (type ``Rounds``) that yields the commands of one round, which may be sent concurrently and
-arrive in any order, and receives their answers in the order of the commands. It has no other state, so it may be
-abandoned at any time.
+A protocol is a generator (type ``Rounds``). It yields the commands of one round, which may be sent concurrently and
+arrive in any order. It then receives the answers in the order of the commands. A protocol has no other state, so it may
+be abandoned at any time.
 
 The size of a matrix is read from its head node, cell (0,0). If the head node has no record of it, the size is read from
 other cells, which exist in any matrix that is large enough (§IV.B.1).
@@ -28,7 +28,10 @@ Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 
 
 def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
-    """Run several protocols concurrently, with their rounds combined; return their results in the same order."""
+    """Run several protocols concurrently, and combine their rounds.
+
+    Return their results in the order of ``protocols``.
+    """
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
     answers: dict[int, Sequence[CellAnswer]] = {}
@@ -48,7 +51,7 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
 
 
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
-    """Return the size of an AV-pair's matrix; None if nothing has been registered in it."""
+    """Return the size of the matrix of an AV-pair; None if nothing has been registered in the matrix."""
     (head,) = yield [ReadState(head_address(pair))]
     if head.matrix is not None:
         return head.matrix.size
@@ -57,10 +60,10 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
-    """Return the record of an AV-pair's matrix, which its head node keeps.
+    """Return the record of the matrix of an AV-pair, which its head node keeps.
 
-    If the head node has none, it is created from the sizes that other cells know, or for a new matrix of one cell
-    (§IV.C.5).
+    If the head node has no record, the record is recovered from the sizes that other cells know, or created for a
+    matrix of one cell (§IV.C.5).
     """
     (head,) = yield [ReadState(head_address(pair))]
     while head.matrix is None:
@@ -77,6 +80,9 @@ def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]
 
 
 def latest_size(size: MatrixSize, *answers: CellAnswer) -> MatrixSize:
-    """Return the newest of ``size`` and the sizes that the answering cells know; those of closed cells are ignored."""
+    """Return the newest matrix size among ``size`` and the sizes in these answers.
+
+    Answers of closed cells are ignored.
+    """
     sizes = [answer.member.size for answer in answers if answer.member and not answer.is_in(CellState.CLOSED)]
     return max([size, *sizes])

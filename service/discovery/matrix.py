@@ -1,17 +1,17 @@
 """Load-balancing matrices: sizes, the partition of a name, and the head node's record (Gao & Steenkiste §IV.A, §IV.C).
 
-A name's partition follows from its *draw*, a number that belongs to the name: with P partitions it is ``draw mod 2^k``
-for the smallest 2^k ≥ P, without its top bit if the result is not below P. That is linear hashing, and agrees with the
-paper's shrinking, in which partition p is merged into p - 2^(k-1). A name's possible partitions are therefore few,
-whatever sizes its matrix has had, and need not be stored.
+A name's partition follows from its *draw*, a number that is computed from the name: with P partitions it is ``draw mod
+2^k`` for the smallest 2^k ≥ P, without its top bit if the result is not below P. That is linear hashing, and agrees
+with the paper's shrinking, in which partition p is merged into p - 2^(k-1). A name's possible partitions are therefore
+few, whatever sizes its matrix has had, and need not be stored.
 
 Deviation: the paper draws a new number for each registration; a changed name could then not be found and replaced.
 
 A cell requests more partitions or replicas from the head node when its load reaches one of three thresholds, and fewer
-when its load is far below them. A rate is that of the last ``WINDOW`` events, as the paper's nodes measure it (§V.A).
-One request is carried out at a time: the head's record changes first, and then :mod:`service.discovery.matrix_resizing`
-makes the cells follow. Until that is complete the matrix is not *settled*, and requests are dropped. Deviation: they
-are not queued, because a cell that is still overloaded repeats its request.
+when its load is far below them. A rate is the mean rate of the last ``WINDOW`` events, as the paper's nodes measure it
+(§V.A). The head node carries out one request at a time: its record changes first, and then
+:mod:`service.discovery.matrix_resizing` makes the cells follow. Until that is complete the matrix is not *settled*, and
+requests are dropped. Deviation: requests are not queued, because a cell that is still overloaded repeats its request.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,10 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 
 
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
-    """The size of a matrix since one change of it. ``epoch`` is the number of the change; a greater one is newer."""
+    """The size of a matrix between two changes; a size with a greater ``epoch`` is newer.
+
+    ``epoch`` is the number of the change that resulted in this size, ``partitions`` is P, and ``replicas`` is R.
+    """
 
     epoch: int = 0
     partitions: int = 1
@@ -40,29 +43,29 @@ class MatrixSize(msgspec.Struct, frozen=True, order=True):
 
 
 def head_address(pair: PairKey) -> CellAddress:
-    """Return the address of the head node of an AV-pair's matrix, the cell (0,0) that has the matrix's record."""
+    """Return the address of the head node of an AV-pair's matrix: the cell (0,0), which keeps the matrix's record."""
     return CellAddress(pair)
 
 
 def merge_target(partition: int) -> int:
-    """Return the partition that receives the names of ``partition`` (not 0) when it is removed (§IV.C.2)."""
+    """Return the partition that receives the names of ``partition`` (not 0) when ``partition`` is removed (§IV.C.2)."""
     return partition - (1 << partition.bit_length() - 1)
 
 
 def home_partition(draw: int, partitions: int) -> int:
-    """Return the partition in which a name is registered if its matrix has ``partitions`` partitions.
+    """Return the partition in which a name is registered while its matrix has ``partitions`` partitions.
 
-    ``draw`` is a number that belongs to the name, such as a hash.
+    ``draw`` is a number that is computed from the name, such as a hash.
     """
     place = draw % (1 << (partitions - 1).bit_length())
     return place if place < partitions else merge_target(place)
 
 
 def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
-    """Return all partitions in which a name can be registered, the highest first.
+    """Return all partitions in which a name can be registered, the highest number first.
 
-    ``draw`` is a number that belongs to the name, such as a hash. The matrix has ``partitions`` partitions now; the
-    name may have been registered when it had fewer.
+    ``draw`` is a number that is computed from the name, such as a hash. The matrix has ``partitions`` partitions now;
+    the name may have been registered when there were fewer.
     """
     found = [home_partition(draw, partitions)]
     while found[-1]:
@@ -71,10 +74,10 @@ def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
 
 
 def probe_addresses(pair: PairKey, partitions: int, replicas: int) -> tuple[CellAddress, ...]:
-    """Return the cells to ask for the matrix's size when its head node does not know it (§IV.B.1).
+    """Return the cells to ask for the matrix's size if its head node does not know it (§IV.B.1).
 
-    ``partitions`` and ``replicas`` are the maximum size of a matrix. Cells are numbered without gaps and each knows the
-    whole size. Therefore at least one of the returned cells exists if there is any cell but the head.
+    ``partitions`` and ``replicas`` are the maximum size of a matrix. Cells are numbered without gaps, and each cell
+    knows the whole size. Therefore, if any cell other than the head exists, at least one of the returned cells exists.
     """
     down = (CellAddress(pair, 1 << bit) for bit in range((partitions - 1).bit_length()))
     across = (CellAddress(pair, 0, 1 << bit) for bit in range((replicas - 1).bit_length()))
@@ -96,9 +99,10 @@ class CellLoad(msgspec.Struct, frozen=True):
 class MatrixLimits(msgspec.Struct, frozen=True):
     """The thresholds of a cell's load, and the maximum size of a matrix.
 
-    The paper calls the thresholds T_CN, T_reg and T_q. A cell whose load reaches one of them is overloaded. A cell
-    below the share ``low`` of its thresholds is superfluous: at a half or less, merging two cells does not cause the
-    next growth. ``partitions`` and ``replicas`` are the maximum size.
+    A cell is overloaded if its number of ``names`` (the paper's T_CN), its ``registrations_s`` (T_reg, per second) or
+    its ``queries_s`` (T_q, per second) reaches the threshold. A cell is superfluous if its load is below the share
+    ``low`` of the thresholds; up to a share of a half, merging two superfluous cells does not cause the next growth.
+    ``partitions`` and ``replicas`` are the maximum size.
     """
 
     names: int = 4000
@@ -110,7 +114,7 @@ class MatrixLimits(msgspec.Struct, frozen=True):
 
 
 class ResizeKind(StrEnum):
-    """What a cell requests from its matrix's head node: more (INC) or fewer (DEC) partitions (P) or replicas (R)."""
+    """Kinds of a cell's request to its matrix's head node: more (INC) or fewer (DEC) partitions (P) or replicas (R)."""
 
     INC_P = "INC_P"
     DEC_P = "DEC_P"
@@ -119,23 +123,28 @@ class ResizeKind(StrEnum):
 
 
 def rate_per_s(events: int, since_s: float) -> float:
-    """Return the mean rate of ``events`` events in the last ``since_s`` seconds; 0 for fewer than ``WINDOW`` events."""
+    """Return the mean rate per second of ``events`` events that occurred in the last ``since_s`` seconds.
+
+    It is 0 for fewer than ``WINDOW`` events, which are too few for an estimate.
+    """
     return events / since_s if events >= WINDOW and since_s > 0 else 0.0
 
 
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
-    """Return how full a cell is: its load as a share of the threshold.
+    """Return how full a cell is, as a share of its thresholds.
 
-    There are two such shares, those of its names and its registrations; the result is the greater one.
+    The result is the greater of two shares: names divided by their threshold, and registrations per second divided by
+    theirs.
     """
     return max(load.names / limits.names, load.registrations_s / limits.registrations_s)
 
 
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
-    """Return the changes of the matrix's size that a cell under this load requests from the head node.
+    """Return the changes of the matrix's size that a cell with this load requests from the head node.
 
-    Deviation: a partition is superfluous if *both* its rate of registrations and its number of names are low (§IV.C.2
-    says either). A partition full of names that are no longer refreshed would otherwise be merged with a full one.
+    Deviation: a partition is superfluous only if *both* its rate of registrations and its number of names are low;
+    §IV.C.2 says either. Otherwise a partition full of names that are no longer refreshed would be merged with another
+    full partition.
     """
     kinds = []
     if load.names >= limits.names or load.registrations_s >= limits.registrations_s:
@@ -150,18 +159,18 @@ def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, .
 
 
 class RemovedPart(StrEnum):
-    """The part that is being removed from a matrix: its last partition, or the last replica of each partition."""
+    """The part that is being removed from a matrix: the last partition, or the last replica of each partition."""
 
     PARTITION = "partition"
     REPLICA = "replica"
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The record of a matrix that its head node keeps.
+    """The record of a matrix, which its head node keeps.
 
-    ``leaving`` is the part that is being removed; it still counts in ``size``. ``settled`` states whether all cells
-    match the record. ``new_partitions`` and ``new_replicas`` are the numbers of the first partition and replica of the
-    *expansion regions*, the parts that were added last.
+    ``leaving`` is the part that is being removed, or None; this part still counts in ``size``. ``settled`` states
+    whether all cells match the record. The *expansion regions* are the parts that were added last; ``new_partitions``
+    and ``new_replicas`` are the numbers of their first partition and first replica.
     """
 
     size: MatrixSize = MatrixSize(epoch=1)
@@ -172,7 +181,7 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class ResizeRequest(msgspec.Struct, frozen=True):
-    """A request to a matrix's head node to change the matrix's size; ``place`` is the cell that requests it."""
+    """A request of the cell ``place`` to the head node of its matrix to change the matrix's size as ``kind`` states."""
 
     kind: ResizeKind
     place: CellAddress
@@ -181,9 +190,9 @@ class ResizeRequest(msgspec.Struct, frozen=True):
 def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
     """Return a matrix's record after a cell's request; the same object if the head node ignores the request.
 
-    Only a cell in an expansion region (the part that was added last) can make the matrix grow, because only there the
-    load has settled after the previous growth. Only a cell in the last partition or the last replica can make it
-    shrink.
+    The matrix grows only at the request of a cell in an expansion region (the part that was added last), because only
+    there the load has adapted to the previous growth. It shrinks only at the request of a cell in the last partition or
+    the last replica.
     """
     size, place = matrix.size, request.place
     if not matrix.settled or place.partition >= size.partitions or place.replica >= size.replicas:
@@ -211,10 +220,10 @@ def _grow(matrix: Matrix, partitions: int, replicas: int) -> Matrix:
 
 
 def after_removal(matrix: Matrix) -> Matrix:
-    """Return the record after the part that was being removed is gone.
+    """Return a matrix's record after its part ``leaving`` has been removed.
 
-    When a whole expansion region (the part that was added last) has been removed, the upper half of the rest becomes
-    the new one (§IV.C.2).
+    When a whole expansion region (the part that was added last) has been removed, the upper half of the remaining
+    partitions or replicas becomes the new expansion region (§IV.C.2).
     """
     size, less_p, less_r = matrix.size, 0, 0
     match matrix.leaving:
@@ -235,15 +244,18 @@ def _region_begin(begin: int, length: int) -> int:
 
 
 def next_epoch(matrix: Matrix) -> Matrix:
-    """Return the record with the next epoch, in which one pass of resizing opens cells."""
+    """Return the record with the next epoch, in which one pass of resizing opens cells.
+
+    Resizing is done by :mod:`service.discovery.matrix_resizing`.
+    """
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)
 
 
 def recover_matrix(sizes: Iterable[MatrixSize]) -> Matrix:
-    """Return a new record for a matrix whose head node was lost, from the sizes that its other cells know (§IV.C.5).
+    """Return a new record for a matrix whose head node was lost.
 
-    Raises ValueError if there are no sizes.
+    ``sizes`` are those that its other cells know (§IV.C.5). Raises ValueError if there are no sizes.
     """
     latest = max(sizes)
     partitions, replicas = latest.partitions, latest.replicas

@@ -57,9 +57,9 @@ CellAnswers = Mapping[CellAddress, CellAnswer]
 
 
 def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> Rounds[Matrix | None]:
-    """Run one pass for an AV-pair's matrix, copying ``page`` records per round.
+    """Run one pass for the matrix of an AV-pair; it copies up to ``page`` records per round.
 
-    Return the matrix's record if all cells now match it, or None if another pass is needed.
+    Return the matrix's record if all cells match it at the end, or None if another pass is needed.
     """
     matrix = yield from find_or_create_matrix(pair, limits)
     cells = yield from _read_cells(pair, matrix.size, limits)
@@ -97,9 +97,9 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 
 
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
-    """Return the head node's record, or one recovered from the cells if they know a newer size.
+    """Return the head node's record, or a record recovered from the cells if a cell knows a newer size.
 
-    The latter happens if the head node was lost and its record was recreated from too few cells.
+    A cell knows a newer size if the head node was lost and its record was recreated from too few cells.
     """
     sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]
     return recover_matrix(sizes) if sizes and max(sizes).epoch > matrix.size.epoch else matrix
@@ -128,9 +128,10 @@ def _missing_cells(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[Ce
 
 
 def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[dict[CellAddress, CellAnswer]]:
-    """Return the cells of each partition in which some cells are being filled.
+    """Return the cells of each partition in which at least one cell is being filled.
 
-    Only partitions that stay are included, with all their replicas, even one that is being removed.
+    Partitions that are being removed are left out; the others have all their replicas, including a replica that is
+    being removed.
     """
     staying = {place.partition for place in _remaining_addresses(pair, matrix)}
     columns: dict[int, dict[CellAddress, CellAnswer]] = {}
@@ -140,9 +141,10 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 
 
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Fill those cells of a partition that are being filled, from an open one or, if there is none, from each other.
+    """Copy records into the cells of one partition that are being filled; return False if another pass has to continue.
 
-    ``column`` are the partition's cells. False if another pass has to continue.
+    ``column`` has the partition's cells. Records are copied from an open cell, or, if no cell is open, between all of
+    these cells. A round copies up to ``page`` records.
     """
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
     opened = [place for place, cell in column.items() if cell.is_in(CellState.OPEN)]
@@ -173,7 +175,7 @@ def _put_in_cells(targets: Sequence[CellAddress], records: tuple[NameRecord, ...
 
 
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Close the last partition and move its names to its merge target; False if another pass has to continue."""
+    """Close the last partition and move its names to its merge target; return False if another pass has to continue."""
     size, last = matrix.size, matrix.size.partitions - 1
     places = [CellAddress(pair, last, row) for row in range(size.replicas)]
     if not (yield from _close(places, size, keep=True)):
@@ -188,7 +190,7 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
 
 
 def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
-    """Close the last replica of each partition and delete its names; False if another pass has to continue."""
+    """Close the last replica of each partition and delete its names; return False if another pass has to continue."""
     size = matrix.size
     places = [CellAddress(pair, partition, size.replicas - 1) for partition in range(size.partitions)]
     return (yield from _close(places, size, keep=False))
@@ -197,7 +199,7 @@ def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bo
 def _close(places: Sequence[CellAddress], size: MatrixSize, *, keep: bool) -> Rounds[bool]:
     """Close cells in the epoch after that of ``size``, and delete their records unless ``keep``.
 
-    True if all are closed now; absent cells count as closed.
+    Return whether all of them are closed now; an absent cell counts as closed.
     """
     closing = msgspec.structs.replace(size, epoch=size.epoch + 1)
     answers = yield [CloseCell(place, closing, keep) for place in places]

@@ -29,7 +29,7 @@ _TITLE_CHARS = 1000
 
 
 class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Metadata that a channel's documents declare: a language tag, categories, authors and the generating software."""
+    """Metadata that a channel's documents declare: a language tag, categories, authors, and the generating software."""
 
     language: str = ""
     tags: tuple[str, ...] = ()
@@ -38,10 +38,10 @@ class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def channel_pairs(channel: Channel, traits: DeclaredMetadata, domain: str, interval_s: float) -> tuple[Pair, ...]:
-    """Return a channel's content name.
+    """Return a channel's content name: its set of AV-pairs.
 
-    ``traits`` is what its documents declare, ``domain`` is the registrable domain of its URL, and ``interval_s`` is the
-    estimated time between its updates in seconds.
+    ``traits`` is the metadata that its documents declare, ``domain`` is the registrable domain of its URL, and
+    ``interval_s`` is the estimated time between its updates in seconds.
     """
     return _limit_pairs(
         [
@@ -59,10 +59,10 @@ def channel_pairs(channel: Channel, traits: DeclaredMetadata, domain: str, inter
 
 
 def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain: str) -> tuple[Pair, ...]:
-    """Return an entry's content name: its own pairs, and those of its channel's location and language.
+    """Return an entry's content name: its own AV-pairs, and those of its channel's location and language.
 
-    ``traits`` is what the documents of its channel declare, and ``domain`` is the registrable domain of its channel's
-    URL.
+    ``traits`` is the metadata that the documents of its channel declare, and ``domain`` is the registrable domain of
+    its channel's URL.
     """
     return _limit_pairs(
         [
@@ -77,9 +77,9 @@ def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain
 
 
 def language_pairs(tag: str) -> list[Pair]:
-    """Return the AV-pairs of a language tag (BCP 47) such as ``en``, ``en-GB``, ``zh_Hans_CN``.
+    """Return the AV-pairs of a language tag (BCP 47) such as ``en``, ``en-GB`` or ``zh_Hans_CN``.
 
-    The list is empty if the tag is invalid.
+    The result is empty for an invalid tag.
     """
     language, *others = tag.strip().replace("_", "-").split("-")
     primary = _pair_or_none("lang", language)
@@ -92,7 +92,10 @@ def language_pairs(tag: str) -> list[Pair]:
 
 
 def update_class(interval_s: float) -> str:
-    """Return the class of update frequency, such as ``daily``, for a mean time between updates in seconds."""
+    """Return the name of a class of update frequency, such as ``daily``.
+
+    ``interval_s`` is the mean time between updates.
+    """
     return next(
         (name for name, most_s in zip(UPDATE_CLASSES, _UPDATE_CLASS_LIMITS_S, strict=False) if interval_s <= most_s),
         UPDATE_CLASSES[-1],

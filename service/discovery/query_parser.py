@@ -1,6 +1,7 @@
 """Parser of search queries, which are sets of AV-pairs: ``tag=python lang=en author="Jane Doe" async limit 5``.
 
-Words without an attribute are words of the title. Every error states what to write instead; nothing is guessed.
+A word without an attribute is a word of the title. The text of every error states what to write instead; the parser
+never guesses.
 """
 
 import re
@@ -48,19 +49,22 @@ _WHITE: Final = str.maketrans("\t\r\n", "   ")
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A query for up to ``limit`` names of channels or entries, as ``about`` states, that have all of ``pairs``."""
+    """A query for names that have all AV-pairs in ``pairs``; it returns at most ``limit`` of them.
+
+    ``about`` states whether it searches channels or entries.
+    """
 
     about: ContentKind
     pairs: tuple[Pair, ...]
     limit: int = DEFAULT_LIMIT
 
     def matches(self, pairs: frozenset[Pair]) -> bool:
-        """Return whether a name with these pairs matches (subset matching, §II.A)."""
+        """Return whether a name with these AV-pairs matches the query: it has all pairs of the query (§II.A)."""
         return pairs.issuperset(self.pairs)
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A search result: a channel, or an entry together with its channel."""
+    """A search result: a channel, or an entry with its channel."""
 
     channel: Channel
     entry: Entry | None = None
@@ -75,9 +79,9 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parse_query(text: str) -> Query:
-    """Return the query of a ``find`` command; ``text`` is what follows the command's name.
+    """Return the query of a ``find`` command; ``text`` is the command's argument.
 
-    Raises :class:`BadQuery` if it cannot be understood.
+    Raises :class:`BadQuery` for invalid syntax.
     """
     tokens = _tokens(text)
     tokens, limit = _without_limit(tokens)
@@ -90,7 +94,7 @@ def parse_query(text: str) -> Query:
 def parse_watch(text: str) -> SearchCondition:
     """Return the condition of a ``watch`` command: AV-pairs, ``"a phrase"``, or ``/a regular expression/``.
 
-    Raises :class:`BadQuery` if ``text``, which is what follows the command's name, cannot be understood.
+    ``text`` is the command's argument. Raises :class:`BadQuery` for invalid syntax.
     """
     _check_length(text)
     text = text.strip()

@@ -40,7 +40,11 @@ MAX_ROUNDS = 64
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
-    """The names that a query has found, and what was learnt about the matrices."""
+    """The names that a query has found, and the sizes of matrices that cells have reported.
+
+    ``complete`` states whether ``matches`` are all that exist. ``searched_pair`` is the AV-pair whose matrix was
+    searched, or None. ``cells`` is the number of cells that were asked.
+    """
 
     matches: tuple[Match, ...]
     complete: bool
@@ -62,8 +66,8 @@ def search(
 ) -> Rounds[SearchOutcome]:
     """Return up to ``limit`` names that have all of ``pairs``, of which there must be at least one.
 
-    ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``known`` has cached sizes of matrices,
-    which may be outdated. Raises :class:`CellsUnavailable` if the cells keep changing.
+    ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``known`` has cached sizes of matrices
+    by AV-pair; cached sizes may be outdated. Raises :class:`CellsUnavailable` if the cells keep changing.
     """
     sizes = dict(known or {})
     while (unknown := size_to_learn(pairs, sizes, draw)) is not None:
@@ -93,11 +97,11 @@ def search(
 
 
 def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize], draw: int) -> PairKey | None:
-    """Return the pair whose matrix's size has to be read next, before a matrix is chosen; None if no more are needed.
+    """Return the AV-pair whose matrix size must be read next, before a matrix is chosen.
 
-    ``known`` are the sizes that are known so far. No more are needed once a matrix with a single partition is known.
-    The random number ``draw`` selects one of several pairs. Deviation: the paper reads all sizes at once; most matrices
-    have one partition, so the first one usually suffices.
+    The result is None if the known sizes suffice. ``known`` are the sizes known so far. They suffice if they include a
+    matrix with a single partition, or all matrices. The random number ``draw`` selects one of several pairs. Deviation:
+    the paper reads all sizes at once; most matrices have one partition, so the first size usually suffices.
     """
     pairs = sorted(pairs)
     if any(known[pair].partitions == 1 for pair in pairs if pair in known):
@@ -107,9 +111,9 @@ def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize],
 
 
 def choose_matrix(sizes: Mapping[PairKey, MatrixSize], draw: int) -> PairKey:
-    """Return the pair whose matrix is to be searched: one whose matrix has the fewest partitions.
+    """Return the AV-pair whose matrix is to be searched, because it has the fewest partitions.
 
-    The random number ``draw`` selects one of several such pairs.
+    If several matrices have equally few, the random number ``draw`` selects one of them.
     """
     fewest = min(size.partitions for size in sizes.values())
     best = sorted(pair for pair, size in sizes.items() if size.partitions == fewest)
@@ -117,10 +121,11 @@ def choose_matrix(sizes: Mapping[PairKey, MatrixSize], draw: int) -> PairKey:
 
 
 def partitions_to_ask(asked: int, matches: int, limit: int) -> int:
-    """Return how many more partitions to ask in the next round, after ``asked`` partitions had ``matches`` matches.
+    """Return how many more partitions to ask in the next round.
 
-    ``limit`` is the number of matches wanted. The first round asks one partition; each later round asks at most as many
-    as have been asked before. Deviation: the paper leaves open how many partitions are enough.
+    So far, ``asked`` partitions have been asked and have returned ``matches`` matches; ``limit`` matches are wanted.
+    The first round asks one partition; each later round asks at most as many as have been asked before. Deviation: the
+    paper leaves open how many partitions are enough.
     """
     if matches >= limit:
         return 0
@@ -156,7 +161,8 @@ class _Partition(msgspec.Struct):
 class MatrixSearch:
     """The search of one matrix: which cells have been asked, and their answers.
 
-    Send :meth:`commands`, pass the answers to :meth:`on_answers`, and repeat until there are no commands.
+    The caller sends :meth:`commands`, passes the answers to :meth:`on_answers`, and repeats this until there are no
+    commands.
     """
 
     def __init__(self, pair: PairKey, pairs: frozenset[PairKey], limit: int, draw: int, size: MatrixSize) -> None:
@@ -169,7 +175,7 @@ class MatrixSearch:
         """Whether the size was read from other cells after the first partition was lost."""
 
     def commands(self) -> list[FindNames]:
-        """Return the commands of the next round; none if the search is over or :attr:`needs_size`."""
+        """Return the commands of the next round; empty if the search is over, or if :attr:`needs_size` is true."""
         pending = [number for number, partition in self._partitions.items() if partition.state not in _KNOWN]
         if not pending:
             wanted = partitions_to_ask(len(self._partitions), len(self._found), self._limit)
@@ -194,7 +200,7 @@ class MatrixSearch:
             self._settle(number, self._partitions[number])
 
     def set_size(self, size: MatrixSize) -> None:
-        """Continue with the size that was read from other cells, because :attr:`needs_size`."""
+        """Continue the search with ``size``, which the caller has read because :attr:`needs_size` was true."""
         self.size = max(self.size, size)
         self._partitions[0] = _Partition()
         self._size_is_known = True
@@ -219,7 +225,7 @@ class MatrixSearch:
         return [number for number in order if number not in self._partitions]
 
     def _replicas_to_ask(self, number: int) -> list[int]:
-        """Return the replicas of partition ``number`` to ask next: one at first, then all others."""
+        """Return the replicas of partition ``number`` to ask next: one replica at first, then all others."""
         partition = self._partitions.get(number)
         if partition is None or not partition.answers:
             return [(self._draw // self.size.partitions + number) % self.size.replicas]
@@ -228,7 +234,7 @@ class MatrixSearch:
     def _settle(self, number: int, partition: _Partition) -> None:
         """Update the state of partition ``number`` from its replicas' answers.
 
-        If it is being removed, its merge target, the partition that takes its names over, is asked again.
+        If the partition is being removed, its merge target (the partition that takes over its names) is asked again.
         """
         answers = partition.answers.values()
         if not answers or partition.state is _PartitionState.HANDED_OVER:
@@ -251,10 +257,11 @@ PAGE = 2000
 
 
 def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> Rounds[list[NameRecord]]:
-    """Return up to ``most`` records of an AV-pair's matrix that are not withdrawn.
+    """Return up to ``most`` records of the matrix of an AV-pair, without withdrawn records.
 
-    Of each partition an open replica is read, beginning with the one that the random number ``draw`` selects. A
-    partition without an open replica is skipped, because its names are still being copied; the next listing has them.
+    One open replica of each partition is read; the search for it begins with the replica that the random number
+    ``draw`` selects. A partition without an open replica is skipped, because its names are still being copied; the next
+    listing has them.
     """
     size = yield from find_size(pair, limits)
     found: dict[str, NameRecord] = {}
@@ -272,9 +279,9 @@ def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> R
 
 
 def _read_cell(place: CellAddress, most: int) -> Rounds[list[NameRecord] | None]:
-    """Return up to ``most`` records of a cell that are not withdrawn; None if the cell is not open.
+    """Return up to ``most`` records of a cell, without withdrawn records; None if the cell is not open.
 
-    A cell that is not open may lack some records.
+    A cell that is not open may lack records.
     """
     found: list[NameRecord] = []
     after = ""
@@ -294,7 +301,7 @@ MAX_TRIES = 8
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """The partition in which a name is registered, and the newest size of the matrix that the cells know."""
+    """The result of a registration: the name's partition, and the newest size of the matrix that the cells know."""
 
     partition: int
     size: MatrixSize
@@ -305,8 +312,8 @@ def register(
 ) -> Rounds[Registration]:
     """Register a name in the matrix of one of its AV-pairs, or refresh a version that is already registered (§IV.B.1).
 
-    ``draw`` is a number of at least 32 bits that depends on the name only and determines its partition. ``known`` is a
-    cached size of the matrix. Raises :class:`CellsUnavailable` if no cell keeps the name.
+    ``draw`` is a number of at least 32 bits that is computed from the name and determines its partition. ``known`` is a
+    cached size of the matrix, or None. Raises :class:`CellsUnavailable` if no cell stores the name.
     """
     size = known if known is not None else (yield from find_or_create_matrix(pair, limits)).size
     for _ in range(MAX_TRIES):
@@ -327,10 +334,10 @@ def register(
 def replace(
     pair: PairKey, record: NameRecord, draw: int, limits: MatrixLimits, known: MatrixSize | None = None
 ) -> Rounds[Registration]:
-    """Register a new version of a name in place of all older ones, which are not found any more.
+    """Register a new version of a name, so that all older versions are no longer found.
 
-    A withdrawn record removes the name. The arguments are those of :func:`register`. Nothing needs to be known about
-    earlier registrations, and they may have been incomplete.
+    A withdrawn record removes the name. The arguments are those of :func:`register`. Earlier registrations may have
+    been incomplete; nothing needs to be known about them.
     """
     placed = yield from register(pair, record, draw, limits, known)
     size, done = placed.size, {placed.partition}
@@ -350,10 +357,10 @@ def _put_in_replicas(
     replace_only: bool = False,
     assumed_size: MatrixSize | None = None,
 ) -> Rounds[tuple[MatrixSize, bool]]:
-    """Put a record into all replicas of the partition at ``address``.
+    """Store a record in all replicas of the partition at ``address``.
 
-    Return the newest size of the matrix, and whether any replica stores the record. ``size`` is the size as it is known
-    so far; ``replace_only`` and ``assumed_size`` are those of :class:`PutRecords`.
+    Return the newest known size of the matrix, and whether at least one replica stores the record. ``size`` is the size
+    known so far; ``replace_only`` and ``assumed_size`` are those of :class:`PutRecords`.
     """
     stored: set[int] = set()
     asked: set[int] = set()

@@ -53,7 +53,7 @@ SearchCondition = PairsCondition | PhraseCondition | PatternCondition
 class SavedSearch(msgspec.Struct, frozen=True):
     """A user's saved search.
 
-    ``id`` distinguishes it from all users' saved searches, ``number`` from the user's other ones.
+    ``id`` is unique among all saved searches. ``number`` is unique among those of the user, who sees it.
     """
 
     id: SavedSearchId
@@ -62,10 +62,10 @@ class SavedSearch(msgspec.Struct, frozen=True):
 
 
 class SearchableEntry:
-    """An entry, prepared for matching against conditions."""
+    """An entry that has been prepared for matching against conditions."""
 
     def __init__(self, entry: Entry, pairs: Iterable[Pair]) -> None:
-        """Prepare an entry; ``pairs`` is its content name."""
+        """Prepare an entry; ``pairs`` are the AV-pairs of its content name."""
         self.pairs = frozenset(pairs)
         self.text = f"{entry.title}\n{entry.summary}"
         texts = [words(part, include_common=True) for part in (entry.title, entry.summary)]
@@ -96,7 +96,7 @@ def validate_condition(condition: SearchCondition) -> SearchCondition:
 
 
 def matches(condition: SearchCondition, subject: SearchableEntry) -> bool:
-    """Return whether the entry ``subject`` satisfies a condition."""
+    """Return whether an entry satisfies a condition."""
     match condition:
         case PairsCondition(pairs):
             return subject.pairs.issuperset(pairs)
@@ -108,7 +108,7 @@ def matches(condition: SearchCondition, subject: SearchableEntry) -> bool:
 
 @lru_cache(_MAX_COMPILED)
 def compile_pattern(expression: str) -> Any:
-    """Return the compiled RE2 expression. Raises :class:`BadQuery` with RE2's reason if it is refused."""
+    """Return the compiled RE2 expression. Raises :class:`BadQuery` with RE2's reason if RE2 rejects it."""
     options = re2.Options()
     options.max_mem = _PATTERN_BYTES
     options.case_sensitive = False
@@ -121,7 +121,7 @@ def compile_pattern(expression: str) -> Any:
 
 
 def _pattern_error(expression: str, reason: str) -> BadQuery:
-    """Return the error for an expression that RE2 refused with ``reason``."""
+    """Return the error for an expression that RE2 rejected; ``reason`` is RE2's error text."""
     if reason.startswith("missing )"):
         return BadQuery(
             "`/{expression}/` isn't a valid regular expression: a closing parenthesis is missing.",
@@ -154,9 +154,9 @@ _PRIOR_WEIGHT = 200
 
 
 class PairFrequencies:
-    """Estimates of how frequent AV-pairs are among recent entries.
+    """Estimates of the frequencies of AV-pairs among recent entries.
 
-    Until enough entries have been counted, the estimates depend on the usual frequency of each attribute.
+    Until enough entries have been counted, each attribute's usual frequency is used.
     """
 
     MAX_KNOWN: Final = 100_000
@@ -166,7 +166,7 @@ class PairFrequencies:
         self._entries = 0
 
     def count(self, pairs: Iterable[Pair]) -> None:
-        """Count an entry's pairs."""
+        """Count the AV-pairs of one entry."""
         self._seen.update(pairs)
         self._entries += 1
         if len(self._seen) > self.MAX_KNOWN:
@@ -180,9 +180,9 @@ class PairFrequencies:
 
 
 def rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> Pair:
-    """Return the pair that the smallest share of entries has, according to ``share``.
+    """Return the AV-pair with the smallest share of entries; ``share`` returns the share of a pair.
 
-    Of several such pairs it is the first in alphabetical order.
+    Of several pairs with the same share, it is the first in alphabetical order.
     """
     return min(pairs, key=lambda pair: (share(pair), pair))
 
@@ -194,7 +194,7 @@ _IndexKey = tuple[str, str]
 
 
 class SavedSearchIndex:
-    """An in-memory index of saved searches. Searches with the same condition are compared only once."""
+    """An in-memory index of saved searches. Searches with the same condition are compared with an entry only once."""
 
     def __init__(self) -> None:
         self._conditions: dict[SavedSearchId, SearchCondition] = {}
@@ -237,9 +237,9 @@ class SavedSearchIndex:
                     del self._patterns[expression]
 
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
-        """Return the ids of the saved searches whose conditions the entry ``subject`` satisfies.
+        """Return the ids of the saved searches whose conditions an entry satisfies.
 
-        The entry's pairs are also counted, so that the index learns which pairs are rare.
+        The entry's AV-pairs are also counted, so that the index knows which pairs are rare.
         """
         self._rarity.count(subject.pairs)
         return set().union(*self._hits(subject))
@@ -265,7 +265,7 @@ def _rarest_two(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _Index
 
 
 def _longest_word_pair(phrase: Sequence[str]) -> _IndexKey:
-    """Return the index key of a phrase: its longest word, presumably its rarest, with the word after or before it."""
+    """Return the index key of a phrase: its longest word, presumably its rarest, and a neighbouring word."""
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
     key = " ".join(phrase[at : at + 2])
@@ -292,7 +292,10 @@ def _add_to_index(
 def _remove_from_index(
     index: dict[str, dict[str, _SearchesByCondition]], key: _IndexKey, what: Any, search_id: SavedSearchId
 ) -> None:
-    """Remove a search from the group under ``key`` in which ``what`` is its condition, and all that is then empty."""
+    """Remove a search from the index, and then the groups that have become empty.
+
+    ``key`` is the search's index key, and ``what`` is its condition.
+    """
     first, second = key
     group = index[first][second]
     group[what].discard(search_id)

@@ -1,8 +1,9 @@
 """Search policy: how many names a search requests, and which of the results are shown.
 
-A content name states what was true when it was registered; the directory's cells and the copies in workers' memory may
-be outdated. Each result is therefore checked again before it is shown: its channel must still exist and be public, and
-the channel or entry must still have all pairs of the query. Other results are neither shown nor counted.
+A content name describes a channel or entry at the time of its registration, so the directory's cells and the copies in
+workers' memory may be outdated. Each result is therefore checked again before it is shown: its channel must still exist
+and be public, and the channel or entry must still have all AV-pairs of the query. Other results are neither shown nor
+counted.
 """
 
 from collections import Counter
@@ -27,28 +28,29 @@ _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=")
 def entry_name(cid: ChannelId, version: int, position: int) -> str:
     """Return the id under which an entry's content name is registered.
 
-    It consists of the entry's place in its channel's log: the version, and the position within the version.
+    It consists of the channel id, the version in which the entry was published, and the entry's position within the
+    version.
     """
     return f"{cid}/{version}/{position}"
 
 
 def parse_entry_name(name: str) -> tuple[ChannelId, int, int]:
-    """Return the three parts of an entry's name: the channel id, the version, and the position within the version."""
+    """Return the three parts of the id of an entry's name: channel id, version, and position within the version."""
     cid, version, position = name.split("/")
     return cid, int(version), int(position)
 
 
 def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
-    """Return the distinct channel ids of these channel or entry names."""
+    """Return the distinct channel ids in these ids of channel names and entry names."""
     return list(dict.fromkeys(name.partition("/")[0] for name in names))
 
 
 def build_channel_name(
     channel: Channel, latest: Sequence[Entry], imprint: FeedMetadata, domain: str, interval_s: float
 ) -> frozenset[Pair]:
-    """Return a channel's content name, whether or not the channel is public.
+    """Return a channel's content name (its set of AV-pairs), whether or not the channel is public.
 
-    ``latest`` are its latest entries and ``imprint`` is its feed's metadata. ``domain`` is the registrable domain of
+    ``latest`` are its latest entries, and ``imprint`` is its feed's metadata. ``domain`` is the registrable domain of
     its URL, and ``interval_s`` its update interval in seconds.
     """
     often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
@@ -62,7 +64,7 @@ def build_channel_name(
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
-    """Return whether a channel may match a query, judging by what is known without reading its entries.
+    """Return False if a channel cannot match a query, as far as this is known without reading the channel's entries.
 
     ``domain`` is the registrable domain of its URL, and ``interval_s`` its update interval in seconds.
     """
@@ -73,10 +75,10 @@ def can_match(query: Query, channel: Channel, domain: str, interval_s: float) ->
 def public_channels(
     channels: Iterable[Channel | None], counts: Iterable[int], least_subscribers: int
 ) -> dict[ChannelId, Channel]:
-    """Return the channels that are public, by id.
+    """Return the public channels among ``channels``, by id.
 
-    ``channels`` may contain None for a missing channel, and ``counts`` are the channels' numbers of subscribers. A
-    channel without an admin's listing needs ``least_subscribers`` of them.
+    ``channels`` may contain None for a channel that does not exist. ``counts`` has each channel's number of
+    subscribers. A channel that no admin has listed is public if it has at least ``least_subscribers`` subscribers.
     """
     return {
         channel.id: channel
@@ -92,13 +94,14 @@ def matching_channels(
 ) -> list[SearchHit]:
     """Return the public channels whose current names match the query, in the order of ``names``.
 
-    ``public`` are the public channels, and ``names`` the channels' current content names.
+    ``public`` has the public channels, and ``names`` the channels' current content names (sets of AV-pairs), both by
+    channel id.
     """
     return [SearchHit(public[cid]) for cid, pairs in names.items() if cid in public and query.matches(pairs)]
 
 
 def matching_entry(query: Query, channel: Channel, entry: Entry, domain: str) -> list[SearchHit]:
-    """Return an entry of a public channel as the only result if it matches the query, else an empty list.
+    """Return a list with an entry of a public channel if the entry matches the query, else an empty list.
 
     ``domain`` is the registrable domain of the channel's URL.
     """

@@ -46,7 +46,7 @@ def is_public(url: str, subscribers: int, *, listed: bool, least_subscribers: in
     """Return whether people who are not subscribed to a channel may find and see it.
 
     Either an admin must have listed it, or at least ``least_subscribers`` people must have subscribed. In both cases
-    its canonical ``url`` must not look secret.
+    its canonical ``url`` must not look like a secret.
     """
     return (listed or subscribers >= least_subscribers) and not looks_secret(url)
 
@@ -80,7 +80,7 @@ def _field_is_secret(field: str) -> bool:
 
 
 def _is_token(text: str) -> bool:
-    """Return whether a text looks random rather than written by a person."""
+    """Return whether a text looks like a random token rather than text written by a person."""
     if _UUID.search(text) or _MAILBOX.search(text):
         return True
     parts = [part for part in _PARTS.split(text) if part]

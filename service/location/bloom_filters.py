@@ -1,7 +1,8 @@
-"""Bloom filters as integers, and their shapes (§II.A, §II.D, §III.C): bit ``p`` of a filter is ``1 << p``.
+"""Bloom filters and attenuated Bloom filters as Python integers, and the next hop of a query (§II, §III.C).
 
-A filter's width and number of hashes follow the measured number of documents. :class:`Link` has the attenuated filters
-of one neighbour, in both directions (§II.B, §II.D), and :func:`next_hop` is the routing step of a query (§II.C).
+Bit ``p`` of a filter is the bit ``1 << p`` of the integer. A filter's width and number of hashes follow the measured
+number of documents. :class:`Link` has the attenuated filters of one neighbour, in both directions (§II.B, §II.D), and
+:func:`next_hop` is the routing step of a query (§II.C).
 """
 
 from collections import Counter
@@ -20,10 +21,11 @@ MAX_DEPTH = 8
 
 
 class FilterShape(msgspec.Struct, frozen=True, order=True):
-    """The parameters that filters must share to be united. Of two shapes, neighbouring nodes adopt the greater one.
+    """The parameters of a filter; only filters with the same shape can be combined into their union.
 
-    ``generation`` grows with each change of the shape. ``width`` is a filter's number of bits, ``hashes`` is the number
-    of bits that each document sets, and ``depth`` is the number of rows of an attenuated filter.
+    ``generation`` grows with each change of the shape, ``width`` is a filter's number of bits, ``hashes`` is the number
+    of bits that each document sets, and ``depth`` is the number of rows of an attenuated filter. Shapes are ordered by
+    ``generation`` first; if two neighbouring nodes have different shapes, both adopt the greater one.
     """
 
     generation: int
@@ -42,7 +44,7 @@ class FilterShape(msgspec.Struct, frozen=True, order=True):
 def positions(document: str, shape: FilterShape) -> list[int]:
     """Return the positions of the bits that a document sets in a filter of this shape.
 
-    One hash gives sixteen independent 32-bit words, so no further hashes are combined.
+    One BLAKE2 hash of the document gives sixteen independent 32-bit words, one for each position.
     """
     words, width = int.from_bytes(blake2b(document.encode()).digest(), "little"), shape.width
     return [(words >> shift & 0xFFFFFFFF) % width for shift in range(0, 32 * shape.hashes, 32)]
@@ -62,9 +64,9 @@ MIN_WIDTH = 64
 
 
 def false_positive_rate(width: int, hashes: int, documents: float) -> float:
-    """Return the probability that a filter of ``documents`` documents matches a document that is not among them.
+    """Return the probability that a filter with ``documents`` documents matches a document that is not among them.
 
-    It is (1 - e^(-k·n/m))^k, with k ``hashes``, n ``documents`` and ``width`` m in bits.
+    It is (1 - e^(-k·n/m))^k, where k is ``hashes``, n is ``documents``, and m is ``width`` in bits.
     """
     return (1 - exp(-hashes * documents / width)) ** hashes
 
@@ -82,7 +84,7 @@ def estimate_documents(shape: FilterShape, bits_set: int) -> float:
 def best_hashes(width: int, rows: Sequence[float]) -> int:
     """Return the number of hashes that minimises the sum of the false-positive rates of several filters.
 
-    ``width`` is their width in bits, and ``rows`` has the number of documents of each filter.
+    ``width`` is the width of each filter in bits, and ``rows`` has the expected number of documents in each filter.
     """
     alike = Counter(rows)
     return min(
@@ -92,9 +94,10 @@ def best_hashes(width: int, rows: Sequence[float]) -> int:
 
 
 def width_for(documents: float, max_rate: float) -> int:
-    """Return the width in bits at which a filter of ``documents`` documents has the false-positive rate ``max_rate``.
+    """Return the width in bits at which a filter with ``documents`` documents has the false-positive rate ``max_rate``.
 
-    It is -n·ln(p)/ln(2)² for n documents and the rate p (0 < p < 1), within ``MIN_WIDTH`` and ``MAX_WIDTH``.
+    It is -n·ln(p)/ln(2)² for n documents and the rate p (0 < p < 1), but at least ``MIN_WIDTH`` and at most
+    ``MAX_WIDTH``.
     """
     if documents == inf:
         return MAX_WIDTH
@@ -102,7 +105,7 @@ def width_for(documents: float, max_rate: float) -> int:
 
 
 def next_shape(shape: FilterShape, fullest: float, max_rate: float) -> FilterShape:
-    """Return a shape of the next generation if another width is needed, else the same shape.
+    """Return a shape of the next generation if filters need another width, else ``shape`` itself.
 
     ``fullest`` is the number of documents in the fullest filter. Filters grow when the false-positive rate of this
     filter exceeds ``max_rate``, and shrink when a quarter of their width suffices.
@@ -117,13 +120,13 @@ def next_shape(shape: FilterShape, fullest: float, max_rate: float) -> FilterSha
 
 
 class LocalFilter:
-    """A node's own documents and their Bloom filter ``bits``.
+    """A node's own documents, and ``bits``, the Bloom filter of these documents.
 
-    It is a counting filter, so that documents can be removed.
+    It counts the documents that set each bit, so that documents can be removed.
     """
 
     def __init__(self, shape: FilterShape, documents: Iterable[str] = ()) -> None:
-        """Create the filter of these documents, with this shape."""
+        """Create the filter of the given documents, with the given shape."""
         self.shape = shape
         self.bits = 0
         self._documents: set[str] = set()
@@ -136,9 +139,10 @@ class LocalFilter:
         return self._documents
 
     def change(self, added: Iterable[str], removed: Iterable[str]) -> tuple[int, int]:
-        """Add and remove documents; return two filters: the bits that became set, and the bits that became clear.
+        """Add and remove documents.
 
-        An added document that is already present is ignored, and so is a removed one that is absent.
+        Return (bits that became set, bits that became clear), each in the form of a filter. An added document that is
+        already present is ignored, and so is a removed document that is absent.
         """
         before, shape = self.bits, self.shape
         field = bytearray(before.to_bytes((shape.width + 7) // 8, "little"))
@@ -175,10 +179,10 @@ class LocalFilter:
 class Link:
     """A link to a neighbour, with the attenuated filters of both directions; rows are numbered from 1.
 
-    ``rtt_s`` is the round-trip time in seconds. ``received`` is the neighbour's filter. ``sent`` is this node's filter
-    as it was sent to the neighbour; it includes bits that the neighbour dropped as redundant. ``ignored_from_row`` has,
-    for each *source* (a node whose documents cause updates), the first row for which the neighbour does not want
-    updates of the source. A link is open (``is_open``) when both ends have the same shape.
+    ``rtt_s`` is the round-trip time in seconds. ``received`` is the filter that the neighbour has sent. ``sent`` is the
+    filter that this node has sent to the neighbour; it includes bits that the neighbour dropped as redundant. A
+    *source* is a node whose documents cause updates of filters; ``ignored_from_row`` has, by source, the first row for
+    which the neighbour does not want updates. ``is_open`` is true when both ends have the same shape.
     """
 
     __slots__ = ("ignored_from_row", "is_open", "received", "rtt_s", "sent")
@@ -189,7 +193,10 @@ class Link:
         self.reset(shape)
 
     def reset(self, shape: FilterShape) -> None:
-        """Discard all state, and wait for the neighbour's :class:`Hello`; filters then have the shape ``shape``."""
+        """Discard the filters of both directions, and wait for the neighbour's :class:`Hello`.
+
+        New filters have this shape.
+        """
         self.received = [0] * (shape.depth + 1)
         self.sent = [0] * (shape.depth + 1)
         self.ignored_from_row: dict[NodeId, int] = {}
@@ -197,9 +204,9 @@ class Link:
 
 
 def first_row(received: list[int], mask: int, deepest: int) -> int | None:
-    """Return the first row of the filter ``received`` that has all bits of ``mask``; None if there is none.
+    """Return the number of the first row of ``received`` that has all bits of ``mask``; None if no row has.
 
-    Rows up to ``deepest`` are searched.
+    ``received`` are the rows of a neighbour's filter. Only the rows up to the number ``deepest`` are searched.
     """
     for row in range(1, deepest + 1):
         if received[row] & mask == mask:
@@ -208,7 +215,7 @@ def first_row(received: list[int], mask: int, deepest: int) -> int | None:
 
 
 def union_of_received(links: Iterable[Link], row: int) -> int:
-    """Return the union of the rows numbered ``row`` that the neighbours of these links have sent."""
+    """Return the union of the rows with the number ``row`` in the filters that these neighbours have sent."""
     bits = 0
     for link in links:
         bits |= link.received[row]
@@ -216,14 +223,14 @@ def union_of_received(links: Iterable[Link], row: int) -> int:
 
 
 class LocationQuery(msgspec.Struct, frozen=True):
-    """A query in transit for a node with a copy of a document.
+    """A query in transit, which searches a node that has a copy of ``document``.
 
-    ``visited`` has the nodes on its path, beginning with the node that started it. ``max_row`` is the deepest row that
-    the next node searches.
+    ``visited`` has the nodes on its path, beginning with the node that started it. ``max_row`` is the deepest row of
+    filters that the next node searches.
 
-    Deviation: a node that is supposedly i hops away from a copy searches its rows below i only, not all d. If none of
-    them matches, the match that led here was a false positive or is outdated, and the query fails at once instead of
-    after d hops. It also never follows a row deeper than the number of hops it has left.
+    Deviation: a node that received the query because of a match in row i searches only rows below i, not all d rows. If
+    none of them matches, the earlier match was a false positive or is outdated, and the query fails at once instead of
+    after d hops. A query also never follows a row deeper than its number of remaining hops.
     """
 
     document: str
@@ -232,10 +239,10 @@ class LocationQuery(msgspec.Struct, frozen=True):
 
 
 def next_hop(query: LocationQuery, mask: int, links: Iterable[tuple[NodeId, Link]]) -> tuple[NodeId, int] | None:
-    """Return the neighbour to which a query goes next, and the row that matched; None if the query fails.
+    """Return the neighbour to which a query goes next, and the number of the row that matched; None if the query fails.
 
-    ``mask`` is the filter of the query's document (:func:`document_mask`). ``links`` are pairs of neighbour and link,
-    the nearest first. Each row is searched in all links before the next row.
+    ``mask`` is the filter of the query's document (:func:`document_mask`). ``links`` are pairs (neighbour, link), the
+    nearest neighbour first. Each row is searched in all links before the next row.
     """
     best: tuple[NodeId, int] | None = None
     deepest = query.max_row

@@ -1,7 +1,8 @@
-"""Contents of channels at one version, identified by digests, and a worker's cache of them.
+"""The content of a channel at one version, its digest, and a worker's cache of contents.
 
-A client obtains the digest from the channel's owner or from the store, so that it can verify a copy from any place. If
-two versions of a channel have the same content, because one of them is only a notice, they are the same document.
+A client obtains the digest from the channel's owner or from the store, so that it can verify a copy that any other
+worker sends. Two versions of a channel can have the same content, because one of them is only a notice; they are then
+the same document.
 """
 
 import zlib
@@ -30,8 +31,8 @@ _MAX_LATEST_BYTES = 1024 * 1024
 class Content(msgspec.Struct, frozen=True, gc=False):
     """A channel's content at one version.
 
-    ``memory`` is the state with which polls compare what they fetch (opaque here). ``latest`` are the channel's latest
-    entries in the format of :func:`pack_entries`.
+    ``memory`` is the encoded state with which the next poll compares the document that it fetches. ``latest`` are the
+    channel's latest entries in the format of :func:`pack_entries`.
     """
 
     memory: bytes
@@ -44,7 +45,7 @@ class Content(msgspec.Struct, frozen=True, gc=False):
 
 
 def digest_of(content: Content) -> Digest:
-    """Return the content's digest, which is the same in every process."""
+    """Return the digest of a content (BLAKE2b, 16 bytes), which is the same in every process."""
     digest = blake2b(len(content.memory).to_bytes(_LENGTH_BYTES, "big"), digest_size=DIGEST_BYTES)
     digest.update(content.memory)
     digest.update(content.latest)
@@ -52,7 +53,7 @@ def digest_of(content: Content) -> Digest:
 
 
 def encode(content: Content) -> tuple[bytes, bytes, bytes]:
-    """Return the encoded content as three buffers that follow each other, without copying it."""
+    """Return the encoded content as three buffers, to be sent one after the other; the content is not copied."""
     return len(content.memory).to_bytes(_LENGTH_BYTES, "big"), content.memory, content.latest
 
 
@@ -65,9 +66,10 @@ def decode(data: memoryview) -> Content:
 
 
 def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return a channel's latest entries after these changes, the newest first and at most ``MAX_LATEST_ENTRIES``.
+    """Return a channel's latest entries after ``changes``: the newest first, at most ``MAX_LATEST_ENTRIES``.
 
-    ``changes`` are in order of time, the oldest first. ``before`` are the latest entries before them, the newest first.
+    ``changes`` are in order of time, the oldest first. ``before`` are the channel's latest entries before these
+    changes, the newest first.
     """
     found: dict[str, Entry] = {}
     changed = (change.entry for change in reversed(changes) if change.kind != "omission")
@@ -77,7 +79,7 @@ def merge_latest(changes: Sequence[Change], before: Sequence[Entry]) -> tuple[En
 
 
 def pack_entries(latest: Sequence[Entry]) -> bytes:
-    """Return entries in the format of ``Content.latest``; it is empty if there are none."""
+    """Encode entries in the format of ``Content.latest``; the result is empty if there are no entries."""
     return zlib.compress(msgspec.msgpack.encode(tuple(latest))) if latest else b""
 
 
@@ -104,13 +106,16 @@ class _CachedContent(msgspec.Struct, gc=False):
 
 
 class ContentCache:
-    """A cache with the content of each channel, found by digest; ``now_s`` is monotonic time in seconds.
+    """An in-memory cache with the content of each channel, found by digest; ``now_s`` is monotonic time in seconds.
 
-    When it is full, the least recently used contents are removed.
+    When the cache is full, the least recently used contents are removed.
     """
 
     def __init__(self, max_bytes: int, ttl_s: float) -> None:
-        """Hold contents of at most ``max_bytes`` bytes together; each expires ``ttl_s`` seconds after its last use."""
+        """Create an empty cache for at most ``max_bytes`` bytes.
+
+        A content expires ``ttl_s`` seconds after its last use.
+        """
         self._max_bytes = max_bytes
         self._ttl_s = ttl_s
         self._bytes = 0
@@ -141,10 +146,10 @@ class ContentCache:
         return cached.content
 
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
-        """Store a channel's content under its digest, in place of an earlier content of the channel.
+        """Store a channel's content under its digest; it replaces the channel's previous content.
 
-        Another channel with the same digest is removed, and so are the least recently used contents if the cache is too
-        large.
+        If another channel has a content with the same digest, this other content is removed. The least recently used
+        contents are removed if the cache exceeds its size.
         """
         self.remove(cid)
         if (same := self._channels.get(digest)) is not None:

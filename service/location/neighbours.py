@@ -29,10 +29,11 @@ from service.model import NodeId
 
 
 class Offer(Enum):
-    """Messages by which nodes negotiate links.
+    """Kinds of messages by which nodes negotiate links.
 
     ``ASK`` asks for a link; it also states that the receiver is not, or no longer, the sender's anchor. ``ANCHOR`` asks
-    for a link to the sender's anchor, which must accept. ``DECLINE`` refuses or ends a link.
+    for a link to the receiver as the sender's anchor, which the receiver must accept. ``DECLINE`` refuses or ends a
+    link.
     """
 
     ASK = 1
@@ -44,8 +45,8 @@ class Offer(Enum):
 class NeighbourLimits(msgspec.Struct, frozen=True):
     """The limits by which a node chooses neighbours.
 
-    ``near_s`` is the greatest round-trip time of a near peer in seconds. ``near`` and ``far`` are the numbers of near
-    and far neighbours that a node wants, and ``gateways`` is the number of nodes per group that want far ones.
+    ``near_s`` is the greatest round-trip time of a near peer in seconds. ``near`` and ``far`` are the maximum numbers
+    of near and far neighbours of a node. ``gateways`` is the number of nodes per group that want far neighbours.
     """
 
     near_s: float
@@ -55,21 +56,24 @@ class NeighbourLimits(msgspec.Struct, frozen=True):
 
 
 class SendOffer(msgspec.Struct, frozen=True):
-    """An effect: send this offer to a peer."""
+    """Instruction to the caller: send ``offer`` to the peer ``to``."""
 
     to: NodeId
     offer: Offer
 
 
 class LinkAdded(msgspec.Struct, frozen=True):
-    """An effect: this peer is a neighbour from now on. ``rtt_s`` is its round-trip time in seconds."""
+    """Notice to the caller: ``neighbour`` is a neighbour of this node from now on.
+
+    ``rtt_s`` is the round-trip time in seconds.
+    """
 
     neighbour: NodeId
     rtt_s: float
 
 
 class LinkRemoved(msgspec.Struct, frozen=True):
-    """An effect: this peer is no longer a neighbour."""
+    """Notice to the caller: ``neighbour`` is no longer a neighbour of this node."""
 
     neighbour: NodeId
 
@@ -78,10 +82,13 @@ Effect = SendOffer | LinkAdded | LinkRemoved
 
 
 class Neighbourhood:
-    """One node's part in the negotiation of links. Methods return effects, to be carried out in order."""
+    """One node's side of the negotiation of links.
+
+    Each method returns instructions and notices (type ``Effect``), which the caller carries out in order.
+    """
 
     def __init__(self, node_id: NodeId, limits: NeighbourLimits) -> None:
-        """Create a node without known peers."""
+        """Create the neighbourhood of the node ``node_id``, which knows no peers yet."""
         self.node_id = node_id
         self.links: set[NodeId] = set()
         self._limits = limits
@@ -98,7 +105,7 @@ class Neighbourhood:
         return sum(peer < self.node_id for peer in self._order[True]) < self._limits.gateways
 
     def on_measurements(self, rtts_s: Iterable[tuple[NodeId, float]]) -> list[Effect]:
-        """Record the measured round-trip times of these peers, in seconds."""
+        """Record measured round-trip times: pairs (peer, seconds)."""
         self._rtt_s.update((peer, rtt_s) for peer, rtt_s in rtts_s if peer != self.node_id)
         self._sort_peers()
         effects: list[Effect] = []
@@ -107,7 +114,7 @@ class Neighbourhood:
         return self._update_links(effects)
 
     def on_peer_left(self, peer: NodeId) -> list[Effect]:
-        """Remove a peer that has left the fleet or does not answer."""
+        """Remove ``peer``, which has left the fleet or does not answer."""
         self._rtt_s.pop(peer, None)
         self._sort_peers()
         self._asked.discard(peer)
@@ -123,10 +130,10 @@ class Neighbourhood:
         return self._update_links([])
 
     def on_offer(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        """Process an offer of a peer, and answer it.
+        """Process an offer from ``peer``, and answer it.
 
-        A peer whose round-trip time is not known yet is declined, unless this node is its anchor: then the link is
-        added once the time has been measured.
+        An offer from a peer whose round-trip time is unknown is declined, except ``ANCHOR``: the link is then added
+        once the time has been measured.
         """
         if offer is Offer.DECLINE:
             return self._update_links(self._on_decline(peer))
@@ -143,7 +150,8 @@ class Neighbourhood:
     def _on_decline(self, peer: NodeId) -> list[Effect]:
         """Process a peer's refusal.
 
-        If the peer is this node's anchor, which may only refuse an earlier request, it is asked again as the anchor.
+        An anchor can refuse only an ``ASK``, which this node sent before the peer became its anchor. In this case, the
+        peer is sent ``ANCHOR`` next.
         """
         self._asked.discard(peer)
         self._dependents.discard(peer)
@@ -174,23 +182,29 @@ class Neighbourhood:
             self._order[self._is_near(peer)].append(peer)
 
     def _nearest_with_lesser_id(self) -> NodeId | None:
-        """Return this node's anchor: the nearest of the peers with a lesser id; None if there is none."""
+        """Return this node's anchor: the nearest known peer whose id is less than this node's.
+
+        The result is None if there is no such peer.
+        """
         return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
-        """Return the nearest of these peers among the near or the far ones, as many as this node wants."""
+        """Return the nearest of ``peers``: of the near ones if ``near``, else of the far ones.
+
+        At most as many as the limits allow.
+        """
         most = self._limits.near if near else self._limits.far if self.is_gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))
 
     def _links_to_keep(self, peers: AbstractSet[NodeId]) -> AbstractSet[NodeId]:
-        """Return the peers to which this node wants links, from among these."""
+        """Return those of ``peers`` to which this node wants a link."""
         nearest = {*self._nearest(peers, near=True), *self._nearest(peers, near=False)}
         return nearest | (peers & (self._dependents | {self._nearest_with_lesser_id()}))
 
     def _update_links(self, effects: list[Effect]) -> list[Effect]:
         """Drop superfluous links, update the anchor, and ask wanted peers for links.
 
-        Return ``effects``, followed by those of these changes.
+        Return ``effects``, to which the effects of these changes are appended.
         """
         for peer in sorted(self.links - self._links_to_keep(self.links)):
             self._declined.add(peer)

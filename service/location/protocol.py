@@ -1,8 +1,9 @@
-"""A node of probabilistic location: documents, links and messages in, messages out (§II.C, §II.D, appendix).
+"""The protocol of one node of probabilistic location: input are documents, links and messages, output are messages.
 
-The *source* of an update is the node whose documents have changed; bits of a row are positions in that row's filter.
-The invariant is that of the appendix: a bit of row r + 1 is set at a neighbour only while *another* neighbour has it in
-row r (for row 1: while it is in this node's own filter). A bit is therefore cleared when nothing supports it any more.
+It implements §II.C, §II.D and the appendix. The *source* of an update is the node whose documents have changed; the
+bits of a row are positions in that row's filter. The invariant is that of the appendix: a bit of row r + 1 is set at a
+neighbour only while *another* neighbour has it in row r (for row 1: while it is in this node's own filter). A bit is
+therefore cleared when nothing supports it any more.
 
 These deviations put a document at distance i into row i, whatever the order of messages:
 
@@ -39,9 +40,9 @@ MAX_SOURCES = 4096
 
 
 class Filtering(StrEnum):
-    """Which redundant updates are dropped (§II.D): none; those that the receiver recognises; or before they are sent.
+    """Where redundant updates are dropped (§II.D): nowhere, at the node that receives them, or before they are sent.
 
-    An update is redundant if the receiver has a path to its source that is not longer.
+    An update is redundant if the receiver knows another path to the update's source that is not longer.
     """
 
     NONE = "none"
@@ -50,7 +51,7 @@ class Filtering(StrEnum):
 
 
 class LocationNode:
-    """One node, which returns the messages to send to its neighbours.
+    """One node, whose methods return the messages to send to its neighbours.
 
     A message that raises :class:`PeerProtocolError` changes nothing.
     """
@@ -58,7 +59,7 @@ class LocationNode:
     def __init__(self, node_id: NodeId, shape: FilterShape, filtering: Filtering = Filtering.SOURCE) -> None:
         """Create a node without documents and neighbours.
 
-        ``shape`` is the shape of its filters, and ``filtering`` states which updates it drops.
+        ``shape`` is the shape of its filters, and ``filtering`` states which redundant updates it drops.
         """
         self.node_id = node_id
         self.own = LocalFilter(shape)
@@ -75,18 +76,21 @@ class LocationNode:
 
     @property
     def links(self) -> dict[NodeId, Link]:
-        """Links by neighbour, the nearest first."""
+        """The links of this node by neighbour, the nearest neighbour first."""
         return self._links
 
     def fullest_row(self) -> float:
-        """Return the estimated number of documents in the fullest filter of this node, by which filters are sized."""
+        """Return the estimated number of documents in the fullest row of this node's filters.
+
+        Filters are sized by this number.
+        """
         rows = [self.own.bits, *(row for link in self._links.values() for row in link.received)]
         return estimate_documents(self.shape, max(row.bit_count() for row in rows))
 
     # Local events
 
     def change(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> list[SendToNeighbour]:
-        """Add and remove documents of this node; return the resulting updates."""
+        """Add and remove documents of this node; return the updates for its neighbours."""
         sets, clears = self.own.change(added, removed)
         return self._pass_on(self.node_id, 0, self.node_id, sets, clears) if sets or clears else []
 
@@ -105,7 +109,7 @@ class LocationNode:
         return sends
 
     def remove_link(self, neighbour: NodeId) -> list[SendToNeighbour]:
-        """Remove a neighbour, if present; return messages that tell the others what is no longer found through it."""
+        """Remove a neighbour, if present; return messages that withdraw its documents from the other neighbours."""
         link = self._links.pop(neighbour, None)
         return [] if link is None else self._retract(neighbour, link.received)
 
@@ -120,9 +124,9 @@ class LocationNode:
         return [SendToNeighbour(neighbour, Hello(shape)) for neighbour in self._links]
 
     def refresh(self) -> list[SendToNeighbour]:
-        """Send all bits of this node's own filter to all neighbours, if that has been requested since the last call.
+        """Send all bits of this node's own filter to all neighbours, if that was requested since the last call.
 
-        Call this periodically.
+        The caller calls it periodically.
         """
         if not self._refresh_due:
             return []
@@ -155,9 +159,9 @@ class LocationNode:
         return self._on_refresh_request(neighbour, message)
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, LocationQuery] | None:
-        """Return the neighbour to which a query goes next, and the query to send to it; None if the query fails here.
+        """Return the neighbour to which a query goes next, and the query to send to it.
 
-        The node's own documents are not searched.
+        The result is None if the query fails at this node. The node's own documents are not searched.
         """
         found = next_hop(query, document_mask(query.document, self.shape), self._links.items())
         if found is None:
@@ -212,11 +216,11 @@ class LocationNode:
         return sends
 
     def _choose_parent(self, neighbour: NodeId, source: NodeId, row: int) -> list[SendToNeighbour]:
-        """Decide whether this neighbour becomes the parent of a source; return the resulting messages.
+        """Decide whether ``neighbour`` becomes the parent of ``source``; return the resulting messages.
 
-        The parent is the neighbour from which the source's bits are accepted. ``row`` is the row of this neighbour's
-        update, which is the length of the path through it in hops. The result may be an ``Ignore`` for the neighbour
-        with the longer path.
+        The parent is the neighbour from which the source's bits are accepted. ``row`` is the row of the neighbour's
+        update, which is the length in hops of the path through this neighbour. The result may contain an ``Ignore`` for
+        the neighbour with the longer path.
         """
         parent, shortest = (
             (self.node_id, 0) if source == self.node_id else self._parents.get(source, (neighbour, NO_ROW))
@@ -272,7 +276,7 @@ class LocationNode:
         ]
 
     def _retract(self, neighbour: NodeId, received: list[int]) -> list[SendToNeighbour]:
-        """Return the messages that undo, at the other neighbours, the effects of a removed neighbour's filter.
+        """Return the messages that withdraw a removed neighbour's filter from the other neighbours.
 
         ``received`` has the rows of this filter.
         """
@@ -285,9 +289,10 @@ class LocationNode:
         )
 
     def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
-        """Process a neighbour's message that it no longer receives these sources.
+        """Process a neighbour's message that it no longer receives updates of these sources.
 
-        The neighbour no longer ignores them, so their bits are requested for it if this node has another path.
+        The neighbour then no longer ignores updates of them. If this node has another path to a source, it requests all
+        bits of this source for the neighbour.
         """
         lost: list[NodeId] = []
         sends: list[SendToNeighbour] = []

@@ -1,12 +1,12 @@
-"""Messages between neighbouring nodes, their encoding, and ordered streams of message batches.
+"""Messages between neighbouring nodes, their binary encoding, and ordered streams of message batches.
 
 Malformed data, and filters beyond the maximum size, raise :class:`PeerProtocolError`. The encoding begins with the
 version and the kind of message, one byte each; integers are big-endian. A set of bits is encoded as the number of its
 bits, followed by either their positions or the whole row, whichever is shorter: the paper's *diff compression*.
 
-Requests may be lost, repeated, or reach a restarted worker. What one worker sends to another is therefore a *stream* of
-numbered batches. Both ends discard their state together: a worker that begins a new stream has discarded the state of
-the other one, and a batch of an earlier stream is refused, so that its sender begins a new stream too.
+Requests may be lost, repeated, or reach a restarted worker. The messages from one worker to another are therefore a
+*stream* of numbered batches. Both ends discard their state together: a worker that begins a new stream has discarded
+the state of the other worker. A batch of an earlier stream is refused, so that its sender begins a new stream too.
 """
 
 import struct
@@ -20,19 +20,20 @@ from service.model import NodeId
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The first message on a link: the shape of the sender's filters. The sender has no state of the receiver.
+    """The first message on a link, with the shape of the sender's filters.
 
-    It is repeated when the sender adopts another shape.
+    It states that the sender has no state of the receiver. The message is repeated when the sender adopts another
+    shape.
     """
 
     shape: FilterShape
 
 
 class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
-    """Bits to set and bits to clear in row ``row`` of the filter that the receiver has for this link.
+    """Bits to set and bits to clear in row ``row`` of the attenuated filter that the receiver has of the sender.
 
     ``source`` is the node whose documents caused the update. Row 1 contains the sender's own documents. ``sets`` and
-    ``clears`` are filters: each of their bits is one to set or to clear.
+    ``clears`` are in the form of filters: each of their bits is a bit to set, or to clear.
     """
 
     shape: FilterShape
@@ -43,9 +44,10 @@ class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ignore(msgspec.Struct, frozen=True, gc=False):
-    """Request to send no more updates of this source for ``row`` and deeper rows.
+    """Request to the receiver to send no more updates of ``source`` for row ``row`` and deeper rows.
 
-    A source is a node whose documents cause updates. The sender receives them by another path that is not longer.
+    ``source`` is a node whose documents cause updates. The sender receives these updates by another path that is not
+    longer.
     """
 
     source: NodeId
@@ -53,18 +55,18 @@ class Ignore(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourcesLost(msgspec.Struct, frozen=True):
-    """The sender no longer receives updates of these sources, the nodes whose documents cause updates.
+    """Notice that the sender no longer receives updates of ``sources``, which are nodes whose documents cause updates.
 
-    The receiver drops paths to them through the sender, and no longer assumes that the sender ignores them.
+    The receiver forgets paths to these sources through the sender, and sends their updates to the sender again.
     """
 
     sources: tuple[NodeId, ...]
 
 
 class RefreshRequest(msgspec.Struct, frozen=True):
-    """Request to the source to send all bits of its own filter to all its neighbours once more.
+    """Request to ``source`` to send all bits of its own filter to all its neighbours again.
 
-    It is forwarded hop by hop.
+    The request is forwarded hop by hop until it reaches the source.
     """
 
     source: NodeId
@@ -74,7 +76,7 @@ Message = Hello | FilterUpdate | Ignore | SourcesLost | RefreshRequest
 
 
 class SendToNeighbour(msgspec.Struct, frozen=True, gc=False):
-    """An effect: send this message to this neighbour."""
+    """Instruction to the caller: send ``message`` to the neighbour ``to``."""
 
     to: NodeId
     message: Message
@@ -109,7 +111,7 @@ def encode(message: Message) -> bytes:
 
 
 def encoded_size(message: Message) -> int:
-    """Return the size of the encoded message in bytes, much faster than :func:`encode` does."""
+    """Return the size of the encoded message in bytes, without encoding it."""
     match message:
         case FilterUpdate(shape, _, _, sets, clears):
             return 33 + _bits_size(sets.bit_count(), shape.width) + _bits_size(clears.bit_count(), shape.width)
@@ -225,10 +227,10 @@ MAX_FRAMES = 4096
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """Part ``number`` (from 0) of the sender's stream, with the encoded messages ``frames``.
+    """One batch of a stream: part ``number`` (from 0), with the encoded messages ``frames``.
 
-    ``sender_stream`` is the id of this stream. ``receiver_stream`` is the id of the receiver's stream as the sender
-    knows it, or None if the sender has received no batch since its last restart.
+    ``sender_stream`` is the id of this stream. ``receiver_stream`` is the id of the stream in the opposite direction;
+    None if the sender has received no batch since its last restart.
     """
 
     sender_stream: StreamId
@@ -238,37 +240,40 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stream:
-    """One worker's end of the two streams between it and another worker."""
+    """One worker's end of the two streams between it and one other worker, one stream in each direction."""
 
     def __init__(self, sender_stream: StreamId) -> None:
-        """Begin a stream under an id never used before."""
+        """Begin a stream with the id ``sender_stream``, which was never used before."""
         self.restart(sender_stream)
 
     def restart(self, sender_stream: StreamId) -> None:
-        """Discard all state, and begin a new stream under an id never used before."""
+        """Discard all state, and begin a stream with the id ``sender_stream``, which was never used before."""
         self._own_stream = sender_stream
         self._peer_stream: StreamId | None = None
         self._sent_count = 0
         self._received_count = 0
 
     def next_batch(self, frames: tuple[bytes, ...]) -> Batch:
-        """Return the next batch of this worker's stream, with these encoded messages.
+        """Return the next batch of this worker's stream, which contains these encoded messages.
 
-        It is to be sent repeatedly until it has been delivered.
+        The caller sends it repeatedly until it has been delivered.
         """
         return Batch(self._own_stream, self._peer_stream, self._sent_count, frames)
 
     def is_current(self, batch: Batch) -> bool:
-        """Return whether this batch, which this worker has sent, belongs to its current stream."""
+        """Return whether ``batch``, which this worker has sent, belongs to its current stream."""
         return batch.sender_stream == self._own_stream
 
     def on_delivered(self, batch: Batch) -> None:
-        """Record that the other worker has received a batch, so that the next one gets the next number."""
+        """Record that the other worker has received ``batch``, so that the next batch gets the next number."""
         if self.is_current(batch):
             self._sent_count = batch.number + 1
 
     def is_restart(self, batch: Batch) -> bool:
-        """Return whether a received batch begins a new stream of its sender, so that this worker has to restart too."""
+        """Return whether the received ``batch`` begins a new stream of its sender.
+
+        If it does, this worker has to restart its own stream too.
+        """
         return (
             self._peer_stream not in {None, batch.sender_stream}
             and batch.number == 0
@@ -276,7 +281,7 @@ class Stream:
         )
 
     def receive(self, batch: Batch) -> tuple[bytes, ...]:
-        """Return the encoded messages of a received batch; none if it has been received before.
+        """Return the encoded messages of a received batch; empty if the batch has been received before.
 
         Raises :class:`PeerProtocolError` with the reason ``stream`` if the batch belongs to an earlier stream, or if
         batches before it are missing.

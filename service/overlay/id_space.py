@@ -1,7 +1,7 @@
 """Points of the 160-bit id space: integers in memory, 40 hex digits elsewhere (Corona §4).
 
-A point is a sequence of digits of base 2, 4, 16, 32 or 256 (whole digits must fill 160 bits), the most significant
-first.
+A point is a sequence of digits, the most significant first. The base of the digits is 2, 4, 16, 32 or 256, because a
+whole number of digits must fill 160 bits.
 """
 
 BITS = 160
@@ -18,7 +18,7 @@ def to_hex(point: int) -> str:
 
 
 def distance(a: int, b: int) -> int:
-    """Return the XOR distance of two points: the first bit in which they differ matters most.
+    """Return the XOR distance of two points, which depends most on the first bit in which they differ.
 
     It is symmetric, and no two points have the same distance from a third.
     """
@@ -26,13 +26,16 @@ def distance(a: int, b: int) -> int:
 
 
 def digit(point: int, index: int, base: int) -> int:
-    """Return a point's digit at ``index``, counted from 0 at the most significant, in a number system of this base."""
+    """Return the digit of ``point`` at ``index`` in a number system with this base.
+
+    Index 0 is the most significant digit.
+    """
     width = _digit_bits(base)
     return point >> (BITS - width * (index + 1)) & (base - 1)
 
 
 def shared_digits(a: int, b: int, base: int) -> int:
-    """Return how many leading digits of this base two points have in common."""
+    """Return the number of leading digits, in this base, that two points have in common."""
     return (BITS - distance(a, b).bit_length()) // _digit_bits(base)
 
 

@@ -35,7 +35,7 @@ class RingView:
 
     @cached_property
     def points(self) -> tuple[int, ...]:
-        """The members' ids as integers, in the same order as ``ids``."""
+        """The members' ids as integers, in the order of ``ids``."""
         return tuple(map(from_hex, self.ids))
 
     def __contains__(self, node: NodeId) -> bool:
@@ -53,8 +53,8 @@ class RingView:
     def is_among_nearest(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
         """Return whether ``node`` is one of the ``count`` nodes nearest to ``point`` by XOR.
 
-        With a count of 1, this is whether the node is the owner. The time it takes does not depend on the number of
-        nearer nodes.
+        With ``count`` 1, the result is whether ``node`` is the owner of ``point``. The time does not depend on
+        ``count``.
         """
         if node not in self._members:
             return False
@@ -66,7 +66,7 @@ class RingView:
 
     @cached_property
     def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """Results of :meth:`nearest`, kept to save memory.
+        """The tuples that :meth:`nearest` has returned, so that equal results share one tuple.
 
         In small fleets, tens of thousands of channels have the same polling set.
         """
@@ -77,10 +77,10 @@ class RingView:
         return {}
 
     def _path(self, node: NodeId) -> list[tuple[int, int, int]]:
-        """Return the branchings of the trie of ids on the path from its root to a node.
+        """Return the branchings on the path from the root of the trie of ids to ``node``.
 
-        Each is a tuple: a mask with one bit, this bit of the node's id (as 0 or the mask), and the number of nodes on
-        the other side.
+        Each branching is a tuple: a mask with one bit, the value of this bit in the node's id (0 or the mask), and the
+        number of nodes on the other side of the branching.
         """
         points, own = self.points, from_hex(node)
         low, high = 0, len(points)
@@ -113,7 +113,7 @@ class RingView:
 
 
 def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
-    """Return the prefixes of ``digits`` hex digits with which a point begins whose owner is ``node_id``.
+    """Return all prefixes of ``digits`` hex digits with which points owned by ``node_id`` can begin.
 
     A point's owner is found bit by bit: the nodes whose ids agree with the point's next bit remain, or all nodes if
     none agrees.
@@ -132,11 +132,12 @@ def _nearest(points: Sequence[int], prefix: int, bits: int) -> Sequence[int]:
 
 
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
-    """Return the id that splits the emptiest part of the id space.
+    """Return an unused id that splits the emptiest part of the id space.
 
-    The function descends the binary trie of ids, always to the side with fewer nodes (the zeros if both have equally
-    many), until a side is empty, and returns that side's first id. The shares of ids that are taken one after another
-    from an empty ring differ at most by a factor of 2, and are equal at powers of two.
+    The function descends the binary trie of ids, always to the side with fewer nodes (the zeros if both sides have
+    equally many), until a side is empty, and returns that side's first id. If all ids are chosen by this function,
+    starting with an empty ring, the nodes' shares of the id space differ at most by a factor of 2, and are equal if the
+    number of nodes is a power of two.
     """
     points = sorted(map(from_hex, existing))
     low, high, start, width = 0, len(points), 0, BITS

@@ -1,6 +1,7 @@
-"""A node's shares of directories, lookups in them, and the letters that nodes exchange about them.
+"""A node's shares of directories, lookups in these shares, and the messages that nodes exchange about them.
 
-A *directory* has the names of one AV-pair, divided among servers, one per node; a *share* is what one server stores. An
+A *directory* has the names of one AV-pair, divided among servers, one server per node. A *share* is the part of a
+directory that one server stores. A *letter* is all that one node sends to another about directories at one time. An
 entry of a directory is the text of a content name with its pairs, so that a changed name is another entry.
 """
 
@@ -14,7 +15,7 @@ from service.errors import BadStrategy
 
 
 class ListedName(msgspec.Struct, frozen=True):
-    """A content name in a directory: its id, its version, and the keys of all its pairs."""
+    """A content name in a directory: its id, its version, and the keys of all its AV-pairs."""
 
     name: str
     version: int
@@ -22,20 +23,20 @@ class ListedName(msgspec.Struct, frozen=True):
 
 
 def encode_entry(name: str, version: int, pairs: Iterable[str]) -> str:
-    """Return a content name as an entry of a directory; equal names, versions and pairs give equal entries."""
+    """Return a content name encoded as an entry of a directory; equal names, versions and pairs give equal entries."""
     return msgspec.json.encode((name, version, sorted(pairs))).decode()
 
 
 def decode_entry(text: str) -> ListedName:
-    """Return the content name of a directory's entry."""
+    """Return the content name that :func:`encode_entry` has encoded."""
     name, version, pairs = msgspec.json.decode(text, type=tuple[str, int, list[str]])
     return ListedName(name, version, frozenset(pairs))
 
 
 class PlacementTerm(msgspec.Struct, frozen=True, order=True):
-    """The time in which a placement of a directory's entries is valid; a greater term is later.
+    """The number of a placement of a directory on its servers; terms are ordered, and a greater term is newer.
 
-    ``ring`` is the ring's version, and ``placed`` the number of placements since the ring had that version.
+    ``ring`` is the version of the ring, and ``placed`` is the number of placements since the ring had that version.
     """
 
     ring: int
@@ -43,10 +44,10 @@ class PlacementTerm(msgspec.Struct, frozen=True, order=True):
 
 
 class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
-    """Messages about the directory of one AV-pair for one server.
+    """Messages for one server about the directory of the AV-pair ``pair``.
 
-    ``term`` and ``strategy`` are those of the placement to which they belong. An update without messages only states
-    that the share is still wanted.
+    ``term`` and ``strategy`` are those of the placement that the messages change. An update without messages only
+    states that the share is still needed.
     """
 
     pair: str
@@ -56,14 +57,15 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
 
     @property
     def can_start(self) -> bool:
-        """Whether a server can start its share with this update, because the first message has all entries to store."""
+        """Whether a server can start its share with this update: its first message has all entries to store."""
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
 class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
-    """A node's report to a directory's coordinator: its lookups in the directory of ``pair`` since the last report.
+    """A node's report to a directory's coordinator about its lookups in this directory since its last report.
 
-    ``lookups`` is their number, and ``target`` is the largest number of entries that one of them wanted.
+    ``pair`` is the directory's AV-pair, ``lookups`` is the number of lookups, and ``target`` is the largest number of
+    entries that one of them wanted.
     """
 
     pair: str
@@ -75,14 +77,14 @@ Letter = list[ShareUpdate | LookupCount]
 
 
 def encode_letter(letter: Letter) -> bytes:
-    """Return a letter as bytes."""
+    """Encode a letter: all updates and reports that one node sends to another at one time."""
     return msgspec.msgpack.encode(letter)
 
 
 def decode_letter(payload: bytes) -> Letter:
-    """Return a letter's content; it is empty if the letter is malformed or in the format of another version.
+    """Decode a letter; the result is empty if the letter is malformed or in the format of another version.
 
-    Its sender repeats itself.
+    Nothing is lost for long, because its sender repeats the content.
     """
     try:
         return msgspec.msgpack.decode(payload, type=Letter)
@@ -102,15 +104,16 @@ class _Share(msgspec.Struct):
 
 
 class NodeShares:
-    """The shares of directories that one node stores while the ring is the same."""
+    """The shares of directories that one node stores; they are valid for one version of the ring."""
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
 
     def start(self, pair: str, term: PlacementTerm, strategy: Strategy, number: int, servers: int) -> DirectoryServer:
-        """Create an empty share of the directory of an AV-pair, in place of an earlier one; return its server.
+        """Create an empty share of the directory of the AV-pair ``pair``, and return the server that stores it.
 
-        The server is number ``number`` of ``servers``, counted from 0. ``term`` is the term of the placement.
+        It replaces an earlier share of this directory. This node is server ``number`` of ``servers``, counted from 0.
+        ``term`` and ``strategy`` are those of the directory's placement.
         """
         share = self._shares[pair] = _Share(term, make_server(strategy, number, servers), {})
         return share.server
@@ -118,8 +121,8 @@ class NodeShares:
     def on_update(self, update: ShareUpdate, number: int, servers: int, draw: float) -> list[SendToServer]:
         """Process an update from a coordinator or another server; return the messages for other servers.
 
-        This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update of an older term
-        is ignored, and so is one of a term whose first update this node has not received.
+        This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update is ignored if
+        its term is older than that of the share, or if this node has not received the first update of its term.
         """
         share = self._shares.get(update.pair)
         if update.can_start and (share is None or share.term < update.term):
@@ -139,7 +142,7 @@ class NodeShares:
         return sends
 
     def expire(self) -> None:
-        """Drop shares that have had no update during the last ``MAX_SILENT_ROUNDS`` calls."""
+        """Drop the shares that received no update during the last ``MAX_SILENT_ROUNDS`` calls of this method."""
         for pair, share in list(self._shares.items()):
             share.silent_rounds += 1
             if share.silent_rounds > MAX_SILENT_ROUNDS:
@@ -151,14 +154,17 @@ class NodeShares:
         return share.server if share else None
 
     def names(self, pair: str) -> tuple[str, ...]:
-        """Return the ids of the names in this node's share of the directory of an AV-pair; empty without a share."""
+        """Return the ids of the names in this node's share of the directory of an AV-pair.
+
+        The result is empty if this node has no share.
+        """
         share = self._shares.get(pair)
         return tuple(name.name for name in share.names.values()) if share else ()
 
     def find(self, pairs: Collection[str], required: frozenset[str], limit: int, draw: float) -> list[str]:
-        """Return up to ``limit`` names that have all ``required`` pairs, from one of this node's shares.
+        """Return up to ``limit`` names that have all ``required`` pairs, from this node's smallest share.
 
-        The share is the smallest among the directories of ``pairs``. ``required`` are the pairs' keys as entries
+        Only shares of the directories of ``pairs`` are considered. ``required`` are the keys of AV-pairs as entries
         contain them. The search begins at a random place, which ``draw`` in [0, 1) determines, so that all names are
         equally likely to be returned.
         """

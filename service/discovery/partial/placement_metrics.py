@@ -1,6 +1,6 @@
-"""Metrics (§4) of a *placement*: an array of servers by entries, true where a server has an entry.
+"""Metrics (§4) of a *placement*: an array of shape (servers, entries), true where the server stores the entry.
 
-They are exact means over all lookups that clients can make, for up to 14 servers; the paper samples some. The sixth
+They are exact means over all lookups that clients can make, for up to 14 servers; the paper samples lookups. The sixth
 metric, update overhead (§6.4), is a number of messages; the caller that delivers the messages counts them.
 """
 
@@ -26,10 +26,10 @@ MAX_SERVERS = 14
 
 @dataclass(frozen=True, slots=True)
 class LookupSteps:
-    """All steps that a lookup can take; each step asks one more server.
+    """All steps that a lookup can take; in each step, the client asks one more server.
 
-    A step belongs to a set of servers that were asked before. For each number of servers asked before, the
-    probabilities of the steps add up to 1.
+    In each step, the servers asked before are one of ``sets``. For each number of servers asked before, the
+    probabilities (``chance``) of the steps add up to 1.
     """
 
     sets: Floats
@@ -44,9 +44,10 @@ class LookupSteps:
 
 @cache
 def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
-    """Return the steps that lookups with this strategy can take, for at most ``MAX_SERVERS`` servers.
+    """Return the steps that lookups can take if the directory uses this strategy.
 
-    The order of the servers is that of :func:`service.discovery.partial.servers.lookup_order`.
+    ``servers`` is at most ``MAX_SERVERS``. Clients ask servers in the order of
+    :func:`service.discovery.partial.servers.lookup_order`.
     """
     if isinstance(strategy, RoundRobin):
         return _steps_of_orders([strided_order(begin, strategy.y, servers) for begin in range(servers)])
@@ -55,7 +56,7 @@ def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
 
 @cache
 def subsets(servers: int) -> Floats:
-    """Return all sets of n servers as rows of 0 and 1, shape (2^n, n)."""
+    """Return all sets of n servers as an array of shape (2^n, n), with 1 for servers in the set and 0 for others."""
     if servers > MAX_SERVERS:
         raise ValueError(f"{servers} servers have too many subsets to go through; {MAX_SERVERS} are the most.")
     numbers = np.arange(1 << servers)[:, None]
@@ -65,7 +66,8 @@ def subsets(servers: int) -> Floats:
 def _random_order_steps(servers: int) -> LookupSteps:
     """Return the steps of lookups that ask servers in random order.
 
-    All sets of k servers are equally likely to be asked first, and all other servers equally likely to be asked next.
+    All sets of k servers are equally likely to be asked first. Each of the other servers is equally likely to be asked
+    next.
     """
     sets = subsets(servers)
     before, server = np.nonzero(sets == 0)
@@ -87,10 +89,10 @@ def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
 
 
 def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
-    """Return which servers have which entries, shape (servers, entries).
+    """Return which servers store which entries: an array of shape (servers, entries), true where the entry is stored.
 
-    ``shares`` are the entries that each server has, and ``entries`` are the columns; entries of a share that are not
-    among these are ignored.
+    ``shares`` has the stored entries of each server. ``entries`` are the columns; a stored entry that is not among them
+    is ignored.
     """
     columns = {entry: column for column, entry in enumerate(entries)}
     found = np.zeros((len(shares), len(entries)), dtype=np.bool_)
@@ -100,7 +102,7 @@ def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bool
 
 
 def storage(placement: Bools) -> int:
-    """Return the number of entries that all servers store together (§4.1), each counted once per server."""
+    """Return the number of entries that all servers store together (§4.1); an entry counts once for each server."""
     return int(placement.sum())
 
 
@@ -110,10 +112,10 @@ def coverage(placement: Bools) -> int:
 
 
 def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
-    """Return the mean number of servers that a lookup asks (§4.2), for every target from 0 to the coverage.
+    """Return the mean number of servers that a lookup asks (§4.2), indexed by target from 0 to the coverage.
 
     The target is the number of entries that the lookup wants. The coverage is the number of distinct entries that all
-    servers have. ``steps`` is the result of :func:`lookup_steps`.
+    servers store together. ``steps`` is the result of :func:`lookup_steps`.
     """
     known = _union_sizes(placement, steps.sets)[steps.before]
     # Asked by all lookups whose target exceeds the number of entries known before.
@@ -123,11 +125,11 @@ def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
 
 
 def fault_tolerances(placement: Bools) -> Ints:
-    """Return how many servers, whichever they are, can fail without making a lookup fail (§4.4).
+    """Return the largest number of servers, whichever they are, that can fail without making a lookup fail (§4.4).
 
-    The result has this number for every target, the number of entries that the lookup wants, from 0 to the number of
-    all entries. It is -1 for targets above the coverage, the number of distinct entries on all servers, because such
-    lookups fail anyway. The paper uses a heuristic; this function enumerates all sets of remaining servers.
+    The result is indexed by target, the number of entries that the lookup wants, from 0 to the number of all entries.
+    It is -1 for targets above the number of distinct entries on all servers, because such lookups fail anyway. The
+    paper uses a heuristic; this function enumerates all sets of remaining servers.
     """
     servers, entries = placement.shape
     left = subsets(servers)
@@ -140,7 +142,7 @@ def fault_tolerances(placement: Bools) -> Ints:
 
 
 def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floats:
-    """Return, for each entry, the probability that a lookup of ``target`` entries returns it: p_I(j) of §4.5.
+    """Return, for each entry, the probability that a lookup that wants ``target`` entries returns it: p_I(j) of §4.5.
 
     ``steps`` is the result of :func:`lookup_steps`. A lookup that cannot find ``target`` entries returns all that it
     finds.
@@ -155,9 +157,10 @@ def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floa
 
 
 def unfairness(chances: Floats, target: int) -> float:
-    """Return the relative deviation of these probabilities from equal ones (§4.5, formula 1); 0 is fair.
+    """Return how much these probabilities deviate from equal ones, as a relative deviation (§4.5, formula 1).
 
-    ``chances`` are the probabilities of all entries to be returned by a lookup of ``target`` entries.
+    The result is 0 is fair. ``chances`` has, for each entry, the probability that a lookup that wants ``target``
+    entries returns it.
     """
     ideal = target / len(chances)
     return float(np.sqrt(np.mean((chances - ideal) ** 2)) / ideal)

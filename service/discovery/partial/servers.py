@@ -1,7 +1,8 @@
 """The servers of a directory, one class per strategy (§3, §5), the messages between them, and the client's lookup.
 
-A server is a state machine: requests of clients and messages of other servers in, messages out. A client sends updates
-to the coordinator, and for a lookup asks servers in an order until it has enough entries.
+A server is a state machine: its input are requests of clients and messages of other servers, its output are messages. A
+client sends each update to one server, the coordinator. For a lookup, it asks servers in an order until it has enough
+entries.
 """
 
 from abc import ABC, abstractmethod
@@ -18,19 +19,19 @@ from service.errors import BadStrategy
 
 
 class Place(msgspec.Struct, frozen=True, tag=True):
-    """place(v1, …, vh): from now on, the directory has exactly these entries."""
+    """Client request place(v1, …, vh): the directory has exactly these entries from now on."""
 
     entries: tuple[str, ...]
 
 
 class Add(msgspec.Struct, frozen=True, tag=True):
-    """add(v): the directory has one more entry."""
+    """Client request add(v): the directory has one more entry."""
 
     entry: str
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True):
-    """delete(v): the entry is no longer in the directory."""
+    """Client request delete(v): the entry is removed from the directory."""
 
     entry: str
 
@@ -39,47 +40,47 @@ Request: TypeAlias = Place | Add | Delete
 
 
 class Keep(msgspec.Struct, frozen=True, tag=True):
-    """Replace all stored entries by those of these that the receiver's strategy selects."""
+    """Message to a server: replace all stored entries by those in ``entries`` that the server's strategy selects."""
 
     entries: tuple[str, ...]
 
 
 class Store(msgspec.Struct, frozen=True, tag=True):
-    """An entry has been added: store it if the receiver's strategy selects it."""
+    """Message to a server: an entry has been added to the directory; store it if the server's strategy selects it."""
 
     entry: str
 
 
 class Remove(msgspec.Struct, frozen=True, tag="Drop"):
-    """An entry has been deleted: remove it if it is stored."""
+    """Message to a server: an entry has been deleted from the directory; remove it if it is stored."""
 
     entry: str
 
 
 class KeepAt(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin: replace all stored entries by these, given as pairs of position and entry.
+    """Round-Robin, message to a server: replace all stored entries by these pairs (position, entry).
 
-    All entries of the directory form a sequence; a position is a place in it.
+    All entries of the directory form a sequence; a position is an index in this sequence.
     """
 
     entries: tuple[tuple[int, str], ...]
 
 
 class StoreAt(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin: store this entry at this position of the sequence of all entries."""
+    """Round-Robin, message to a server: store ``entry``, which has this position in the sequence of all entries."""
 
     position: int
     entry: str
 
 
 class Hole(msgspec.Struct, frozen=True, tag=True):
-    """Round-Robin, to the coordinator: this position of the sequence of all entries has become empty."""
+    """Round-Robin, message to the coordinator: this position in the sequence of all entries has become empty."""
 
     position: int
 
 
 class FillHole(msgspec.Struct, frozen=True, tag="Fetch"):
-    """Round-Robin: move the entry at the position ``first`` to the empty position ``hole``."""
+    """Round-Robin, message to a server: move the entry at the position ``first`` to the empty position ``hole``."""
 
     first: int
     hole: int
@@ -89,7 +90,7 @@ Message: TypeAlias = Keep | Store | Remove | KeepAt | StoreAt | Hole | FillHole
 
 
 class SendToServer(msgspec.Struct, frozen=True):
-    """An effect: send this message to the server of the number ``to``, which may be the sender itself."""
+    """Instruction to the caller: send ``message`` to server number ``to``, which may be the sender itself."""
 
     to: int
     message: Message
@@ -99,7 +100,10 @@ Sends = list[SendToServer]
 
 
 class DirectoryServer(ABC):
-    """One server's share of one directory, initially empty; a subclass for each strategy."""
+    """One server of one directory, with its share of the entries, which is initially empty.
+
+    Each strategy is a subclass.
+    """
 
     def __init__(self, number: int, servers: int) -> None:
         """Create server ``number`` of ``servers``, counted from 0."""
@@ -109,26 +113,26 @@ class DirectoryServer(ABC):
     @property
     @abstractmethod
     def entries(self) -> Collection[str]:
-        """The stored entries, each once."""
+        """The stored entries, without duplicates."""
 
     @abstractmethod
     def on_request(self, request: Request) -> Sends:
-        """Coordinate a client's request; return the messages to servers that carry it out.
+        """Process a client's request as the coordinator; return the messages to servers that carry it out.
 
         :func:`choose_coordinator` selects the server that receives the request.
         """
 
     @abstractmethod
     def on_message(self, message: Message, draw: float) -> Sends:
-        """Process another server's message; return the messages to other servers that follow.
+        """Process another server's message; return the messages to send to other servers.
 
         ``draw`` is a random number in [0, 1), which only RandomServer-x uses.
         """
 
     def lookup(self, target: int, known: Collection[str], draw: float) -> list[str]:
-        """Return up to ``target`` stored entries that are not in ``known``, the entries that the client has already.
+        """Return up to ``target`` stored entries that are not in ``known``, the entries that the client already has.
 
-        The random number ``draw`` in [0, 1) selects them; all are equally likely.
+        The random number ``draw`` in [0, 1) selects them; all entries are equally likely.
         """
         fresh = [entry for entry in self.entries if entry not in known] if known else list(self.entries)
         begin = int(draw * len(fresh))
@@ -145,21 +149,18 @@ def to_each(servers: Iterable[int], message: Message) -> Sends:
 
 
 def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrategy:
-    """Return the error that ``server`` raises for a message of another strategy."""
+    """Return the error that ``server`` raises for a message that belongs to another strategy."""
     what, whose = type(message).__name__, type(server).__name__
     return BadStrategy(f"A {whose} received {what}, a message of another strategy. Place the entries again.")
 
 
 def rank(entry: str, salt: float) -> bytes:
-    """Return the key of an entry by which entries are sorted in a pseudo-random order.
-
-    ``salt``, a number in [0, 1), determines the order.
-    """
+    """Return a sort key of an entry; sorting by it gives a pseudo-random order, which ``salt`` in [0, 1) determines."""
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 
 class BroadcastServer(DirectoryServer):
-    """A server that sends every update to all servers."""
+    """A server that, as coordinator, sends every update to all servers."""
 
     def on_request(self, request: Request) -> Sends:  # noqa: D102 - the base class says it
         match request:
@@ -172,7 +173,7 @@ class BroadcastServer(DirectoryServer):
 
 
 class StoringServer(BroadcastServer):
-    """A server that stores every entry that others send to it, until the entry is deleted."""
+    """A server that stores every entry that other servers send to it, until the entry is deleted."""
 
     def __init__(self, number: int, servers: int) -> None:
         super().__init__(number, servers)
@@ -200,10 +201,10 @@ class FullReplicationServer(StoringServer):
 
 
 class FixedServer(StoringServer):
-    """Fixed-x: stores the same x entries as all other servers, and forwards only the updates that change these.
+    """Fixed-x: stores the same x entries as all other servers, and forwards only the updates that change these entries.
 
-    As in the paper, there is no concurrency control: two concurrent adds at servers with x - 1 entries are both stored,
-    so that all servers still have the same entries.
+    As in the paper, there is no concurrency control. If two adds are processed concurrently at servers with x - 1
+    entries, both entries are stored, so that all servers still have the same entries.
     """
 
     def __init__(self, number: int, servers: int, x: int) -> None:
@@ -224,8 +225,8 @@ class FixedServer(StoringServer):
 class ReservoirServer(BroadcastServer):
     """RandomServer-x: stores x entries, drawn at random from all entries.
 
-    Without deletes, all subsets stay equally likely (Vitter's reservoir sampling). A deleted entry is replaced by the
-    next one added, so that newer entries become more likely (§6.3).
+    Without deletes, all subsets of x entries stay equally likely (Vitter's reservoir sampling). A deleted entry is
+    replaced by the next added entry, so that newer entries become more likely (§6.3).
     """
 
     def __init__(self, number: int, servers: int, x: int) -> None:
@@ -240,10 +241,10 @@ class ReservoirServer(BroadcastServer):
         return self._stored
 
     def on_message(self, message: Message, draw: float) -> Sends:
-        """Process another server's message; return the messages to other servers that follow.
+        """Process another server's message; return the messages to send to other servers.
 
-        The random number ``draw`` selects a whole subset in :class:`Keep`, because it determines an order of all
-        entries.
+        For a :class:`Keep`, the random number ``draw`` in [0, 1) determines an order of all entries, and the first x
+        are stored.
         """
         match message:
             case Keep(entries):
@@ -274,9 +275,9 @@ COORDINATOR = 0
 
 
 class RoundRobinServer(DirectoryServer):
-    """Round-Robin-y: stores each entry whose position in the sequence of all entries belongs to this server.
+    """Round-Robin-y: stores each entry whose position in the sequence of all entries is assigned to this server.
 
-    The position p belongs to the servers p to p + y - 1, modulo the number of servers. Server 0 is the coordinator.
+    The position p is assigned to the servers p to p + y - 1, modulo the number of servers. Server 0 is the coordinator.
     """
 
     def __init__(self, number: int, servers: int, y: int) -> None:
@@ -333,7 +334,7 @@ class RoundRobinServer(DirectoryServer):
     def _on_hole(self, hole: int) -> Sends:
         """Return the messages that move the first entry of the sequence to the empty position ``hole``.
 
-        If the hole is at or before the first position, no entry is moved.
+        No entry is moved if ``hole`` is at or before the first position.
         """
         first = self._first
         self._first = max(first, min(first, hole) + 1)
@@ -364,7 +365,7 @@ _HASHES = 16
 def hash_servers(entry: str, y: int, servers: int) -> list[int]:
     """Return the distinct servers that ``y`` hash functions select for an entry v: f_1(v), …, f_y(v).
 
-    There are ``servers`` servers, counted from 0.
+    The ``servers`` servers are numbered from 0.
     """
     found: dict[int, None] = {}
     for first in range(0, y, _HASHES):
@@ -375,7 +376,7 @@ def hash_servers(entry: str, y: int, servers: int) -> list[int]:
 
 
 class HashServer(StoringServer):
-    """Hash-y: stores the entries for which one of y hash functions selects this server."""
+    """Hash-y: stores each entry for which at least one of y hash functions selects this server."""
 
     def __init__(self, number: int, servers: int, y: int) -> None:
         super().__init__(number, servers)
@@ -399,7 +400,7 @@ class HashServer(StoringServer):
 
 
 def make_server(strategy: Strategy, number: int, servers: int) -> DirectoryServer:
-    """Return an empty server of a strategy: number ``number`` of ``servers``, counted from 0."""
+    """Return an empty server for a strategy; its number is ``number`` of ``servers``, counted from 0."""
     match strategy:
         case FullReplication():
             return FullReplicationServer(number, servers)
@@ -416,7 +417,7 @@ def make_server(strategy: Strategy, number: int, servers: int) -> DirectoryServe
 def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
     """Return the number of the server that receives an update (§5).
 
-    It is random, according to ``draw`` in [0, 1), except for Round-Robin-y, where it is always the same.
+    The number is random, according to ``draw`` in [0, 1), except for Round-Robin-y, where it is always 0.
     """
     return COORDINATOR if isinstance(strategy, RoundRobin) else int(draw * servers)
 
@@ -424,8 +425,8 @@ def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
 def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
     """Return the numbers of all servers in the order in which a client asks them.
 
-    The order is random, according to ``draw`` in [0, 1). For Round-Robin-y, it begins with servers that have no entries
-    in common.
+    The order is random, according to ``draw`` in [0, 1). For Round-Robin-y, the order begins with servers that have no
+    entries in common.
     """
     if isinstance(strategy, RoundRobin):
         return strided_order(int(draw * servers), strategy.y, servers)
@@ -433,19 +434,20 @@ def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
 
 
 def strided_order(begin: int, stride: int, servers: int) -> list[int]:
-    """Return the numbers of all servers, beginning with every ``stride``-th from ``begin`` on, once around (§3.4).
+    """Return the numbers of all servers; every ``stride``-th server from ``begin`` on, once around, is first (§3.4).
 
-    The others follow in turn.
+    The other servers follow in order, also from ``begin`` on.
     """
     once_around = [(begin + step) % servers for step in range(0, servers, stride)]
     return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))
 
 
 class PartialLookup:
-    """partial_lookup(t): one client's lookup of ``target`` entries, without I/O.
+    """A client's lookup, partial_lookup(t), of ``target`` entries, without I/O.
 
-    While :meth:`next_server` returns a server, ask it for entries beyond ``found``, and pass its answer, if any, to
-    :meth:`on_answer`.
+    The caller asks the server that :meth:`next_server` returns for entries that are not in ``found``, passes its answer
+    to :meth:`on_answer`, and repeats this until :meth:`next_server` returns None. A server that does not answer is
+    skipped.
     """
 
     def __init__(self, target: int, order: Iterable[int]) -> None:
@@ -455,7 +457,7 @@ class PartialLookup:
         self._order = iter(order)
 
     def next_server(self) -> int | None:
-        """Return the number of the next server to ask; None if enough entries are found or no server is left."""
+        """Return the number of the next server to ask; None if enough entries have been found or no server is left."""
         return next(self._order, None) if len(self.found) < self.target else None
 
     @property

@@ -70,9 +70,9 @@ def strategy_name(strategy: Strategy) -> str:
 
 
 def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the number of entries that all servers store together (Table 1); for Hash-y, its mean.
+    """Return the number of entries that all servers store together (Table 1); for Hash-y, the mean of this number.
 
-    An entry counts once for each server that stores it. ``entries`` is the number of entries of the directory.
+    An entry counts once for each server that stores it. ``entries`` is the number of entries in the directory.
     """
     match strategy:
         case FullReplication():
@@ -86,9 +86,9 @@ def expected_storage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the number of distinct entries that all servers store together (§4.3); for RandomServer-x, its mean.
+    """Return the number of distinct entries on all servers together (§4.3).
 
-    ``entries`` is the number of entries of the directory.
+    For RandomServer-x, the mean of this number. ``entries`` is the number of entries in the directory.
     """
     match strategy:
         case Fixed(x):
@@ -100,9 +100,9 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> int:
-    """Return how many servers of Round-Robin-y can fail without making a lookup fail (§4.4).
+    """Return the number of servers that can fail without making a lookup fail, for Round-Robin-``y`` (§4.4).
 
-    A lookup wants ``target`` of the directory's ``entries`` entries; the target must not exceed their number.
+    A lookup wants ``target`` of the directory's ``entries`` entries; ``target`` must not exceed ``entries``.
     """
     return min(servers - 1, servers + y - 1 - ceil(target * servers / entries))
 
@@ -110,17 +110,17 @@ def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> in
 def copies_needed(target: int, entries: int, servers: int) -> int:
     """Return the number of copies of each entry at which a server has ``target`` entries on average (§6.4).
 
-    It is ceil(t·n/h), but at least 1, with target t, ``servers`` n and ``entries`` h.
+    It is ceil(t·n/h), but at least 1, where t is ``target``, n is ``servers``, and h is ``entries``.
     """
     return max(ceil(target * servers / max(entries, 1)), 1)
 
 
 def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
-    """Return the mean number of messages per add or delete (§6.4): the client's request and those to servers.
+    """Return the mean number of messages per add or delete, including the client's request (§6.4).
 
-    The paper derives it for Fixed-x and Hash-y. For the others, the result counts the messages of this implementation,
-    which broadcasts. With Round-Robin-y, an add needs y messages. A delete needs a broadcast, a report of the empty
-    position, y messages to fetch an entry for it, and y to store that entry there.
+    The paper derives it for Fixed-x and Hash-y. For the other strategies, the result counts the messages of this
+    implementation, which broadcasts. With Round-Robin-y, an add needs y messages. A delete needs a broadcast, a report
+    of the empty position, y messages to fetch an entry for it, and y to store that entry there.
     """
     match strategy:
         case FullReplication() | RandomServer():
@@ -139,14 +139,14 @@ FAILING = 0.001
 
 
 def failing_share(target: int, cushion: int, entries: int) -> float:
-    """Return the share of the time in which a server with a cushion has fewer entries than lookups want (§6.2).
+    """Return the share of time in which a server with this cushion has fewer than ``target`` entries (§6.2).
 
     A lookup wants ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
     entries.
 
-    Entries arrive one at a time, with any lifetime distribution; the directory's size h is constant on average. The
-    next add fills a gap, and of k entries one is deleted k / h times as often as one is added: a birth-death chain
-    whose lowest states fail. The paper measures this share; the formula is ours.
+    Model: entries arrive one at a time, with any lifetime distribution, and the directory's size h is constant on
+    average. The next add fills a gap, and of k stored entries one is deleted k / h times as often as one is added. This
+    is a birth-death chain whose states below ``target`` fail. The paper measures this share; the formula is ours.
     """
     most = min(target + cushion, entries)
     weight, weights = 1.0, [1.0]
@@ -159,8 +159,8 @@ def failing_share(target: int, cushion: int, entries: int) -> float:
 def cushion_needed(target: int, entries: int) -> int:
     """Return the least cushion at which lookups fail at most a share ``FAILING`` of the time (§6.2).
 
-    The cushion is the number of entries that a server stores beyond ``target``. The result is at most ``entries`` -
-    ``target``.
+    The cushion is the number of entries that a server stores beyond ``target``. It is at most ``entries`` - ``target``,
+    where ``entries`` is the size of the directory.
     """
     cushion = 0
     while target + cushion < entries and failing_share(target, cushion, entries) > FAILING:

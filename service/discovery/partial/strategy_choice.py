@@ -36,7 +36,11 @@ MAX_SHARE_ENTRIES = 1000
 
 
 class DirectoryMeasurements(msgspec.Struct, frozen=True):
-    """Measurements of a directory, from which its strategy is chosen."""
+    """Measurements of a directory, from which its strategy is chosen.
+
+    ``target`` is the number of entries that a lookup wants, ``entries`` the number of entries, and ``servers`` the
+    number of servers. ``updates_per_lookup`` is the number of adds and deletes divided by the number of lookups.
+    """
 
     target: int
     """t: the number of entries that lookups want."""
@@ -48,7 +52,7 @@ class DirectoryMeasurements(msgspec.Struct, frozen=True):
 
 
 class Rule(StrEnum):
-    """The rules of thumb; each is a sentence of the paper."""
+    """The paper's rules of thumb for the choice of a strategy."""
 
     ALL_NEEDED = "all-needed"
     """With t·n/h copies, each server has all entries."""
@@ -69,7 +73,7 @@ class Rule(StrEnum):
 
 
 class ChoiceReason(msgspec.Struct, frozen=True):
-    """A rule that applied to the choice of a strategy: it compared ``value`` with ``bound``."""
+    """A rule of thumb that decided the choice of a strategy, because of how ``value`` compares with ``bound``."""
 
     rule: Rule
     value: float
@@ -84,10 +88,10 @@ class StrategyChoice(msgspec.Struct, frozen=True):
 
 
 class DirectoryChoice(msgspec.Struct, frozen=True):
-    """A directory as its coordinator keeps it.
+    """The measurements of a directory and the strategy that its coordinator has chosen.
 
-    ``pair`` is the AV-pair whose names are its entries, ``measured`` are the measurements, and ``choice`` is the
-    strategy that follows from them.
+    ``pair`` is the AV-pair whose names are the directory's entries, ``measured`` are the measurements, and ``choice``
+    is the strategy that follows from them.
     """
 
     pair: str
@@ -133,10 +137,10 @@ READS_PER_PLACEMENT = 10
 
 
 class Coordinator:
-    """The coordinator of one directory, which runs on one node; another set of servers needs a new one."""
+    """The coordinator of one directory. It runs on one node, and is replaced if the set of servers changes."""
 
     def __init__(self, servers: int) -> None:
-        """Coordinate ``servers`` servers, which store nothing yet."""
+        """Create the coordinator of ``servers`` servers, which store nothing yet."""
         self.choice: StrategyChoice | None = None
         """The current strategy and its reasons; None before the first reading."""
         self.measured: DirectoryMeasurements | None = None
@@ -151,8 +155,8 @@ class Coordinator:
         """Return the requests that make the servers store exactly these entries.
 
         ``lookups`` is the number of lookups since the last call, and ``target`` the largest number of entries that one
-        of them wanted. If the result contains a :class:`Place`, this is the only request; the caller then starts new
-        servers with the strategy in ``choice`` and sends it to them.
+        of them wanted. If the result contains a :class:`Place`, it contains nothing else; the caller then starts new
+        servers with the strategy in ``choice`` and sends the request to them.
         """
         there = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in there]
