@@ -1,7 +1,8 @@
 """The client's search for a key's leaf group, one probe at a time (CLASH §V.C, Figure 5).
 
-A *probe* guesses the depth of the key's leaf and asks the keyspace to which that depth leads. The search is the paper's
-modified binary search between two bounds, low and high, which each answer narrows:
+A *leaf group* is a key group that is not split. A *probe* guesses the depth of the key's leaf group and asks the
+keyspace to which that depth leads. The search is the paper's modified binary search between two bounds, low and high,
+which each answer narrows:
 
 - Theorem 1: an answer of p matching bits implies a depth of at least p + 1.
 - Theorem 2: if p is less than the guessed depth, the true depth is less than the guess too.
@@ -9,12 +10,12 @@ modified binary search between two bounds, low and high, which each answer narro
 Deviation: the client may have a hint, the depth of a group that it knows. The next guesses are then the depths next to
 the hint, in doubling steps, because a group that has split or merged usually did so by one or two bits. After that, and
 without a hint, the guess is the middle of the bounds. A keyspace that has given the group away redirects the search to
-the taker, with a proof. While groups move, the answers of two keyspaces can contradict each other: the search then
-starts again.
+the keyspace that takes it, with a proof. While groups move, the answers of two keyspaces can contradict each other: the
+search then starts again.
 
-A recalled leaf is in its parent's keyspace, so the depth that leads to it, and that is searched for, is its parent's:
-Theorem 2 then holds unchanged. Theorem 1 gives p + 1 only if p leads to the keyspace that has answered, which would
-have accepted a key that is recalled there; otherwise it gives p.
+A recalled leaf is in its parent's keyspace. The depth that leads to it, and that is searched for, is therefore its
+parent's depth: Theorem 2 then holds unchanged. Theorem 1 gives p + 1 only if p leads to the keyspace that has answered,
+which would have accepted a key that is recalled there; otherwise it gives p.
 
 :class:`DepthCache` holds the depths that a client knows (§V.C and §VI.A). :class:`LeafGroupSearch` finds all leaf
 groups under a prefix, by which a fan-out is divided (the paper's future work, §VII).
@@ -31,7 +32,7 @@ from service.errors import KeyGroupMoving
 
 
 class DepthCache:
-    """A cache of the leaf groups that a client knows, and of the depths that lead to them.
+    """A client's cache of leaf groups, and of the depths that lead to their keyspaces.
 
     A new group replaces the groups that it overlaps.
     """
@@ -45,7 +46,7 @@ class DepthCache:
         return len(self._groups)
 
     def record(self, group: KeyGroup, depth: int) -> None:
-        """Store that this group is a leaf, and that ``depth`` leads to it (:attr:`DepthSearch.depth`)."""
+        """Store that ``group`` is a leaf, and that ``depth`` leads to its keyspace (:attr:`DepthSearch.depth`)."""
         low = bisect_right(self._starts, group.key)
         if low and group.key in self._groups[low - 1]:
             low -= 1
@@ -55,9 +56,9 @@ class DepthCache:
         self._depths[low:high] = [depth]
 
     def depth(self, key: int) -> int | None:
-        """Return the depth with which a search for the key should begin, that of the nearest known group.
+        """Return the depth with which to begin a search for ``key``: that of the nearest known group.
 
-        None if the cache is empty.
+        The result is None if the cache is empty.
         """
         place = bisect_right(self._starts, key)
         beside = range(max(place - 1, 0), min(place + 1, len(self._groups)))
@@ -70,10 +71,10 @@ MAX_PROBES = 100
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A request to ``keyspace`` to accept a key (ACCEPT_OBJECT).
+    """A request to ``keyspace`` to accept ``key`` (ACCEPT_OBJECT).
 
     ``depth`` is the guessed depth that led to the keyspace. ``proof`` is the move by which another keyspace has
-    redirected the client to this one, or None.
+    redirected the client to this keyspace; None without such a redirection.
     """
 
     keyspace: Keyspace
@@ -85,14 +86,14 @@ class Probe(msgspec.Struct, frozen=True):
 class DepthSearch:
     """A search for the leaf group of one key.
 
-    Send :attr:`probe`, pass the answer to :meth:`on_answer`, and repeat until it returns a leaf.
+    The caller sends :attr:`probe`, passes the answer to :meth:`on_answer`, and repeats this until it returns a leaf.
     """
 
     depth: int
     """The depth that leads to the leaf; set once the leaf has been found."""
 
     def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, hint: int | None = None) -> None:
-        """Start a search for a key of ``bits`` bits; ``hint`` is the depth to try first, or None if none is known.
+        """Start a search for a key of ``bits`` bits; ``hint`` is the depth to try first, or None.
 
         Raises :class:`BadKey` if the key is longer.
         """
@@ -105,9 +106,10 @@ class DepthSearch:
         self.probe = self._probe_at(bits // 2 if hint is None else min(hint, bits))
 
     def on_answer(self, answer: AcceptObjectReply) -> Accepted | None:
-        """Return the key's leaf if the answer contains it; if None, :attr:`probe` is then the next probe to send.
+        """Process a keyspace's answer to :attr:`probe`; return the key's leaf if the answer contains it.
 
-        Raises :class:`KeyGroupMoving` after ``MAX_PROBES`` probes.
+        If the result is None, :attr:`probe` is the next probe to send. Raises :class:`KeyGroupMoving` after
+        ``MAX_PROBES`` probes.
         """
         if isinstance(answer, Accepted):
             self.depth = self._depth_leading_to(answer.group)
@@ -149,9 +151,9 @@ class DepthSearch:
 class LeafGroupSearch:
     """A search for all leaf groups under a prefix.
 
-    Send :attr:`probe` and pass the answer to :meth:`on_answer`, until :attr:`probe` is None. The groups that are found
-    are disjoint and cover the prefix, even if groups split and merge during the search: of a group that has been merged
-    with keys found before, only the part that has not been found yet is returned.
+    The caller sends :attr:`probe` and passes the answer to :meth:`on_answer`, until :attr:`probe` is None. The groups
+    that are found are disjoint and cover the prefix, even if groups split and merge during the search: if a found group
+    contains keys that were found before, only its other part is returned.
     """
 
     def __init__(self, prefix: KeyGroup, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
@@ -160,9 +162,10 @@ class LeafGroupSearch:
         self._start_search(prefix.key)
 
     def on_answer(self, answer: AcceptObjectReply) -> KeyGroup | None:
-        """Return the next leaf group under the prefix; None if more probes are needed to find it.
+        """Process a keyspace's answer to :attr:`probe`; return the next leaf group under the prefix.
 
-        Raises :class:`KeyGroupMoving` as :meth:`DepthSearch.on_answer` does.
+        The result is None if more probes are needed to find this group. Raises :class:`KeyGroupMoving` as
+        :meth:`DepthSearch.on_answer` does.
         """
         found = self._search.on_answer(answer)
         if found is None:

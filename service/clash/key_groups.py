@@ -28,9 +28,9 @@ def shape(key: int, depth: int, bits: int) -> int:
 
 
 class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A key group: the keys of ``bits`` bits that begin with the same ``depth`` bits, its prefix.
+    """A key group: all keys of ``bits`` bits that begin with the same ``depth`` bits, the group's prefix.
 
-    ``key`` is the virtual key, which consists of the prefix and zeros.
+    ``key`` is the virtual key, which consists of the prefix, followed by zeros.
     """
 
     key: int
@@ -39,12 +39,12 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @classmethod
     def containing(cls, key: int, depth: int, bits: int) -> "KeyGroup":
-        """Return the group of depth ``depth`` that contains the key, which has ``bits`` bits."""
+        """Return the group of this depth that contains ``key``, which has ``bits`` bits."""
         return cls(shape(key, depth, bits), depth, bits)
 
     @classmethod
     def from_label(cls, label: str, bits: int) -> "KeyGroup":
-        """Return the group of keys of ``bits`` bits with this label, such as ``0110*``.
+        """Return the group with this label, such as ``0110*``; its keys have ``bits`` bits.
 
         Raises :class:`BadKey` if the label is malformed.
         """
@@ -62,7 +62,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def last(self) -> int:
-        """The greatest key of the group; its least key is the virtual key."""
+        """The greatest key of the group. The least key is the virtual key."""
         return self.key | (1 << (self.bits - self.depth)) - 1
 
     @property
@@ -77,24 +77,24 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
     @property
     def parent(self) -> "KeyGroup":
-        """The group of which this one is a half."""
+        """The parent: the group that has this group as its left or right half."""
         return KeyGroup.containing(self.key, self.depth - 1, self.bits)
 
     def __contains__(self, key: int) -> bool:
         return shape(key, self.depth, self.bits) == self.key
 
     def intersection(self, other: "KeyGroup") -> "KeyGroup | None":
-        """Return the group of all keys that are in both groups, which is one of the two; None if there are none."""
+        """Return the group of all keys that are in both groups; it is one of the two, or None if they are disjoint."""
         inner, outer = sorted((self, other), key=lambda group: -group.depth)
         return inner if inner.key in outer else None
 
     def common_bits(self, key: int) -> int:
-        """Return how many of the group's prefix bits the key begins with (the prefix match of §V.B)."""
+        """Return how many leading bits ``key`` and the group's prefix have in common (the prefix match of §V.B)."""
         return min(self.depth, self.bits - (self.key ^ key).bit_length())
 
 
 class KeyLayout(msgspec.Struct, frozen=True):
-    """The numbers of bits of the three parts of a key, which are the same for all keys of one store."""
+    """The numbers of bits of a key's three parts; all keys of one store have the same layout."""
 
     domain_bits: int = 8
     channel_bits: int = 16
@@ -102,18 +102,18 @@ class KeyLayout(msgspec.Struct, frozen=True):
 
     @property
     def bits(self) -> int:
-        """N, the length of a key in bits."""
+        """The length of a key in bits, N in the paper."""
         return self.domain_bits + self.channel_bits + self.subscriber_bits
 
     def key(self, domain: str, channel: ChannelId, subscriber: UserId) -> int:
-        """Return a subscription's identifier key; ``domain`` is the registrable domain of the channel's URL."""
+        """Return the identifier key of a subscription; ``domain`` is the registrable domain of the channel's URL."""
         return self.channel_group(domain, channel).key | _first_bits(subscriber, self.subscriber_bits)
 
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
         """Return the group that contains all subscriptions to a channel.
 
-        ``domain`` is the registrable domain of the channel's URL. Other channels whose short hashes are the same are in
-        the group too.
+        ``domain`` is the registrable domain of the channel's URL. The group also contains other channels of which the
+        first bits of the hash are the same.
         """
         depth = self.domain_bits + self.channel_bits
         own = _first_bits(channel, self.channel_bits) << self.subscriber_bits
@@ -154,9 +154,9 @@ class KeyspaceMap(Protocol):
 
 
 class Keyspaces(msgspec.Struct, frozen=True):
-    """The ``count`` keyspaces of a store, which have equal shares of the hash range.
+    """All keyspaces of a store, numbered from 0 to ``count`` - 1; each has an equal share of the range of hashes.
 
-    The count never changes, because groups would be lost.
+    ``count`` never changes, because groups would then be looked up in other keyspaces than those that store them.
     """
 
     count: int = 256
@@ -166,7 +166,7 @@ class Keyspaces(msgspec.Struct, frozen=True):
         return hash_key(group) * self.count >> HASH_BITS
 
     def point(self, keyspace: Keyspace) -> str:
-        """Return the keyspace's point in the id space of nodes: the first hash of its share, as 40 hex digits."""
+        """Return a keyspace's point in the id space of nodes: the least hash of its share, as 40 hex digits."""
         return f"{-(-(keyspace << HASH_BITS) // self.count):040x}"
 
     def check(self, keyspace: Keyspace) -> None:

@@ -3,16 +3,16 @@
 An overloaded keyspace splits its hottest group. A keyspace with spare capacity merges the two halves of a group: the
 coldest pair whose load it can carry.
 
-Hysteresis: a split is due above ``overload``; a merge only if the keyspace stays below ``merge_limit`` with the merged
-group. A load that fluctuates by less than ±x never causes a split after a merge if ``merge_limit < overload · (1 - x) /
-(1 + x)``.
+Hysteresis: a split is due if a keyspace's load exceeds ``overload``. A merge is due only if the keyspace's load stays
+below ``merge_limit`` with the merged group. A load that fluctuates by less than ±x never causes a split after a merge
+if ``merge_limit < overload · (1 - x) / (1 + x)``.
 
 Deviation: the paper merges where a server's load is below 54 %. But two halves of 55 and 30 % do not need two servers,
-and a server below 54 % may have no use for what would fill it: the criterion here is the load after the merge.
+and a server below 54 % may not have the capacity for the other half: the criterion here is the load after the merge.
 
 Deviation: the paper leaves a cold group where it is as long as its sibling is hot and split, so that a keyspace may
-have almost no load. Here, a right child that is alone in its keyspace is recalled if its parent's keyspace can carry
-it.
+have almost no load. Here, a right child that is the only group in its keyspace is recalled if its parent's keyspace can
+carry it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -29,10 +29,10 @@ SUBSCRIPTIONS_PER_DELIVERY_S = 1000.0
 
 
 def group_load(deliveries_per_s: float, subscriptions: float) -> float:
-    """Return the load of a group in deliveries per second, from its rate of deliveries and its subscriptions.
+    """Return the load of a group, in deliveries per second, from its deliveries and its number of subscriptions.
 
-    A delivery reads each subscription once, so work is linear in deliveries. The number of stored subscriptions is a
-    second, smaller term, which splits large groups even while they are quiet. Deviation: the paper's load is
+    A delivery reads each subscription once, so the work is linear in deliveries. The number of stored subscriptions
+    adds a second, smaller term, which splits large groups even while they are quiet. Deviation: the paper's load is
     logarithmic in the number of stored queries (§VI.A), because its servers match data against an index of queries;
     here a delivery reads all subscriptions.
     """
@@ -40,11 +40,11 @@ def group_load(deliveries_per_s: float, subscriptions: float) -> float:
 
 
 class HalfLives(msgspec.Struct, frozen=True):
-    """Half-lives in seconds of the two measured rates, the *current* and the *long-term* one.
+    """Half-lives in seconds of the two measured rates, the *current* and the *long-term* rate.
 
     After a half-life without deliveries, a rate has decayed to a half. Deviation: the paper considers the last interval
-    only. Here a group counts as hot at once but as cold only after a while: updates come in bursts, and a group that
-    has just split would merge again between two of them.
+    only. Here a group counts as hot at once but as cold only after a while. Updates come in bursts, and a group that
+    has just split would otherwise merge again between two bursts.
     """
 
     current_s: float
@@ -54,8 +54,8 @@ class HalfLives(msgspec.Struct, frozen=True):
     def for_interval(cls, interval_s: float) -> "HalfLives":
         """Return the half-lives for rates that are measured every ``interval_s`` seconds.
 
-        Deliveries to a large channel take several intervals and visit a given leaf in only one of them, so a rate needs
-        about three intervals to be known.
+        Deliveries to a large channel take several intervals and visit a given leaf group in only one of them. About
+        three intervals are therefore needed to measure a rate.
         """
         return cls(3 * interval_s, 15 * interval_s)
 
@@ -80,9 +80,9 @@ class DeliveryRate(msgspec.Struct, frozen=True):
         )
 
     def with_measured(self, per_s: float, elapsed_s: float, half_lives: HalfLives) -> "DeliveryRate":
-        """Return the rate after ``elapsed_s`` seconds with ``per_s`` deliveries per second.
+        """Return the rate after an interval of ``elapsed_s`` seconds with ``per_s`` deliveries per second.
 
-        This rate must already have decayed by these seconds (:meth:`after`).
+        This rate must already have decayed by ``elapsed_s`` seconds (:meth:`after`).
         """
         now, long_term = (
             _remaining_share(elapsed_s, half_lives.current_s),
@@ -98,11 +98,11 @@ def _remaining_share(age_s: float, half_life_s: float) -> float:
 def split_rates(
     rates: Mapping[KeyGroup, float], group: KeyGroup
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
-    """Return the rates of the prefixes that move with a group, and the changed rates of those that stay.
+    """Return the rates of the prefixes that move together with ``group``, and the changed rates of those that stay.
 
-    ``rates`` are the delivery rates of the prefixes in a keyspace. A changed rate of 0 means that the prefix is to be
-    removed. A prefix that contains the group is divided: the group's share of the rate moves, and the rest stays as
-    rates of the prefix's other parts.
+    ``rates`` are the delivery rates of the prefixes in a keyspace. In the second result, a rate of 0 means that the
+    prefix is to be removed. A prefix that contains the group is divided: the group's share of the rate moves, and the
+    rest stays as rates of the prefix's other parts.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
@@ -120,11 +120,11 @@ def split_rates(
 
 
 def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
-    """Return the load of each leaf group of a keyspace.
+    """Return the load of each leaf group of a keyspace in deliveries per second.
 
-    ``sizes`` are the leaves' numbers of subscriptions, and ``rates`` the delivery rates of prefixes. A prefix may be
-    any part of a leaf, usually a channel, so that its rate can still be assigned after the leaf has split. It may also
-    be a former leaf that has split since: its rate is then divided equally between its halves.
+    ``sizes`` has each leaf group's number of subscriptions, and ``rates`` the delivery rates of prefixes. A prefix may
+    be any part of a leaf group, usually a channel, so that its rate can still be assigned after the leaf has split. A
+    prefix may also be a former leaf that has been split: its rate is then divided equally between its halves.
     """
     leaves = sorted(sizes)
     starts = [leaf.key for leaf in leaves]
@@ -144,10 +144,10 @@ LoadsByKeyspace = Mapping[Keyspace, Mapping[KeyGroup, float]]
 
 
 class LoadLimits(msgspec.Struct, frozen=True):
-    """Thresholds of a keyspace's load, as shares of ``capacity``, which is a load in deliveries per second.
+    """Thresholds of a keyspace's load, as shares of ``capacity`` (deliveries per second).
 
-    A keyspace whose load is above ``overload`` splits a group. A merge must leave its load below ``merge_limit``. The
-    loads of steady deliveries fluctuate by about 12 %, because deliveries come in bursts.
+    A keyspace whose load is above ``overload`` splits a group. A merge must leave its load below ``merge_limit``. Even
+    if deliveries are steady, measured loads fluctuate by about 12 %, because deliveries come in bursts.
     """
 
     capacity: float
@@ -156,10 +156,10 @@ class LoadLimits(msgspec.Struct, frozen=True):
 
 
 class SiblingPair(msgspec.Struct, frozen=True):
-    """A group whose two halves are both leaves.
+    """A group whose two halves are both leaves, that is, not split.
 
-    ``left`` and ``right`` are the loads of the halves in deliveries per second. ``local`` states whether both are in
-    one keyspace.
+    ``left`` and ``right`` are the loads of the halves in deliveries per second. ``local`` states whether both halves
+    are in the same keyspace.
     """
 
     group: KeyGroup
@@ -171,12 +171,10 @@ class SiblingPair(msgspec.Struct, frozen=True):
 def sibling_pairs(
     table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: LoadsByKeyspace
 ) -> list[SiblingPair]:
-    """Return the groups of a keyspace whose halves could be merged, because both are leaves with all their records.
+    """Return the groups of a keyspace whose halves could be merged: both halves are leaves with all their records.
 
-    Args:
-        table: The table of the keyspace.
-        tables: The tables of the keyspaces in which the right halves are.
-        loads: The loads of the leaves of these keyspaces and of this one.
+    Args: table: The table of the keyspace. tables: The tables of the keyspaces in which the right halves are. loads:
+    The loads of the leaves of these keyspaces, including the keyspace of ``table``.
     """
     found = []
     for group, entry in table.entries.items():
@@ -195,8 +193,8 @@ def lone_right_children(
 ) -> dict[KeyGroup, float]:
     """Return the groups of a keyspace whose right child could be recalled, with the load of the right child.
 
-    These are the split groups whose left child is split, and whose right child is the only leaf of another keyspace.
-    Arguments as for :func:`sibling_pairs`.
+    These are the split groups whose left child is split too, and whose right child is the only leaf of another
+    keyspace. The arguments are those of :func:`sibling_pairs`.
     """
     found = {}
     for group, entry in table.entries.items():
@@ -212,7 +210,7 @@ def lone_right_children(
 def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: LoadLimits) -> SplitGroup | None:
     """Return the split that a keyspace should begin; None if it is not overloaded or cannot split any leaf.
 
-    ``leaves`` are the loads of its leaves.
+    ``leaves`` has the load of each leaf group of the keyspace in deliveries per second.
     """
     if sum(leaves.values()) <= limits.overload * limits.capacity:
         return None
@@ -223,10 +221,10 @@ def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: L
 def choose_merge(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[SiblingPair], limits: LoadLimits
 ) -> MergeGroup | None:
-    """Return the merge that a keyspace should begin; None if none leaves its load below the limit.
+    """Return the merge that a keyspace should begin; None if no merge leaves its load below the limit.
 
-    ``leaves`` are the long-term loads of the keyspace's leaves, and ``pairs`` is the result of :func:`sibling_pairs`
-    for long-term loads.
+    ``leaves`` has the long-term load of each leaf group of the keyspace, and ``pairs`` is the result of
+    :func:`sibling_pairs` for long-term loads.
     """
     most = limits.merge_limit * limits.capacity - sum(leaves.values())
     fitting = (pair for pair in pairs if (0.0 if pair.local else pair.right) <= most)
@@ -237,10 +235,10 @@ def choose_merge(
 def choose_recall(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], lone_rights: Mapping[KeyGroup, float], limits: LoadLimits
 ) -> RecallGroup | None:
-    """Return the recall of a right child that a keyspace should begin; None if none leaves its load below the limit.
+    """Return the recall of a right child that a keyspace should begin.
 
-    ``leaves`` are the long-term loads of the keyspace's leaves, and ``lone_rights`` is the result of
-    :func:`lone_right_children` for long-term loads.
+    The result is None if no recall leaves its load below the limit. ``leaves`` has the long-term load of each leaf
+    group of the keyspace, and ``lone_rights`` is the result of :func:`lone_right_children` for long-term loads.
     """
     most = limits.merge_limit * limits.capacity - sum(leaves.values())
     fitting = (group for group, right in lone_rights.items() if right <= most)

@@ -26,7 +26,7 @@ from service.clash.server_table import SETTLED_STATES, Move, MoveKind, MoveStage
 
 
 class SplitGroup(msgspec.Struct, frozen=True):
-    """SPLIT: split a leaf of this keyspace, or send a recalled leaf to its own keyspace.
+    """Step SPLIT: split a leaf of this keyspace, or send a recalled leaf to the keyspace that it maps to.
 
     The answer is :class:`MoveStarted`.
     """
@@ -36,14 +36,17 @@ class SplitGroup(msgspec.Struct, frozen=True):
 
 
 class MergeGroup(msgspec.Struct, frozen=True):
-    """Plan to merge the two halves of a group of this keyspace. The answer is :class:`MoveStarted`."""
+    """Step that plans to merge the two halves of a group of this keyspace. The answer is :class:`MoveStarted`."""
 
     keyspace: Keyspace
     group: KeyGroup
 
 
 class RecallGroup(msgspec.Struct, frozen=True):
-    """Plan to take back the right child of a group whose left child is split. The answer is :class:`MoveStarted`."""
+    """Step that plans to take back the right child of a group whose left child is split.
+
+    The answer is :class:`MoveStarted`.
+    """
 
     keyspace: Keyspace
     group: KeyGroup
@@ -54,56 +57,56 @@ class _MoveStep(msgspec.Struct, frozen=True):
 
 
 class AcceptKeyGroup(_MoveStep, frozen=True):
-    """ACCEPT_KEYGROUP, in the right child's keyspace: accept the right child of a split.
+    """Step ACCEPT_KEYGROUP of a split, in the right child's keyspace: accept the keys of the right child.
 
     The answer is :class:`StepDone`.
     """
 
 
 class Settle(_MoveStep, frozen=True):
-    """In the right child's keyspace, after the last record of a split: mark the right child as complete.
+    """Step of a split, in the right child's keyspace, after its last record: mark the right child as complete.
 
     The answer is :class:`StepDone`.
     """
 
 
 class GiveKeyGroup(_MoveStep, frozen=True):
-    """In the right child's keyspace: give the right child back for a merge, or decline.
+    """Step of a merge, in the right child's keyspace: give the right child back, or decline to.
 
     The answer is :class:`GiveResult`.
     """
 
 
 class Abandon(_MoveStep, frozen=True):
-    """In the parent's keyspace: drop a merge that the right child's keyspace has declined.
+    """Step of a merge, in the parent's keyspace: drop the merge, because the right child's keyspace has declined it.
 
     The answer is :class:`StepDone`.
     """
 
 
 class TakeBack(_MoveStep, frozen=True):
-    """In the parent's keyspace, after the right child has been given back: accept the keys of the whole group.
+    """Step of a merge, in the parent's keyspace, after the right child was given back: accept all keys of the group.
 
     The answer is :class:`StepDone`.
     """
 
 
 class Forget(_MoveStep, frozen=True):
-    """In the right child's keyspace, after the last record of a merge: remove the right child.
+    """Step of a merge, in the right child's keyspace: remove the right child, because its last record was fetched.
 
     The answer is :class:`StepDone`.
     """
 
 
 class Finish(_MoveStep, frozen=True):
-    """In the parent's keyspace: end the move, and delete the tombstones (records of deletions) of a merge.
+    """Last step, in the parent's keyspace: end the move; a merge also deletes its tombstones (records of deletions).
 
     The answer is :class:`StepDone`.
     """
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """In the keyspace that the records leave: delete the ``transferred`` records, and return the next ones.
+    """Step in the keyspace that the records leave: delete the ``transferred`` records, and return the next records.
 
     The answer is a :class:`FetchResult`. If no records are left, the same script records this in the table
     (:func:`service.clash.transitions.mark_emptied`).
@@ -114,7 +117,7 @@ class Fetch(msgspec.Struct, frozen=True):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """In the keyspace that receives the records: store each of them unless a newer one is present.
+    """Step in the keyspace that receives the records: store each of ``records`` unless a newer version is present.
 
     The answer is :class:`PutResult`.
     """
@@ -130,37 +133,40 @@ Step = InitialStep | MoveStep | Fetch | Put
 
 
 class MoveStarted(msgspec.Struct, frozen=True):
-    """The move that has begun.
+    """Answer to the first step: the move that has begun.
 
-    None if both halves of a group were in one keyspace: their merge is already complete.
+    ``move`` is None if both halves of a group were in one keyspace: their merge is already complete.
     """
 
     move: Move | None
 
 
 class GiveResult(msgspec.Struct, frozen=True):
-    """Whether the right child's keyspace gave the group back.
+    """Answer to :class:`GiveKeyGroup`: whether the right child's keyspace gave the right child back.
 
-    A repeated request gets the same result until the move ends.
+    A repeated step gets the same answer until the move ends.
     """
 
     given: bool
 
 
 class FetchResult(msgspec.Struct, frozen=True):
-    """Some of the records that are still to be moved; empty if none are left, or if the donor has stopped giving."""
+    """Answer to :class:`Fetch`: some of the records that are still to be moved.
+
+    ``records`` is empty if none are left, or if the keyspace no longer gives records away.
+    """
 
     records: tuple[Record, ...]
 
 
 class PutResult(msgspec.Struct, frozen=True):
-    """Whether the keyspace was still receiving the records of this move."""
+    """Answer to :class:`Put`: whether the keyspace was still receiving the records of this move."""
 
     taking: bool
 
 
 class StepDone(msgspec.Struct, frozen=True):
-    """The step has been carried out, now or earlier."""
+    """Answer to a step that has no other result: the step has been carried out, now or earlier."""
 
 
 Outcome = MoveStarted | GiveResult | FetchResult | PutResult | StepDone
@@ -195,7 +201,7 @@ def keyspace_of(step: Step) -> Keyspace:
 def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable:
     """Return the table of a keyspace after a step; the same object if the step changes nothing.
 
-    ``keyspaces`` maps groups to keyspaces. Raises :class:`MoveRefused` if a split or merge is not possible, or if the
+    ``keyspaces`` maps groups to keyspaces. Raises :class:`MoveRefused` if a split or merge is impossible, or if the
     step belongs to another keyspace.
     """
     match step:
@@ -212,10 +218,10 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the leaf that has all its records from this step on; None if the step completes none.
+    """Return the leaf group that has all its records from this step on; None if the step completes no leaf.
 
-    ``after`` is the table after the step. The leaf's tombstones (records of deletions) are then no longer needed. A
-    repeated step gives the same leaf.
+    ``after`` is the table after the step. The tombstones (records of deletions) in the leaf are then no longer needed.
+    A repeated step gives the same leaf.
 
     The end of a split completes no leaf in the keyspace that gave the records: a part of another split may be arriving
     there.
@@ -240,7 +246,7 @@ def resume_step(table: ServerTable) -> Step | None:
 def next_step(step: Step, outcome: Outcome) -> Step | None:
     """Return the step that follows ``step`` after this outcome.
 
-    None if the move is over, or if a later step has already been carried out.
+    The result is None if the move is over, or if a later step has already been carried out.
     """
     match outcome:
         case MoveStarted(move=move):

@@ -1,16 +1,17 @@
-"""Subscription records, and prefix queries that return each record under a prefix exactly once, page by page.
+"""Subscription records, and prefix queries, which return each record under a prefix exactly once, page by page.
 
 Prefix queries are the paper's future work (§VII). The reader's position is a place among the keys, independent of any
-keyspace. A query finds the leaf at its position, reads a page there and advances behind it; the end of one leaf is
-where the search for the next begins. Groups may therefore split and merge between two pages, and a reader that has
-crashed resumes from its saved position. A leaf that is still being filled from another keyspace, its donor, is read
-after the donor: records are copied before they are deleted, so what the donor no longer has is in the leaf by then.
+keyspace. A query finds the leaf group at its position, reads a page there, and moves its position behind the page. At
+the end of a leaf, the search for the next leaf begins. Groups may therefore split and merge between two pages, and a
+reader that has crashed resumes from its saved position. A leaf that is still being filled from another keyspace (the
+donor) is read after the donor. Records are copied before they are deleted, so a record that the donor no longer has is
+in the leaf by then.
 
-Records are ordered by key and id; a group is a range of them. A record carries ``seq``, the number of its subscriber's
-change: of two versions of a record, the one with the greater number is newer, wherever and in whatever order they meet.
-Records can therefore be copied, even twice, during writes. A deletion in a leaf that is still being filled leaves a
-record that is not ``present`` (a tombstone), because an older version of the record may still arrive; once the leaf is
-filled, tombstones are dropped.
+Records are ordered by key and id; a group is a range of records. Each record has ``seq``, the number of its
+subscriber's change. Of two versions of a record, the version with the greater number is newer, wherever and in whatever
+order they meet. Records can therefore be copied, even twice, during writes. A deletion in a leaf that is still being
+filled leaves a record that is not ``present`` (a tombstone), because an older version of the record may still arrive;
+once the leaf is filled, tombstones are dropped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,8 +30,9 @@ Position = tuple[int, str]
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One subscription.
 
-    ``id``, made of channel and subscriber, distinguishes records of one key. ``seq`` grows with each change by the
-    subscriber. A record that is not ``present`` is a tombstone: the subscription has ended.
+    ``key`` is its identifier key. ``id``, made of channel and subscriber, distinguishes records with the same key.
+    ``seq`` grows with each change by the subscriber. A record that is not ``present`` is a tombstone: the subscription
+    has ended.
     """
 
     key: int
@@ -40,14 +42,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def position(self) -> Position:
-        """The record's place in the order of records: its key, then its id."""
+        """The record's position in the order of records: its key, then its id."""
         return self.key, self.id
 
 
 class Page(msgspec.Struct, frozen=True):
     """Successive records of a range of records, in order.
 
-    ``complete`` states whether the page ends with the last record of the range.
+    ``complete`` states whether the last record of the page is the last record of the range.
     """
 
     records: tuple[Record, ...]
@@ -55,15 +57,16 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def newer(one: Record, other: Record) -> Record:
-    """Return the newer of two versions of one record; if they are equally new, the tombstone."""
+    """Return the newer of two versions of one record. If they have the same number, the tombstone is newer."""
     return max(one, other, key=lambda record: (record.seq, not record.present))
 
 
 def merge_pages(earlier: Page, later: Page) -> Page:
-    """Return the page of a leaf that is still being filled, from two pages of its records.
+    """Return a page of a leaf that is still being filled, from the pages of both keyspaces that have its records.
 
-    ``earlier`` is a page of the donor, the keyspace that the records leave. ``later`` is a page of the leaf, read after
-    it. Records that were copied in between are in both and count once. The result ends where the shorter page ends.
+    ``earlier`` is a page of the donor, the keyspace that the records leave. ``later`` is a page of the leaf, read
+    afterwards. A record that was copied in between is in both pages and is returned once. The result ends where the
+    page that ends first does.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}
@@ -79,10 +82,10 @@ def without_tombstones(records: Iterable[Record]) -> Sequence[Record]:
 
 
 class ReadLeaf(msgspec.Struct, frozen=True):
-    """Process the probe and, if the key is accepted, read a page of the records of the key's leaf.
+    """Request to process ``probe`` and, if its key is accepted, to read a page of the records of the key's leaf group.
 
-    The page has up to ``count`` records under ``prefix``, from those after the position ``after`` (None: from the
-    first). Both happen in one script, because the leaf may be another keyspace's right after.
+    The page has up to ``count`` records under ``prefix``, beginning after the position ``after`` (None: with the first
+    record). Both happen in one script, because the leaf may move to another keyspace right after.
     """
 
     probe: Probe
@@ -92,10 +95,10 @@ class ReadLeaf(msgspec.Struct, frozen=True):
 
 
 class ReadDonor(msgspec.Struct, frozen=True):
-    """Read a page of the records that the donor of a move, the keyspace that they leave, still has.
+    """Request to read a page of records in the keyspace that the records of ``move`` leave (the donor).
 
-    The page has up to ``count`` records of ``group``, from those after the position ``after`` (None: from the first).
-    It is empty once the donor has finished.
+    The page has up to ``count`` records of ``group``, beginning after the position ``after`` (None: with the first
+    record). It is empty once the donor has given all records away.
     """
 
     move: Move
@@ -110,7 +113,8 @@ ReadRequest = ReadLeaf | ReadDonor
 class PrefixQuery:
     """A query for all records under a prefix.
 
-    Carry out :attr:`request` and pass its result to :meth:`on_leaf_page` or :meth:`on_donor_page`, until it is None.
+    The caller carries out :attr:`request`, passes its result to :meth:`on_leaf_page` or :meth:`on_donor_page`, and
+    repeats this until :attr:`request` is None.
     """
 
     def __init__(
@@ -118,8 +122,8 @@ class PrefixQuery:
     ) -> None:
         """Begin a query for the records under a prefix, in pages of ``count`` records.
 
-        ``place`` is the ``position`` of an earlier query, from which this one continues; None means from the first
-        record. ``depths`` is the client's cache.
+        ``place`` is the ``position`` of an earlier query that this query continues; None means to begin with the first
+        record. ``depths`` is the client's cache of leaf groups.
         """
         self._prefix, self._keyspaces, self._depths, self._count = prefix, keyspaces, depths, count
         self.position = place
@@ -131,9 +135,10 @@ class PrefixQuery:
         self._start_search(prefix.key if place is None else place[0])
 
     def on_leaf_page(self, answer: AcceptObjectReply, page: Page) -> None:
-        """Process the answer and the page of a :class:`ReadLeaf`; the page is empty if the key was not accepted.
+        """Process the result of a :class:`ReadLeaf`: the answer and the page.
 
-        Raises :class:`KeyGroupMoving` if no keyspace accepts the key at the current position.
+        The page is empty if the key was not accepted. Raises :class:`KeyGroupMoving` if no keyspace accepts the key at
+        the current position.
         """
         self.records = ()
         leaf = self._search.on_answer(answer)
@@ -150,7 +155,10 @@ class PrefixQuery:
             self.request = ReadDonor(leaf.move, donor_part, self.position, self._count)
 
     def on_donor_page(self, move: Move, page: Page) -> None:
-        """Process the page of a :class:`ReadDonor` of this move; the next request reads the leaf again."""
+        """Process the page that a :class:`ReadDonor` of this move has returned.
+
+        The next request reads the leaf again.
+        """
         self._donor = move, page
         self._request_leaf()
 

@@ -66,17 +66,20 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MoveKind(StrEnum):
-    """The direction in which the right child moves: SPLIT to its own keyspace, MERGE back to its parent's."""
+    """The direction in which the right child moves.
+
+    SPLIT moves it to the keyspace that it maps to, and MERGE back to its parent's keyspace.
+    """
 
     SPLIT = "split"
     MERGE = "merge"
 
 
 class MoveStage(StrEnum):
-    """The progress of a keyspace's own move.
+    """The progress of the move that a keyspace carries out.
 
-    A split is GIVING while records of the right child remain here, then EMPTIED. A merge is PLANNED until the right
-    child's keyspace gives the right child back, then TAKING while its records arrive.
+    A split is GIVING while records of the right child remain in this keyspace, then EMPTIED. A merge is PLANNED until
+    the right child's keyspace gives the right child back, then TAKING while its records arrive.
     """
 
     GIVING = "giving"
@@ -86,10 +89,11 @@ class MoveStage(StrEnum):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The move of a right child from one keyspace to another. A client presents it to the taker as a proof.
+    """The move of a right child from one keyspace to another.
 
-    ``keyspace`` is the keyspace of the parent group. It carries out the move, and ``number`` is its count of moves.
-    ``child`` is the other keyspace, and ``group`` is the right child.
+    ``keyspace`` is the keyspace of the parent group. It carries out the move, and numbers its moves: this is its move
+    ``number``. ``child`` is the other keyspace, and ``group`` is the right child. A client presents the move as a proof
+    to the keyspace that receives the right child.
     """
 
     number: int
@@ -110,9 +114,9 @@ class Move(msgspec.Struct, frozen=True):
 
     @property
     def depth(self) -> int:
-        """The depth with which a client's search finds the taker.
+        """The depth with which a client's search finds the keyspace that receives the records.
 
-        It is the depth of the right child in a split, and that of the right child's parent in a merge.
+        It is the depth of the right child in a split, and the depth of the right child's parent in a merge.
         """
         return self.group.depth if self.kind is MoveKind.SPLIT else self.group.depth - 1
 
@@ -121,8 +125,8 @@ class ServerTable(msgspec.Struct, frozen=True):
     """The table of one keyspace, for keys of ``bits`` bits.
 
     ``entries`` has the states of the keyspace's groups, and ``moves`` the number of moves that it has begun. ``move``
-    is its current move and ``stage`` the progress of this move; both are None between moves. ``seen`` has, for each
-    other keyspace, the greatest number of the moves of that keyspace in which this one took part.
+    is its current move, and ``stage`` is the progress of this move; both are None between moves. ``seen`` has, for each
+    other keyspace, the greatest number of a move of that keyspace in which this keyspace took part.
     """
 
     keyspace: Keyspace
@@ -134,7 +138,7 @@ class ServerTable(msgspec.Struct, frozen=True):
     seen: Mapping[Keyspace, int] = {}
 
     def leaf(self, key: int) -> KeyGroup | None:
-        """Return the leaf group in this table that contains the key; None if the key's leaf is not in this keyspace."""
+        """Return the leaf group in this table that contains ``key``; None if no leaf in this table does."""
         for depth in range(self.bits, -1, -1):
             group = KeyGroup.containing(key, depth, self.bits)
             entry = self.entries.get(group)
@@ -148,19 +152,19 @@ class ServerTable(msgspec.Struct, frozen=True):
         return entry.state if entry else None
 
     def with_entries(self, changed: Mapping[KeyGroup, Entry | None]) -> "ServerTable":
-        """Return the table with these entries added or replaced; a group whose entry is None is removed."""
+        """Return the table with these entries added or replaced. An entry of None removes the group."""
         entries = {**self.entries, **changed}
         remaining = {group: entry for group, entry in entries.items() if entry is not None}
         return msgspec.structs.replace(self, entries=remaining)
 
 
 def empty_table(keyspace: Keyspace, bits: int) -> ServerTable:
-    """Return the table of a keyspace without any group, for keys of ``bits`` bits."""
+    """Return the table of a keyspace without any groups, for keys of ``bits`` bits."""
     return ServerTable(keyspace, bits, {})
 
 
 def root_table(keyspace: Keyspace, bits: int) -> ServerTable:
-    """Return the table of the root's keyspace before the first split: one group of all keys of ``bits`` bits."""
+    """Return the initial table of the root's keyspace: one group with all keys of ``bits`` bits."""
     return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): Entry(GroupState.ACTIVE)})
 
 
@@ -179,7 +183,7 @@ def to_fields(table: ServerTable) -> dict[str, str]:
 
 
 def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspaces, bits: int) -> ServerTable:
-    """Return the table of a keyspace from the fields of its Redis hash, for keys of ``bits`` bits.
+    """Return a keyspace's table from the fields of its Redis hash; keys must have ``bits`` bits.
 
     Raises :class:`UnknownKeyspace` if the table belongs or refers to a keyspace that does not exist, and
     :class:`BadKey` if the fields are malformed or the table has keys of another length.

@@ -1,15 +1,15 @@
 """Transitions of server tables: splits (CLASH §V.A), merges (§IV.A, bottom-up), and AcceptObject (§V.B, Figure 4).
 
-Each function is one step of a split or merge, in one keyspace: in that of the *parent* group, or in that of its right
-child, the *child*. :func:`split` is the commit of a split, from which on the right child belongs to its own keyspace. A
-merge is committed by the child's :func:`give_key_group`; until then the plan only keeps the left child unchanged. All
-steps except the first may be repeated or arrive late and then change nothing. An impossible step raises
-:class:`MoveRefused` and changes nothing.
+Each function is one step of a split or merge, in one of two keyspaces: in that of the parent group, or in that of the
+group's right child. The argument ``table`` is the table of that keyspace. :func:`split` is the commit of a split, from
+which on the right child belongs to its own keyspace. A merge is committed by :func:`give_key_group` in the right
+child's keyspace; until then, the planned merge only keeps the left child unchanged. All steps except the first may be
+repeated or arrive late, and then change nothing. An impossible step raises :class:`MoveRefused` and changes nothing.
 
 A *recall* is a merge of a group whose left child is split: the right child comes back and remains a leaf.
 
 ``AcceptObject`` is a keyspace's reply to a client that has guessed a key's depth, for reads and writes alike. In the
-store, the reply and the write itself are one script, so that the leaf that accepts a record is the one that stores it.
+store, the reply and the write itself are one script, so that the leaf that accepts a record is the leaf that stores it.
 A client that was redirected by the keyspace that gave the group away presents that :class:`Move` as proof: if the
 balancer has not informed this keyspace yet, the proof makes it accept the group.
 """
@@ -39,9 +39,9 @@ def is_giving(table: ServerTable, move: Move) -> bool:
 
 
 def finish(table: ServerTable, move: Move) -> ServerTable:
-    """End a move in the parent's keyspace, because all records have arrived where they belong.
+    """End a move in the parent's keyspace, because the keyspace that receives the records has all of them.
 
-    If the move is a merge, the keyspace that gave them has also removed the group.
+    If the move is a merge, the keyspace that gave the records away has also removed the group.
     """
     check_involved(table, move)
     if table.move != move or table.stage is MoveStage.PLANNED:
@@ -55,11 +55,11 @@ def finish(table: ServerTable, move: Move) -> ServerTable:
 
 
 def target_leaf(table: ServerTable, move: Move) -> KeyGroup:
-    """Return the leaf that receives the records of a move, given the table of the keyspace that receives them.
+    """Return the leaf group that receives the records of a move; ``table`` is that of the receiving keyspace.
 
     In a merge, this is the whole group. In a split, and in a recall (the left child is split), it is the right child
-    alone. This does not change during the move, because the left child is in the same keyspace, whose only move this
-    is.
+    alone. The result stays the same during the move, because the left child is in the same keyspace, which has no other
+    move.
     """
     whole = move.group.parent
     merges = move.kind is MoveKind.MERGE and table.state(whole.left) is not GroupState.SPLIT
@@ -67,7 +67,7 @@ def target_leaf(table: ServerTable, move: Move) -> KeyGroup:
 
 
 def check_involved(table: ServerTable, move: Move) -> None:
-    """Raise :class:`MoveRefused` if the keyspace of this table has no part in the move."""
+    """Raise :class:`MoveRefused` if the keyspace of this table takes no part in the move."""
     if table.keyspace not in (move.keyspace, move.child):
         raise MoveRefused(f"Keyspace {table.keyspace} has no part in the {move.kind} of {move.group.label}.")
 
@@ -77,11 +77,11 @@ def _is_current(table: ServerTable, move: Move) -> bool:
 
 
 def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> ServerTable:
-    """Commit a split of a leaf group: its left child stays here, and its right child is given to another keyspace.
+    """Commit a split of a leaf group: its left child stays in this keyspace, and its right child is given to another.
 
     If the right child maps to this keyspace, it is split too, and so on (§V.A, last sentence). A recalled leaf is not
-    divided: the whole leaf is given to its own keyspace. Raises :class:`MoveRefused` if the group is not a leaf with
-    all its records, or if this keyspace has another move.
+    divided: the whole leaf is given to the keyspace that it maps to. Raises :class:`MoveRefused` if the group is not a
+    leaf with all its records, or if this keyspace has another move.
     """
     if table.move is not None:
         raise MoveRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
@@ -113,7 +113,7 @@ def _start_giving(
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Accept the right child of a split in its own keyspace (ACCEPT_KEYGROUP); its records have yet to arrive.
+    """Accept the right child of a split in the keyspace that it maps to (ACCEPT_KEYGROUP), before its records arrive.
 
     A keyspace never refuses (§V.A) and accepts each move once.
     """
@@ -128,8 +128,8 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
     """Record in the parent's keyspace that it has given away all records of a split, so that it stops giving.
 
-    This precedes :func:`settle` in the right child's keyspace: after that, the right child may be split, and a part of
-    it may come back.
+    This precedes :func:`settle` in the right child's keyspace: after :func:`settle`, the right child may be split, and
+    a part of it may come back.
     """
     return replace(table, stage=MoveStage.EMPTIED) if table.move == move and table.stage is MoveStage.GIVING else table
 
@@ -148,9 +148,9 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     """Merge the halves of a group if both are in this keyspace; otherwise plan to take back its right child.
 
-    The result is unchanged but for the plan in the second case, until the right child's keyspace has given it back.
-    Raises :class:`MoveRefused` if the halves are not leaves with all their records, or if this keyspace has another
-    move.
+    In the second case, only the plan is added to the table, until the right child's keyspace has given the right child
+    back. Raises :class:`MoveRefused` if the halves are not leaves with all their records, or if this keyspace has
+    another move.
     """
     _check_idle(table, group)
     entry = table.entries.get(group)
@@ -182,7 +182,7 @@ def recall(table: ServerTable, group: KeyGroup) -> ServerTable:
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
     """Decide, in the right child's keyspace, whether to give the right child back for a merge.
 
-    It is given if it is a leaf with all its records. A move is decided only once; :func:`has_given` returns the
+    It is given back if it is a leaf with all its records. Each move is decided only once; :func:`has_given` returns the
     decision.
     """
     check_involved(table, move)
@@ -195,7 +195,10 @@ def give_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def has_given(table: ServerTable, move: Move) -> bool:
-    """Return whether the right child's keyspace has given the group back in this move; False if it has declined."""
+    """Return whether the right child's keyspace has given the right child back in this move.
+
+    The result is False if it has declined.
+    """
     return table.state(move.group) is GroupState.LEAVING and table.seen.get(move.keyspace) == move.number
 
 
@@ -206,9 +209,9 @@ def abandon(table: ServerTable, move: Move) -> ServerTable:
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """Accept the keys of the whole group in the parent's keyspace, because the right child has been given back.
+    """Accept the keys of the whole group in the parent's keyspace, after the right child has been given back.
 
-    The group is then a leaf whose remaining records have yet to arrive. In a recall, this leaf is the right child.
+    The group is then a leaf, and its remaining records have yet to arrive. In a recall, this leaf is the right child.
     """
     check_involved(table, move)
     if not _is_planned(table, move):
@@ -252,10 +255,10 @@ NO_PREFIX_MATCH = -1
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """OK: the key is accepted here, whether the guessed depth was right or not.
+    """Reply OK: the key is accepted by this keyspace, whether the guessed depth was right or not.
 
-    ``group`` is the key's leaf, and its depth is the true depth. ``move`` is set while some of the leaf's records may
-    still be in another keyspace, the move's donor: readers have to read there too.
+    ``group`` is the key's leaf group, and its depth is the key's true depth. ``move`` is not None while some of the
+    leaf's records may still be in another keyspace, which readers have to read too.
     """
 
     group: KeyGroup
@@ -263,10 +266,9 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class IncorrectDepth(msgspec.Struct, frozen=True):
-    """INCORRECT_DEPTH: the key is not accepted here. The true depth is at least ``min_depth + 1`` (Theorem 1).
+    """Reply INCORRECT_DEPTH: the key is not accepted; its true depth is at least ``min_depth + 1`` (Theorem 1).
 
-    ``moved`` is set while the key's group is moving from here to another keyspace, the move's taker, which accepts the
-    key.
+    ``moved`` is not None while the key's group is moving to another keyspace, which accepts the key.
     """
 
     min_depth: int
@@ -279,8 +281,8 @@ AcceptObjectReply = Accepted | IncorrectDepth
 def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
     """Return the table with the change that a client's proof implies.
 
-    The proof is the move by which another keyspace has given a group to this one. None, and a proof that is outdated or
-    for another keyspace, change nothing.
+    The proof is the move by which another keyspace has given a group to this keyspace. A proof of None changes nothing,
+    and neither does a proof that is outdated or for another keyspace.
     """
     if proof is None or proof.taker != table.keyspace:
         return table
@@ -303,7 +305,7 @@ def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
 
 
 def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
-    """Return the move whose records are still arriving in a leaf of this table; None if the leaf is complete."""
+    """Return the move that still brings records into a leaf of this table; None if the leaf has all its records."""
     entry = table.entries[leaf]
     if entry.state is GroupState.RETURNING:
         return table.move
@@ -315,8 +317,8 @@ def pending_move(table: ServerTable, leaf: KeyGroup) -> Move | None:
 def _departing_move(table: ServerTable, key: int) -> Move | None:
     """Return the move that is taking the key's group to another keyspace; None if there is none.
 
-    The move's taker has the whole group as a leaf, or will when it sees the move as a proof: it cannot split the group
-    before all records have arrived.
+    The keyspace that receives the group has the whole group as a leaf, or will have it when a client presents the move
+    as a proof: it cannot split the group before all records have arrived.
     """
     if table.move is not None and key in table.move.group and is_giving(table, table.move):
         return table.move

@@ -163,7 +163,7 @@ def report(
     directory: Annotated[Path, typer.Option(help="Directory for the pages.")] = Path("docs/experiments"),
     only: Annotated[list[str] | None, typer.Option(metavar="EXPERIMENT", help="Only these experiments.")] = None,
 ) -> None:
-    """Write the report pages. Runs all experiments."""
+    """Write the report pages. Runs all experiments, or those that ``--only`` selects."""
     from service.simulate.report import run_all  # noqa: PLC0415 - help must not load it
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ def report(
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Run the command line ``coronet simulate`` with these arguments; usage errors raise typer's exceptions."""
+    """Run the command ``coronet simulate`` with these arguments; usage errors raise typer's exceptions."""
     app(list(arguments), prog_name="coronet simulate", standalone_mode=False)
 
 
@@ -198,7 +198,7 @@ def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
 
 
 def _run_experiment(name: str, *arguments: object, as_json: bool, plot: Path | None) -> None:
-    """Run the experiment ``name``, print its results, and draw them to the file ``plot`` if that is given.
+    """Run the experiment ``name`` and print its results; if ``plot`` is given, also draw them to this file.
 
     ``arguments`` are those of the experiment's ``run``.
     """

@@ -26,7 +26,7 @@ DPI = 100
 class Job(NamedTuple):
     """One run of an experiment for a report page: the call ``run(*arguments, report)``.
 
-    The last of ``arguments`` is the seed.
+    The last of ``arguments`` is the seed. ``name`` groups runs that differ only in the seed.
     """
 
     name: str
@@ -49,7 +49,7 @@ def without_garbage_collection() -> Iterator[None]:
 
 
 def run_job(job: Job) -> Any:
-    """Run a job and return what its ``run`` returns."""
+    """Run a job and return the result of its ``run``."""
     with without_garbage_collection():
         return job.run(*job.arguments, lambda _what: None)
 
@@ -57,7 +57,7 @@ def run_job(job: Job) -> Any:
 def run_all(jobs: Sequence[Job], report: Callable[[str], None]) -> dict[str, list[Any]]:
     """Run all jobs in two processes, and return the results as lists by job name.
 
-    ``report`` is called with a job's name after the job.
+    ``report`` is called with the name of each job that has ended.
     """
     outcomes: dict[str, list[Any]] = {}
     # Fork, because a new interpreter would have the current directory on its import path.
@@ -71,8 +71,8 @@ def run_all(jobs: Sequence[Job], report: Callable[[str], None]) -> dict[str, lis
 def command(experiment: str, setup: object, default: object, fields: Mapping[str, str]) -> str:
     """Return the command line that runs an experiment with ``setup``.
 
-    ``fields`` maps command-line options to fields of the setup; fields with the same value as in ``default`` are
-    omitted.
+    ``fields`` maps command-line options to fields of the setup. A field is omitted if it has the same value in
+    ``default``.
     """
     options = [
         f" --{option} {getattr(setup, field)}"
@@ -100,10 +100,10 @@ def draw(
     height: float = 4.0,
     sharey: bool = False,
 ) -> None:
-    """Draw several panels to ``file``, row by row.
+    """Draw several panels in rows of ``columns`` panels, and write them to ``file``.
 
-    A panel is a pair (function, data); its axis is drawn by calling ``function(axis, data)``. ``height`` is the height
-    of a row in inches.
+    A panel is a pair (function, data); it is drawn by calling ``function(axis, data)``. ``height`` is the height of a
+    row in inches.
     """
     import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to load
 
@@ -151,7 +151,7 @@ def render(template: str, **values: object) -> str:
 
 
 def each(items: Iterable[Any], field: str = "") -> list[Any]:
-    """Return a field of every item; the items themselves if ``field`` is empty.
+    """Return the value of ``field`` of every item; the items themselves if ``field`` is empty.
 
     ``field`` is a path: dots lead to nested fields, and numbers are indexes.
     """
@@ -164,8 +164,8 @@ def each(items: Iterable[Any], field: str = "") -> list[Any]:
 def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float = 1.0) -> str:
     """Return the mean of a field of all items as text, followed by minimum and maximum in brackets.
 
-    The brackets are omitted if both have the same text. ``field`` is a path as in :func:`each`, ``form`` a format
-    specification, and all values are multiplied by ``scale``.
+    The brackets are omitted if minimum and maximum have the same text. ``field`` is a path as in :func:`each`, and
+    ``form`` is a format specification. All values are multiplied by ``scale``.
     """
     values = [value * scale for value in each(items, field)]
     shown, least, greatest = (format(value, form) for value in (mean(values), min(values), max(values)))

@@ -52,7 +52,7 @@ LAYOUT = KeyLayout()
 
 
 class Store:
-    """All repositories of the store. They share one client of Redis."""
+    """All repositories of the store. They share one connection to Redis (:class:`RedisClient`)."""
 
     def __init__(self, redis: RedisClient) -> None:
         """Create the repositories. Nothing is sent to Redis yet."""
@@ -102,11 +102,11 @@ class Store:
         self.pubsub_nodes = PubsubNodes(redis)
 
     async def ping(self) -> None:
-        """Wait for a reply of Redis. Raises :class:`service.errors.StoreUnavailable`."""
+        """Wait for a reply from Redis. Raises :class:`service.errors.StoreUnavailable`."""
         await self.redis.call("PING")
 
     async def remove_channel(self, cid: ChannelId) -> None:
-        """End all subscriptions to a channel and delete it.
+        """End all subscriptions to a channel and delete the channel.
 
         The call is idempotent and has to be repeated after a crash.
         """
@@ -123,12 +123,12 @@ class Store:
 
 
 def open_store(settings: Settings) -> Store:
-    """Return a store that connects when it is first used; Redis need not run yet."""
+    """Return a store that connects to Redis when it is first used, so that Redis need not run yet."""
     return Store(RedisClient(settings))
 
 
 async def connect(settings: Settings) -> Store:
-    """Return a store whose Redis has replied. Raises :class:`service.errors.StoreUnavailable`."""
+    """Return a store, after Redis has replied once. Raises :class:`service.errors.StoreUnavailable`."""
     store = open_store(settings)
     try:
         await store.ping()
@@ -140,7 +140,7 @@ async def connect(settings: Settings) -> Store:
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Store]:
-    """Yield a store whose Redis has replied, and close it at the end.
+    """Context manager that yields a store after Redis has replied once, and closes the store at the end.
 
     Raises :class:`service.errors.StoreUnavailable`.
     """

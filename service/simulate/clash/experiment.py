@@ -1,7 +1,8 @@
 """One run of the experiment ``clash``: 1,000 servers, 100,000 sources and three workloads, compared with plain DHTs.
 
-Server tables and their transitions, the load policy, the steps of moves, the load formula, the map, and the depth
-search with its cache are the production code. Loads are measured between two checks, on the trees that apply then.
+Server tables and their transitions, the load policy, the steps of moves, the load formula, the map from keys to
+servers, and the depth search with its cache are production code. Loads are measured between two load checks, on the
+trees that apply then.
 
 *Lookups* (§V.C): a client always uses the same entry server, which caches depths for all its clients, as a process of
 Coronet does for its users. A sample of entry servers is simulated with production's cache and search. Of the lookups of
@@ -43,9 +44,9 @@ LENGTHS = (2, 6, 12, 24)
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """The loads of the servers that were used between two checks.
+    """The loads of the used servers between two load checks; a server is used if its load is above 0.
 
-    ``mean`` and ``max`` are shares of a server's capacity; a server is used if its load is above 0.
+    ``servers_used`` is their number. ``mean`` and ``max`` are shares of a server's capacity.
     """
 
     servers_used: int
@@ -54,9 +55,9 @@ class Loads(msgspec.Struct, frozen=True):
 
 
 class FixedLengthDht:
-    """A plain DHT whose keys all have the same length.
+    """A plain DHT, DHT(x), in which all keys have the same length of x bits.
 
-    For 24 bits, each key's server is drawn at random, because SHA-1 would take too long.
+    With 24 bits, each key's server is drawn at random, because SHA-1 would take too long.
     """
 
     def __init__(self, bits: int, keyspaces: KeyspaceMap, servers: int, capacity: float) -> None:
@@ -68,7 +69,7 @@ class FixedLengthDht:
     def loads(self, interval: Interval) -> Loads:
         """Return the loads of the DHT's servers in ``interval``.
 
-        Stored queries count as in CLASH, but are ignored if keys have 24 bits.
+        The load of stored queries is counted as in CLASH, except with 24 bits, where it is ignored.
         """
         if not self._server.size:
             return used_loads(interval.by_whole_key / self.capacity)
@@ -91,10 +92,10 @@ def used_loads(shares: Floats) -> Loads:
 
 
 def random_servers(servers: int, points: Floats | None, rng: np.random.Generator) -> NDArray[np.uint16]:
-    """Return a random server for each key of 24 bits, shape (2²⁴,).
+    """Return a random server for each key of 24 bits: an array of server numbers of shape (2²⁴,).
 
     If ``points`` is None, all servers are equally likely. Otherwise ``points`` has the servers' points on a circle, and
-    the probability of a server is the length of the arc up to its point, as in Chord.
+    the probability of a server is the length of the arc that ends at its point, as in Chord.
     """
     if points is None:
         return rng.integers(0, servers, 1 << KEY_BITS, np.uint16)
@@ -109,7 +110,7 @@ UNCACHED_LOOKUPS = 50
 class LookupClients:
     """The lookups by the clients of a sample of entry servers.
 
-    An entry server performs the lookups of its clients and caches the depths that it finds.
+    An entry server performs the lookups of its clients, and caches the depths that it finds.
     """
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
@@ -117,9 +118,9 @@ class LookupClients:
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
     def probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
-        """Return the mean number of probes per lookup, with and without a depth cache.
+        """Return the mean number of probes per lookup, with and without a cache of depths.
 
-        A probe asks one server whether a depth is right. ``lookups`` has the number of lookups by key prefix.
+        A probe asks one server whether a guessed depth is right. ``lookups`` has the number of lookups by key prefix.
         """
         return self._with_memory(PrefixSums(lookups), servers), self._without(lookups, servers)
 
@@ -169,9 +170,10 @@ MAX_LOAD = 0.90
 
 
 class CheckMeasurements(msgspec.Struct, frozen=True):
-    """The measurements of one load check.
+    """The measurements between two load checks.
 
-    ``messages`` counts the messages of all servers since the previous check. ``dht`` has the loads of each plain DHT.
+    ``at_s`` is the simulated time of the second check. ``messages`` counts the messages of all servers since the first
+    check. ``dht`` has the loads of each plain DHT.
     """
 
     at_s: float
@@ -191,10 +193,10 @@ class CheckMeasurements(msgspec.Struct, frozen=True):
 
 
 class MinuteMeasurements(msgspec.Struct, frozen=True):
-    """The measurements of one minute.
+    """The measurements of one minute of simulated time.
 
-    ``loads`` has the load by keyspace, ``depths`` the depth of every leaf group, and ``messages`` the number of
-    messages.
+    ``loads`` has each server's load by keyspace, ``depths`` the depth of every leaf group, and ``messages`` the number
+    of messages.
     """
 
     loads: Mapping[Keyspace, float]
@@ -203,7 +205,7 @@ class MinuteMeasurements(msgspec.Struct, frozen=True):
 
 
 class DhtResults(msgspec.Struct, frozen=True):
-    """The results of the plain DHT whose keys have ``bits`` bits.
+    """The results of DHT(``bits``), the plain DHT whose keys have ``bits`` bits.
 
     The depth is always ``bits``, and a lookup takes one probe.
     """
@@ -222,7 +224,7 @@ class DhtResults(msgspec.Struct, frozen=True):
 class WorkloadResults(msgspec.Struct, frozen=True):
     """The results of one workload, without its initial transient.
 
-    Loads are shares of a server's capacity. Means are over all load checks.
+    Loads are shares of a server's capacity. Mean values are averages over all load checks.
     """
 
     workload: str
@@ -333,7 +335,7 @@ def _measure_check(
 
 
 def _min_group_count(interval: Interval, most: float) -> int:
-    """Return the minimum number of key groups, of load at most ``most`` each, that together carry the whole load."""
+    """Return the minimum number of key groups, each with a load of at most ``most``, that carry the whole load."""
     packets, queries = PrefixSums(interval.packets), PrefixSums(interval.queries)
 
     def count(group: KeyGroup) -> int:

@@ -71,12 +71,12 @@ def plot_run(outcome: ClashOutcome, file: Path) -> None:
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw to ``file`` the paper's Figure 7 for the first kind of streams, and Figure 8 for all four kinds."""
+    """Draw the paper's Figure 7 for the first kind of streams, and Figure 8 for all four kinds, to ``file``."""
     _plot([outcomes[0] for outcomes in list(found.values())[:4]], file)
 
 
 def _plot(outcomes: list[ClashOutcome], file: Path) -> None:
-    """Draw to ``file`` the paper's Figure 7 for the first of ``outcomes``, and Figure 8 for all of them."""
+    """Draw the paper's Figure 7 for the first of ``outcomes``, and Figure 8 for all of them, to ``file``."""
     first = outcomes[0]
     figure_7 = [(panel, first) for panel in (_mean, _max, _servers, _depths)]
     draw(file, [*figure_7, (_overheads, outcomes), (_probes, first)])

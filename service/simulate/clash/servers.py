@@ -1,13 +1,13 @@
 """The simulated servers and traffic of CLASH §VI: workloads A, B and C, sources with changing keys, and stored queries.
 
-A key has 24 bits. The distribution of its first 8 bits depends on the workload; the rest is uniform. The paper shows
-its skews only as curves (Figure 6), but states that A is nearly uniform, C the most skewed, that the hottest server of
-DHT(6) has 25 times its capacity, and that DHT(12) uses 450 to 800 servers. Here A is uniform; B and C decrease
-exponentially on both sides of a peak, C so steeply that its hottest group of 6 bits has half the traffic, which gives
-both numbers. As real popularity is irregular, each of the 256 values is varied by up to 30 % (A: 10 %).
+A key has 24 bits. The distribution of its first 8 bits depends on the workload; the other bits are uniform. The paper
+shows the skews only as curves (Figure 6). It states that A is nearly uniform and C the most skewed, that the hottest
+server of DHT(6) has 25 times its capacity, and that DHT(12) uses 450 to 800 servers. Here A is uniform. B and C
+decrease exponentially on both sides of a peak; C is so steep that its hottest group of 6 bits has half the traffic,
+which gives both numbers. As real popularity is irregular, each of the 256 values is varied by up to 30 % (A: 10 %).
 
-Servers use production's tables, policy and moves. Checks take no simulated time: moves are completed before the next
-interval. Each server decides from its measurements of the last interval, and repeats this until no move is due.
+Servers use production's tables, policy and moves. Load checks take no simulated time: moves are completed before the
+next interval. Each server decides from its measurements of the last interval, and repeats this until no move is due.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,9 +56,10 @@ _VARIATION = {"A": 0.1, "B": 0.3, "C": 0.3}
 
 
 class MapKind(StrEnum):
-    """The map from hashes of keys to servers.
+    """Kinds of maps from hashes of keys to servers.
 
-    Production's map gives each server an equal part of the hashes; the paper's is Chord with random points.
+    EVEN is production's map, which gives each server an equal part of the hashes. CHORD is the paper's map: Chord with
+    random points.
     """
 
     EVEN = "even"
@@ -68,10 +69,11 @@ class MapKind(StrEnum):
 class ClashSetup(msgspec.Struct, frozen=True):
     """The parameters of one run.
 
-    ``stream_packets`` is L_d, the mean number of packets before a source changes its key (CLASH §VI). ``overload`` and
-    ``merged`` are the thresholds of :class:`service.clash.load_policy.LoadLimits`. They are close together, because a
-    server's load varies by only 1 % from minute to minute, far less than a keyspace's load in production. Close
-    thresholds use servers as well as the tree allows, and cause one additional move in six.
+    ``stream_packets`` is L_d, the mean number of packets before a source changes its key (CLASH §VI). ``queries`` is
+    the number of clients with a stored query. ``overload`` and ``merged`` are the thresholds of
+    :class:`service.clash.load_policy.LoadLimits`. They are close together, because a server's load varies by only 1 %
+    from minute to minute, far less than a keyspace's load in production. Close thresholds use servers as well as the
+    tree allows, and cause one additional move in six.
     """
 
     stream_packets: int = 1000
@@ -84,12 +86,12 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     @property
     def merged(self) -> float:
-        """The load, as a share of a server's capacity, below which key groups are merged."""
+        """The share of a server's capacity below which its load must stay when key groups are merged."""
         return self.overload - _HYSTERESIS
 
 
 def base_shares(rng: np.random.Generator) -> dict[str, Floats]:
-    """Return, for each workload, the share of traffic of each value of a key's first 8 bits, shape (256,)."""
+    """Return the distribution of the first 8 bits of keys for each workload: shares of traffic of shape (256,)."""
     place = np.arange(1 << BASE_BITS) + 0.5
     curves = {"A": np.ones_like(place)} | {
         name: np.exp(-np.abs(place - PEAK) / width) for name, width in _WIDTH.items()
@@ -102,7 +104,7 @@ def base_shares(rng: np.random.Generator) -> dict[str, Floats]:
 
 
 def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.uint32]:
-    """Draw ``count`` keys of 24 bits; ``upto`` has the cumulative traffic shares of the values of the first 8 bits."""
+    """Draw ``count`` keys of 24 bits; ``upto`` is the cumulative distribution of their first 8 bits, shape (256,)."""
     base = np.searchsorted(upto, rng.random(count)).clip(max=len(upto) - 1)
     rest = KEY_BITS - BASE_BITS
     return (base << rest | rng.integers(0, 1 << rest, count)).astype(np.uint32)
@@ -111,8 +113,8 @@ def draw_keys(upto: Floats, count: int, rng: np.random.Generator) -> NDArray[np.
 class Interval(msgspec.Struct, frozen=True):
     """The traffic in an interval between two load checks.
 
-    ``packets`` per second, the number of ``lookups`` and the number of stored ``queries`` are given for each prefix of
-    16 bits. ``by_whole_key`` has the packets per second at each server of the DHT with 24 bits.
+    ``packets`` (per second), ``lookups`` and stored ``queries`` are numbers for each key prefix of 16 bits.
+    ``by_whole_key`` has the packets per second at each server of DHT(24), the plain DHT with keys of 24 bits.
     """
 
     packets: Floats
@@ -122,12 +124,13 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class TrafficSources:
-    """All sources of packets, and all clients with a stored query."""
+    """All sources of packets, and all clients that have a stored query."""
 
     def __init__(self, setup: ClashSetup, whole_key_server: NDArray[np.uint16], rng: np.random.Generator) -> None:
-        """Draw the initial streams.
+        """Draw the initial streams of all sources.
 
-        ``whole_key_server`` has the server of every key in the DHT with 24 bits, shape (2²⁴,).
+        ``whole_key_server`` has the server of every key in DHT(24), the plain DHT with keys of 24 bits; its shape is
+        (2²⁴,).
         """
         self._setup, self._server, self._rng = setup, whole_key_server, rng
         self._upto = {name: np.cumsum(shares) for name, shares in base_shares(rng).items()}
@@ -183,7 +186,7 @@ MAX_ROUNDS = 64
 
 
 class ChordMap:
-    """The paper's map: each server is at a random point of a circle, and is responsible for the hashes up to it."""
+    """The paper's map: each server has a random point on a circle, and is responsible for the hashes up to it."""
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
         self.points = np.sort(rng.random(servers))
@@ -200,7 +203,7 @@ class PrefixSums:
         self._upto = np.concatenate([[0.0], np.cumsum(values)])
 
     def of(self, group: KeyGroup) -> float:
-        """Return the sum of the values over the keys of ``group``; values are assumed to be uniform within a prefix."""
+        """Return the sum of the values over the keys of ``group``; a prefix's value is spread evenly over its keys."""
         hidden = KEY_BITS - PREFIX_BITS
         found = self._upto[(group.last >> hidden) + 1] - self._upto[group.key >> hidden]
         return float(found) / (1 << max(0, group.depth - PREFIX_BITS))
@@ -211,10 +214,10 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 
 
 class SimulatedServers:
-    """The tables of all servers.
+    """All simulated servers and their tables.
 
     ``messages`` is the number of messages between servers, and ``moved`` has the key groups that changed servers. Both
-    are since the last call of :meth:`split_overloaded`.
+    count from the last call of :meth:`split_overloaded`.
     """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
@@ -260,7 +263,7 @@ class SimulatedServers:
     def merge_underloaded(self, interval: Interval) -> None:
         """Merge key groups that have little load in ``interval``.
 
-        A group with little load that is alone on its server is recalled to its parent's server instead.
+        A group with little load that is the only group of its server is recalled to its parent's server instead.
         """
         for find in (sibling_pairs, lone_right_children):
             self.messages += sum(len(find(table, self._tables, {})) for table in self._tables)

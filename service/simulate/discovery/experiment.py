@@ -60,10 +60,10 @@ STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 4
 
 
 class RegistrationPoint(msgspec.Struct, frozen=True):
-    """One point of Figures 9, 10 and 12.
+    """One point of Figures 9, 10 and 12: the results of registering a dataset of names at one rate.
 
-    ``initial`` is the success rate of the first pass, in which matrices grow; ``success`` is that of the last pass.
-    ``rate_s`` is the number of names registered per second, and ``way`` how partitions are chosen. ``cv`` is the
+    ``rate_s`` is the number of names registered per second, and ``way`` how partitions are chosen. ``initial`` is the
+    success rate of the first pass, in which matrices grow; ``success`` is that of the last pass. ``cv`` is the
     coefficient of variation (standard deviation divided by mean) of the number of names per node.
     """
 
@@ -83,9 +83,10 @@ class RegistrationPoint(msgspec.Struct, frozen=True):
 
 
 class QueryPoint(msgspec.Struct, frozen=True):
-    """One point of Figure 11.
+    """One point of Figure 11: the results of queries at one rate.
 
-    ``success`` is the share of successful queries, and ``rate_s`` the number of queries per second.
+    ``success`` is the share of successful queries, and ``rate_s`` the number of queries per second. ``scheme`` decides
+    which matrix a query uses.
     """
 
     scheme: Scheme
@@ -100,10 +101,10 @@ class QueryPoint(msgspec.Struct, frozen=True):
 
 
 class MixedLoadResult(msgspec.Struct, frozen=True):
-    """The results of Figures 14 to 16 for one scheme.
+    """The results of Figures 14 to 16 for one scheme, by which queries choose a matrix.
 
-    Response times are in seconds and only of successful operations. ``replicated`` is the share of matrices with
-    several replicas.
+    Response times are in seconds and cover only successful operations. ``single`` is the share of matrices with one
+    cell, and ``replicated`` the share of those with several replicas.
     """
 
     scheme: Scheme
@@ -150,7 +151,7 @@ class DiscoveryOutcome(msgspec.Struct, frozen=True):
 def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
     """Run all measurements and return the results.
 
-    ``report`` is called after each of the ``STEPS`` measurements.
+    ``report`` is called with a text after each of the ``STEPS`` measurements.
     """
     rng = np.random.default_rng(seed)
     names = {"uniform": uniform_names(rng), "skewed": skewed_names(rng)}
@@ -195,10 +196,10 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
 def _run_registrations(
     which: str, names: Ints, rate_s: int, *, limits: MatrixLimits, way: PartitionChoice, rng: np.random.Generator
 ) -> RegistrationPoint:
-    """Register all ``names`` until the matrices have stopped growing, then once more; return the measurements.
+    """Register all ``names`` repeatedly until no matrix grows any more, and then once more; return the measurements.
 
-    The results are of the first and of the last registration. ``which`` is the name of the dataset, ``rate_s`` the
-    number of names per second, and ``way`` how partitions are chosen.
+    The results cover the first and the last pass. ``which`` is the name of the dataset, ``rate_s`` the number of names
+    per second, and ``way`` how partitions are chosen.
     """
     matrices = SimulatedMatrices(limits, rng)
     sent: list[Registrations] = []
@@ -238,7 +239,7 @@ def _run_queries(
 ) -> QueryPoint:
     """Register the names, then send ``rate_s`` queries per second, and return the measurements.
 
-    ``scheme`` decides which matrix a query uses; with None, each query needs only a few names, and stops when it has
+    ``scheme`` decides which matrix a query uses. If it is None, each query needs only a few names, and ends when it has
     them.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS), rng)
@@ -311,9 +312,9 @@ def _quantiles(values: Floats | Ints) -> tuple[float, ...]:
 
 
 def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, float, float], ...]:
-    """Return the rates that nodes of three partitions of the most popular pair observe, every 0.5 s (Figure 13).
+    """Return the registration rates that nodes observe, every 0.5 s for 15 s (Figure 13).
 
-    For 15 s, 2,000 names per second are registered.
+    The nodes are those of three partitions of the most popular pair. 2,000 names per second are registered.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=MOST_PARTITIONS), rng)
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)

@@ -1,10 +1,10 @@
 """The workload of content discovery §V: names, queries, and matrices over 10,000 nodes, with sizes in arrays.
 
 The paper shows its skews as plots (Figures 7 and 8). The attribute-value pairs of *names* have a Zipf distribution with
-exponent 0.88. By this law the first pairs would be in more names than exist; it is cut off at 24 %, the share of the
-five most popular pairs. Each pair is in a *query* with probability 0.5/rank, independently of the others. Of 100,000
-such queries 0.56 % are empty; the paper has 99,473. The queries have 4.9 pairs on average (in the paper four). A pair
-has the same rank in names and queries.
+exponent 0.88. By this law the first pairs would be in more names than exist; their share is limited to 24 %, the share
+of the five most popular pairs. Each pair is in a *query* with probability 0.5/rank, independently of the others. Of
+100,000 such queries 0.56 % are empty; the paper has 99,473 queries. The queries have 4.9 pairs on average (in the paper
+four). A pair has the same rank in names and queries.
 
 The records and transitions of matrices are production code: :func:`service.discovery.matrix.resize_requests` computes a
 node's requests, :func:`service.discovery.matrix.after_request` the head node's decision. New cells are available after
@@ -52,9 +52,9 @@ ZIPF_K = 0.5
 
 
 class QueryWorkload(msgspec.Struct, frozen=True):
-    """Queries, whose attribute-value pairs are in one array.
+    """Queries, with the attribute-value pairs of all queries in one array.
 
-    Query q has the pairs from index ``begin[q]`` until before ``begin[q + 1]``.
+    Query q has the pairs ``pair[begin[q]:begin[q + 1]]``.
     """
 
     pair: Ints
@@ -73,7 +73,7 @@ class QueryWorkload(msgspec.Struct, frozen=True):
 def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
     """Return ``count`` names, in which all attribute-value pairs are equally frequent.
 
-    Each row of the result has the distinct pairs of one name.
+    The result is an array with a row for each name, which has the name's distinct pairs.
     """
     values = rng.integers(VALUES, size=(count, PAIRS_PER_NAME))
     return _attributes(rng, count) * VALUES + values
@@ -82,7 +82,7 @@ def uniform_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
 def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
     """Return ``count`` names, whose attribute-value pairs have a Zipf distribution; pair 0 is the most frequent.
 
-    Each row of the result has the distinct pairs of one name.
+    The result is an array with a row for each name, which has the name's distinct pairs.
     """
     popularity = name_popularity()
     slots = _by_attribute(popularity)
@@ -97,7 +97,10 @@ def skewed_names(rng: np.random.Generator, count: int = NAMES) -> Ints:
 
 
 def name_popularity() -> Floats:
-    """Return the share of names that contain each attribute-value pair; the sum is the number of pairs per name."""
+    """Return, for each attribute-value pair, the share of names that contain it.
+
+    The sum of the shares is the number of pairs per name.
+    """
     law = np.arange(1, PAIRS + 1) ** -ZIPF_NAMES
     low, high = 0.0, 100.0
     for _ in range(60):
@@ -107,9 +110,9 @@ def name_popularity() -> Floats:
 
 
 def zipf_queries(rng: np.random.Generator, count: int = QUERIES) -> QueryWorkload:
-    """Return queries of one to ten attribute-value pairs, where a popular pair is in more queries.
+    """Return queries of one to ten attribute-value pairs; the more popular a pair, the more queries contain it.
 
-    ``count`` queries are drawn, of which empty ones are omitted.
+    ``count`` queries are drawn; empty queries among them are omitted.
     """
     often = 64
     dense = rng.random((count, often)) < ZIPF_K / np.arange(1, often + 1)
@@ -133,9 +136,9 @@ def _attributes(rng: np.random.Generator, count: int) -> Ints:
 
 
 def _by_attribute(popularity: Floats) -> list[Ints]:
-    """Return the pairs of each attribute, chosen so that all attributes are in equally many names.
+    """Return the attribute-value pairs of each attribute, chosen so that all attributes are in equally many names.
 
-    ``popularity`` has the share of names that contain each pair.
+    ``popularity`` has, for each pair, the share of names that contain it.
     """
     pairs: list[list[int]] = [[] for _ in range(ATTRIBUTES)]
     heap = [(0.0, attribute) for attribute in range(ATTRIBUTES)]
@@ -149,7 +152,7 @@ def _by_attribute(popularity: Floats) -> list[Ints]:
 
 
 def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
-    """Return the node of each cell, which is identified by pair, partition and replica.
+    """Return the node of each cell; cells are given by their pair, partition and replica.
 
     Every node has an equal part of the hashes. Different values of ``salt`` give independent maps.
     """
@@ -171,14 +174,18 @@ class RateWindows:
         self._count = np.zeros(NODES, dtype=np.int64)
 
     def current_rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
-        """Return the message rate that each ``node`` observes at its time in ``time_s``; no message is recorded."""
+        """Return the message rate that each ``node`` observes at the corresponding time in ``time_s``.
+
+        No message is recorded.
+        """
         oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
         return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
 
     def rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
-        """Record a message at each ``node`` in order of time, and return the rate that the node observes with it.
+        """Record a message at each ``node``, in order of time.
 
-        The rate is ``WINDOW`` divided by the time since the message that arrived ``WINDOW`` messages earlier.
+        Return the rate that the node observes with this message. The rate is ``WINDOW`` divided by the time since the
+        message that arrived ``WINDOW`` messages earlier.
         """
         order = np.argsort(node.astype(np.uint16), kind="stable")  # uint16 uses radix sort
         of, at = node[order], time_s[order]
@@ -206,7 +213,7 @@ UNBEGUN = MatrixSize(0, 0, 0)
 
 
 class SimulatedMatrices:
-    """The matrices of all attribute-value pairs: their sizes, and their growth."""
+    """The matrices of all attribute-value pairs, which grow with their load."""
 
     def __init__(self, limits: MatrixLimits, rng: np.random.Generator) -> None:
         self.limits = limits
@@ -234,7 +241,7 @@ class SimulatedMatrices:
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
     def size_of(self, pair: int) -> MatrixSize:
-        """Return the size of a pair's matrix; it has no partition if no name with the pair was registered."""
+        """Return the size of a pair's matrix; it has no partitions if no name with the pair has been registered."""
         if not self.begun[pair]:
             return UNBEGUN
         record = self._records.get(pair)
@@ -243,7 +250,7 @@ class SimulatedMatrices:
     def report_registrations(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by registrations, and begin to grow the matrices of overloaded cells.
 
-        ``names`` is the number of names in each cell, ``rate_s`` its number of registrations per second.
+        ``names`` has the number of names in each cell, and ``rate_s`` the cell's registrations per second.
         """
         self.begun[pair] = True
         hot = np.flatnonzero((rate_s >= self.limits.registrations_s) | (names >= self.limits.names))
@@ -258,7 +265,7 @@ class SimulatedMatrices:
     def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by queries, and begin to grow the matrices of overloaded cells.
 
-        ``rate_s`` is the number of queries per second at each cell, which pair, partition and replica identify.
+        Cells are given by their pair, partition and replica. ``rate_s`` has the queries per second at each cell.
         """
         hot = np.flatnonzero(rate_s >= self.limits.queries_s)
         hot = hot[(self.replicas[pair[hot]] < self.limits.replicas) & ~self.growing[pair[hot]]]

@@ -86,18 +86,21 @@ class Registrations:
         return float(self._arrives_s.max())
 
     def until(self, end_s: float, *, grow: bool) -> None:
-        """Process all messages until ``end_s``; with ``grow``, the matrices of overloaded cells begin to grow."""
+        """Process all messages that arrive until ``end_s``.
+
+        If ``grow``, the matrices of overloaded cells begin to grow.
+        """
         self._choose(self._choosing.until(end_s))
         self._arrive(self._arriving.until(end_s), end_s, grow=grow)
 
     def messages(self) -> Ints:
-        """Return the number of messages that each name's registration takes."""
+        """Return the number of messages that the registration of each name takes."""
         return np.bincount(self._name, weights=self.replicas).astype(np.int64)
 
     def response_s(self) -> Floats:
-        """Return the response time of each successful registration.
+        """Return the response time of each successful registration in seconds.
 
-        It first asks for the sizes of matrices, and then sends all messages of the registration in parallel.
+        A registration first asks for the sizes of matrices, and then sends all its messages in parallel.
         """
         longest = slowest(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
         per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
@@ -118,7 +121,7 @@ class Registrations:
         self.partition[which] = np.where(less, one, other)
 
     def _draw_partitions(self, sizes: Ints) -> Ints:
-        """Draw a random name's partition in each matrix; ``sizes`` has the matrices' numbers of partitions."""
+        """Draw a random partition in each matrix; ``sizes`` has the matrices' numbers of partitions."""
         result = np.empty(len(sizes), dtype=np.int64)
         draws = self._rng.integers(2**32, size=len(sizes))
         for size in np.unique(sizes):
@@ -151,7 +154,7 @@ class Registrations:
 
 
 class TimedEvents:
-    """Events in order of time."""
+    """Events in order of time, which the caller processes in intervals."""
 
     def __init__(self, at_s: Floats) -> None:
         self._order = np.argsort(at_s)
@@ -165,14 +168,17 @@ class TimedEvents:
 
 
 def repeat_with_index(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Return each element of ``which`` repeated as often as ``counts`` says, and the number of each copy from 0."""
+    """Repeat each element of ``which`` as often as the corresponding number in ``counts``.
+
+    Return the elements, and the number of each copy, counted from 0 for each element.
+    """
     if counts.max(initial=1) == 1:
         return which, np.zeros_like(which)
     return np.repeat(which, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def slowest(counts: Ints, rng: np.random.Generator) -> Floats:
-    """Return the longest round-trip time of several parallel messages, for each number of messages in ``counts``."""
+    """Return the longest round-trip time in seconds of n parallel messages, for each n in ``counts``."""
     times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
     return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
 
@@ -189,7 +195,7 @@ CLIENTS = 16
 
 
 class Scheme(StrEnum):
-    """How a query chooses the matrix that it asks among those of its attribute-value pairs."""
+    """How a query chooses a matrix among the matrices of its attribute-value pairs."""
 
     RANDOM = "random"
     OPTIMISED = "optimised"
@@ -198,7 +204,7 @@ class Scheme(StrEnum):
 class SimulatedQueries:
     """Queries and their results.
 
-    A query fails if one of the nodes that it asks is overloaded.
+    A query fails if a node that it asks is overloaded.
     """
 
     def __init__(self, count: int, matrices: SimulatedMatrices, rng: np.random.Generator) -> None:
@@ -210,9 +216,10 @@ class SimulatedQueries:
     def _process_at_cells(
         self, query: Ints, pair: Ints, partition: Ints, replicas: Ints, *, at_s: Floats, end_s: float
     ) -> None:
-        """Process queries at cells of a pair's partition, each by a random one of its ``replicas``.
+        """Process queries at cells of one partition of a pair's matrix; each query goes to a random replica.
 
-        Each query arrives at its time in ``at_s``. Matrices of overloaded cells begin to grow at ``end_s``.
+        ``replicas`` has the number of replicas. Each query arrives at the corresponding time in ``at_s``. Matrices of
+        overloaded cells begin to grow at ``end_s``.
         """
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)
@@ -247,7 +254,7 @@ class FullQueries(SimulatedQueries):
         self._choosing, self._arriving = TimedEvents(sent_s + self._probing_s), TimedEvents(self._arrives_s)
 
     def until(self, end_s: float) -> None:
-        """Process all queries until ``end_s``."""
+        """Process all queries that are sent until ``end_s``."""
         self._choose(self._choosing.until(end_s))
         arriving = self._arriving.until(end_s)
         query, partition = repeat_with_index(arriving, self.messages[arriving])
@@ -256,9 +263,9 @@ class FullQueries(SimulatedQueries):
         )
 
     def response_s(self) -> Floats:
-        """Return the response time of each successful query.
+        """Return the response time of each successful query in seconds.
 
-        It first asks for the sizes of matrices, and then asks all partitions of one matrix in parallel.
+        A query first asks for the sizes of matrices, and then asks all partitions of one matrix in parallel.
         """
         return (self._probing_s + slowest(self.messages, self._rng))[self.succeeds]
 
@@ -279,7 +286,7 @@ class FullQueries(SimulatedQueries):
 
 
 def probes_with_memory(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
-    """Return the mean number of requests for matrix sizes per query, if each client caches the sizes that it learns."""
+    """Return the mean number of requests for matrix sizes per query, if clients cache the sizes they receive."""
     known: list[dict[str, MatrixSize]] = [{} for _ in range(CLIENTS)]
     probes = 0
     draws = rng.integers(2**32, size=queries.count).tolist()
@@ -296,9 +303,9 @@ LIMIT = 10
 
 
 class RegisteredNames:
-    """The names in each partition of each matrix after a dataset was registered.
+    """The names in each partition of each matrix after a dataset has been registered.
 
-    Only names whose registration succeeded at all their matrices count.
+    A name counts only if its registration succeeded at all its matrices.
     """
 
     def __init__(self, registered: Registrations) -> None:
@@ -308,9 +315,9 @@ class RegisteredNames:
         self._bits: dict[int, Any] = {}
 
     def spread(self, pairs: list[int], asked: int, partitions: int) -> Ints:
-        """Return, for each partition of the matrix of pair ``asked``, the number of names in it with all ``pairs``.
+        """Return the number of matching names in each partition of the matrix of the pair ``asked``.
 
-        ``partitions`` is the number of partitions of this matrix.
+        A name matches if it has all ``pairs``. ``partitions`` is the number of partitions of this matrix.
         """
         bits = np.bitwise_and.reduce([self._names_with(pair) for pair in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
@@ -334,7 +341,7 @@ class RegisteredNames:
 class LimitedQueries(SimulatedQueries):
     """Queries that need only ``LIMIT`` names, at a constant mean rate.
 
-    Each query uses the matrix with the fewest partitions, and asks more and more of them until it has enough names.
+    Each query uses the matrix with the fewest partitions, and asks more of its partitions until it has enough names.
     """
 
     def __init__(
@@ -366,7 +373,7 @@ class LimitedQueries(SimulatedQueries):
         self._moments = TimedEvents(self._at_s)
 
     def until(self, end_s: float) -> None:
-        """Process all queries until ``end_s``."""
+        """Process all queries that are sent until ``end_s``."""
         which = self._moments.until(end_s)
         pair = self._pair[which]
         replicas = self._matrices.replicas[pair]
@@ -375,11 +382,11 @@ class LimitedQueries(SimulatedQueries):
         )
 
     def _requests_of_query(self, spread: Ints, draw: int, sent_s: float) -> list[tuple[int, float]]:
-        """Return the partitions that a query asks, with the arrival time of each request.
+        """Return the partitions that a query asks, as pairs (partition, arrival time of the request).
 
-        The query asks several partitions in parallel, and then further ones if it found too few names. ``spread`` is
-        the number of matching names in each partition; ``draw`` is a random number that determines the first partition
-        asked; ``sent_s`` is the time when the query begins.
+        The query asks several partitions in parallel, and then further partitions if it has found too few names.
+        ``spread`` has the number of matching names in each partition. ``draw`` is a random number that determines the
+        first partition, and ``sent_s`` is the time when the query begins.
         """
         result: list[tuple[int, float]] = []
         matches = 0

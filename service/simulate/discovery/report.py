@@ -30,9 +30,10 @@ QUERY_RATE_S = 100_000
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """One row of the page: a result with the paper's value, the target, and the values of all seeds.
+    """One row of the page: a result with the paper's value, the target value, and the values of all seeds.
 
-    ``reached`` is None if there is no target.
+    ``what`` names the result, ``wanted`` is the target, and ``form`` the number format. ``reached`` states whether the
+    target is reached; None if there is no target.
     """
 
     what: str
@@ -73,7 +74,7 @@ def table(outcome: DiscoveryOutcome) -> Table:
 
 
 def rows(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
-    """Return all rows of the page; each has the values of all ``outcomes``, one per seed."""
+    """Return all rows of the page; each row has the values of all ``outcomes``, one per seed."""
     return [*_registrations(outcomes), *_queries(outcomes), *_costs(outcomes), *_ours(outcomes)]
 
 
@@ -211,13 +212,13 @@ def _near(values: Sequence[float], aim: float, most: float) -> bool:
 
 
 def plot_run(outcome: DiscoveryOutcome, file: Path) -> None:
-    """Draw the paper's Figures 9 to 16 with the results of one run to ``file``."""
+    """Draw the paper's Figures 9 to 16 with the results of one run, and write them to ``file``."""
     panels = (_rates, _partitions, _answered, _balance, _over_time, _sizes, _messages, _responses)
     draw(file, [(panel, outcome) for panel in panels])
 
 
 def plot(found: dict[str, list[DiscoveryOutcome]], file: Path) -> None:
-    """Draw the figures of the run with the first seed to ``file``."""
+    """Draw the figures of the run with the first seed, and write them to ``file``."""
     plot_run(found["discovery"][0], file)
 
 

@@ -1,8 +1,8 @@
-"""The dynamic experiments (§III.C): caches fill with documents that are read, which brings documents closer.
+"""The dynamic experiments (§III.C): caches fill with documents that are read, so that copies are nearer to readers.
 
 The content of caches depends only on the reference stream, so that all runs on a graph have the same caches. Reads are
-measured in three windows, when a sixth, a half and five sixths of the stream are over. In a window, each document is
-located and cached, and the update is delivered before the next read. Between windows only caches change; filters and
+measured in three windows, after a sixth, a half and five sixths of the stream. In a window, each document is located
+and cached, and the update of filters is delivered before the next read. Between windows only caches change; filters and
 pointers are brought up to date before a window. Reads of files in a server's own cache or disk need no location and are
 not counted.
 
@@ -14,7 +14,7 @@ the disk of one server. A cache has 420 kB with LRU replacement; larger files ar
 Deviation: the tail has 0.2 % of the files instead of SURGE's 7 %, which gives the paper's mean of 21 kB. With 7 % the
 mean would be 69 kB, and a cache would hold 6 files instead of 20.
 
-Temporal locality is that of SURGE, too: a file's position in a stack of all files, most recent first, is lognormal (mu
+Temporal locality is also that of SURGE: a file's position in a stack of all files, most recent first, is lognormal (mu
 1.5, sigma 0.80). Among the five files around that position, a file is chosen with a probability proportional to its
 remaining requests. Requests are assigned to servers at random.
 """
@@ -43,8 +43,8 @@ STACK_MU, STACK_SIGMA, AROUND = 1.5, 0.80, 2
 class ReferenceStream(NamedTuple):
     """A stream of reads.
 
-    ``requests`` are pairs (server that reads, number of the file), in order. For each file, ``sizes`` has its size in
-    bytes, and ``disks`` the server that has it permanently.
+    ``sizes`` and ``disks`` have, for each file, its size in bytes and the server that has it permanently. ``requests``
+    are pairs (number of the server that reads, number of the file), in order.
     """
 
     sizes: list[int]
@@ -101,7 +101,7 @@ class ServerCaches:
         self._free = [CACHE_BYTES] * servers
 
     def read(self, server: int, file: int) -> tuple[list[int], list[int]] | None:
-        """Let a server read a file; return the files added to its cache and those evicted from it.
+        """Let a server read a file; return the files added to its cache, and the files evicted from it.
 
         The result is None if the server already has the file, so that nothing needs to be located.
         """
@@ -129,10 +129,10 @@ WINDOWS = 3
 
 
 class DynamicResult(msgspec.Struct, frozen=True):
-    """The results of one run with filters of the dimensions ``index``; with None, of Tapestry alone.
+    """The results of one run with filters of the parameters ``index``; if it is None, of a run with Tapestry alone.
 
-    ``found`` and ``failed`` are shares of reads. The stretches are means over the reads that needed location. Bytes are
-    totals over all edges between domains.
+    ``found`` and ``failed`` are shares of reads. The stretches are means over the reads that needed location. Numbers
+    of bytes are totals over all edges between domains.
     """
 
     index: FilterIndex | None
@@ -155,7 +155,7 @@ class FilterSetup(NamedTuple):
 
 
 class _MethodMeasurements:
-    """The measurements of one location method, which is Tapestry alone if ``network`` is None."""
+    """The measurements of one location method: filters on ``network``, or Tapestry alone if that is None."""
 
     def __init__(self, distances: ServerDistances, filters: FilterSetup | None) -> None:
         self.used = filters.used if filters else None
@@ -251,9 +251,9 @@ def _update_filters(
     tapestry: TapestryMesh,
     measured: list[_MethodMeasurements],
 ) -> None:
-    """Announce to Tapestry and to all filters which files servers have cached and evicted since the last call.
+    """Publish the changes of all caches since the last call to Tapestry and to all filters.
 
-    ``known`` has the files of each server that were announced before, and is updated. ``names`` has each file's
+    ``known`` has, for each server, the files that were published before; it is updated. ``names`` has each file's
     document name.
     """
     here: list[set[int]] = [set() for _ in known]

@@ -56,14 +56,14 @@ class LocationOutcome(msgspec.Struct, frozen=True):
 def run(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> LocationOutcome:
     """Run all experiments on the graph of this seed, and return the results.
 
-    ``report`` is called after each run.
+    ``report`` is called with a text after each part.
     """
     placed = static(setup, seed, report)
     return LocationOutcome("location", seed, setup, placed, dynamic(setup, seed, report))
 
 
 def static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[StaticResult, ...]:
-    """Run the static experiments, and return their results; ``report`` is called after each."""
+    """Run the static experiments, and return their results; ``report`` is called with a text after each."""
     graph_rng, rng, _ = _spawn_generators(seed)
     placed = world(distances(setup.servers, graph_rng), setup.documents, setup.queries, rng)
     outcome: list[StaticResult] = []
@@ -74,7 +74,7 @@ def static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tu
 
 
 def dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[DynamicResult, ...]:
-    """Run the dynamic experiments, and return their results; ``report`` is called after each."""
+    """Run the dynamic experiments, and return their results; ``report`` is called with a text after each."""
     graph_rng, _, rng = _spawn_generators(seed)
     graph = distances(setup.servers, graph_rng)
     stream = trace(setup.servers, setup.files, rng)

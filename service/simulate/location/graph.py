@@ -1,18 +1,19 @@
 """Transit-stub graphs like those of GT-ITM (§III.B), distances between servers in them, and overlays.
 
 A graph has six transit domains of ten nodes, seven stub domains at each of these nodes, and twelve nodes per stub
-domain on average: 5,100 nodes. Nodes of a transit domain are connected with probability 0.6, of a stub domain with 0.3;
-all transit domains are connected with each other, and 20 pairs of stub domains directly (in the paper "several").
+domain on average: 5,100 nodes. Two nodes of a transit domain are connected with probability 0.6, two nodes of a stub
+domain with 0.3. All transit domains are connected with each other, and 20 pairs of stub domains are connected directly
+(in the paper "several").
 
 The paper takes latencies from GT-ITM. Here they are distances in a plane: transit domains are anywhere in a square of
 60 ms, their nodes within 10 ms of the domain's centre, stub domains within 5 ms of their transit node, and stub nodes
 within 1 ms of their domain's centre.
 
-*Overlays* link each server to the nearest ones (greedy), or with as few interdomain edges as possible (restricted). The
-number of links is chosen so that a server reaches as many others within the filters' depth as in the paper (§III.C).
-All servers of a greedy overlay have the same number of neighbours, apart from a remainder: an index has constant size
-per server, namely filter width times depth times neighbours (§I, §III.C). If instead each server were linked to its
-nearest ones unilaterally, servers in sparse regions would have dozens of links, and saturated filters.
+*Overlays* link each server to the nearest servers (greedy), or with as few interdomain edges as possible (restricted).
+The number of links is chosen so that a server reaches as many others within the filters' depth as in the paper
+(§III.C). All servers of a greedy overlay have the same number of neighbours, apart from a remainder: an index has
+constant size per server, namely filter width times depth times neighbours (§I, §III.C). If instead each server were
+linked to its nearest servers unilaterally, servers in sparse regions would have dozens of links, and saturated filters.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ SECONDS_PER_BYTE = {"stub": 8 / 100e6, "access": 8 / 1.5e6, "transit": 8 / 45e6}
 class ServerDistances:
     """Properties of the fastest paths between all pairs of servers, as square arrays.
 
-    A message of s bytes takes ``latency_s + s * seconds_per_byte``; the slowest edge of the path determines
+    A message of s bytes takes ``latency_s + s * seconds_per_byte`` seconds; the slowest edge of the path determines
     ``seconds_per_byte``. ``crossings`` is the number of edges between domains on the path. ``domain`` has each server's
     stub domain; it is negative for a transit node.
     """
@@ -98,7 +99,7 @@ def _around(count: int, radius_ms: float, rng: np.random.Generator) -> Floats:
 
 
 def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Draw random edges until they connect all ``places``; return the lengths of the edges, infinite without an edge.
+    """Draw random edges until they connect all ``places``; return the matrix of edge lengths, infinite without an edge.
 
     Each pair of places has an edge with probability ``share``.
     """
@@ -113,7 +114,10 @@ def _draw_edges(places: Floats, share: float, rng: np.random.Generator) -> Float
 
 
 def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Draw a stub domain of ``size`` nodes; return their positions relative to its centre, and distances in ms."""
+    """Draw a stub domain of ``size`` nodes.
+
+    Return the nodes' positions relative to its centre, and their distances in ms.
+    """
     places = _around(size, NODE_MS, rng)
     edges = _draw_edges(places, STUB_EDGES, rng)
     return places, _shortest_paths(edges, np.zeros(edges.shape, dtype=np.int64)).latency_s
@@ -122,10 +126,10 @@ def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floa
 def _draw_access_edges(
     transit_at: Floats, places: list[Floats], rng: np.random.Generator
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int, float, int]]]:
-    """Draw the border nodes of stub domains, and the edges of border nodes to other domains.
+    """Draw the border nodes of stub domains, and the edges between border nodes and other domains.
 
-    A border node is (stub domain, node in it). An edge is (node, node, length in ms, 1 if it leads to a transit
-    domain), where transit nodes have the first numbers, and border nodes follow.
+    Return (border nodes, edges). A border node is (stub domain, node in it). An edge is (node, node, length in ms, 1 if
+    it leads to a transit domain else 0), where transit nodes have the first numbers, and border nodes follow.
     """
     borders: dict[tuple[int, int], int] = {}
     edges: list[tuple[int, int, float, int]] = []
@@ -172,7 +176,7 @@ def _direct_distances(
 
 
 def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
-    """Return the lengths of the shortest paths between all nodes, and their numbers of edges between domains.
+    """Return the shortest paths between all nodes: their lengths, and their numbers of edges between domains.
 
     ``latency`` has the length of each edge, infinite without an edge, and ``crossings`` is 1 for an edge between
     domains. The algorithm is Floyd-Warshall.
@@ -189,7 +193,7 @@ def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
 def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
     """Choose servers among all nodes, as pairs (stub domain, node in it), or (-1, number of a transit node).
 
-    ``sizes`` are the numbers of nodes of the stub domains; ``transits`` is the number of transit nodes.
+    ``sizes`` has the number of nodes of each stub domain, and ``transits`` is the number of transit nodes.
     """
     every = [(-1, node) for node in range(transits)]
     every += [(stub, node) for stub, size in enumerate(sizes) for node in range(size)]
@@ -243,7 +247,10 @@ CANDIDATES = 60
 
 
 class OverlayKind(StrEnum):
-    """How servers' neighbours are chosen, given all distances; the product uses ``service.location.neighbours``."""
+    """How servers' neighbours are chosen if all distances are known.
+
+    The product's overlay, without this knowledge, is :mod:`service.location.neighbours`.
+    """
 
     GREEDY = "greedy"
     RESTRICTED = "restricted"
@@ -253,7 +260,7 @@ Edges = list[tuple[int, int]]
 
 
 def overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
-    """Return the links of an overlay in which a server reaches 20 others on average within ``depth`` hops.
+    """Return the links of an overlay in which a server reaches 20 other servers on average within ``depth`` hops.
 
     With depth 1, both kinds of overlay are the same: 20 links per server.
     """
@@ -274,7 +281,10 @@ def reached(edges: Edges, servers: int, depth: int) -> float:
 
 
 def around(edges: Edges, servers: int, depth: int) -> list[list[int]]:
-    """Return the servers that each server reaches, as bit sets: ``result[hops][server]``, for up to ``depth`` hops."""
+    """Return the servers within reach of each server, for up to ``depth`` hops.
+
+    ``result[hops][server]`` is a bit set: bit i is set if the server reaches server i.
+    """
     neighbours: list[list[int]] = [[] for _ in range(servers)]
     for one, other in edges:
         neighbours[one].append(other)
@@ -302,7 +312,7 @@ def _fit_to_reach(links: Callable[[float], Edges], depth: int, servers: int) -> 
 
 
 def _near_pairs(distances: ServerDistances) -> Edges:
-    """Return all pairs of servers in which one is among the 60 nearest servers of the other, ordered by latency."""
+    """Return all pairs of servers of which one is among the 60 nearest servers of the other, ordered by latency."""
     nearest = np.argsort(distances.latency_s, axis=1, kind="stable")[:, 1 : CANDIDATES + 1]
     each = np.repeat(np.arange(distances.servers), nearest.shape[1])
     pairs = np.unique(np.sort(np.stack([each, nearest.ravel()], axis=1)), axis=0)
@@ -311,7 +321,10 @@ def _near_pairs(distances: ServerDistances) -> Edges:
 
 
 def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
-    """Link the pairs in order while both servers may have more links; ``left`` has each server's maximum number."""
+    """Link pairs of servers in the order of ``pairs``, as long as both servers may have more links.
+
+    ``left`` has each server's maximum number of links, and is changed.
+    """
     edges: Edges = []
     for one, other in pairs:
         if left[one] > 0 and left[other] > 0:
@@ -322,9 +335,9 @@ def _greedy_links(pairs: Edges, left: list[int]) -> Edges:
 
 
 def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[int]) -> Edges:
-    """Link all pairs within domains, and link domains to each other as far as their maximum number of links allows.
+    """Link those of ``pairs`` that are within one domain, and link domains as their maximum numbers of links allow.
 
-    The shortest links between domains are preferred. ``left`` has, for each server, the maximum number of its domain.
+    Pairs are in the order of preference. ``left`` has, for each server, the maximum number of links of its domain.
     """
     room = dict(zip(distances.domain.tolist(), left, strict=True))
     room.update((domain, len(pairs)) for domain in room if domain < 0)

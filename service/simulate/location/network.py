@@ -29,7 +29,7 @@ from service.simulate.location.graph import ServerDistances
 class UpdateAlgorithm(StrEnum):
     """The algorithms that update filters: the three of Figure 8 as published, and the product's two.
 
-    Redundant updates are dropped by nobody, by the destination, or by the source. Without such filtering, the published
+    Redundant updates are dropped by no node, by the destination, or by the source. If no node drops them, the published
     algorithm and the product's are equal.
     """
 
@@ -40,7 +40,7 @@ class UpdateAlgorithm(StrEnum):
     PRODUCT_SOURCE = "lossless source"
 
     def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
-        """Return a node that uses this algorithm; ``me`` is its id, ``shape`` the dimensions of its filters."""
+        """Return a node that uses this algorithm; ``me`` is its id, and ``shape`` is the shape of its filters."""
         product = {
             UpdateAlgorithm.PRODUCT_DESTINATION: Filtering.DESTINATION,
             UpdateAlgorithm.PRODUCT_SOURCE: Filtering.SOURCE,
@@ -52,7 +52,7 @@ class PaperNode(LocationNode):
     """A node that sends a neighbour only bits that it has not sent before (the paper's Figure 16, line 18).
 
     The node assumes that the neighbour keeps all bits. If the neighbour has dropped some, documents with these bits are
-    no longer found there.
+    no longer found through this link.
     """
 
     def __init__(self, me: NodeId, shape: FilterShape, filtering: Filtering) -> None:
@@ -69,8 +69,9 @@ QUERY_BYTES = 100
 class QueryWalk(NamedTuple):
     """The path of a query through the filters.
 
-    ``at`` is the last server on the path, and ``found`` whether it has the document. ``crossed_bytes`` are the query's
-    bytes, counted once for each edge between domains.
+    ``at`` is the last server on the path, and ``found`` states whether this server has the document. ``hops`` and
+    ``time_s`` are the path's length. ``crossed_bytes`` are the query's bytes, counted once for each edge between
+    domains that the query crosses.
     """
 
     at: int
@@ -81,22 +82,22 @@ class QueryWalk(NamedTuple):
 
 
 def name(server: int) -> str:
-    """Return a server's node id."""
+    """Return the node id of the server with this number."""
     return f"{server:040x}"
 
 
 class SimulatedOverlay:
     """An overlay of servers that run production's nodes.
 
-    ``crossed_bytes`` counts the bytes of all messages, once for each edge between domains.
+    ``crossed_bytes`` counts the bytes of all messages, once for each edge between domains that a message crosses.
     """
 
     def __init__(
         self, distances: ServerDistances, edges: Iterable[tuple[int, int]], shape: FilterShape, updates: UpdateAlgorithm
     ) -> None:
-        """Create the servers without documents, and link the pairs of servers in ``edges``.
+        """Create servers without documents, and link the pairs of servers in ``edges``.
 
-        ``shape`` has the dimensions of their filters.
+        ``shape`` is the shape of their filters.
         """
         self.nodes = [updates.node(name(server), shape) for server in range(distances.servers)]
         self.crossed_bytes = 0
@@ -146,10 +147,10 @@ class SimulatedOverlay:
                 return QueryWalk(here, True, hops, time_s, crossed)
 
     def missing(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
-        """Return the share of pairs of near servers in which one server's filters miss the document of the other.
+        """Return the share of pairs of near servers in which the filters of one server lack the document of the other.
 
-        A document must be in the row of filters for the number of hops to its server. ``around`` has the bit set of
-        servers within reach by number of hops and server; ``documents`` has one document per server.
+        A document must be in the row whose number is the number of hops to its server. ``around`` is the result of
+        :func:`service.simulate.location.graph.around`, and ``documents`` has one document per server.
         """
         masks = [document_mask(document, self.nodes[0].shape) for document in documents]
         pairs = missed = 0
@@ -188,9 +189,10 @@ POINTER_BYTES = 60
 
 
 class TapestryResult(NamedTuple):
-    """The result of a query through Tapestry: the server that has the document, and the cost of the query.
+    """The result of a query through Tapestry.
 
-    ``crossed_bytes`` are the query's bytes, counted once for each edge between domains.
+    ``holder`` is the server that has the document. ``crossed_bytes`` are the query's bytes, counted once for each edge
+    between domains that the query crosses.
     """
 
     holder: int
@@ -245,9 +247,10 @@ class TapestryMesh:
         return found
 
     def publish(self, holder: int, document: str) -> int:
-        """Store pointers to ``holder``, which has the document, on the path to the document's root.
+        """Store pointers to the server ``holder``, which has the document, on the path to the document's root.
 
-        Return the bytes of the messages, counted once for each edge between domains.
+        Return the total size of the messages in bytes; a message counts once for each edge between domains that it
+        crosses.
         """
         path = self.path(holder, document)
         pointers = self._pointers.setdefault(document, {})
@@ -256,9 +259,10 @@ class TapestryMesh:
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
     def withdraw(self, holder: int, document: str) -> int:
-        """Remove the pointers that :meth:`publish` stored.
+        """Remove the pointers to ``holder`` that :meth:`publish` has stored.
 
-        Return the bytes of the messages, counted once for each edge between domains.
+        Return the total size of the messages in bytes; a message counts once for each edge between domains that it
+        crosses.
         """
         path = self.path(holder, document)
         for server in path:
@@ -266,7 +270,10 @@ class TapestryMesh:
         return self._crossed(path, POINTER_BYTES + HEADER_BYTES)
 
     def locate(self, start: int, document: str) -> TapestryResult:
-        """Follow the path to the document's root until a server has pointers, then go to the holder nearest to it."""
+        """Follow the path to the document's root until a server has pointers to it, then go to the nearest holder.
+
+        ``start`` is the server that begins the query. Return the holder, and the cost of the query.
+        """
         pointers = self._pointers[document]
         path = self.path(start, document)
         time_s = 0.0
@@ -281,7 +288,7 @@ class TapestryMesh:
         raise AssertionError(f"The root of {document} has no pointer to it.")
 
     def hop_s(self, one: int, other: int) -> float:
-        """Return the time in seconds that a query takes from one server to another."""
+        """Return the time in seconds that a query takes from the server ``one`` to the server ``other``."""
         return self._latency_s[one][other] + (QUERY_BYTES * self._per_byte[one][other] if one != other else 0.0)
 
     def _crossed(self, way: list[int], size: int) -> int:
@@ -289,7 +296,7 @@ class TapestryMesh:
 
 
 def home_s(tapestry: TapestryMesh, start: int, document: str, holder: int) -> float:
-    """Return the time in seconds that a query for a document takes through the document's home node.
+    """Return the time in seconds of a query for a document that goes through the document's home node.
 
     The home node is a server that a hash of the document determines. It knows ``holder``, the server nearest to the
     client ``start`` that has the document.

@@ -74,9 +74,10 @@ def _static(
     index_bytes: float = INDEX_BYTES,
     updates: str = UpdateAlgorithm.PRODUCT_SOURCE,
 ) -> list[StaticResult]:
-    """Return the static runs with filters of these parameters, one for each graph.
+    """Return the results of the static runs with filters of these parameters, one for each graph.
 
-    ``kind`` is the kind of overlay, ``updates`` the update algorithm. At depth 1 all overlays and algorithms are equal.
+    ``kind`` is the kind of overlay, and ``updates`` the update algorithm. At depth 1 all overlays and algorithms are
+    equal.
     """
     if depth == 1:
         kind, updates = OverlayKind.GREEDY, UpdateAlgorithm.PRODUCT_SOURCE
@@ -86,16 +87,16 @@ def _static(
 
 
 def _document_bytes(outcomes: Sequence[LocationOutcome], updates: str) -> list[float]:
-    """Return the bars of Figure 8 for the update algorithm ``updates``, by filter depth.
+    """Return the bytes that a new document costs with the update algorithm ``updates``, by filter depth (Figure 8).
 
-    A bar is the bytes that a new document costs: those of filter updates plus those of Tapestry's messages.
+    They are the bytes of filter updates plus those of Tapestry's messages.
     """
     runs = (_static(outcomes, OverlayKind.RESTRICTED, depth, ALGORITHMS_INDEX_BYTES, updates) for depth in DEPTHS)
     return [mean(each(found, "crossed_bytes")) + mean(each(found, "pointer_bytes")) for found in runs]
 
 
 def _dynamic(outcomes: Sequence[LocationOutcome]) -> dict[str, Sequence[DynamicResult]]:
-    """Return the dynamic runs of all graphs by label, first those of Tapestry alone."""
+    """Return the results of the dynamic runs of all graphs by label; those of Tapestry alone are first."""
     return {_label(runs[0]): runs for runs in zip(*each(outcomes, "dynamic"), strict=True)}
 
 
@@ -131,12 +132,12 @@ def table(outcome: LocationOutcome) -> Table:
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the means over all graphs to ``file``."""
+    """Draw the means over all graphs, and write the figures to ``file``."""
     _plot(_outcomes(found), file)
 
 
 def plot_run(outcome: LocationOutcome, file: Path) -> None:
-    """Draw the results for one graph to ``file``."""
+    """Draw the results for one graph, and write the figures to ``file``."""
     _plot([outcome], file)
 
 

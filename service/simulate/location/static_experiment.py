@@ -35,7 +35,7 @@ ANNOUNCE_BATCH = 40
 
 
 class LocationMethod(StrEnum):
-    """How a document is located: by Tapestry or a home node, alone or as the fallback of filters (hybrid)."""
+    """How a document is located: by Tapestry or by a home node; alone, or if a query through filters fails (hybrid)."""
 
     TAPESTRY = "tapestry"
     HYBRID = "hybrid"
@@ -47,9 +47,9 @@ class FilterIndex(msgspec.Struct, frozen=True):
     """The parameters of the filters of one run.
 
     ``bytes`` is the size of a server's filters, ``width`` the number of bits of one filter, and ``hashes`` the number
-    of hash functions. ``links`` is the mean number of links of a server, ``crossing_links`` the total of links between
-    domains, and ``reached`` the mean number of servers within ``depth`` hops. ``even_failed`` is the predicted share of
-    failed queries if all rows of a server's filters had equally many documents.
+    of hash functions. ``links`` is the mean number of links of a server, ``crossing_links`` the total number of links
+    between domains, and ``reached`` the mean number of servers within ``depth`` hops. ``even_failed`` is the predicted
+    share of failed queries if all rows of a server's filters had equally many documents.
     """
 
     overlay: OverlayKind
@@ -67,7 +67,8 @@ class FilterIndex(msgspec.Struct, frozen=True):
 class StretchResult(msgspec.Struct, frozen=True):
     """Routing stretch of one location method: the time of a query divided by the latency to the document's server.
 
-    The mean and the 99th percentile are also given by distance to the document; None if no query has that distance.
+    ``mean`` is over all queries. The other values are mean and 99th percentile by distance to the document; None if no
+    query has that distance.
     """
 
     way: LocationMethod
@@ -81,9 +82,9 @@ class StaticResult(msgspec.Struct, frozen=True):
 
     ``found`` is the share of queries that filters answer; ``failed`` is the share that visited neighbours in vain and
     then used Tapestry. ``cost`` has quantiles of the time of failed queries relative to Tapestry alone, and
-    ``failed_almost`` is the share of failed queries in which this ratio is at most 1.2. For one new document,
-    ``crossed_bytes`` are the bytes of filter updates, ``pointer_bytes`` those of Tapestry's messages, and ``missing``
-    is the share of nearby servers whose filters miss it.
+    ``failed_almost`` is the share of failed queries in which this ratio is at most 1.2. The other numbers are for one
+    new document: ``crossed_bytes`` are the bytes of filter updates, ``pointer_bytes`` those of Tapestry's messages, and
+    ``missing`` is the share of nearby servers whose filters lack it.
     """
 
     index: FilterIndex
@@ -102,7 +103,8 @@ class StaticResult(msgspec.Struct, frozen=True):
 class StaticSetup:
     """The data that all static runs on a graph have in common.
 
-    A query is a tuple (client, document, server that has the document).
+    A query is a tuple (client, document, server that has the document); clients are servers. ``by_tapestry_s`` has the
+    time of each query through Tapestry alone.
     """
 
     distances: ServerDistances
@@ -153,7 +155,7 @@ def world(distances: ServerDistances, documents: int, queries: int, rng: np.rand
 def runs(of: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
     """Yield the results of all static runs.
 
-    They cover all index sizes on both kinds of overlay, and all update algorithms on the restricted overlay.
+    The runs cover all index sizes on both kinds of overlay, and all update algorithms on the restricted overlay.
     """
     for kind in OverlayKind:
         for depth in DEPTHS if kind is OverlayKind.GREEDY else DEPTHS[1:]:
@@ -168,9 +170,10 @@ def runs(of: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
 def linked(
     distances: ServerDistances, kind: OverlayKind, depth: int, documents: int, rng: np.random.Generator
 ) -> OverlayLinks:
-    """Return an overlay, and the expected number of documents in each row of filters if each server has ``documents``.
+    """Return an overlay with the expected number of documents in each row of its filters.
 
-    The numbers are estimated from a trial with one document per server and wide filters.
+    Each server has ``documents`` documents. The expected numbers are estimated from a trial with one document per
+    server and wide filters.
     """
     edges = overlay(kind, distances, depth, rng)
     probe = FilterShape(1, 1 << 13, 1, depth)
@@ -184,9 +187,9 @@ def linked(
 
 
 def index(distances: ServerDistances, links: OverlayLinks, index_bytes: float, updates: UpdateAlgorithm) -> FilterIndex:
-    """Return the parameters of filters that take ``index_bytes`` per server.
+    """Return the parameters of filters that take ``index_bytes`` bytes per server.
 
-    The number of hash functions is the best one for the expected number of documents.
+    The number of hash functions is the best for the expected number of documents.
     """
     each = 2 * len(links.edges) / distances.servers
     width = int(8 * index_bytes / (each * links.depth))
@@ -204,7 +207,7 @@ def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
 
 
 def shape(of: FilterIndex) -> FilterShape:
-    """Return the dimensions of these filters in the type that production's nodes use."""
+    """Return the shape of filters with these parameters, in the type that production's nodes use."""
     return FilterShape(1, of.width, of.hashes, of.depth)
 
 
@@ -241,9 +244,9 @@ def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult
 
 
 def _fallback_s(of: StaticSetup, walk: QueryWalk, place: int) -> float:
-    """Return the time in seconds of a failed query: its path through filters, and Tapestry from the last server on.
+    """Return the time in seconds of a failed query: along its path through filters, and then through Tapestry.
 
-    ``place`` is the query's index in ``of.queries``.
+    Tapestry begins at the last server of ``walk``. ``place`` is the query's index in ``of.queries``.
     """
     return walk.time_s + of.tapestry.locate(walk.at, of.queries[place][1]).time_s
 

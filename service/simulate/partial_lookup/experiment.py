@@ -1,8 +1,8 @@
 """One run of the experiment ``partial-lookup``: 100 entries on 10 servers with five strategies (§4 and §6).
 
-Servers, their messages, the client's order of servers, metrics and formulas are production code.
+The servers, their messages, the order in which clients ask servers, the metrics and the formulas are production code.
 
-Table 2 has the paper's stars, and stars computed from the measurements by one rule.
+Table 2 has the paper's stars, and stars that one rule computes from the measurements.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,9 +54,10 @@ PAPER: Mapping[str, tuple[int, int, int, int]] = {
 
 
 class RatingColumn(msgspec.Struct, frozen=True):
-    """A column of Table 2: measurements of all strategies, and the stars that we and the paper derive.
+    """A column of Table 2: a measurement of each strategy, rated with stars by :func:`stars` and by the paper.
 
-    The strategies are in the order of ``PAPER``; ``what`` names the measured quantity, of which less is better.
+    The strategies are in the order of ``PAPER``. ``what`` names the measured quantity, of which less is better.
+    ``stars`` are computed from ``measured``, and ``paper`` are the paper's stars.
     """
 
     name: str
@@ -68,7 +69,7 @@ class RatingColumn(msgspec.Struct, frozen=True):
 
     @property
     def contradicted(self) -> int:
-        """The number of pairs of strategies that our stars and the paper's stars order in opposite ways."""
+        """The number of pairs of strategies that the computed stars and the paper's stars order in opposite ways."""
         pairs = combinations(zip(self.stars, self.paper, strict=True), 2)
         return sum((our_a - our_b) * (paper_a - paper_b) < 0 for (our_a, paper_a), (our_b, paper_b) in pairs)
 
@@ -85,7 +86,7 @@ def stars(costs: Sequence[float]) -> tuple[int, ...]:
 
 
 def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Generator) -> tuple[RatingColumn, ...]:
-    """Return all columns of Table 2 for one seed; ``static`` and ``updates`` are the measurements for that seed."""
+    """Return all columns of Table 2 for one seed, from the measurements of placements and updates with this seed."""
     grown = [expected_storage(strategy, MANY_ENTRIES, SERVERS) for strategy in strategies_for_storage(STORAGE)]
     measured: dict[str, tuple[str, Sequence[float]]] = {
         "storage, few entries": ("entries stored, h = 100", [stored.storage for stored in static.table_1[:4]]),
@@ -108,16 +109,17 @@ def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Gen
 
 
 def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
-    """Return a column with the mean measurements of ``columns``, which are the same column for different seeds."""
+    """Return a column with the mean measurements of ``columns``: one column of Table 2 for different seeds."""
     costs = tuple(mean(costs) for costs in zip(*(column.measured for column in columns), strict=True))
     return RatingColumn(columns[0].name, columns[0].what, costs, stars(costs), columns[0].paper)
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
-    """Return, for each strategy, the mean number of servers needed, as a multiple of the minimum for equal shares.
+    """Return, for each strategy, its number of servers relative to the minimum, averaged over all targets.
 
-    The mean is over all targets (numbers of entries wanted). ``failing`` means that a curve has numbers of servers that
-    may fail; otherwise it has numbers of servers needed.
+    A target is a number of entries wanted, and the minimum is the number of servers needed if all have equal shares. If
+    ``failing`` is true, the curves have numbers of servers that may fail; otherwise they have numbers of servers that a
+    lookup asks.
     """
     return [
         mean(
@@ -152,7 +154,7 @@ class PartialLookupOutcome(msgspec.Struct, frozen=True):
 
 
 def run(seed: int, report: Callable[[str], None]) -> PartialLookupOutcome:
-    """Run all measurements with one seed, and return the results; ``report`` is called after each part."""
+    """Run all measurements with one seed, and return the results; ``report`` is called with a text after each part."""
     placement_rng, update_rng, rating_rng = np.random.default_rng(seed).spawn(3)
     placed = placement_experiment.run(placement_rng)
     report("placements")

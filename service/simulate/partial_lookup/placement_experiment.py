@@ -1,4 +1,4 @@
-"""Placements without updates (§4): Table 1 and Figures 3, 5, 6 and 8, with production's servers.
+"""Simulated placements without updates (§4), for Table 1 and Figures 3, 5, 6 and 8; servers are production code.
 
 An *instance* is one placement of a directory's entries. The entries of each instance have unique names, so that hash
 functions place them differently. The metrics of an instance are exact.
@@ -60,7 +60,7 @@ class SimulatedDirectory:
 
     @property
     def shares(self) -> list[Collection[str]]:
-        """The entries on each server."""
+        """The stored entries of each server."""
         return [server.entries for server in self.servers]
 
     def request(self, request: Request) -> None:
@@ -76,7 +76,7 @@ class SimulatedDirectory:
     def lookup(self, target: int, failed: Collection[int] = ()) -> tuple[Sequence[str], int]:
         """Look up ``target`` entries; return the entries found, and the number of servers asked.
 
-        Servers in ``failed`` do not answer.
+        Servers with a number in ``failed`` do not answer.
         """
         lookup = PartialLookup(target, lookup_order(self.strategy, len(self.servers), self._draw()))
         asked = 0
@@ -105,17 +105,17 @@ FAIR_STORAGE = tuple(range(100, 1001, 50))
 
 
 class StrategyCurve(msgspec.Struct, frozen=True):
-    """A curve in a figure: the values of one strategy along the figure's axis; None where the value is undefined."""
+    """A curve in a figure: a strategy's values along the figure's axis; None where no value is defined."""
 
     strategy: str
     values: tuple[float | None, ...]
 
 
 class StorageResult(msgspec.Struct, frozen=True):
-    """A row of Table 1.
+    """The row of one strategy in Table 1.
 
-    ``storage`` is the number of entries stored on all servers together, ``coverage`` the number of different entries
-    among them. The expected numbers are computed by formulas.
+    ``storage`` is the number of entries stored on all servers together, and ``coverage`` the number of distinct entries
+    among them. ``expected_storage`` and ``expected_coverage`` are computed by the paper's formulas.
     """
 
     strategy: str
@@ -128,8 +128,8 @@ class StorageResult(msgspec.Struct, frozen=True):
 class PlacementResults(msgspec.Struct, frozen=True):
     """The results of all placement experiments for one seed.
 
-    Lookup costs (Figure 3) and fault tolerances (Figure 6) are by target, the number of entries wanted, from 1.
-    Coverages (Figure 5) and unfairness (Figure 8) are by storage.
+    The curves of ``lookup_costs`` (Figure 3) and ``fault_tolerances`` (Figure 6) are by target, the number of entries
+    wanted, from 1. The curves of ``coverages`` (Figure 5) and ``unfairness`` (Figure 8) are by storage.
     """
 
     table_1: tuple[StorageResult, ...]
@@ -140,10 +140,10 @@ class PlacementResults(msgspec.Struct, frozen=True):
 
 
 def strategies_for_storage(limit: int, entries: int = ENTRIES, servers: int = SERVERS) -> tuple[Strategy, ...]:
-    """Return Fixed-x, RandomServer-x, Round-Robin-y and Hash-y that use at most ``limit`` entries of storage.
+    """Return Fixed-x, RandomServer-x, Round-Robin-y and Hash-y for a storage of ``limit`` entries on all servers.
 
-    The entries stored per server x and the copies per entry y are rounded down, and are at least 1. The paper does the
-    same for Hash-2 and a storage of 200 entries.
+    The parameters x (entries per server) and y (copies per entry) are rounded down, and are at least 1. The paper does
+    the same for Hash-2 and a storage of 200 entries.
     """
     x, y = max(limit // servers, 1), max(limit // entries, 1)
     return Fixed(x), RandomServer(x), RoundRobin(y), Hash(y)
@@ -157,10 +157,10 @@ class PlacementSampler:
         self._numbers = count()
 
     def draw(self, strategy: Strategy, instances: int, placed: int = ENTRIES) -> Iterator[Bools]:
-        """Yield random placements of entries by a strategy, at most ``instances`` of them.
+        """Yield up to ``instances`` random placements by a strategy.
 
-        If storage is limited, only the first ``placed`` of the ``ENTRIES`` entries are placed. A strategy without
-        randomness yields one placement.
+        A strategy without randomness yields one placement. If storage is limited, only the first ``placed`` of the
+        ``ENTRIES`` entries are placed.
         """
         for _ in range(instances if isinstance(strategy, RandomServer | Hash) else 1):
             number = next(self._numbers)
@@ -201,7 +201,7 @@ def _stored(strategy: Strategy, instances: list[Bools]) -> StorageResult:
 def _costs(strategy: Strategy, instances: list[Bools]) -> tuple[float | None, ...]:
     """Return the mean lookup cost for each target (number of entries wanted) from 1 to ``TARGETS``.
 
-    None means that not all instances have so many entries.
+    The cost is None if not all instances have that many entries.
     """
     costs = [lookup_costs(placed, lookup_steps(strategy, SERVERS)) for placed in instances]
     most = min(TARGETS, *(len(cost) - 1 for cost in costs))
@@ -215,14 +215,14 @@ def _tolerances(instances: list[Bools]) -> tuple[float | None, ...]:
 
 
 def _by_storage(limits: Sequence[int], mean: Callable[[Strategy, int], float]) -> tuple[StrategyCurve, ...]:
-    """Return a curve for each strategy: its value of ``mean`` for each storage limit."""
+    """Return a curve for each strategy, with the result of ``mean(strategy, limit)`` for each storage limit."""
     names = ("Fixed", "RandomServer", "Round-Robin", "Hash")
     means = [[mean(strategy, limit) for strategy in strategies_for_storage(limit)] for limit in limits]
     return tuple(StrategyCurve(name, values) for name, values in zip(names, zip(*means, strict=True), strict=True))
 
 
 def _coverages(placements: PlacementSampler) -> tuple[StrategyCurve, ...]:
-    """Return the curves of Figure 5.
+    """Return the curves of Figure 5: the mean number of distinct entries on all servers, by storage.
 
     If storage is below the number of entries, Round-Robin-1 and Hash-1 store only some of the entries (§4.3).
     """

@@ -29,15 +29,15 @@ STEP = 0.5
 
 
 def page(found: dict[str, list[PartialLookupOutcome]]) -> str:
-    """Return the report page as Markdown."""
+    """Return the report page as Markdown; ``found`` has the results of all runs by job name."""
     outcomes = found["partial lookup"]
 
     def curves(figure: str) -> list[StrategyCurve]:
-        """Return the curves of a figure, whose values are means over the seeds; None where a seed has no value."""
+        """Return the curves of a figure, averaged over the seeds; a value is None if it is None for any seed."""
         return [_mean_curve(seeds) for seeds in zip(*each(outcomes, figure), strict=True)]
 
     def means(figure: str) -> dict[str, list[float]]:
-        """Return the means of a figure over the seeds by strategy, as far as all seeds have values."""
+        """Return a figure's values averaged over the seeds, by strategy, without values that a seed lacks."""
         return {curve.strategy: [value for value in curve.values if value is not None] for curve in curves(figure)}
 
     in_turn = enumerate(means("static.lookup_costs")["Round-Robin-2"], 1)
@@ -73,7 +73,7 @@ def _mean_curve(seeds: Sequence[StrategyCurve]) -> StrategyCurve:
 def _two_phases(unfairness: dict[str, list[float]]) -> bool:
     """Return whether the curves of unfairness, by strategy, have the two phases that the paper describes.
 
-    The phases are separated by the point at which one or two servers have enough entries for the target.
+    The boundary is the storage at which one or two servers have enough entries for the target.
     """
     sampled, hashed = unfairness["RandomServer"], unfairness["Hash"]
     one_server = FAIR_STORAGE.index(400)
@@ -83,7 +83,7 @@ def _two_phases(unfairness: dict[str, list[float]]) -> bool:
 
 
 def table(outcome: PartialLookupOutcome) -> Table:
-    """Return Table 2 of one run for the terminal: measurements, Coronet's stars and the paper's."""
+    """Return Table 2 of one run for the terminal: measurements, computed stars, and the paper's stars."""
     rows = []
     for column in outcome.table_2:
         cells = zip(column.measured, column.stars, column.paper, strict=True)
@@ -93,12 +93,12 @@ def table(outcome: PartialLookupOutcome) -> Table:
 
 
 def plot(found: dict[str, list[PartialLookupOutcome]], file: Path) -> None:
-    """Draw the figures of the run with the first seed to ``file``."""
+    """Draw the figures of the run with the first seed, and write them to ``file``."""
     plot_run(found["partial lookup"][0], file)
 
 
 def plot_run(outcome: PartialLookupOutcome, file: Path) -> None:
-    """Draw the paper's Figures 3, 5, 6 and 8 to 11 with the results of one run to ``file``."""
+    """Draw the paper's Figures 3, 5, 6 and 8 to 11 with the results of one run, and write them to ``file``."""
     placed, updated = outcome.static, outcome.updates
     targets = range(1, 1 + len(placed.lookup_costs[0].values))
     positive = [StrategyCurve(it.strategy, tuple(value or None for value in it.values)) for it in updated.failing]

@@ -1,7 +1,8 @@
-"""Adds and deletes in a steady state (§6): Figures 9, 10 and 11, with production's servers.
+"""Simulated adds and deletes in a steady state (§6), for Figures 9, 10 and 11; servers are production code.
 
-Adds are a Poisson process with one add per 10 time units. The lifetime of an entry is drawn when it is added. Its mean
-is 10·h, so that there are h entries on average. For an initial entry, the time that remains of its lifetime is drawn.
+Adds are a Poisson process with one add per 10 time units. The lifetime of an entry is drawn when it is added. The mean
+lifetime is 10·h time units, so that there are h entries on average. For an initial entry, the remaining lifetime is
+drawn.
 """
 
 from collections.abc import Iterator
@@ -78,9 +79,9 @@ class UpdateResults(msgspec.Struct, frozen=True):
 def events(
     entries: int, time: float, lifetimes: Lifetimes, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[tuple[float, Add | Delete]]]:
-    """Return the initial entries, and an iterator over (time, add or delete) in order of time until ``time``.
+    """Return the names of the initial entries, and an iterator over pairs (time, add or delete) in order of time.
 
-    ``entries`` is both the initial and the mean number of entries.
+    The iterator ends at ``time``. ``entries`` is both the initial and the mean number of entries.
     """
     mean = BETWEEN_ADDS * entries
     adds = np.cumsum(rng.exponential(BETWEEN_ADDS, round(1.1 * time / BETWEEN_ADDS) + 100))
@@ -100,7 +101,7 @@ def events(
 
 
 def longest(mean: float) -> float:
-    """Return the longest lifetime m for which Zipf-like lifetimes from 1 to m have the given mean, (m - 1) / ln m."""
+    """Return the longest lifetime m for which Zipf-like lifetimes from 1 to m have this mean: (m - 1) / ln m."""
     found = mean
     for _ in range(60):
         found = 1 + mean * log(found)
@@ -114,7 +115,7 @@ def _draw_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.rando
 
 
 def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
-    """Draw how much longer ``count`` initial entries live, if lifetimes have this distribution and mean.
+    """Draw the remaining lifetimes of ``count`` initial entries, if all lifetimes have this distribution and mean.
 
     Entries with long lifetimes are overrepresented, because they are more likely to be present at a given time. With
     this bias, Zipf-like lifetimes become uniform.
@@ -162,7 +163,7 @@ def _hash(entries: int) -> Hash:
 
 
 def _share_of_failing_time(cushion: int, entries: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
-    """Return the share of time in which lookups of t entries fail because Fixed-(t + cushion) has fewer entries.
+    """Return the share of time in which lookups of t entries fail because Fixed-(t + ``cushion``) has fewer entries.
 
     All servers have the same entries. ``entries`` is the mean number of entries in the directory.
     """
@@ -181,7 +182,7 @@ def _share_of_failing_time(cushion: int, entries: int, lifetimes: Lifetimes, rng
 def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> Floats:
     """Return how unevenly lookups return the present entries, after each number of updates in ``AGED_UPDATES``.
 
-    The shape is (instances, numbers of updates).
+    The result has the shape (instances, numbers of updates).
     """
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):

@@ -30,9 +30,9 @@ POLL_RATE_BYTES: Final = _POLL_RATE.size
 
 
 class PollRate(msgspec.Struct, frozen=True):
-    """A poll rate of a channel: from ``since_s`` (Unix s) on, the fleet polled it every ``interval_s`` seconds.
+    """A channel's poll rate from ``since_s`` (Unix s) until the next entry of its history.
 
-    An ``interval_s`` of 0 means that it was not polled.
+    The fleet polled the channel every ``interval_s`` seconds; 0 means that it did not poll the channel.
     """
 
     since_s: float
@@ -43,9 +43,9 @@ class PollRateHistory(BatchedRepository):
     """History of poll rates by channel. Every method may raise :class:`StoreUnavailable`."""
 
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Record the present poll intervals (s) of channels.
+        """Record the present poll intervals of channels: pairs (channel id, seconds).
 
-        An interval that differs little from the last one is skipped.
+        An interval that differs little from the last recorded interval of the channel is skipped.
         """
         await self._redis.call_many(
             [
@@ -62,7 +62,7 @@ class PollRateHistory(BatchedRepository):
 
 
 def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
-    """Return the poll rates, oldest first, in ``packed``, the field ``paces`` of a channel's hash."""
+    """Return the poll rates, oldest first, from ``packed``, the content of the field ``paces`` of a channel's hash."""
     return tuple(PollRate(float(since_s), interval_s) for since_s, interval_s in _POLL_RATE.iter_unpack(packed))
 
 
@@ -75,9 +75,9 @@ _ADMINISTERED_FIELDS = (
 class AdministeredChannel(msgspec.Struct, frozen=True):
     """A channel with admins' settings.
 
-    It is paused until ``paused_until_s`` (Unix s; 0 if it is not paused). Its last poll ended at ``polled_s`` (Unix s).
-    Its publisher asked for no poll before ``no_poll_before_s`` (Unix s; 0 if the publisher did not ask). ``poll_rate``
-    is the present poll rate; None if none was recorded.
+    ``paused_until_s`` is the end of a pause (Unix s); 0 means that the channel is not paused. ``polled_s`` is the end
+    of the last poll (Unix s). ``no_poll_before_s`` is the time before which the publisher wants no poll (Unix s); 0 if
+    the publisher has not asked for that. ``poll_rate`` is the present poll rate; None if none was recorded.
     """
 
     channel: Channel
@@ -91,7 +91,7 @@ class AdministeredChannel(msgspec.Struct, frozen=True):
 
 
 class AdminSettings(BatchedRepository):
-    """Tags, notes and pauses by channel. A setting for a channel that does not exist is ignored."""
+    """Tags, notes and pauses of channels. A setting for a channel that does not exist is ignored."""
 
     async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:
         """Return channels with their settings, in the order of ``cids``; None for a channel that does not exist."""
@@ -110,16 +110,16 @@ class AdminSettings(BatchedRepository):
         await self._redis.run_script("channel_set", (keys.channel(cid),), "note", note)
 
     async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
-        """Replace the tags of channels by those in ``tags_of``: pairs of a channel id and its tags.
+        """Replace the tags of channels. ``tags_of`` has pairs (channel id, its new tags).
 
-        A tag has no space.
+        A tag must not contain a space.
         """
         await self._redis.call_many(
             [script_command("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
-        """Pause the polls of channels for ``for_s`` seconds. The pause replaces any other; 0 ends it."""
+        """Pause the polls of channels for ``for_s`` seconds, which replaces any earlier pause; 0 ends a pause."""
         for_ms = int(for_s * 1000)
         await self._redis.call_many(
             [script_command("channel_pause", (keys.channel(cid), keys.poll_pause(cid)), for_ms) for cid in cids]

@@ -1,8 +1,8 @@
-"""Channels: their states, their versions and the logs of these versions.
+"""Channels: their states, their versions, and the logs of versions.
 
-A channel is a hash of :data:`FIELDS`, and :class:`ChannelState` is that hash as a value. Only the node that adopted the
-channel last, its owner, can add a version (:meth:`Channels.publish`). The log keeps the Delta of each of the last
-~1,000 versions.
+A channel is stored as a hash of :data:`FIELDS`, which :class:`ChannelState` represents. Only the node that adopted the
+channel last, its owner, can add a version (:meth:`Channels.publish`). The log has the Delta of each of the last ~1,000
+versions.
 """
 
 from collections.abc import Collection, Sequence
@@ -49,11 +49,11 @@ _NONE = msgspec.msgpack.encode(_NO_HINTS)
 
 
 class ChannelState(msgspec.Struct, frozen=True):
-    """A channel with the state that pollers and its owner need. The content itself is read separately.
+    """A channel with the state that pollers and its owner need. The channel's content is read separately.
 
-    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier one. ``fanned`` is the last
-    version that was queued for all its recipients (its fan-out is complete); ``cursor`` is the progress of the fan-out
-    of the next version. ``digest`` identifies the content.
+    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``fanned`` is the last
+    version that was queued for all its recipients (its fan-out is complete), and ``cursor`` is the progress of the
+    fan-out of the next version. ``digest`` identifies the content.
     """
 
     channel: Channel
@@ -69,14 +69,17 @@ class ChannelState(msgspec.Struct, frozen=True):
 
 
 def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    """Return those fields of a hash that exist, by name. ``values`` are the values of ``names``, in order."""
+    """Return the existing fields of a hash by name. ``values`` are the values of ``names``, in order.
+
+    The result is None if absent.
+    """
     return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
-    """Return the state of the channel whose hash has these ``fields``.
+    """Return the state of the channel whose hash has these ``fields``; None if the channel does not exist.
 
-    None if they contain no URL, because then the channel does not exist.
+    A channel exists if its hash has a URL.
     """
     if b"url" not in fields:
         return None
@@ -115,14 +118,14 @@ def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | No
 
 
 def _parse_hints(raw: bytes) -> PollingHints:
-    """Parse polling hints. All channels without hints, which are most, share one value."""
+    """Parse polling hints. Channels without hints, which are most, share one object."""
     return _NO_HINTS if raw == _NONE else msgspec.msgpack.decode(raw, type=PollingHints)
 
 
 def _parse_updates(raw: bytes | None, channel: Channel) -> UpdateHistory:
     """Parse the update statistics of ``channel``.
 
-    Without any (``raw`` is None), it has had no update since its creation.
+    If ``raw`` is None, the result states that the channel has had no update since its creation.
     """
     return msgspec.msgpack.decode(raw, type=UpdateHistory) if raw else UpdateHistory(since_s=channel.created_s)
 
@@ -201,10 +204,11 @@ FIELDS = {
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
-    """State of a channel as shown to users.
+    """The state of a channel as it is shown to users.
 
     ``epoch`` is the owner's fencing token. ``failing_since_s`` is the time (Unix s) since which polls have failed; None
-    if they succeed. ``last`` is the result of the last poll; None before the first.
+    if they succeed. ``last`` is the result of the last poll; None before the first poll. ``subscribers`` is their
+    number.
     """
 
     owner: NodeId
@@ -216,12 +220,12 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The state that a delta leaves in the channel.
+    """The state in which a delta leaves the channel.
 
-    ``memory`` is the change-detection state, ``wishes`` are the publisher's polling hints, ``imprint`` is the
-    document's metadata. An empty ``title``, ``link``, ``language`` or ``imprint`` leaves the channel's own unchanged.
-    ``kind`` is the new kind of the channel; None if it stays. ``updates`` are the new update statistics; None if they
-    stay. ``latest`` are the latest entries, newest first.
+    ``memory`` is the change-detection state, ``wishes`` are the publisher's polling hints, and ``imprint`` is the
+    document's metadata. An empty ``title``, ``link``, ``language`` or ``imprint`` leaves the channel's present value
+    unchanged. ``kind`` is the new kind of the channel; None leaves it unchanged. ``updates`` are the new update
+    statistics; None leaves them unchanged. ``latest`` are the latest entries, newest first.
     """
 
     validators: Validators
@@ -245,14 +249,14 @@ class Channels:
     """Creates, reads, adopts, versions and deletes channels."""
 
     def __init__(self, redis: BatchingClient, index: ChannelIndex) -> None:
-        """Use ``index`` to count the subscribers of channels."""
+        """Create the repository; ``index`` counts the subscribers of channels."""
         self._redis = redis
         self._index = index
 
     async def create(self, channel: Channel, snapshot: Snapshot, latest: Sequence[Entry], now_s: float) -> Channel:
         """Create a channel at version 1 and return it. If the channel exists already, return it unchanged.
 
-        ``latest`` are its latest entries, oldest first; ``now_s`` is the Unix time.
+        ``snapshot`` is its state, ``latest`` are its latest entries, oldest first, and ``now_s`` is the Unix time.
         """
         first = Delta(channel.id, 0, 1, now_s, _additions(latest), initial=True)
         fields = channel_fields(channel) + _snapshot_fields(_beginning(snapshot, first))
@@ -274,10 +278,10 @@ class Channels:
     ) -> int | None:
         """Make ``channel`` the successor of the channel ``former``.
 
-        ``channel`` is the successor as the caller knows it; its version is 0 if it does not exist. A new or dormant
-        successor continues from ``snapshot`` and gets the entries ``latest`` (oldest first). A successor that is polled
-        already continues from its own state, and subscribers join it at its version ``joins_at``. ``now_s`` is the Unix
-        time.
+        ``channel`` is the successor as the caller knows it; its version is 0 if it does not exist. A successor that is
+        new or dormant continues from ``snapshot`` and gets the entries ``latest`` (oldest first). A successor that is
+        polled already continues from its own state, and subscribers join it at its version ``joins_at``. ``now_s`` is
+        the Unix time.
 
         Returns the version at which subscribers of ``former`` join; repeated calls return the same version until
         :meth:`finish_joining` is called. Returns None if the successor has changed since the caller read it.
@@ -301,7 +305,10 @@ class Channels:
         return (await self.get_many([cid]))[0]
 
     async def resolve(self, cid: ChannelId) -> Channel | None:
-        """Return a channel, or its successor if all subscribers moved there; None if the channel does not exist."""
+        """Return a channel, or its successor if the channel has moved; None if the channel does not exist.
+
+        A channel has moved when all its subscribers have joined the successor.
+        """
         channel = await self.get(cid)
         for _ in range(_MAX_REDIRECTIONS):
             if channel is None or not (channel.moved_to and channel.dormant):
@@ -332,7 +339,7 @@ class Channels:
     async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
         """Return a channel's version, the digest of its content, and the content.
 
-        All are empty if it does not exist.
+        If the channel does not exist, the result is 0, an empty digest, and an empty content.
         """
         version, digest, memory, latest = await self._redis.call("HMGET", keys.channel(cid), *_CONTENT_FIELDS)
         return int(version or 0), digest or b"", Content(memory or b"", latest or b"")
@@ -342,7 +349,7 @@ class Channels:
         return unpack_entries(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
-        """Make ``node`` the owner of channels, which raises their epochs (fencing tokens).
+        """Make ``node`` the owner of channels, and increment their epochs (fencing tokens).
 
         Returns the states of the channels in the order of ``cids``; None for a channel that does not exist.
         """
@@ -385,12 +392,13 @@ class Channels:
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
         """Record how far ``version`` has been queued for its recipients; return False if another node owns the channel.
 
-        ``cursor`` is the position to continue from, "" if all are done. ``epoch`` is the caller's fencing token.
+        ``cursor`` is the position to continue from; "" means that the version has been queued for all. ``epoch`` is the
+        caller's fencing token.
         """
         return bool(await self._redis.run_script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
-        """Record that a channel is no longer polled. Entries that its next poll finds are not delivered.
+        """Record that a channel is no longer polled. If it is polled again, the first poll delivers no entries.
 
         Nothing changes if the channel has subscribers, or if subscribers of another channel are about to move to it.
         """
@@ -399,9 +407,10 @@ class Channels:
             await self._redis.run_script("channel_doze", (keys.channel(cid), keys.incoming_moves(cid)), joins or b"")
 
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
-        """Record the results of polls of channels.
+        """Record results of polls: pairs (channel id, report).
 
-        Returns, for each in order, the state to judge the channel's health by; None if no judgement is needed.
+        Returns, for each report in order, the state by which to judge the channel's health; None if no judgement is
+        due.
         """
         commands = []
         for cid, report in reports:
@@ -416,7 +425,7 @@ class Channels:
         return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
-        """Return the delta of a version; None if the log does not have it any more."""
+        """Return the delta of a version; None if the version is no longer in the log."""
         found = await self._redis.call("XRANGE", keys.channel_log(cid), f"{version}-0", f"{version}-0")
         return msgspec.msgpack.decode(found[0][1][b"d"], type=Delta) if found else None
 
@@ -428,7 +437,7 @@ class Channels:
     async def versions(self, cid: ChannelId, count: int, before: int = 0) -> list[Delta]:
         """Return the deltas of the last ``count`` versions before version ``before``, newest first.
 
-        If ``before`` is 0, the newest versions are returned.
+        If ``before`` is 0, the result begins with the newest version.
         """
         start = f"{before - 1}-0" if before else "+"
         found = await self._redis.call("XREVRANGE", keys.channel_log(cid), start, "-", "COUNT", count)
@@ -471,13 +480,13 @@ class Channels:
         )
 
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
-        """Set whether the channel is polled without subscribers."""
+        """Set whether a channel is listed: a listed channel is polled even without subscribers."""
         await self._redis.run_script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
-        """Store a channel's content name: the AV-pairs under which the directory lists it.
+        """Store a channel's content name: the AV-pairs (attribute and value) under which the directory lists it.
 
-        ``version`` is the channel version that ``pairs`` were made from. A name from a later version is kept.
+        ``version`` is the channel version from which ``pairs`` were computed. A stored name of a later version is kept.
         """
         packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
         await self._redis.run_script("channel_name", (keys.channel(cid),), version, packed)
@@ -488,7 +497,7 @@ class Channels:
         return [msgspec.msgpack.decode(held, type=FeedMetadata) if held else _NO_IMPRINT for held in found]
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
-        """Return the AV-pairs of each channel's content name as last registered, in order.
+        """Return the AV-pairs of each channel's content name as last registered, in the order of ``cids``.
 
         The set is empty for a channel without a content name.
         """
@@ -496,21 +505,24 @@ class Channels:
         return [frozenset(msgspec.msgpack.decode(name, type=list[Pair])) if name else frozenset() for name in found]
 
     async def delete(self, cid: ChannelId) -> None:
-        """Delete a channel and its log. Its subscriptions have to be ended before and after the call."""
+        """Delete a channel and its log. The caller ends the channel's subscriptions before and after this call."""
         own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
         await self._redis.call_many(
             [script_command("channel_forget", own, ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
         )
 
     async def finish_deletion(self, cid: ChannelId) -> None:
-        """Delete the last field of a deleted channel, which was kept to find its remaining subscriptions."""
+        """Delete the last field of a deleted channel.
+
+        The field was kept so that remaining subscriptions can be found.
+        """
         own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
         await self._redis.run_script("channel_forget", own, "1")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
-        """Return the sorted ids of channels in these buckets of the registry.
+        """Return the sorted ids of the registered channels in these buckets.
 
-        A bucket is the first two digits of an id.
+        The bucket of a channel is the first two digits of its id.
         """
         found = await self._redis.call_many([("SMEMBERS", keys.channel_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
@@ -518,7 +530,7 @@ class Channels:
     async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
         """Return the next ``count`` channels, sorted by id, and the cursor of the next page.
 
-        The cursor "" starts at the first page, and is returned with the last page.
+        The cursor "" stands for the first page. It is also returned with the last page.
         """
         start = int(cursor[:2], 16) if cursor else 0
         ids: list[ChannelId] = []
@@ -532,7 +544,10 @@ class Channels:
         return found, taken[-1] if len(ids) > count else ""
 
     async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
-        """Return the number of channels in each bucket of the registry. A bucket is the first two digits of an id."""
+        """Return the number of registered channels in each of these buckets.
+
+        The bucket of a channel is the first two digits of its id.
+        """
         found: list[int] = await self._redis.call_many([("SCARD", keys.channel_registry(bucket)) for bucket in buckets])
         return found
 

@@ -1,15 +1,15 @@
-"""Moves of channels: a successor takes over the channel's content, and the subscriptions follow.
+"""Moves of channels to new URLs: a successor takes over the channel's content and its subscriptions.
 
 Every step can be repeated. Once the notice of the move has a version, the old channel gets no further versions, so the
-list of what its subscribers received is final.
+list of versions that its subscribers received is final.
 
-A successor that is not polled continues exactly there. A successor that is polled already continues from the last
-version whose entries the old channel had delivered. If the successor monitors another part of the same page, the two
-have no common version: subscribers join at the successor's version at the time of the decision, and the entries of the
-first poll are not delivered.
+A successor that is not polled continues from the old channel's state. A successor that is polled already continues from
+the last version whose entries the old channel has delivered. If the successor monitors another part of the same page,
+the two have no common version: subscribers join at the successor's version at the time of the decision, and the entries
+of the first poll are not delivered.
 
-Admins' settings of the channel are copied. The old channel stays as a redirection to its successor. It becomes dormant
-when all subscribers have moved.
+Admins' settings of the channel are copied. The old channel remains as a redirection to its successor. It becomes
+dormant when all subscribers have moved.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class ChannelMoves:
     async def carry_out(self, moved: ChannelState, now_s: float) -> None:
         """Move a channel's content, settings and subscriptions to its successor.
 
-        ``moved`` is the old channel; all its versions have to be delivered to the outboxes. ``now_s`` is the Unix time.
+        ``moved`` is the old channel; the fan-out of all its versions must be complete. ``now_s`` is the Unix time.
         """
         old, successor = moved.channel, moved.channel.moved_to
         told = await self._channels.delta(old.id, old.version)
@@ -85,7 +85,7 @@ class ChannelMoves:
         """Create or update the successor, which monitors ``url``; return the version at which subscribers join it.
 
         ``told`` is the delta that announced the move. The successor becomes dormant only if the old channel is dormant:
-        whoever subscribes to that one later gets no older entries.
+        a user who subscribes to it later gets no older entries.
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
         _, memory = await self._channels.memory(old.id)
@@ -105,10 +105,10 @@ class ChannelMoves:
         return joins_at
 
     async def _common_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
-        """Return the successor's last version whose entries the old channel has delivered.
+        """Return the last version of the successor that contains only entries that the old channel has delivered.
 
-        Later versions may have entries that it has not delivered. ``decided_s`` (Unix s) is when a move to another part
-        of the same page was decided; None for other moves.
+        ``decided_s`` is the time (Unix s) at which a move to another part of the same page was decided; None for other
+        moves.
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
@@ -120,15 +120,15 @@ class ChannelMoves:
 
 
 def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
-    """Return a new channel that monitors at ``url`` the same content as the old channel."""
+    """Return a new channel that monitors the same content as ``old``, at the new URL ``url``."""
     same_host = urlsplit(url).hostname == urlsplit(old.url).hostname
     return Channel(channel_id(url), url, kind=old.kind, created_s=now_s, private=old.private and same_host)
 
 
 def agreed_version(told: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return the newest version that adds only entries in ``told``, which the old channel has delivered.
+    """Return the newest version that adds only entries in ``told``, which are those that the old channel has delivered.
 
-    ``deltas`` are the successor's versions, newest first. If no version qualifies, ``newest`` is returned.
+    ``deltas`` are the successor's versions, newest first. If no version qualifies, the result is ``newest``.
     """
     known = {entry.key for entry in told} | {entry.link for entry in told if entry.link}
     for delta in deltas:

@@ -1,6 +1,6 @@
-"""Progress of publishing public channels on pubsub services, and notices of channels that have changed.
+"""Progress of publishing public channels on pubsub services, and notifications of changed channels.
 
-The progress is stored permanently. Notices may be lost, and exist only while a process waits for them.
+The progress is stored permanently. Notifications may be lost, and exist only while a process waits for them.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ _STREAM_LENGTH = 10_000
 
 
 class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
-    """Progress of a channel's node: all versions up to ``version`` are published on it, and ``title`` is its title.
+    """Progress of publishing a channel on its pubsub node.
 
-    Version 0 means that the node has to be created; it may exist already.
+    All versions up to ``version`` are published, and ``title`` is the node's title. Version 0 means that the node has
+    to be created, unless it exists already.
     """
 
     version: int = 0
@@ -26,13 +27,13 @@ class PublishedPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PubsubNodes(RedisRepository):
-    """Progress by channel and by ``service``, the address of a pubsub service.
+    """Progress of publishing, by channel and by ``service``, the address of a pubsub service.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
     async def positions(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
-        """Return the positions of these channels, by channel. Channels without a node are left out."""
+        """Return the published positions of these channels. Channels without a node are left out."""
         if not cids:
             return {}
         found = await self._redis.call("HMGET", keys.pubsub_nodes(service), *cids)

@@ -1,4 +1,4 @@
-"""WebSub subscriptions of channels at hubs, and documents that hubs pushed, until a worker takes them."""
+"""WebSub subscriptions of channels at hubs, and queues of documents that hubs have pushed."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -27,9 +27,9 @@ _RANDOM_BYTES = 32
 
 
 class Push(msgspec.Struct, frozen=True, array_like=True):
-    """A document that a hub pushed.
+    """A document that a hub has pushed.
 
-    An empty ``body`` says only that the channel has new content, which a poll must read.
+    An empty ``body`` states that the channel has new content, which a poll has to read.
     """
 
     body: bytes = b""
@@ -56,7 +56,7 @@ class WebSub(RedisRepository):
     async def compare_and_set(self, cid: ChannelId, before: HubState | None, after: HubState | None) -> bool:
         """Replace a channel's hub subscription by ``after`` if it equals ``before``; return whether it was replaced.
 
-        None stands for no subscription.
+        None means no subscription, in both arguments.
         """
         if after is not None:
             # First, because an id without a subscription is harmless, but a subscription without it is never renewed.
@@ -68,8 +68,8 @@ class WebSub(RedisRepository):
     async def change(self, cid: ChannelId, decide: Callable[[HubState | None], HubState | None]) -> HubState | None:
         """Replace a channel's hub subscription by the result of ``decide``; return that result.
 
-        ``decide`` gets the present subscription and returns the new one; None stands for no subscription. It is called
-        again if another process has changed the subscription meanwhile.
+        ``decide`` is called with the present subscription and returns the new one; None means no subscription. It is
+        called again if another process has changed the subscription in the meantime.
         """
         for _ in range(_TRIES):
             before = await self.get(cid)
@@ -79,34 +79,35 @@ class WebSub(RedisRepository):
         raise StoreUnavailable(f"The hub subscription of channel {cid[:8]} changes too fast. Try again.")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
-        """Return the channels in these buckets of the hub registry. A bucket is the first two digits of a channel id.
+        """Return the channels in these buckets of the hub registry, which lists channels with a hub subscription.
 
-        Some of the channels may no longer have a subscription.
+        The bucket of a channel is the first two digits of its id. The hub subscription of a returned channel may have
+        ended.
         """
         found = await self._redis.call_many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
     async def unregister(self, cids: Sequence[ChannelId]) -> None:
-        """Remove channels from the hub registry."""
+        """Remove channels from the hub registry, which lists channels with a hub subscription."""
         await self._redis.call_many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
 
     async def take_push(self, cid: ChannelId) -> bool:
-        """Count a push to a channel; return whether it had at most ``PUSHES_PER_MINUTE`` in this minute."""
+        """Count a push to a channel; return whether it is within the limit of ``PUSHES_PER_MINUTE``."""
         key = keys.push_count(cid)
         return bool(await self._redis.run_script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
     async def take_excess_poll(self, cid: ChannelId) -> bool:
         """Return whether a push above ``PUSHES_PER_MINUTE`` may cause a poll.
 
-        The answer is True once a minute per channel.
+        The result is True for one such push per minute and channel.
         """
         return bool(await self._redis.run_script("rate_take", (keys.excess_push_count(cid),), 1, _MINUTE_MS))
 
     async def queue_push(self, cid: ChannelId, push: Push) -> None:
-        """Keep a push until a worker takes it, for at most two minutes.
+        """Queue a push until a worker takes it, for at most two minutes.
 
-        Identical consecutive pushes are kept once. If there are more than ``MAX_QUEUED_PUSHES`` pushes, or if the limit
-        on bytes of a channel or of all channels is exceeded, one push without a body replaces them, so that a poll
+        Consecutive identical pushes are stored once. If there are more than ``MAX_QUEUED_PUSHES`` pushes, or if the
+        size limit of a channel or of all channels is exceeded, one push without a body replaces them, so that a poll
         reads the content.
         """
         packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
@@ -114,9 +115,9 @@ class WebSub(RedisRepository):
         await self._redis.run_script("push_keep", keys.push_queue(cid), cid, *packed, *bounds)
 
     async def take_pushes(self, cid: ChannelId) -> list[Push]:
-        """Remove and return the queued pushes, oldest first.
+        """Remove and return a channel's queued pushes, oldest first.
 
-        If the caller fails afterwards, the next poll finds the content.
+        If the caller fails before it has processed them, the next poll finds their content.
         """
         found = await self._redis.run_script("push_take", keys.push_queue(cid), cid, _LARGE_BYTES, 1)
         return [msgspec.msgpack.decode(push, type=Push) for push in found or ()]

@@ -44,7 +44,7 @@ _READS = frozenset(
 
 
 def slot_of(command: Command) -> int | None:
-    """Return the cluster slot that contains a command's keys; None if any node can run the command."""
+    """Return the cluster slot of a command's keys; None for a command without keys, which any node can run."""
     name = str(command[0])
     if name in _NO_KEY:
         return None
@@ -64,9 +64,9 @@ def is_write(command: Command) -> bool:
 
 
 class SlotMap(msgspec.Struct):
-    """The master node of each range of slots, as one node reported them.
+    """The master node of each range of slots, as one node has reported them.
 
-    The map may be out of date; a node that no longer has a slot replies with a MOVED error.
+    The map may be outdated; a node that no longer serves a slot replies with a MOVED error.
     """
 
     starts: list[int]
@@ -77,13 +77,13 @@ class SlotMap(msgspec.Struct):
     """Masters that have a connected replica."""
 
     def master(self, slot: int) -> Address | None:
-        """Return the address of a slot's master; None if it is unknown."""
+        """Return the address of the master node of a slot; None if it is unknown."""
         place = bisect_right(self.starts, slot) - 1
         return self.masters[place] if place >= 0 else None
 
 
 def parse_slots(reply: Sequence[Sequence[Any]], asked: Address | None) -> SlotMap:
-    """Parse ``reply``, which the node at address ``asked`` gave to ``CLUSTER SLOTS``."""
+    """Parse ``reply``, the reply of the node at the address ``asked`` to ``CLUSTER SLOTS``."""
     ranges = sorted((int(first), _address(master, asked), bool(copies)) for first, _, master, *copies in reply)
     return SlotMap(
         [first for first, _, _ in ranges],
@@ -118,9 +118,9 @@ def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection
 
     - Commands are packed in C, four times as fast as the asynchronous driver does it.
     - No connection is opened after its pool was closed (``is_closed``).
-    - A task that is cancelled while it sends a command is cancelled at once. The driver sends within
-      ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that arrives when its inner task ends. The
-      cancelled task would then wait for a reply first, for seconds if the command blocks.
+    - A task that is cancelled while it sends a command ends at once. The driver sends within ``asyncio.wait_for``,
+      which before Python 3.12 drops a cancellation that arrives when its inner task ends. The cancelled task would then
+      wait for a reply first, for seconds if the command blocks.
     """
 
     class PatchedConnection(kind):  # type: ignore[valid-type,misc]  # the base depends on the URL
@@ -173,30 +173,27 @@ class SlotMapCache:
         self._updated_s = 0.0
 
     def update(self, reply: Sequence[Any], asked: Address | None) -> None:
-        """Replace the map by ``reply``, which the node at address ``asked`` gave to ``CLUSTER SLOTS``."""
+        """Replace the map by ``reply``, the reply of the node at the address ``asked`` to ``CLUSTER SLOTS``."""
         self.map = parse_slots(reply, asked)
         self._updated_s = time.monotonic()
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the map is so new that commands which wait to be retried need not fetch it again."""
+        """Whether the map is so new that a failed command can be retried without fetching the map again."""
         return time.monotonic() - self._updated_s < _RETRY_DELAY_S
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the map is so old that it has to be fetched again.
-
-        Without that, new replicas and failovers would go unnoticed.
-        """
+        """Whether the map is so old that it has to be fetched again, to notice new replicas and failovers."""
         return time.monotonic() - self._updated_s > _SLOT_MAP_MAX_AGE_S
 
 
 class NodePools:
-    """Connection pools for one kind of command, one pool per node.
+    """Connection pools for one kind of command, one pool per Redis node.
 
-    If a connection to a single Redis breaks, the command is sent again, up to ``tries`` times in all; 1 means that a
-    command which may have run is never repeated. With ``replicated``, writes wait for a replica. ``guard`` refuses
-    commands to a store that is not the fleet's own or has lost data.
+    If a connection to a single Redis breaks, the command is sent again, up to ``tries`` times in all; with ``tries`` 1,
+    a command that may have run is never repeated. If ``replicated`` is true, writes wait for a replica. ``guard``
+    refuses commands if the store belongs to another fleet or has lost data.
     """
 
     def __init__(
@@ -253,10 +250,7 @@ class NodePools:
         return await self._call_in_cluster(commands)
 
     def _check_usable(self) -> None:
-        """Raise an error if the pools are closed.
-
-        Raises :class:`StoreIdentityMismatch` if the guard refuses the store.
-        """
+        """Raise an error if the pools are closed or the guard refuses the store (:class:`StoreIdentityMismatch`)."""
         if self._closed:
             raise exceptions.ConnectionError("The store is closed.")
         if self._guard is not None:
@@ -268,9 +262,9 @@ class NodePools:
         await asyncio.gather(*map(close_pool, self._pools.values()))
 
     async def _call_in_cluster(self, commands: Sequence[Command]) -> list[Any]:
-        """Run commands at the nodes that have their slots.
+        """Run each command at the node that serves its slot.
 
-        Redirections are followed, and failed commands are retried until ``REPLY_TIMEOUT_S`` has passed.
+        Redirections are followed, and failed commands are retried until ``REPLY_TIMEOUT_S`` seconds have passed.
         """
         replies: list[Any] = [None] * len(commands)
         pending = list(range(len(commands)))
@@ -287,9 +281,10 @@ class NodePools:
             await self._refresh_after_errors({place: replies[place] for place in pending}, commands)
 
     async def _refresh_after_errors(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
-        """Fetch the slot map after the commands with the indexes in ``failed`` raised these errors.
+        """Fetch the slot map after commands have failed.
 
-        Nodes that a redirection named are asked first, and nodes that did not reply last.
+        ``failed`` has the error of each, by its index in ``commands``. Nodes that a redirection named are asked first,
+        and nodes that did not reply are asked last.
         """
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
         silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_REPLY)}
@@ -305,7 +300,7 @@ class NodePools:
     async def _send(self, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
         """Send commands to their nodes, to all nodes concurrently.
 
-        ``asked`` has pairs of an index and a command. The reply or the error is stored at that index of ``replies``.
+        ``asked`` has pairs (index, command). The reply or the error is stored at this index of ``replies``.
         """
         by_node: dict[Address | None, list[tuple[int, Command]]] = {}
         for place, command in asked:
@@ -342,9 +337,10 @@ class NodePools:
             raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
 
     def node_of(self, command: Command) -> Address | None:
-        """Return the address of the master that a command is sent to.
+        """Return the address of the master node to which a command is sent.
 
-        None if Redis is not known to be a cluster, or if the slot map does not contain the command's slot.
+        The result is None if Redis is not known to be a cluster, or if the slot map does not contain the command's
+        slot.
         """
         known = self._slots.map
         if known is None:
@@ -371,9 +367,9 @@ class NodePools:
         return [address_of(url) for url in self._seeds]
 
     async def _try_other_seeds(self) -> bool:
-        """Fetch the slot map from the other configured nodes, because the first one did not reply.
+        """Fetch the slot map from the other configured nodes, because the first configured node did not reply.
 
-        Returns whether the command may be retried.
+        Return whether a node has replied, so that the command may be retried.
         """
         await self._fetch_slot_map(self._seed_addresses()[1:])
         return self._slots.map is not None and self._tries > 1
@@ -381,7 +377,7 @@ class NodePools:
     def _pool(self, node: Address | None) -> Redis:
         """Return the pool of a node; None stands for the node in the first configured URL.
 
-        All pools have that URL's options.
+        All pools have the options of this URL.
         """
         if node not in self._pools:
             self._pools[node] = self._open(node)
@@ -424,7 +420,7 @@ async def _run_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]
 
 
 def raise_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
-    """Return ``replies`` if none of them is an error.
+    """Return ``replies`` if it contains no error.
 
     Otherwise raise the first error, with a note that names its command.
     """

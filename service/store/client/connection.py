@@ -1,8 +1,9 @@
 """Clients of Redis, for single commands, pipelines, scripts and batches. They translate the driver's errors.
 
 :class:`RedisClient` sends commands at once. :class:`BatchingClient` collects the commands of one iteration of the event
-loop and sends them in one round trip: a command alone costs about 0.3 ms of processor time, a command among many a
-tenth of that. In a cluster, commands are batched by node, so that a node which is down delays only its own commands.
+loop and sends them in one round trip: a single command takes about 0.3 ms of processor time, and a command among many
+takes a tenth of that. In a cluster, commands are batched by node, so that an unavailable node delays only its own
+commands.
 
 Scripts are sent in full with ``EVAL``. Redis caches compiled scripts by digest anyway, and this way a script is never
 missing after ``SCRIPT FLUSH`` or on a new master.
@@ -80,7 +81,7 @@ _INCLUDE = "-- include "
 
 @cache
 def _script(name: str) -> str:
-    """Return the text of ``scripts/NAME.lua`` without comments, to send fewer bytes with every command."""
+    """Return the text of ``scripts/NAME.lua`` without comments, so that fewer bytes are sent with every command."""
     lines = files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8").splitlines()
     kept = lines[:1] if lines[0] == READ_ONLY_MARKER else []
     for line in lines:
@@ -103,7 +104,7 @@ def script_command(name: str, keys: Sequence[str], *arguments: Value) -> Command
 def script_digest(name: str) -> str:
     """Return the digest by which ``EVALSHA`` runs ``scripts/NAME.lua``.
 
-    Redis knows it once the script was sent in full.
+    Redis knows the digest once the script has been sent in full.
     """
     return sha1(_script(name).encode(), usedforsecurity=False).hexdigest()
 
@@ -122,7 +123,7 @@ def _translated() -> Iterator[None]:
 
 
 def _stay_cancelled() -> None:
-    """Raise CancelledError if the current task was cancelled and the driver swallowed the cancellation.
+    """Raise CancelledError if the current task was cancelled and the driver has swallowed the cancellation.
 
     The driver sends within ``asyncio.wait_for``, which before Python 3.12 drops a cancellation that arrives when its
     inner task ends. An endless loop that is cancelled at that moment would otherwise never stop.
@@ -135,9 +136,9 @@ def _stay_cancelled() -> None:
 class RedisClient:
     """A client of one Redis or of a Redis Cluster.
 
-    It has separate connection pools for commands that reply at once, commands that block, commands that must not be
-    repeated, and urgent scripts. All but the third kind are sent again when the connection breaks before the reply or
-    the slot has moved to another node.
+    It has separate connection pools for four kinds of commands: those that reply at once, those that block, those that
+    must not be repeated, and urgent scripts. Except for the third kind, a command is sent again if the connection
+    breaks before the reply, or if the slot has moved to another node.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -164,12 +165,15 @@ class RedisClient:
             return await self._prompt.call(command)
 
     async def call_blocking(self, *command: Value) -> Any:
-        """Run one command that blocks for at most ``MAX_BLOCK_S``. Raises :class:`StoreUnavailable`."""
+        """Run one command that blocks for at most ``MAX_BLOCK_S`` seconds. Raises :class:`StoreUnavailable`."""
         with _translated():
             return await self._blocking.call(command)
 
     async def run_urgent_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
-        """Run a script, such as a heartbeat, that must not wait for a connection. Raises :class:`StoreUnavailable`."""
+        """Run a script, such as a heartbeat, that must not wait for a free connection.
+
+        Raises :class:`StoreUnavailable`.
+        """
         with _translated():
             return await self._urgent.call(script_command(name, keys, *arguments))
 
@@ -191,7 +195,7 @@ class RedisClient:
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands and return their replies, in order.
 
-        The commands are sent in groups of ``_PER_ROUND_TRIP``. Those of one slot run in the given order. Raises
+        The commands are sent in groups of ``_PER_ROUND_TRIP``. Commands of the same slot run in the given order. Raises
         :class:`StoreUnavailable`, or the error of the first command that failed.
         """
         return await _call_in_chunks(self._prompt, commands)
@@ -208,24 +212,21 @@ class RedisClient:
         ]
 
     async def call_many_once(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands like :meth:`call_many`, without ever repeating one.
+        """Run independent commands like :meth:`call_many`, but never repeat a command.
 
-        Raises :class:`StoreUnavailable`; whether Redis ran the commands is then unknown.
+        Raises :class:`StoreUnavailable`; it is then unknown whether Redis has run the commands.
         """
         return await _call_in_chunks(self._once, commands)
 
     def node_of(self, command: Command) -> Address | None:
-        """Return the address of the cluster node that a command is sent to.
+        """Return the address of the cluster node to which a command is sent.
 
-        None if Redis is not known to be a cluster, or if the node is not known yet.
+        The result is None if Redis is not known to be a cluster, or if the node is not known yet.
         """
         return self._prompt.node_of(command)
 
     async def close(self) -> None:
-        """Close all connections.
-
-        They are closed concurrently: if the caller is cancelled, closing of each has begun already.
-        """
+        """Close all connections, concurrently; if the caller is cancelled, all of them are still being closed."""
         pools = (self._prompt, self._blocking, self._once, self._urgent, self._unguarded)
         await asyncio.gather(*(each.close() for each in pools))
 
@@ -259,19 +260,19 @@ class RedisRepository:
     """Base of the repositories of the store that use a :class:`RedisClient`."""
 
     def __init__(self, redis: RedisClient) -> None:
-        """Use ``redis`` to send commands."""
+        """Create the repository, which sends its commands through ``redis``."""
         self._redis = redis
 
 
 class BatchingClient:
-    """Sends the commands of one iteration of the event loop together.
+    """A client that sends the commands of one iteration of the event loop together.
 
     Commands may be repeated, like those of :meth:`RedisClient.call_many`. An error affects only the caller whose
     command failed.
     """
 
     def __init__(self, redis: RedisClient) -> None:
-        """Use ``redis`` to send the collected commands."""
+        """Create the client, which sends the collected commands through ``redis``."""
         self._redis = redis
         self._pending: list[_PendingCall] = []
         self._sending: set[asyncio.Task[None]] = set()
@@ -330,5 +331,5 @@ class BatchedRepository:
     """Base of the repositories of the store that use a :class:`BatchingClient`."""
 
     def __init__(self, redis: BatchingClient) -> None:
-        """Use ``redis`` to send commands."""
+        """Create the repository, which sends its commands through ``redis``."""
         self._redis = redis

@@ -1,11 +1,11 @@
-"""Identity of the store: a fleet id, and a counter that shows whether Redis lost data.
+"""Identity of the store: the id of the fleet, and a counter that shows whether Redis has lost data.
 
-The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS``. A process
+The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS`` ms. A process
 remembers the last identity that it trusted and shares it with the other processes of its machine in a file.
 
 The store has lost data if it has no id although a process has seen one, if it has the id of another fleet, or if its
-counter is behind the one that a process has seen. A process that finds such a store stops using it until the operator
-accepts it (``coronet admin accept-store``) or the right data is back.
+counter is less than a value that a process has seen. A process that finds such a store stops using it until the
+operator accepts it (``coronet admin accept-store``) or the right data is back.
 
 With ``appendfsync everysec`` a power cut may lose the last second or two of writes. That must not stop a fleet, so a
 counter that is up to ``MAX_COUNTER_LAG`` behind is trusted.
@@ -14,8 +14,8 @@ Each new connection reads the identity first, because a Redis that restarts drop
 :class:`service.store.client.identity_monitor.IdentityMonitor` reads it again every few seconds to detect ``FLUSHALL``.
 It also reads it before a user is told that they have no subscriptions.
 
-In a Redis Cluster the identity is on one node. A loss of that node's data is noticed, a loss of another node's data is
-not.
+In a Redis Cluster, one node holds the identity. The loss of this node's data is detected, the loss of another node's
+data is not.
 """
 
 import fcntl
@@ -55,11 +55,11 @@ _SENTENCES: Final = {
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
-    """Identity that the store reports. Times are in ms of Redis's clock.
+    """The identity that the store reports. Times are in ms of Redis's clock.
 
-    ``fleet`` is the fleet's id, "" if the store has none. ``accepted_ms`` is when the operator last accepted the store.
-    ``refused`` is the reason why a process refused the store, "" if none did; after a refusal no other process uses the
-    store either.
+    ``fleet`` is the fleet's id; "" if the store has none. ``counter`` was last incremented at ``grown_ms``.
+    ``accepted_ms`` is the time when the operator last accepted the store. ``refused`` is the reason why a process
+    refused the store; "" if no process did. After a refusal no other process uses the store either.
     """
 
     fleet: str = ""
@@ -70,10 +70,10 @@ class StoreIdentity(msgspec.Struct, frozen=True):
 
 
 class TrustedIdentity(msgspec.Struct, frozen=True):
-    """The last identity that this machine trusted. The file contains it as JSON.
+    """The last identity that this machine trusted. The identity file contains it as JSON.
 
-    ``at_ms`` is when it was trusted (Redis's clock). A ``counter`` of 0 means that the fleet's id was created and the
-    store has not been used yet.
+    ``at_ms`` is the time when it was trusted (Redis's clock). A ``counter`` of 0 means that the fleet's id was created
+    and the store has not been used yet.
     """
 
     fleet: str
@@ -104,7 +104,7 @@ def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
 def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
     """Return the reason why a store must not be used; "" if it may be used.
 
-    ``found`` is the store's identity, ``seen`` the one that was trusted last; None if there was none.
+    ``found`` is the store's identity, and ``seen`` is the identity that was trusted last; None if there was none.
     """
     if found.refused:
         return found.refused
@@ -122,7 +122,7 @@ class IdentityFile:
     """The file with the last trusted identity, which the processes of one machine share."""
 
     def __init__(self, path: Path) -> None:
-        """Use the file at ``path``, which need not exist."""
+        """Create an object for the file at ``path``, which need not exist."""
         self._path = path
 
     def read(self) -> TrustedIdentity | None:
@@ -161,14 +161,14 @@ class _Connection(Protocol):
 
 
 class IdentityGuard:
-    """The decision of this process whether the store may be used. Each new connection consults it.
+    """This process's decision whether the store may be used. It is consulted for each new connection.
 
-    ``trusted`` is the last identity that was trusted, and ``current`` the last that was read. ``reason`` is why the
-    store is refused, "" if it is not.
+    ``trusted`` is the identity that was trusted last, and ``current`` is the identity that was read last. ``reason``
+    states why the store is refused; "" means that it may be used.
     """
 
     def __init__(self, file: str) -> None:
-        """Start from the identity in ``file``, a path; "" stands for no file.
+        """Trust the identity in the file with the path ``file``; "" stands for no file.
 
         Raises :class:`SettingsInvalid` if the file cannot be read.
         """
@@ -184,9 +184,9 @@ class IdentityGuard:
             raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
 
     def reload(self) -> TrustedIdentity | None:
-        """Read the file, which another process of the machine may have written; return the newest trusted identity.
+        """Read the identity file, which another process may have written; return the newest trusted identity.
 
-        None if no identity was trusted yet.
+        The result is None if no identity has been trusted yet.
         """
         if self.file is not None:
             with suppress(SettingsInvalid):
@@ -196,10 +196,11 @@ class IdentityGuard:
         return self.trusted
 
     def evaluate(self, found: StoreIdentity, seen: TrustedIdentity | None) -> None:
-        """Decide anew whether the store may be used.
+        """Decide whether the store may be used.
 
-        ``found`` is the identity that the store reported. ``seen`` is the identity that was trusted when the query was
-        sent; a newer one must not be used, because other processes may have incremented the counter since then.
+        ``found`` is the identity that the store has reported. ``seen`` is the identity that was trusted when the query
+        was sent; a newer trusted identity must not be used, because other processes may have incremented the counter
+        since then.
         """
         self.current = found
         reason = refusal_reason(found, seen)

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class IdentityMonitor:
-    """Reads the store's identity periodically and increments the store's counter."""
+    """Reads the store's identity periodically and increments the store's counter. Each process has one."""
 
     def __init__(self, redis: RedisClient) -> None:
         self._redis = redis
@@ -34,7 +34,7 @@ class IdentityMonitor:
         self._is_refused = False
 
     async def run(self) -> None:
-        """Monitor until the task is cancelled, and save the trusted identity in the file."""
+        """Monitor the identity until the task is cancelled, and save the trusted identity in the file."""
         try:
             while True:
                 try:
@@ -83,11 +83,10 @@ class IdentityMonitor:
         self.check()
 
     async def accept(self) -> None:
-        """Make every process use the store as it is.
+        """Accept the store as it is, so that every process uses it again.
 
-        This sets the fleet's id, and a counter above every counter that a process has seen.
-
-        Raises :class:`StoreUnavailable`.
+        This sets the fleet's id, and a counter greater than every counter that a process has seen. Raises
+        :class:`StoreUnavailable`.
         """
         guard, seen = self._redis.guard, self._redis.guard.trusted or TrustedIdentity("")
         reply = await self._redis.call_unguarded(
@@ -107,7 +106,7 @@ class IdentityMonitor:
         await asyncio.to_thread(self._save)
 
     def _log_changes(self) -> None:
-        """Log once when the store is refused, and once when it is in use again."""
+        """Log once when the store is refused, and once when it can be used again."""
         try:
             self.check()
         except StoreIdentityMismatch as error:
@@ -120,7 +119,7 @@ class IdentityMonitor:
         self._is_refused = False
 
     def _is_save_due(self) -> bool:
-        """Return whether to save the trusted identity: at first use, once a minute, and when the fleet changes."""
+        """Return whether to save the trusted identity: at first use, once a minute, and if the fleet has changed."""
         seen, saved = self._redis.guard.trusted, self._saved
         if seen is None or not seen.in_use:
             return False

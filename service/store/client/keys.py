@@ -267,7 +267,7 @@ REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
 
 
 def _key(pattern: str) -> Callable[[str | int], str]:
-    """Return a function that replaces the star of ``pattern`` with its argument."""
+    """Return a function that returns ``pattern`` with its star replaced by the function's argument."""
     before, after = pattern.split("*")
     return lambda ident: f"{before}{ident}{after}"
 
@@ -325,18 +325,18 @@ def partition_leases(name: str) -> tuple[str, str]:
 
 
 def push_queue(cid: ChannelId) -> tuple[str, str, str]:
-    """Return three keys: a channel's pushed documents, the sizes of all channels' lists, and their expiry times."""
+    """Return three keys: the queue of a channel's pushed documents, the sizes of all queues, and their expiry times."""
     return f"cn:{{push}}:of:{cid}", "cn:{push}:sizes", "cn:{push}:until"
 
 
 def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
-    """Return the five keys of a keyspace: server table, pages, records, counts by channel, tombstones."""
+    """Return the five keys of a keyspace: server table, pages, records, numbers of subscriptions, and tombstones."""
     table = f"cn:{{clash:{number}}}"
     return table, f"{table}:pages", f"{table}:records", f"{table}:channels", f"{table}:ends"
 
 
 def cell(address: CellAddress) -> tuple[str, str, str, str]:
-    """Return the four keys of a matrix cell: the cell, its names, their index, and the names by slot of the index."""
+    """Return the four keys of a matrix cell: its state, its names, their index, and the names by slot of the index."""
     own = f"cn:{{m:{address.pair.encode('latin-1').hex()}:{address.partition}:{address.replica}}}"
     return own, f"{own}:names", f"{own}:index", f"{own}:slots"
 
@@ -365,7 +365,7 @@ USAGE_KINDS = ("command", "form", "url", "import", "invitation", "guests", "mana
 
 
 def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
-    """Return all keys of a user that erasure deletes. Only usage counts and restrictions remain.
+    """Return all keys of a user that erasure deletes: all keys except those of usage counts and restrictions.
 
     Every new key of a user has to be added here.
     """
@@ -379,13 +379,13 @@ def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
 
 
 def egress_budget(site: str, egress: str) -> str:
-    """Return the key of a token bucket: requests to ``site`` by the workers behind the public address ``egress``."""
+    """Return the key of the token bucket for requests to ``site`` by workers behind the public address ``egress``."""
     return f"cn:{{h:{site}}}:from:{egress}"
 
 
 def login_attempts(window: str, what_hash: str) -> str:
-    """Return the key that counts login attempts in the present ``window``, "minute" or "hour".
+    """Return the key of the number of login attempts in the present ``window``, "minute" or "hour".
 
-    ``what_hash`` is the SHA-256 of a network, an account, both, or a known browser.
+    ``what_hash`` is the SHA-256 of the counted object: a network, an account, both, or a known browser.
     """
     return f"cn:{{console}}:attempts:{window}:{what_hash}"

@@ -1,15 +1,15 @@
 """Accounts of the console with their password links, sessions and API keys, and limits on login attempts.
 
-Tokens are random and only their SHA-256 is stored, so that nobody can log in with what they find in Redis. Every method
-may raise :class:`service.errors.StoreUnavailable`.
+Tokens are random and only their SHA-256 is stored, so that nobody can log in with data from Redis. Every method may
+raise :class:`service.errors.StoreUnavailable`.
 
-A login attempt is counted three times: for its network (an IPv6 address counts as its /64), for the account when tried
-from that network, and for the account from anywhere. Each count has its own limit. So attempts from one network lock
-out nobody elsewhere, and attempts from many networks are limited too. A refused attempt does not count.
+A login attempt is counted three times: for its network (an IPv6 address counts as its /64), for the account and this
+network, and for the account and any network. Each count has its own limit. Attempts from one network therefore do not
+lock out users in other networks, and attempts from many networks are limited too. A refused attempt does not count.
 
-A browser that has logged in to the account before proves it with a cookie. Its attempts are counted separately, so that
-strangers cannot lock it out. The stored hash covers the cookie's token and the password hash: after a change of the
-password no browser is known any more.
+A browser that has logged in to the account before proves this with a cookie. Its attempts are counted separately, so
+that strangers cannot lock it out. The stored hash covers the cookie's token and the password hash: after a change of
+the password no browser is known any more.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ _ACCOUNT_LIMIT: Final = 100
 class Role(StrEnum):
     """The role of an account, which determines its permissions.
 
-    Viewers read, operators also change how channels are polled, and admins do everything.
+    Viewers can read, operators can also change how channels are polled, and admins can do everything.
     """
 
     VIEWER = "viewer"
@@ -65,10 +65,10 @@ class Role(StrEnum):
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An account of the console. ``password_hash`` is an argon2id string, "" until a password is set.
+    """An account of the console. ``password_hash`` is an argon2id string; "" until a password is set.
 
-    ``created_s`` (Unix s) distinguishes the account from an earlier one of the same name. ``zone`` is the time zone (tz
-    database) in which times are shown, "" until one is set.
+    ``created_s`` (Unix s) distinguishes the account from an earlier account with the same name. ``zone`` is the time
+    zone (tz database) in which times are shown; "" if none is set.
     """
 
     password_hash: str
@@ -78,7 +78,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def secret(self) -> str:
-        """A digest that changes with the password. It ends sessions that were opened with another password."""
+        """A digest that changes with the password, so that a new password ends the account's sessions."""
         return digest(self.password_hash)
 
 
@@ -88,7 +88,7 @@ def new_token() -> str:
 
 
 def digest(token: str) -> str:
-    """Return the SHA-256 of a token in hexadecimal digits. The store keeps it instead of the token."""
+    """Return the SHA-256 of a token in hexadecimal digits, which is stored instead of the token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -118,11 +118,11 @@ class AccountStore(RedisRepository):
     """Accounts by name. Every method may raise :class:`StoreUnavailable`."""
 
     async def any_exist(self) -> bool:
-        """Return whether there is any account."""
+        """Return whether at least one account exists."""
         return bool(await self._redis.call("HLEN", keys.CONSOLE_ACCOUNTS))
 
     async def get(self, name: str) -> Account | None:
-        """Return an account by name; None if there is none."""
+        """Return the account with this name; None if it does not exist."""
         return _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))
 
     async def all(self) -> dict[str, Account]:
@@ -133,9 +133,9 @@ class AccountStore(RedisRepository):
     async def change(self, name: str, account: Account | None, expected: Mapping[str, Account]) -> bool:
         """Store an account under ``name``, or remove it if ``account`` is None.
 
-        Nothing changes unless all accounts are as ``expected``; returns whether the account was written or removed. The
-        account's password link becomes invalid if the account is removed, created anew, or gets another password. Setup
-        links become invalid as soon as there is any account.
+        Nothing changes unless all accounts still equal ``expected``; return whether the account was written or removed.
+        The account's password link becomes invalid if the account is removed, created anew, or gets another password.
+        Setup links become invalid as soon as an account exists.
         """
         packed = b"" if account is None else msgspec.msgpack.encode(account)
         known = [part for each, held in expected.items() for part in (each, msgspec.msgpack.encode(held))]
@@ -167,7 +167,7 @@ class AccountStore(RedisRepository):
         return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
-        """Create the first account and delete all setup tokens, atomically; return False if the token is invalid."""
+        """Create the first account and delete all setup tokens, atomically; return False if ``token`` is invalid."""
         packed = msgspec.msgpack.encode(account)
         setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP_TOKENS]
         return bool(await self._redis.run_script("console_first", setup, digest(token), name, packed))
@@ -204,7 +204,10 @@ class AccountStore(RedisRepository):
         return bool(await self._redis.run_script("console_accept", own, name, *packed))
 
     async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
-        """Return the account name, the account, and the password link of a token; None for an invalid token."""
+        """Return the account name, the account, and the password link that a token belongs to.
+
+        The result is None for an invalid token.
+        """
         links, accounts = await self._redis.call_many(
             [("HGETALL", keys.CONSOLE_PASSWORD_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)]
         )
@@ -218,7 +221,7 @@ class AccountStore(RedisRepository):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One login to ``account``, opened at ``opened_s`` (Unix s) from the IP address ``address``.
+    """One session of ``account``, opened at ``opened_s`` (Unix s) from the IP address ``address``.
 
     ``id`` identifies the session and cannot be used as a token. ``browser`` is the browser's User-Agent.
     """
@@ -254,7 +257,7 @@ class Sessions(RedisRepository):
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
-        """Return the name and the account that a session belongs to; None for an invalid token."""
+        """Return the name and the account of the session with this token; None for an invalid token."""
         packed = await self._redis.call("GET", keys.console_session(digest(token)))
         if packed is None:
             return None
@@ -287,9 +290,10 @@ class Sessions(RedisRepository):
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """An API key named ``name`` of the account that was created at ``account_since_s``. Times are Unix s.
+    """An API key named ``name``. Times are Unix s.
 
-    The key permits what its ``scopes`` name, as far as the present role of the account permits the same.
+    It belongs to ``account``, which was created at ``account_since_s``. It grants the permissions in ``scopes`` that
+    the present role of the account also grants.
     """
 
     id: str
@@ -350,18 +354,17 @@ class ApiKeyStore(RedisRepository):
 
 
 class LoginLimits(RedisRepository):
-    """Counts login attempts, and stores which browsers have logged in.
+    """Counts of login attempts, and the browsers that have logged in.
 
-    Every method may raise :class:`StoreUnavailable`.
+    Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
     async def count_attempt(self, name: str, address: str, known_browser: str = "") -> float:
         """Count a login attempt before the password is verified.
 
-        Returns 0 if the attempt is allowed, else the number of seconds until another attempt is allowed.
-
-        ``name`` is the account's name, ``address`` the IP address. ``known_browser`` is the token of a browser for
-        which :meth:`is_known_browser` holds, "" for others.
+        Return 0 if the attempt is allowed, else the number of seconds until another attempt is allowed. ``name`` is the
+        account's name, and ``address`` the IP address. ``known_browser`` is the token of a browser for which
+        :meth:`is_known_browser` is true; "" for other browsers.
         """
         if known_browser:
             counted = _counters(f"browser {known_browser}", _ACCOUNT_AND_NETWORK_LIMITS)
@@ -384,7 +387,7 @@ class LoginLimits(RedisRepository):
     async def remember_browser(self, name: str, account: Account, token_before: str) -> str:
         """Record that a browser has logged in to the account; return the token that proves it.
 
-        The token replaces ``token_before``, the browser's earlier one.
+        The token replaces ``token_before``, the browser's earlier token.
         """
         token = new_token()
         members = _browser_hash(account, token), _browser_hash(account, token_before)

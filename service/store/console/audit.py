@@ -1,6 +1,6 @@
 """The audit log of the console, and stored responses to requests that have an Idempotency-Key.
 
-An action is recorded before it is carried out. A crash can therefore hide only its outcome.
+An action is recorded before it is carried out. After a crash, only its outcome can therefore be unknown.
 """
 
 import time
@@ -20,11 +20,11 @@ _IN_PROGRESS_TTL_S = 120
 
 
 class AuditedAction(msgspec.Struct, frozen=True):
-    """A change that somebody requested at ``at_s`` (Unix s) from the IP address ``address``.
+    """A change that an admin or a stranger requested at ``at_s`` (Unix s) from the IP address ``address``.
 
-    ``by`` is the name of the account, "" for a stranger. ``key`` is the name of the API key, "" for a browser.
+    ``by`` is the name of the account; "" for a stranger. ``key`` is the name of the API key; "" for a browser.
     ``action`` describes the change in one sentence. ``on`` is the path of the request. ``status`` is the HTTP status of
-    the response, 0 if unknown. ``detail`` is additional information.
+    the response; 0 if unknown. ``detail`` is additional information.
     """
 
     at_s: float
@@ -45,21 +45,21 @@ class AuditRecord(msgspec.Struct, frozen=True):
 
 
 class AuditLog(RedisRepository):
-    """The newest ``MAX_ENTRIES`` actions that were requested. Every method may raise :class:`StoreUnavailable`."""
+    """The newest ``MAX_ENTRIES`` audited actions. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def begin(self, note: str, deed: AuditedAction) -> None:
-        """Record that an action begins. ``note`` is a unique id, by which :meth:`end` finds the action again."""
+        """Record that an action begins. ``note`` is a unique id, by which :meth:`end` identifies the action."""
         await self._redis.call("HSET", keys.AUDIT_PENDING, note, msgspec.msgpack.encode(deed))
 
     async def end(self, note: str, deed: AuditedAction) -> None:
-        """Move the action that began under ``note`` to the log. ``deed`` is the action with its outcome."""
+        """Move the action that began under the id ``note`` to the log. ``deed`` is the action with its outcome."""
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         await self._redis.run_script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
 
-        The id "" starts with the newest action, and is returned with the last page.
+        The id "" stands for the newest actions. It is also returned with the last page.
         """
         await self._log_interrupted()
         newest = f"({before}" if before else "+"
@@ -71,7 +71,7 @@ class AuditLog(RedisRepository):
         return noted[:count], noted[count - 1].id if len(noted) > count else ""
 
     async def _log_interrupted(self) -> None:
-        """Move actions to the log that a console began but never ended, because it failed."""
+        """Move actions to the log that a console process began but did not end, because it failed."""
         begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         long_ago_s = time.time() - _MAX_DURATION_S
@@ -84,9 +84,10 @@ class AuditLog(RedisRepository):
 
 
 class StoredResponse(msgspec.Struct, frozen=True):
-    """A stored response of the console. ``status`` is 0 while its request is in progress.
+    """A stored response of the console to a request with an Idempotency-Key.
 
-    ``request`` is a digest of that request. ``location`` is the Location header.
+    ``request`` is a digest of the request. ``status`` is 0 while the request is in progress. ``location`` is the
+    Location header.
     """
 
     request: str
@@ -100,10 +101,10 @@ class IdempotencyStore(RedisRepository):
     """Responses by account and idempotency key. Every method may raise :class:`StoreUnavailable`."""
 
     async def begin(self, who: str, key: str, request: str) -> StoredResponse | None:
-        """Record that a request is in progress, unless ``who`` has sent a request with this idempotency key before.
+        """Record that a request is in progress, unless the account ``who`` has used this idempotency key before.
 
-        Returns the stored response to that earlier request; None if this request is the first. ``request`` is a digest
-        of the request.
+        Return the stored response to the earlier request with this key; None if this request is the first. ``request``
+        is a digest of the request.
         """
         place = keys.console_repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))
@@ -113,9 +114,9 @@ class IdempotencyStore(RedisRepository):
         return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
     async def end(self, who: str, key: str, kept: StoredResponse | None) -> None:
-        """Store the response ``kept`` to a request of ``who`` with this idempotency key.
+        """Store the response ``kept`` to the request of the account ``who`` with this idempotency key.
 
-        None deletes the record instead, so that the request can be sent again.
+        If ``kept`` is None, the record is deleted instead, so that the request can be sent again.
         """
         place = keys.console_repeat(digest(f"{who} {key}"))
         await self._redis.call(

@@ -1,4 +1,4 @@
-"""The fleet policy and the poll bounds of single channels. Admins set both, and earlier values are kept.
+"""The fleet policy and the poll bounds of single channels, as admins set them, with earlier values.
 
 Every worker reads all of them.
 """
@@ -17,9 +17,9 @@ MAX_REVISIONS = 100
 
 
 class Revision(msgspec.Struct, frozen=True):
-    """One change of the fleet policy: its number, when it was made (Unix s), and by whom.
+    """One change of the fleet policy: its number, its time (Unix s), and the admin who made it.
 
-    ``aims`` is the new policy; None means that the policy in each worker's settings applies again.
+    ``aims`` is the new policy; None means that each worker applies the policy in its settings again.
     """
 
     number: int
@@ -49,8 +49,8 @@ class PolicyStore(RedisRepository):
         """Set the policy that all workers apply from their next maintenance interval on.
 
         If ``aims`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name. ``seen``
-        is the number of the last revision that the caller knows. If there is a later one, nothing changes, and False is
-        returned; None skips this check.
+        is the number of the last revision that the caller knows. If there is a later revision, nothing changes, and the
+        result is False. If ``seen`` is None, this is not checked.
         """
         return bool(
             await self._redis.run_script(
@@ -93,7 +93,7 @@ class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BoundsSnapshot(msgspec.Struct, frozen=True):
-    """The poll bounds of all channels that have any. ``edition`` is the number of the last change to any of them."""
+    """The poll bounds of all channels that have bounds. ``edition`` is the number of the last change to any of them."""
 
     edition: int = -1
     of: Mapping[ChannelId, ChannelBounds] = {}

@@ -1,8 +1,8 @@
 """Leases of processes, timed by Redis's clock: the ring of workers, and the partitions that bot processes share.
 
-A bot process renews its lease once a second. It is assigned free partitions up to its fair share, and releases those
-above that when it has finished their work. The partitions of a failed process become free only when another process has
-recovered its work and called :meth:`PartitionLeases.release_failed`.
+A bot process renews its lease once a second. It is assigned free partitions up to its fair share. If it has more, it
+releases the excess partitions when it has finished their work. The partitions of a failed process become free only
+after another process has recovered its work and called :meth:`PartitionLeases.release_failed`.
 """
 
 import time
@@ -25,8 +25,8 @@ _WAITING_SEEN_WITHIN_S = 30.0
 class Heartbeat(msgspec.Struct, frozen=True):
     """Reply to a worker's heartbeat.
 
-    ``time_s`` is Redis's clock (Unix s), the common time of the fleet. ``ring`` is the present ring; None if it has the
-    version that the caller knows. ``expired`` are the nodes whose leases this heartbeat found expired.
+    ``time_s`` is the time of Redis's clock (Unix s), the common time of the fleet. ``ring`` is the present ring; None
+    if the caller already has this version. ``expired`` are the nodes whose leases this heartbeat has found expired.
     """
 
     time_s: float
@@ -47,9 +47,9 @@ class Ring(RedisRepository):
     ) -> NodeInfo:
         """Join the ring with a lease of ``ttl_s`` seconds; return the new node.
 
-        ``choose`` gets the ids of the present nodes and returns the id of the new one. Between its call and the join,
-        no other node joins or leaves. ``name`` and ``process`` identify the worker and its process. Raises
-        :class:`LeaseLost` if other nodes join or leave at every attempt, and :class:`StoreUnavailable`.
+        ``choose`` is called with the ids of the present nodes and returns the id of the new node. The join fails and is
+        tried again if another node joins or leaves in the meantime. ``name`` and ``process`` identify the worker and
+        its process. Raises :class:`LeaseLost` if all attempts fail, and :class:`StoreUnavailable`.
         """
         for _ in range(_JOIN_TRIES):
             time_s, seen = await self.time_and_view()
@@ -85,7 +85,7 @@ class Ring(RedisRepository):
         return Heartbeat(now_ms / 1000, ring, tuple(lost.decode() for lost in expired))
 
     async def leave(self, *nodes: NodeInfo) -> None:
-        """Remove nodes from the ring at once, so that other nodes need not wait for their leases to expire."""
+        """Remove nodes from the ring at once, so that other nodes do not wait for the leases to expire."""
         await self._redis.call_many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
 
     async def drain(self, node: NodeInfo) -> None:
@@ -97,19 +97,19 @@ class Ring(RedisRepository):
     async def restore(self, name: str) -> bool:
         """Let a drained worker join the ring again. ``name`` is the name of its nodes.
 
-        Returns False if no worker of this name is drained.
+        Return False if no worker with this name is drained.
         """
         return bool(await self._redis.call("ZREM", keys.RING_DRAINED, name))
 
     async def record_if_drained(self, name: str) -> bool:
-        """Return whether a worker of this name is drained, that is, kept out of the ring.
+        """Return whether the worker with this name is drained, that is, kept out of the ring.
 
         If it is, record that it is running.
         """
         return bool(await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), name, ""))
 
     async def drained(self) -> list[str]:
-        """Return the names of running workers that are kept out of the ring."""
+        """Return the names of running workers that are drained, that is, kept out of the ring."""
         now_s, _ = await self.time_and_view()
         since_ms = (now_s - _WAITING_SEEN_WITHIN_S) * 1000
         found = await self._redis.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
@@ -136,7 +136,7 @@ def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
 
 
 class FailedProcess(msgspec.Struct, frozen=True):
-    """A process (``holder``) whose lease has ended and whose work no other process has recovered yet.
+    """A process (``holder``) whose lease has ended, and whose work no other process has recovered yet.
 
     ``lease_ended_s`` is Unix s on Redis's clock.
     """
@@ -146,10 +146,10 @@ class FailedProcess(msgspec.Struct, frozen=True):
 
 
 class PartitionHeartbeat(msgspec.Struct, frozen=True):
-    """Reply to the heartbeat of a process that shares partitions.
+    """Reply to the heartbeat of a process that shares partitions with other processes.
 
-    ``partitions`` are those that it holds, ``max_partitions`` is its fair share, and ``failed`` are the processes whose
-    work it has to recover.
+    ``partitions`` are the partitions that it holds, and ``max_partitions`` is its fair share. ``failed`` are the
+    processes whose work it has to recover.
     """
 
     partitions: frozenset[int]
@@ -165,7 +165,7 @@ class PartitionLeases(RedisRepository):
     ) -> PartitionHeartbeat:
         """Renew the lease of the process ``holder`` for ``ttl_s`` seconds, and return the partitions that it holds.
 
-        ``name`` is the name of the set, ``parts`` the number of its partitions. The partitions in ``back`` are
+        ``name`` is the name of the set of partitions, and ``parts`` is their number. The partitions in ``back`` are
         released.
         """
         reply = await self._redis.run_urgent_script(
@@ -185,7 +185,7 @@ class PartitionLeases(RedisRepository):
         return bool(await self._redis.run_script("spread_leave", keys.partition_leases(name), holder, "dead"))
 
     async def release(self, name: str, holder: str) -> None:
-        """Release the partitions of the process ``holder``, which shuts down."""
+        """Release the partitions of the process ``holder``, which is shutting down."""
         await self._redis.run_script("spread_leave", keys.partition_leases(name), holder)
 
     async def holders(self, name: str) -> dict[int, str]:
@@ -198,10 +198,10 @@ _ANNOUNCEMENT_TTL_S = 60.0
 
 
 class BotEndpoints(RedisRepository):
-    """URLs of the metrics of all running bots. Bots are not in the ring."""
+    """URLs of the metrics of all running bots, which are not members of the ring."""
 
     async def announce(self, metrics_url: str) -> None:
-        """Announce the URL of a bot's metrics. The call has to be repeated at least once a minute.
+        """Announce the URL of a bot's metrics for one minute; the caller repeats the call before the minute ends.
 
         Raises :class:`StoreUnavailable`.
         """

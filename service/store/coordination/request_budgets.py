@@ -31,8 +31,9 @@ class RateLimit(NamedTuple):
 class PollDelays(NamedTuple):
     """Seconds until a channel may be polled, by cause. If all are 0.0, it may be polled now.
 
-    ``paused_s`` is the rest of a pause, ``poll_s`` the wait for the channel's own budget, ``network_s`` the wait for
-    its network's. While a pause lasts, the channel's own budget is not read and ``poll_s`` is 0.0.
+    ``paused_s`` is the remaining time of a pause, ``poll_s`` the wait for the channel's own budget, and ``network_s``
+    the wait for the budget of the channel's network. During a pause, the channel's own budget is not read, and
+    ``poll_s`` is 0.0.
     """
 
     paused_s: float
@@ -41,15 +42,15 @@ class PollDelays(NamedTuple):
 
 
 class RequestBudgets(BatchedRepository):
-    """Token buckets of sites and networks, by name, and of single channels.
+    """Token buckets of sites, networks and channels, which limit requests to publishers.
 
-    A bucket of a channel may exist before the channel does.
+    The bucket of a channel may exist before the channel does.
     """
 
     async def take_site(self, site: RateLimit, egress: RateLimit | None = None) -> float:
         """Take a token for one request to a site.
 
-        Returns 0.0 if the request is granted, else the seconds until a token is available. ``egress`` limits the
+        Return 0.0 if the request is granted, else the seconds until a token is available. ``egress`` limits the
         requests to this site from all workers behind one public address. If an admin has set a rate for the site, it
         replaces both rates.
         """
@@ -62,7 +63,7 @@ class RequestBudgets(BatchedRepository):
     async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: RateLimit | None = None) -> PollDelays:
         """Take a token of a channel's poll budget, unless the channel is paused, and a token of its ``network``.
 
-        Returns how long to wait for each; the poll is granted if all are 0.0.
+        Return the time to wait for each; the poll is granted if all times are 0.0.
         """
         budget = keys.poll_pause(cid), keys.poll_budget(cid)
         commands = [script_command("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
@@ -71,14 +72,14 @@ class RequestBudgets(BatchedRepository):
         return PollDelays(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
 
     async def take_network(self, network: RateLimit) -> float:
-        """Take a token of a network. Returns 0.0 if it is granted, else the seconds until a token is available."""
+        """Take a token of a network. Return 0.0 if it is granted, else the seconds until a token is available."""
         wait_ms: int = await self._redis.call(*_network(network))
         return wait_ms / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
-        """Take a token of a network afterwards, for a request whose network was unknown before its answer.
+        """Take a token of a network after a request whose network was unknown before the response.
 
-        The network's debt is at most one burst.
+        The number of tokens can become negative, down to minus one burst.
         """
         await self._redis.call(*_network(network, least=-network.burst))
 
@@ -88,15 +89,15 @@ class RequestBudgets(BatchedRepository):
         return None if found is None else float(found)
 
     async def site_rates(self) -> dict[str, float]:
-        """Return all rates that admins set (requests per second), by site.
+        """Return all rates that admins have set (requests per second), by site.
 
-        They are a copy to plan polls with; each site has its own key, which decides whether a request is granted.
+        The result is used for planning only; whether a request is granted depends on the key of its site.
         """
         found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.SITE_RATES)
         return {site.decode(): float(rate) for site, rate in found.items()}
 
     async def set_site_rate(self, site: str, requests_per_s: float) -> None:
-        """Set the requests per second to a site for all workers. It replaces the rate in their settings."""
+        """Set the requests per second to a site for the whole fleet. It replaces the rate in workers' settings."""
         await self._redis.call_many(
             [("SET", keys.site_rate(site), requests_per_s), ("HSET", keys.SITE_RATES, site, requests_per_s)]
         )
@@ -108,7 +109,7 @@ class RequestBudgets(BatchedRepository):
     async def pause(self, cid: ChannelId, for_s: float) -> None:
         """Pause the polls of a channel for ``for_s`` seconds at its publisher's request.
 
-        The pause replaces an earlier one, unless an admin set that.
+        The pause replaces an earlier pause, except one that an admin has set.
         """
         await self._redis.run_script("pause", (keys.poll_pause(cid), keys.channel(cid)), max(1, int(for_s * 1000)))
 
@@ -123,10 +124,10 @@ def _network(network: RateLimit, *, least: int = 0) -> Command:
 
 
 def _take(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
-    """Return the command that takes a token of each of ``buckets``, by key, or none of them.
+    """Return the command that takes a token of each of ``buckets`` (limits by key), or none of them.
 
-    All of them are in the slot of ``name``. After the command, each bucket has at least ``least`` tokens; less than 0
-    allows a debt.
+    All keys must be in the slot of ``name``. After the command, each bucket must have at least ``least`` tokens; a
+    negative number allows a debt.
     """
     shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
     return script_command("host_take", (keys.site_rate(name), *buckets), least, *shapes)
@@ -137,7 +138,7 @@ MAX_BLOCKED_HOSTS = 10_000
 
 
 class HostBlock(msgspec.Struct, frozen=True):
-    """A block of a host: the admin who set it, when (Unix s), and ``why``, in the admin's words."""
+    """A block of a host: the admin who set it, the time (Unix s), and the reason ``why``, in the admin's words."""
 
     by: str
     at_s: float
@@ -153,7 +154,7 @@ class BlockedHosts(RedisRepository):
         return {name.decode(): msgspec.json.decode(raw, type=HostBlock) for name, raw in found.items()}
 
     async def matching(self, hosts: Sequence[str]) -> list[str]:
-        """Return, for each host in order, the blocked host or domain that includes it; "" if none does."""
+        """Return, for each host in order, the blocked host or domain that includes it; "" if it is not blocked."""
         names = {host: host_and_parent_domains(host) for host in hosts if host}
         asked = list(dict.fromkeys(name for each in names.values() for name in each))
         if not asked:
@@ -171,7 +172,7 @@ class BlockedHosts(RedisRepository):
     async def add(self, name: str, block: HostBlock) -> None:
         """Block the host or domain ``name``, with all hosts in it, from the workers' next maintenance interval on.
 
-        Raises :class:`LimitReached` when ``MAX_BLOCKED_HOSTS`` are blocked.
+        Raises :class:`LimitReached` if ``MAX_BLOCKED_HOSTS`` hosts are blocked already.
         """
         if await self._redis.call("HLEN", keys.BLOCKED_HOSTS) >= MAX_BLOCKED_HOSTS:
             raise LimitReached(f"{MAX_BLOCKED_HOSTS:,} hosts are blocked already. Block a domain instead of its hosts.")

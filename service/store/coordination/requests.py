@@ -1,7 +1,7 @@
-"""Requests of bots and the console to workers, and the inboxes of workers, through which they are sent.
+"""Requests of bots and the console to workers, and the inboxes of workers, through which requests are sent.
 
 Only workers connect to publishers. A bot or the console sends a request to the inbox of one worker, usually the owner
-of the channel, and waits for the reply. An inbox is one stream of bounded length in the slot of its node. Replies are
+of the channel, and waits for the reply. An inbox is a stream of bounded length in the slot of its node. Replies are
 pushed to a list whose name contains the id of the request.
 """
 
@@ -37,7 +37,7 @@ _KINDS: dict[bytes, MessageKind] = {b"ask": "ask", b"push": "push", b"share": "s
 
 
 class InboxMessage(msgspec.Struct, frozen=True):
-    """A message in a worker's inbox. ``kind`` is one of four.
+    """A message in a worker's inbox. Its ``kind`` is one of four.
 
     - ``peer``: a message of Corona's protocol between nodes.
     - ``ask``: a request of a bot or the console.
@@ -54,12 +54,12 @@ class NodeInboxes:
     """Inboxes of workers. A message may be lost; its protocol then sends it again."""
 
     def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
-        """Use ``redis`` to wait for messages, ``batching`` for all other commands."""
+        """Create the repository, which waits for messages through ``redis``, and uses ``batching`` otherwise."""
         self._redis = redis
         self._batching = batching
 
     async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
-        """Append each message to the inbox of its node. All are sent in order and in one round trip."""
+        """Append each message to the inbox of its node, in order and in one round trip."""
         commands: list[Command] = []
         for to, message in messages:
             fields = ("k", message.kind, "f", message.sender, "m", message.payload)
@@ -69,10 +69,10 @@ class NodeInboxes:
         await self._batching.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
-        """Wait for messages in the node's inbox after the entry with id ``after``; "0" starts at the first.
+        """Wait for messages in the node's inbox after the entry with the id ``after``; "0" stands for the beginning.
 
-        Returns the messages and the id of the last entry read. A message is returned once: if the reader fails before
-        it has replied, the message is lost.
+        Return the messages and the id of the last entry read. A message is lost if the reader fails before it has
+        processed it.
         """
         block_ms = int(MAX_BLOCK_S * 1000)
         found = await self._redis.call_blocking(
@@ -86,7 +86,7 @@ class NodeInboxes:
         return messages, after
 
     async def trim(self, node: NodeId, place: str) -> None:
-        """Delete the messages of a node that precede the entry with id ``place``."""
+        """Delete the messages in the node's inbox before the entry with the id ``place``."""
         await self._batching.call("XTRIM", keys.inbox(node), "MINID", place)
 
     async def delete(self, nodes: tuple[NodeId, ...]) -> None:
@@ -103,12 +103,12 @@ _LOOKUP_TIMEOUT_S = 0.5
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request to fetch a canonical URL and, if it is a feed, create its channel or start to poll it again.
+    """Request to fetch a canonical URL and, if it is a feed, to create its channel or start to poll it again.
 
     With ``as_page``, a page channel is created even if the page names feeds; the URL may contain a selector
-    (:func:`service.feeds.urls.page_url`). Without ``keep``, nothing is created, and the reply has the channel that
-    would be. With ``afresh``, the page's URL is used even if its channel has moved to another URL; unless the channel
-    is polled, it continues from the present content.
+    (:func:`service.feeds.urls.page_url`). Without ``keep``, nothing is created, and the reply contains the channel that
+    would be created. With ``afresh``, the page's URL is used even if its channel has moved to another URL; unless the
+    channel is polled, it continues from the present content.
     """
 
     url: str
@@ -132,7 +132,7 @@ class PollRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class ExplanationRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the reasons why a channel is polled as often as it is."""
+    """Request to explain how often a channel is polled, and why."""
 
     channel: ChannelId
 
@@ -144,18 +144,21 @@ class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for up to ``limit`` channels with all these AV-pairs, from the directories in workers' memory."""
+    """Request for up to ``limit`` channels that have all these AV-pairs, from the directories in workers' memory."""
 
     pairs: tuple[str, ...]
     limit: int
 
 
 class DirectoriesRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the lookup directories that this worker coordinates."""
+    """Request for the list of lookup directories that the receiving worker coordinates."""
 
 
 class ShareRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the channels of a lookup directory that this worker keeps. ``pair`` is the directory's AV-pair."""
+    """Request for the part of a lookup directory that the receiving worker stores.
+
+    ``pair`` is the directory's AV-pair.
+    """
 
     pair: str
 
@@ -165,7 +168,7 @@ ContentSource = Literal["cache", "near", "owner", "store", "publisher"]
 
 
 class ContentRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for a channel's latest entries from the nearest copy."""
+    """Request for a channel's latest entries, from the nearest worker that has a copy."""
 
     channel: ChannelId
 
@@ -184,9 +187,9 @@ RequestBody = (
 
 
 class WorkerRequest(msgspec.Struct, frozen=True):
-    """A request to a worker. ``id`` is the id under which the worker replies.
+    """A request to a worker. The reply is sent under the request's ``id``.
 
-    After ``until_s`` (Unix s, Redis's clock) nobody waits for the reply.
+    After ``until_s`` (Unix s, Redis's clock) the sender no longer waits for the reply.
     """
 
     id: str
@@ -195,10 +198,10 @@ class WorkerRequest(msgspec.Struct, frozen=True):
 
 
 class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Result of a probe: either a channel, or ``choices``, several feeds to choose from.
+    """Reply to a ProbeRequest: either a channel, or several feeds (``choices``) to choose from.
 
-    ``latest`` are the channel's entries, newest first. ``discovered`` means that the URL was a page that names the
-    feed. ``page`` means that the URL is a page which names no feed and could be monitored itself.
+    ``latest`` are the channel's entries, newest first. ``discovered`` means that the URL is a page that names the feed.
+    ``page`` means that the URL is a page that names no feed and can be monitored itself.
     """
 
     channel: Channel | None = None
@@ -209,9 +212,9 @@ class ProbeReply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class ProgressReply(msgspec.Struct, frozen=True, tag=True):
-    """A step of the request was completed ``elapsed_s`` seconds after its start.
+    """Reply to a PollRequest after a step of the poll, which ended ``elapsed_s`` seconds after the start.
 
-    Another reply with the result follows.
+    ``text`` describes the step. Another reply with the result follows.
     """
 
     text: str
@@ -219,49 +222,50 @@ class ProgressReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class MoveReply(msgspec.Struct, frozen=True, tag=True):
-    """The move is recorded. It is carried out even if the worker fails."""
+    """Reply to a MoveRequest: the move is recorded, and is carried out even if the worker fails."""
 
 
 class PollReply(msgspec.Struct, frozen=True, tag=True):
-    """Result of the requested poll."""
+    """Reply to a PollRequest: the result of the poll."""
 
     result: PollResult
 
 
 class ExplanationReply(msgspec.Struct, frozen=True, tag=True):
-    """The reasons why a channel is polled as often as it is."""
+    """Reply to an ExplanationRequest: how often the channel is polled, and why."""
 
     reason: PollExplanation
 
 
 class OutlineReply(msgspec.Struct, frozen=True, tag=True):
-    """Content of an OPML list."""
+    """Reply to an OutlineRequest: the content of the OPML list."""
 
     outline: OpmlDocument
 
 
 class LookupReply(msgspec.Struct, frozen=True, tag=True):
-    """Channels found in the workers' memory, at most as many as requested. The matrices may contain more."""
+    """Reply to a LookupRequest: channels in workers' memory. The matrices in the store may contain more."""
 
     channels: tuple[ChannelId, ...]
 
 
 class DirectoriesReply(msgspec.Struct, frozen=True, tag=True):
-    """The lookup directories that one worker coordinates."""
+    """Reply to a DirectoriesRequest: the lookup directories that the worker coordinates."""
 
     directories: tuple[DirectoryChoice, ...]
 
 
 class ShareReply(msgspec.Struct, frozen=True, tag=True):
-    """The channels of a lookup directory that one worker keeps, in no order."""
+    """Reply to a ShareRequest: the channels in the worker's part of the directory, in no order."""
 
     channels: tuple[ChannelId, ...]
 
 
 class ContentReply(msgspec.Struct, frozen=True, tag=True):
-    """A channel's latest entries at ``version``, newest first. ``source`` is where they were found.
+    """Reply to a ContentRequest: a channel's latest entries at ``version``, newest first.
 
-    If another worker had them, ``worker`` is its name and ``hops`` its distance; "" and 0 if unknown.
+    ``source`` is the kind of place where they were found. If another worker had them, ``worker`` is its name and
+    ``hops`` its distance; otherwise they are "" and 0.
     """
 
     version: int
@@ -272,7 +276,7 @@ class ContentReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class ErrorReply(msgspec.Struct, frozen=True, tag=True):
-    """The request failed with this error."""
+    """Reply to any request: the request failed with the error ``fault``."""
 
     fault: Fault
 
@@ -298,9 +302,10 @@ _B = TypeVar("_B")
 
 
 async def next_reply(redis: RedisClient, ident: str, until_s: float, among: type[_A]) -> _A | None:
-    """Wait until ``until_s`` (monotonic clock) for the next reply to the request with id ``ident``; None if none came.
+    """Wait for the next reply to the request with the id ``ident``; return None if none arrives until ``until_s``.
 
-    ``among`` is the union of the expected types of replies. If the reply is an ErrorReply, its error is raised.
+    ``until_s`` is a time of the monotonic clock. ``among`` is the union of the expected types of replies. If the reply
+    is an ErrorReply, its error is raised.
     """
     while (left_s := until_s - time.monotonic()) > 0:
         found = await redis.call_blocking("BLPOP", keys.reply(ident), min(left_s, MAX_BLOCK_S))
@@ -322,7 +327,7 @@ def expect_reply(answer: object, kind: type[_B]) -> _B:
 class WorkerRequests:
     """Sends requests to the responsible worker and returns the replies.
 
-    Each method raises the error that the worker replied with, or :class:`NoWorker` if no worker replied.
+    Each method raises the error with which the worker replied, or :class:`NoWorker` if no worker replied.
     """
 
     def __init__(self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, blocks: BlockedHosts) -> None:
@@ -332,12 +337,12 @@ class WorkerRequests:
         self._ring = ring
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
-        """Probe a canonical URL. :class:`ProbeRequest` explains the arguments. May raise :class:`HostBlocked`."""
+        """Probe a canonical URL; for the arguments see :class:`ProbeRequest`. May raise :class:`HostBlocked`."""
         await self._blocks.check(host_of(url))
         return await self._ask(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
 
     async def move(self, cid: ChannelId, url: str) -> None:
-        """Move a channel to another URL, which has to be probed before. The call is idempotent."""
+        """Move a channel to another URL, which the caller has probed before. The call is idempotent."""
         await self._ask(cid, MoveRequest(cid, url), MoveReply)
 
     async def poll_now(
@@ -349,11 +354,11 @@ class WorkerRequests:
         ).result
 
     async def explain(self, cid: ChannelId, timeout_s: float = _REQUEST_TIMEOUT_S) -> PollExplanation:
-        """Return the reasons why a channel is polled as often as it is."""
+        """Return how often a channel is polled, and why."""
         return (await self._ask(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
     async def content(self, cid: ChannelId, timeout_s: float = _CONTENT_TIMEOUT_S) -> ContentReply:
-        """Return a channel's latest entries from the nearest copy.
+        """Return a channel's latest entries from the nearest worker that has a copy.
 
         If no worker replies, the caller has to read the store.
         """
@@ -368,7 +373,7 @@ class WorkerRequests:
     ) -> tuple[ChannelId, ...]:
         """Return up to ``limit`` channels with all these AV-pairs that one worker, chosen at random, has in memory.
 
-        If they are fewer than ``limit``, or no worker replies, the caller has to query the matrices.
+        If the result has fewer channels, or no worker replies, the caller has to query the matrices in the store.
         """
         anyone = to_hex(secrets.randbits(BITS))
         return (await self._ask(anyone, LookupRequest(tuple(pairs), limit), LookupReply, timeout_s)).channels
@@ -382,7 +387,7 @@ class WorkerRequests:
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
     async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
-        """Return the channels of a lookup directory that each worker keeps; None for a worker that does not reply.
+        """Return the channels of a lookup directory that each worker stores; None for a worker that does not reply.
 
         ``pair`` is the directory's AV-pair. The first worker is the directory's coordinator.
         """
@@ -402,7 +407,7 @@ class WorkerRequests:
         await self._notify_owner(cid, InboxMessage("peer", "", encode("", ChannelAdded(cid))))
 
     async def announce_push(self, cid: ChannelId) -> None:
-        """Notify a channel's owner that a document which a hub pushed is queued.
+        """Notify a channel's owner that a document from the channel's hub is queued.
 
         If the message is lost, a poll finds the content.
         """
@@ -441,7 +446,7 @@ class WorkerRequests:
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def reply(self, request: WorkerRequest, reply: WorkerReply) -> None:
-        """Send a reply, which may be a ProgressReply, to a request. Workers call this."""
+        """Send a reply to a request, possibly a ProgressReply that precedes the result. Workers call this."""
         await send_reply(self._redis, request.id, reply)
 
 

@@ -1,7 +1,7 @@
 """Requests of the console to a connected bot: a dry run of commands, or the preview of a message.
 
-The bot changes nothing and sends nothing to users. Requests wait in one list, from which any connected bot takes them.
-Replies use the keys of :mod:`service.store.coordination.requests`.
+The bot changes nothing and sends nothing to users. Requests wait in one list, from which any connected bot takes the
+next request. Replies use the keys of :mod:`service.store.coordination.requests`.
 """
 
 import secrets
@@ -37,7 +37,7 @@ class MessagePreviewRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class CommandPreview(msgspec.Struct, frozen=True):
-    """A command, the messages that would answer it, and its effects, each described in one sentence."""
+    """A command, the messages with which the bot would reply, and its effects, each described in one sentence."""
 
     command: str
     replies: tuple[str, ...]
@@ -45,7 +45,7 @@ class CommandPreview(msgspec.Struct, frozen=True):
 
 
 class DryRunReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a DryRunRequest. It has one preview for each command."""
+    """Reply to a DryRunRequest, with one preview for each command, in order."""
 
     lines: tuple[CommandPreview, ...]
 
@@ -61,9 +61,9 @@ _ANSWER: Final[Any] = BotReply
 
 
 class BotRequest(msgspec.Struct, frozen=True):
-    """A request to a bot. ``id`` is the id under which the bot replies.
+    """A request to a bot. The reply is sent under the request's ``id``.
 
-    After ``until_s`` (Unix s, Redis's clock) nobody waits for the reply.
+    After ``until_s`` (Unix s, Redis's clock) the sender no longer waits for the reply.
     """
 
     id: str
@@ -91,7 +91,7 @@ class DryRunQueue(RedisRepository):
         return expect_reply(await self._ask(MessagePreviewRequest(channel, latest[0])), MessagePreviewReply).text
 
     async def next_request(self) -> BotRequest | None:
-        """Wait for a request; return None after some seconds without one, or if nobody waits for its reply any more.
+        """Wait for a request and return it; return None if none arrives for some seconds, or if it has expired.
 
         Bots call this. The call also announces that a bot is available.
         """

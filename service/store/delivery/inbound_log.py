@@ -1,4 +1,4 @@
-"""The inbound log: messages of users to a bot, kept until a bot has answered them.
+"""The inbound log: messages of users to a bot, stored until a bot has replied to them.
 
 A server may deliver a message to all sessions of an account or to any of them. The process that receives the message
 stores it once, under the token that the server gave it. The process whose partition contains the user reads the log in
@@ -31,8 +31,8 @@ EntryId = str
 class InboundMessage(msgspec.Struct, frozen=True):
     """A message from ``jid`` to the bot at ``address``; ``payload`` is the message as the bots serialize it.
 
-    ``token`` identifies the message, so that it is stored once; "" if it cannot be received twice. If the same token
-    was stored before ``since_s`` (Unix s), that was a different message.
+    ``token`` identifies the message, so that it is stored once; "" if it cannot be received twice. A message stored
+    with the same token before ``since_s`` (Unix s) counts as a different message.
     """
 
     jid: str
@@ -43,9 +43,9 @@ class InboundMessage(msgspec.Struct, frozen=True):
 
 
 class UnansweredMessage(msgspec.Struct, frozen=True):
-    """A message in the inbound log.
+    """A message in the inbound log to which no bot has completely replied.
 
-    If a bot has begun to send a reply, ``reply`` holds its stanzas; else it is empty.
+    If a bot has begun to send a reply, ``reply`` has its stanzas; otherwise it is empty.
     """
 
     uid: UserId
@@ -56,10 +56,10 @@ class UnansweredMessage(msgspec.Struct, frozen=True):
 
 
 class BotNotice(msgspec.Struct, frozen=True):
-    """A notice to the other bots: a message of this user was stored, or the user's client sent an ad-hoc command.
+    """A notice to the other bots: a message of this user was stored, or the user's client has sent an ad-hoc command.
 
-    ``adhoc_command`` is the command as the bots serialize it, empty for a stored message. ``voice`` is the session that
-    has to reply to the command.
+    ``adhoc_command`` is the command as the bots serialize it; it is empty if a message was stored. ``voice`` is the id
+    of the session that has to reply to the command.
     """
 
     uid: UserId
@@ -68,18 +68,19 @@ class BotNotice(msgspec.Struct, frozen=True):
 
 
 class InboundLog:
-    """Inbound messages by user, users' home addresses, and streams between bots. Methods may raise StoreUnavailable.
+    """Inbound messages by user, users' home addresses, and streams between bots.
 
-    A user's home address is the address of the bot that the user wrote to first.
+    A user's home address is the address of the bot to which the user wrote first. Every method may raise
+    :class:`StoreUnavailable`.
     """
 
     def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
-        """Use ``redis`` for commands that block, and ``batching`` for all others."""
+        """Create the repository, which sends blocking commands through ``redis``, and others through ``batching``."""
         self._blocking = redis
         self._redis = batching
 
     async def add(self, messages: Sequence[InboundMessage]) -> list[bool]:
-        """Store messages; return, for each in order, whether it is new."""
+        """Store messages; return, for each message in order, whether it is new."""
         if not messages:
             return []
         # The index of users comes first: it may name users without messages, but never lack one with messages.
@@ -97,7 +98,7 @@ class InboundLog:
         return [reply == 1 for reply in await self._redis.call_many(commands)]
 
     async def read_unanswered(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
-        """Return the unanswered messages of these users. Those of each user are in the order of their arrival."""
+        """Return the unanswered messages of these users; the messages of each user are in the order of arrival."""
         found = await self._redis.call_many([("XRANGE", _messages_key(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
         begun = await self._redis.call_many([("HGETALL", _replies_key(uid)) for uid in full])
@@ -115,17 +116,17 @@ class InboundLog:
         ]
 
     async def unanswered_users(self) -> list[UserId]:
-        """Return the users who may have unanswered messages. Whoever has waited longest comes first."""
+        """Return the users who may have unanswered messages, those who have waited longest first."""
         return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_INBOUND, 0, -1)]
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
-        """Store the reply that is about to be sent, so that another process which takes over sends the same reply."""
+        """Store the reply that is about to be sent, so that a process that takes over sends the same reply."""
         await self._redis.run_script(
             "heard_answered", keys.inbound_log(uid)[:2], entry_id, msgspec.json.encode(stanzas)
         )
 
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
-        """Remove messages that are answered. ``pairs`` are the user and the entry id of each."""
+        """Remove messages that have been answered, given as pairs (user id, entry id)."""
         uids = list(dict.fromkeys(uid for uid, _ in pairs))
         if not uids:
             return
@@ -183,7 +184,7 @@ class InboundLog:
         return newest[0][0].decode() if newest else "0-0"
 
     async def read_notices(self, after: str) -> dict[str, BotNotice]:
-        """Wait up to ``MAX_BLOCK_S`` for notices after the one with id ``after``; return the notices by id."""
+        """Wait up to ``MAX_BLOCK_S`` seconds for notices after the notice with the id ``after``; return them by id."""
         return {
             ident: BotNotice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
             for ident, fields in (await self._entries(keys.BOT_NOTICES, after)).items()
@@ -195,21 +196,21 @@ class InboundLog:
             await self._redis.call("XDEL", keys.BOT_NOTICES, *ids)
 
     async def queue_stanzas(self, voice: str, stanzas: Sequence[str]) -> None:
-        """Queue stanzas that the bot with the session ``voice`` has to send."""
+        """Queue stanzas to be sent by the bot whose session has the id ``voice``."""
         commands: list[Command] = [
             ("XADD", keys.queued_stanzas(voice), "MAXLEN", "~", _STREAM_LENGTH, "*", "s", each) for each in stanzas
         ]
         await self._redis.call_many([*commands, ("EXPIRE", keys.queued_stanzas(voice), _STANZAS_TTL_S)])
 
     async def read_stanzas(self, voice: str) -> dict[str, str]:
-        """Wait up to ``MAX_BLOCK_S`` for stanzas that the session ``voice`` has to send; return them by id."""
+        """Wait up to ``MAX_BLOCK_S`` seconds for stanzas to be sent by the session ``voice``; return them by id."""
         return {
             ident: fields[b"s"].decode()
             for ident, fields in (await self._entries(keys.queued_stanzas(voice), "0")).items()
         }
 
     async def remove_stanzas(self, voice: str, places: Sequence[str]) -> None:
-        """Remove stanzas that the session ``voice`` has sent. ``places`` are their ids."""
+        """Remove stanzas that the session ``voice`` has sent. ``places`` are the stanzas' ids."""
         if places:
             await self._redis.call("XDEL", keys.queued_stanzas(voice), *places)
 

@@ -1,9 +1,8 @@
 """The outbox of each user: items that are still to be delivered, and batches in flight.
 
 An item refers to one part of one version of a channel: its news or its edits. The text is rendered from the channel's
-log when it is sent. Items are claimed in batches: a claim moves them out of the outbox to be sent as one message. A
-batch gets its message id when it is claimed and keeps it, so that a message which is sent again after a crash can be
-recognized.
+log when it is sent. A *claim* moves items out of the outbox into a batch, which is sent as one message. A batch gets
+its message id when it is claimed and keeps it, so that a message that is sent again after a crash can be recognized.
 
 When a batch is claimed, an article that another channel has already delivered to the same user is omitted. The last
 messages are remembered with their items, so that a batch of edits can be sent as a correction (XEP-0308). A message
@@ -27,9 +26,10 @@ from service.users.preferences import MAX_INTERVAL_S
 
 
 def unique_timestamp() -> float:
-    """Return a score for a sorted set: the Unix time in ms plus a random fraction.
+    """Return a score for a member of a sorted set: the Unix time in ms plus a random fraction.
 
-    Two scores are so unlikely to be equal that a member can be removed only if its score is unchanged.
+    Two calls are very unlikely to return the same score. A script that removes a member only if its score is unchanged
+    therefore keeps members that were added again.
     """
     return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
 
@@ -39,7 +39,7 @@ _Pair = tuple[UserId, MessageId]
 
 
 class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
-    """A saved search, by number and text, that matches a version.
+    """A saved search, given by its number and text, that matches a version.
 
     ``positions`` are the positions of the matching changes among the version's changes.
     """
@@ -50,14 +50,14 @@ class MatchedSearch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
-    """The news, or with ``edits`` the edits, of one version of a channel, queued at ``queued_s`` (Unix s).
+    """The news of one version of a channel, or its edits if ``edits`` is true, queued at ``queued_s`` (Unix s).
 
     ``omitted`` are positions of changes that are not delivered: another channel has delivered them, a filter suppresses
     them, or no saved search matches them. ``matches`` are the saved searches for which the item was queued. Both are
     None instead of empty, because the scripts' JSON has no empty lists.
 
     After a pause, one item stands for the news of all versions after ``after_version`` up to ``version``; positions
-    then count through the changes of all of them. ``after_version`` is None for other items.
+    then count through the changes of all these versions. For other items, ``after_version`` is None.
     """
 
     channel: ChannelId
@@ -70,7 +70,7 @@ class OutboxItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueuedItem(msgspec.Struct, frozen=True):
-    """An item in the outbox that no batch contains yet, and the id of its entry."""
+    """An item in the outbox that has not been claimed, with its id."""
 
     id: str
     item: OutboxItem
@@ -88,8 +88,8 @@ Suppressions = dict[str, tuple[int, ...] | Literal["later"] | None]
 class ClaimRules(msgspec.Struct, frozen=True):
     """Rules for claiming one user's items.
 
-    ``suppressions`` names the items and what to omit; ``interval_channels`` are channels with a minimum time between
-    deliveries to this user.
+    ``suppressions`` states what to omit from which items. ``interval_channels`` are channels with a minimum time
+    between deliveries to this user.
     """
 
     suppressions: Suppressions
@@ -107,12 +107,13 @@ class SavedSearchHit(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True, rename={"message_id": "m", "claimed_s": "at"}):
-    """Items that are sent as one message: all news, or all edits.
+    """Items that are sent as one message: either news only, or edits only.
 
-    ``acked`` means that the server has the message and its receipt is awaited. ``claimed_s`` (Unix s) is when the batch
-    was claimed. ``replaces`` is the id of the message that the batch corrects (XEP-0308), "" if it corrects none; the
-    items of that message then come first. ``tries`` is how often the message was sent. ``has_more`` means that items
-    were left in the outbox when the batch was claimed; it is False for a batch that was read from those in flight.
+    ``acked`` means that the server has accepted the message and its receipt is awaited. ``claimed_s`` (Unix s) is the
+    time of the claim. ``replaces`` is the id of the message that the batch corrects (XEP-0308); "" if it corrects none.
+    The items of the corrected message are then first in ``items``. ``tries`` is the number of times the message was
+    sent. ``has_more`` means that items were left in the outbox at the claim; it is False for a batch that was read from
+    the batches in flight.
     """
 
     message_id: MessageId
@@ -129,10 +130,11 @@ class SentMessage(
     frozen=True,
     rename={"message_id": "m", "claimed_s": "at", "sent_s": "sent", "received_s": "received"},
 ):
-    """A message that was sent or given up, together with its corrections. Times are Unix s; None if it did not happen.
+    """A message that was sent or given up, together with its corrections. Times are Unix s.
 
-    ``claimed_s`` is when its batch was claimed, ``sent_s`` when the server accepted it, ``received_s`` when a client
-    sent a receipt. ``tries`` is how often it was sent. ``why`` is the reason why it was given up, "" if it was not.
+    The result is None if the event did not occur. ``claimed_s`` is the time when its batch was claimed, ``sent_s`` when
+    the server accepted it, and ``received_s`` when a client sent a receipt. ``tries`` is the number of times it was
+    sent. ``why`` is the reason why it was given up; "" if it was not given up.
     """
 
     message_id: MessageId
@@ -149,14 +151,14 @@ _TOLD: Final = msgspec.json.Decoder(SentMessage)
 
 
 class Outbox(RedisRepository):
-    """Outboxes by user. An item is queued once; it is delivered at least once, always under the same message id."""
+    """Outboxes by user. An item is queued once, and delivered at least once, always under the same message id."""
 
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
     ) -> list[UserId]:
-        """Queue the ``parts`` of a version (news and edits) once for each of these users, and wake the bots.
+        """Queue the ``parts`` of a version (news and edits) for each of these users, once, and wake the bots.
 
-        ``now_s`` is the Unix time. Returns the users who are not subscribed; their entries in the channel index are
+        ``now_s`` is the Unix time. Return the users who are not subscribed; their entries in the channel index are
         outdated.
         """
         given = (cid, version, now_s, _marks_as_json(parts.news), _marks_as_json(parts.edits))
@@ -177,11 +179,11 @@ class Outbox(RedisRepository):
         news: ArticleHashes,
         changes: int,
     ) -> None:
-        """Queue once, for each user in ``hits``, the changes of a version that their saved searches match.
+        """Queue the changes of a version that saved searches match, for each user in ``hits``, and wake the bots.
 
-        The bots are woken. ``now_s`` is the Unix time, ``news`` are the hashes of the version's articles, ``changes``
-        is the number of its changes. Nothing is queued for a user who is subscribed to the channel, or for a saved
-        search that was removed.
+        The changes are queued once. ``now_s`` is the Unix time, ``news`` are the hashes of the version's articles, and
+        ``changes`` is the number of its changes. Nothing is queued for a user who is subscribed to the channel, or for
+        a saved search that was removed.
         """
         commands = []
         for hit in hits:
@@ -195,7 +197,7 @@ class Outbox(RedisRepository):
         await self.wake_delivery([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
     async def wake_delivery(self, waiting: Sequence[UserId]) -> None:
-        """Add users to the list of users with deliveries, and notify the bots."""
+        """Add users to the list of users with pending deliveries, and notify the bots."""
         if waiting:
             stamps = [value for uid in waiting for value in (unique_timestamp(), uid)]
             await self._redis.call_many(
@@ -206,7 +208,7 @@ class Outbox(RedisRepository):
             )
 
     async def waiting_users(self) -> list[UserId]:
-        """Return all users with queued items or batches in flight. Whoever has waited longest comes first."""
+        """Return all users with queued items or batches in flight, those who have waited longest first."""
         return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_DELIVERIES, 0, -1)]
 
     async def count_waiting(self) -> int:
@@ -238,21 +240,24 @@ class Outbox(RedisRepository):
         return [jid.decode() if jid else "" for jid in found]
 
     async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
-        """Return, for each user in order, when the oldest item was queued (Unix s); None if there are no items."""
+        """Return, for each user in order, the time when the oldest item was queued (Unix s).
+
+        The result is None if there are no items.
+        """
         found = await self._redis.call_many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
 
     async def queued_items(self, after: Mapping[UserId, str], max_items: int) -> list[list[QueuedItem]]:
         """Return, for each user in order, up to ``max_items`` items that are still in the outbox.
 
-        ``after`` maps each user to the id of an entry, after which the items begin; "" starts at the first.
+        ``after`` maps each user to the id of the item after which the result begins; "" stands for the beginning.
         """
         firsts = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
         found = await self._redis.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
         return [[_parse_item(*item) for item in items] for items in found]
 
     async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
-        """Return, for each user in order, when each channel was last delivered (Unix s).
+        """Return, for each user in order, the time of the last delivery (Unix s) by channel.
 
         Only channels with a minimum time between deliveries are included.
         """
@@ -264,9 +269,9 @@ class Outbox(RedisRepository):
     ) -> dict[UserId, Batch]:
         """Move the oldest items of each user, at most ``max_items``, into a new batch; return the batches by user.
 
-        A user with nothing to deliver has no batch. ``now_s`` is the Unix time. For a user in ``rules``, only the items
-        that the rules name are considered. Raises :class:`service.errors.StoreUnavailable`; a new batch may be in
-        flight then.
+        Users without items to deliver are left out. ``now_s`` is the Unix time. For a user in ``rules``, only the items
+        that the rules name are considered. Raises :class:`service.errors.StoreUnavailable`; a new batch may then be in
+        flight.
         """
         stamps = await self._stamps(uids)
         replies = await self._redis.call_many_once(
@@ -292,7 +297,7 @@ class Outbox(RedisRepository):
         }
 
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
-        """Return, for each user in order, the last messages, newest first. Messages that were given up are left out."""
+        """Return, for each user in order, the last sent messages, newest first, without messages that were given up."""
         found = await self._redis.call_many([("LRANGE", keys.sent_messages(uid), 0, -1) for uid in uids])
         every = ([_TOLD.decode(message) for message in messages] for messages in found)
         return [[message for message in messages if not message.why] for messages in every]
@@ -306,9 +311,9 @@ class Outbox(RedisRepository):
     ) -> dict[UserId, Batch]:
         """Turn batches into corrections of earlier messages; return the batches by user.
 
-        ``batches`` has for each the user, the batch's message id, and the id of the earlier message. A batch is
-        returned unchanged if the earlier message is unknown or contains a channel that the user has left, or if the
-        correction would have more than ``max_items`` items. A batch that is no longer in flight is not returned.
+        ``batches`` has tuples (user, the batch's message id, the earlier message's id). A batch is returned unchanged
+        if the earlier message is unknown or contains a channel that the user has left, or if the correction would have
+        more than ``max_items`` items. A batch that is no longer in flight is not returned.
         """
         replies = await self._redis.call_many(
             [
@@ -326,17 +331,17 @@ class Outbox(RedisRepository):
     async def complete(
         self, *, acked: Sequence[_Pair] = (), done: Sequence[_Pair] = (), received: Sequence[_Pair] = ()
     ) -> None:
-        """Record the progress of messages, given as pairs of user and message id.
+        """Record the progress of messages, given as pairs of user id and message id.
 
-        The server has accepted the messages in ``acked`` and ``done``; receipts are awaited only for ``acked``.
-        Receipts of the messages in ``received`` have arrived. Messages in ``done`` or ``received`` are no longer in
-        flight.
+        The server has accepted the messages in ``acked`` and ``done``; receipts are awaited only for those in
+        ``acked``. Receipts of the messages in ``received`` have arrived. Messages in ``done`` or ``received`` are no
+        longer in flight.
         """
         progress = {"acked": acked, "done": done, "received": received}
         await self._complete([(*pair, how, "") for how, pairs in progress.items() for pair in pairs])
 
     async def count_retry(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
-        """Count one more attempt to send for each of a user's messages."""
+        """Increment the number of times that each of a user's messages was sent."""
         await self._redis.call_many(
             [script_command("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids]
         )
@@ -350,7 +355,7 @@ class Outbox(RedisRepository):
             await self._complete([(uid, message_id, "lost", reason)])
 
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
-        """Record the progress of batches: for each the user, the message id, the progress, and the reason.
+        """Record the progress of batches: tuples (user id, message id, progress, reason).
 
         The progress is acked, done, received or lost. The reason is "" unless the batch is lost.
         """
@@ -420,10 +425,10 @@ def _marks_as_json(marks: ArticleHashes | None) -> str:
 
 
 def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
-    """Return rules as the last arguments of ``outbox_claim.lua``.
+    """Return rules as the last arguments of ``outbox_claim.lua``; empty without rules.
 
-    They are the last entry id to consider, the channels with a delivery interval, how long their delivery times are
-    kept (s), and the suppressions. Without rules there are none.
+    The arguments are the last entry id to consider, the channels with a delivery interval, the lifetime of their
+    delivery times (s), and the suppressions.
     """
     if rules is None:
         return ()
@@ -432,7 +437,10 @@ def _claim_arguments(rules: ClaimRules | None) -> tuple[Value, ...]:
 
 
 def _age_key(batch: Batch) -> tuple[int, int]:
-    """Return a key that sorts batches by age: the id of the first item, from the end of the message id."""
+    """Return a key that sorts batches by age: the stream id of the batch's first item.
+
+    The message id of a batch ends with this stream id, which consists of two integers.
+    """
     _, at_ms, serial = batch.message_id.rsplit("-", 2)
     return int(at_ms), int(serial)
 
@@ -441,9 +449,9 @@ _STREAM_ID = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that was given up at ``at_s`` (Unix s). ``why`` is the reason.
+    """A message that was given up at ``at_s`` (Unix s) for the reason ``why``.
 
-    If it is not ``readable``, any field may be missing, and it can only be dropped.
+    If it is not ``readable``, any field may be missing, and the letter can only be dropped.
     """
 
     id: str
@@ -465,7 +473,7 @@ class DeadLetters:
     async def page(self, before: str = "", count: int = 50) -> tuple[list[DeadLetter], str]:
         """Return ``count`` dead letters, newest first, and the id to pass as ``before`` for the next page.
 
-        The id "" starts with the newest letter, and is returned with the last page.
+        The id "" stands for the newest letters. It is also returned with the last page.
         """
         newest = f"({before}" if before else "+"
         found = await self._redis.call("XREVRANGE", keys.DEAD_LETTERS, newest, "-", "COUNT", count + 1)
@@ -477,9 +485,9 @@ class DeadLetters:
         return int(await self._redis.call("XLEN", keys.DEAD_LETTERS))
 
     async def requeue(self, letter: str) -> bool:
-        """Put a letter's items back into the outbox, except items of subscriptions that have ended.
+        """Put the items of a dead letter back into the outbox, except items of subscriptions that have ended.
 
-        Returns False if there is no letter with this id. The call is idempotent. Raises :class:`UserError` for an
+        Return False if there is no letter with this id. The call is idempotent. Raises :class:`UserError` for an
         unreadable letter.
         """
         found = (
@@ -498,7 +506,7 @@ class DeadLetters:
         return True
 
     async def drop(self, letter: str) -> bool:
-        """Delete the letter with this id; return False if there is none."""
+        """Delete the dead letter with this id; return False if it does not exist."""
         return bool(_STREAM_ID.fullmatch(letter) and await self._redis.call("XDEL", keys.DEAD_LETTERS, letter))
 
 

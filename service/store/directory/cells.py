@@ -67,9 +67,9 @@ class MatrixCells(BatchedRepository):
     """
 
     async def carry_out(self, commands: Sequence[Command]) -> list[CellAnswer]:
-        """Run commands on cells and return their answers, in order.
+        """Run commands on cells and return their answers, in the order of ``commands``.
 
-        Each command is atomic; they run in no particular order.
+        Each command is atomic. The order in which they run is undefined.
         """
         asked = [_script_call_of(command) for command in commands]
         replies, *others = await asyncio.gather(
@@ -83,9 +83,9 @@ class MatrixCells(BatchedRepository):
         ]
 
     async def _run_scripts(self, asked: Sequence[_ScriptCall]) -> list[Any]:
-        """Run scripts by their digests, to send little; if Redis does not know one of them, send all in full.
+        """Run scripts by their digests, to send fewer bytes; if Redis does not know a digest, send all scripts in full.
 
-        The scripts are idempotent, so that those which have run may run again.
+        The scripts are idempotent, so that a script that has run may run again.
         """
         try:
             return await self._redis.call_many([_named(*each) for each in asked])
@@ -144,7 +144,7 @@ def _whole(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> r
 
 
 def _script_call_of(command: Command) -> _ScriptCall | None:
-    """Return the script call that carries out a command; None if the command takes several steps."""
+    """Return the script call that carries out a command; None if the command takes several calls."""
     named: tuple[str, Sequence[redis.Value]]
     match command:
         case cell.ReadState():
@@ -176,9 +176,9 @@ def _parse_reply(command: Command, said: Sequence[Any]) -> CellAnswer:
 
 @lru_cache(_CACHED_RECORDS)
 def _pack_record(record: NameRecord) -> bytes:
-    """Return a record as cells store it, without a place in an index.
+    """Return a record in the format of cells, with place 0 because it has no place in an index yet.
 
-    The result is cached, because a name's pairs share it.
+    The result is cached, because the same record is stored in the matrices of all its pairs.
     """
     version, expires_ms = record.version, record.expires_ms
     head = _HEAD.pack(*divmod(version, _LONG), *divmod(expires_ms, _LONG))
@@ -215,7 +215,7 @@ def _member_of(text: bytes | None) -> Membership | None:
 def _parse_state(said: Sequence[Any]) -> CellAnswer:
     """Parse the reply to a command that only reads a cell.
 
-    The rates are computed with this process's clock, which is accurate enough to choose the cell with less load.
+    Rates are computed with this process's clock, which is accurate enough to choose the cell with less load.
     """
     member, matrix, names, *windows = said
     now_ms = int(time.time() * 1000)
@@ -235,7 +235,7 @@ def _answer(said: Sequence[Any]) -> CellAnswer:
 def _rate(window: bytes, at_ms: int) -> float:
     """Return the events per second since the last complete window began, at the time ``at_ms`` (Unix ms).
 
-    ``window`` is the text in which a cell stores the counts.
+    ``window`` is the text in which a cell stores the counts of its windows.
     """
     if window[-4:] in (b"", b" 0 0"):
         return 0.0

@@ -5,7 +5,7 @@ registered. Any process may register and find names. It caches the sizes of matr
 request. :meth:`Directory.maintain` passes the requests on to the first cell of each matrix (head node) and adapts the
 cells.
 
-All that a process caches may be lost: names are registered again before they expire, and a wrong cached size is
+All data that a process caches may be lost: names are registered again before they expire, and a wrong cached size is
 corrected by the answers of cells.
 """
 
@@ -91,9 +91,9 @@ class Directory:
     def __init__(
         self, redis: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Use ``cells``.
+        """Create the directory of the content names of channels or of entries, as ``about`` states.
 
-        ``about`` says whether the names are about channels or entries, which have separate matrices.
+        The two directories have separate matrices, whose cells are in ``cells``.
         """
         self._redis = redis
         self._cells = cells
@@ -107,8 +107,8 @@ class Directory:
     async def register(self, names: Sequence[ContentName], kept_s: float, *, changed: bool) -> None:
         """Register names, or refresh them, so that they expire after ``kept_s`` seconds.
 
-        ``changed`` has to be True if an earlier version of a name may be registered; it is replaced then. Raises
-        :class:`service.errors.CellsUnavailable`.
+        ``changed`` must be True if an earlier version of a name may be registered; the new version then replaces it.
+        Raises :class:`service.errors.CellsUnavailable`.
         """
         expires_ms = int((time.time() + kept_s) * 1000)
         left: list[tuple[PairKey, NameRecord]] = []
@@ -126,10 +126,10 @@ class Directory:
             self._sizes[pair] = placed.size
 
     async def _store_records(self, given: Sequence[tuple[PairKey, NameRecord]]) -> list[tuple[PairKey, NameRecord]]:
-        """Store records in the cells that the known sizes of matrices imply, with one command per cell.
+        """Store records in the cells that follow from the cached sizes of matrices, with one command per cell.
 
-        ``given`` has pairs of a matrix's AV-pair and a record. Those that were not stored, because a size was wrong or
-        a cell is missing, are returned.
+        ``given`` has pairs (AV-pair of the matrix, record). Return the pairs that were not stored, because a size was
+        wrong or a cell is missing.
         """
         assumed = {pair: self._sizes.get(pair, _ONE) for pair, _ in given}
         by_cell: dict[CellAddress, list[NameRecord]] = {}
@@ -152,9 +152,9 @@ class Directory:
         return [(pair, record) for pair, record in given if (pair, record.name) in left]
 
     def _is_stored(self, put: cell.PutRecords, answer: CellAnswer, assumed: MatrixSize) -> bool:
-        """Return whether a command stored its records in a matrix whose size was assumed correctly or was unknown.
+        """Return whether a command has stored its records, and the matrix has the assumed size.
 
-        ``answer`` is the cell's answer to the command ``put``; ``assumed`` is the size.
+        ``answer`` is the cell's answer to the command ``put``. ``assumed`` is the size that the command assumed.
         """
         pair, member = put.place.pair, answer.member
         if member is None or answer.is_in(CellState.CLOSED):
@@ -186,8 +186,8 @@ class Directory:
     async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
         """Withdraw a name from the matrices of AV-pairs that it no longer has.
 
-        ``version`` is the name's version without these pairs. The records that say so expire after ``kept_s`` seconds,
-        which has to be as long as earlier records of the name may last.
+        ``version`` is the name's version without these pairs. The withdrawals expire after ``kept_s`` seconds, which
+        must be at least the lifetime of earlier records of the name.
         """
         record = NameRecord(name, version, frozenset(), int((time.time() + kept_s) * 1000))
         draw, known = _draw(name), self._sizes
@@ -199,7 +199,7 @@ class Directory:
         )
 
     async def find(self, pairs: Iterable[AvPair], limit: int) -> QueryResult:
-        """Return up to ``limit`` names that have all these AV-pairs, of which there has to be at least one.
+        """Return up to ``limit`` names that have all these AV-pairs; at least one pair must be given.
 
         Raises :class:`CellsUnavailable`.
         """
@@ -218,9 +218,9 @@ class Directory:
         return await self._led(register_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
 
     async def maintain(self) -> int:
-        """Pass on the changes of size that cells requested, and adapt cells of matrices that are changing size.
+        """Carry out the changes of size that cells have requested, and adapt cells of matrices whose size is changing.
 
-        Returns the number of matrices that were changing.
+        Return the number of matrices whose size was changing.
         """
         wishes, self._wishes = self._wishes, {}
         by_pair: dict[PairKey, list[ResizeRequest]] = {}
@@ -245,7 +245,7 @@ class Directory:
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
-        """Return the address and the state of each cell in an AV-pair's matrix."""
+        """Return the address and the state of each cell in the matrix of an AV-pair."""
         key = self.key(pair)
         (head,) = await self._cells.carry_out([cell.ReadState(head_address(key))])
         size = head.matrix.size if head.matrix else MatrixSize()
@@ -280,13 +280,13 @@ class Directory:
                         self._wishes[ResizeRequest(kind, place)] = None
 
     async def _act_on_requests(self, pair: PairKey, wishes: Sequence[ResizeRequest]) -> None:
-        """Let the head node of an AV-pair's matrix act on the first request for a change of size that it accepts.
+        """Change the size of an AV-pair's matrix according to the first of the requests that the head node accepts.
 
         Nothing changes if it accepts none, or if another process changes the matrix first.
 
         Deviation from the paper: a new cell has no load at first, so it would be removed at once, and its load would
         return to the cell that was just overloaded. A partition or replica is therefore removed only if the cells that
-        take over its load have less than half of their limits then.
+        take over its load then have less than half of their limits.
         """
         before = await self._led(find_or_create_matrix(pair, self._limits))
         for wish in wishes:
@@ -298,9 +298,9 @@ class Directory:
                 return
 
     async def _is_needed(self, wish: ResizeRequest) -> bool:
-        """Return whether the other cells need the partition or replica that ``wish`` would remove.
+        """Return whether a matrix needs the partition or replica that the request ``wish`` would remove.
 
-        They need it if they would be overloaded otherwise.
+        It is needed if the other cells would be overloaded without it.
         """
         place = wish.place
         if wish.kind is ResizeKind.DEC_P:

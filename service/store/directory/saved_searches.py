@@ -35,8 +35,8 @@ class SavedSearches(BatchedRepository):
     async def add(self, jid: str, standing: SearchCondition, most: int) -> SavedSearch:
         """Store a saved search of a user, durably, and return it. ``standing`` is the condition to match.
 
-        An identical search is stored once. Raises :class:`LimitReached` if the user has ``most`` saved searches
-        already.
+        An identical search is stored once. Raises :class:`LimitReached` if the user already has ``most`` saved
+        searches.
         """
         uid = keys.user_id(jid)
         for held in await self.of_user(jid):
@@ -66,7 +66,7 @@ class SavedSearches(BatchedRepository):
         return watch
 
     async def remove_all(self, uid: UserId) -> None:
-        """Remove all saved searches of a user, and their conditions from the log of changes."""
+        """Remove all saved searches of a user, and delete their conditions from the log of changes."""
         for held in _parse_saved_searches(await self._redis.call("HGETALL", keys.saved_searches(uid))):
             await self._write(held.id, None)
         own = f"{uid}/".encode()
@@ -81,10 +81,7 @@ class SavedSearches(BatchedRepository):
         return _parse_saved_searches(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))
 
     async def by_owner(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
-        """Return saved searches by user.
-
-        ``watches`` are the ids of the searches; ids that no longer exist are left out.
-        """
+        """Return the saved searches with the ids ``watches``, by user; ids that do not exist are left out."""
         owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
         wanted, found = set(watches), dict[UserId, list[SavedSearch]]()
         for uid, held in zip(
@@ -96,9 +93,9 @@ class SavedSearches(BatchedRepository):
         return found
 
     async def load(self) -> tuple[str, dict[SavedSearchId, SearchCondition]]:
-        """Return a position in the log of changes, and all saved searches by id.
+        """Return a position in the log of changes, and the conditions of all saved searches by id.
 
-        They include all changes up to that position.
+        The conditions include all changes up to the position.
         """
         newest = await self._redis.call("XREVRANGE", keys.SAVED_SEARCH_LOG, "+", "-", "COUNT", 1)
         place = newest[0][0] if newest else await self._log("", b"")
@@ -108,9 +105,9 @@ class SavedSearches(BatchedRepository):
     async def changes(self, place: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
         """Return the next changes after ``place``, a position in the log of changes.
 
-        A change consists of its position, the id of the saved search, and the new condition; the condition is None if
-        the search was removed. The result is None if the log no longer contains ``place``: the caller has to load all
-        searches again.
+        A change is a tuple (position, id of the saved search, new condition); the condition is None if the search was
+        removed. The result is None if the log no longer contains ``place``: the caller then has to load all searches
+        again.
         """
         since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, place, "+", "COUNT", _CHANGES_PER_READ)
         if not since or since[0][0].decode() != place:
@@ -137,7 +134,7 @@ class SavedSearches(BatchedRepository):
 
 
 class SavedSearchMatcher:
-    """Matches entries with all saved searches. It reads the latest changes of saved searches before each match."""
+    """Matches entries with all saved searches. Before each match it reads the latest changes of saved searches."""
 
     def __init__(self, standings: SavedSearches) -> None:
         self._standings = standings
@@ -171,7 +168,7 @@ class SavedSearchMatcher:
 
 
 def _parse_saved_searches(held: dict[bytes, bytes]) -> list[SavedSearch]:
-    """Parse the hash of a user's saved searches (packed search by number); return the searches, sorted by number."""
+    """Return a user's saved searches, sorted by number; ``held`` maps numbers to packed searches, as stored."""
     found = (
         msgspec.structs.replace(msgspec.msgpack.decode(watch, type=SavedSearch), number=int(number))
         for number, watch in held.items()

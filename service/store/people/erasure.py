@@ -1,11 +1,12 @@
-"""Erasure of a user: all data that identifies the user is deleted, except limits on what the user may do.
+"""Erasure of a user: deletes all data about the user, except limits on what the user may do.
 
 The user is added to a list first and removed from it last, so that :meth:`Erasure.resume` can continue after a crash.
 For a day one number remains, the greatest ``seq`` (counter of changes) of all users who were erased: see ``SEQ_FLOOR``.
 
-Two things outlive erasure, because users could lift their own limits otherwise. Usage counts expire within a day.
-Restrictions by admins (address, suspension, maximum of subscriptions) expire after ``RESTRICTIONS_KEPT_DAYS``. When an
-admin erases a user (:meth:`service.store.people.people.People.erase`), both are deleted, too.
+Two kinds of data outlive erasure, because users could lift their own limits otherwise. Usage counts expire within a
+day. Restrictions by admins (address, suspension, maximum number of subscriptions) expire after
+``RESTRICTIONS_KEPT_DAYS`` days. When an admin erases a user (:meth:`service.store.people.people.People.erase`), both
+are deleted too.
 """
 
 import time
@@ -31,15 +32,18 @@ class Erasure:
     """Erases users. Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated then."""
 
     def __init__(self, redis: BatchingClient, subscriptions: Subscriptions, standing: SavedSearches) -> None:
-        """Use ``subscriptions`` and ``standing`` to end the subscriptions and saved searches of erased users."""
+        """Create the eraser.
+
+        ``subscriptions`` and ``standing`` are the subscriptions and saved searches of all users.
+        """
         self._redis = redis
         self._subscriptions = subscriptions
         self._standing = standing
 
     async def erase(self, jid: str) -> bool:
-        """Erase a user; return whether restrictions by admins are kept.
+        """Erase a user; return whether restrictions by admins remain.
 
-        During the call no delivery to the user begins.
+        No delivery to the user begins during the call.
         """
         uid = keys.user_id(jid)
         await self._redis.call("SADD", keys.USERS_BEING_ERASED, uid)
@@ -53,7 +57,10 @@ class Erasure:
         return len(left)
 
     async def _finish(self, uid: UserId) -> bool:
-        """Carry out the erasure of a user who is in the list; return whether restrictions by admins are kept."""
+        """Carry out the erasure of a user who is in the list of erasures.
+
+        Return whether restrictions by admins remain.
+        """
         await self._subscriptions.end_all_of_user(uid)
         await self._standing.remove_all(uid)
         seq = int(await self._redis.call("HGET", keys.user(uid), "seq") or 0)
@@ -77,9 +84,9 @@ class Erasure:
         return is_restricted
 
     async def _keep_restrictions(self, uid: UserId) -> bool:
-        """Let a user's restrictions by admins expire later; return whether there are any.
+        """Make a user's restrictions by admins expire; return whether there are any.
 
-        Until then the user is listed for admins.
+        Admins still see the user until they expire.
         """
         now_s = int(time.time())
         await self._redis.call("ZREMRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, "-inf", now_s)
@@ -90,9 +97,9 @@ class Erasure:
         return is_restricted
 
     async def _remove_wakeups(self, uid: UserId) -> None:
-        """Remove the notices that new items wait for a user.
+        """Remove the notifications that a user has new items.
 
-        A notice may name several users; the others are notified again, which is harmless.
+        A notification may name several users. The others are notified again, which has no effect.
         """
         async for place, fields in self._entries(keys.DELIVERY_WAKEUPS):
             woken = fields[b"u"].decode().split()

@@ -1,6 +1,6 @@
 """Users as admins see them (listed, suspended, limited, erased), and invitation codes.
 
-An invitation code is random and only its SHA-256 is stored, so that nobody can use what they find in Redis.
+An invitation code is random and only its SHA-256 is stored, so that codes cannot be read from Redis.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ _COMMANDS_PER_PERSON = 7
 
 
 class Person(msgspec.Struct, frozen=True):
-    """A user who wrote to a bot, or who was erased and still has restrictions.
+    """A user who has written to a bot, or who was erased and still has restrictions.
 
-    ``most_subscriptions`` is the maximum that an admin set; None if the maximum in the settings applies.
-    ``waiting_since_s`` (Unix s) is when the oldest undelivered item was queued; None if nothing waits. ``receipts``
-    means that the user's client sends receipts (XEP-0184). While ``suspended``, nothing is queued for the user and the
-    user's messages are not answered.
+    ``most_subscriptions`` is the maximum that an admin has set; None if the maximum in the settings applies. ``queued``
+    and ``in_flight`` are numbers of items and of batches. ``waiting_since_s`` (Unix s) is the time when the oldest
+    undelivered item was queued; None without such items. ``receipts`` means that the user's client sends receipts
+    (XEP-0184). While ``suspended``, nothing is queued for the user, and the user's messages are not answered.
     """
 
     id: UserId
@@ -44,7 +44,7 @@ class Person(msgspec.Struct, frozen=True):
 
 
 class People:
-    """All users who ever wrote to a bot. Every method may raise :class:`StoreUnavailable`."""
+    """All users who have ever written to a bot. Every method may raise :class:`StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient, forgetting: Erasure, outbox: Outbox) -> None:
         self._redis = redis
@@ -85,7 +85,7 @@ class People:
         return [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
 
     async def get(self, uid: UserId) -> Person | None:
-        """Return a user; None if unknown."""
+        """Return a user; None if the id is unknown."""
         return (await self.get_many([uid]))[0]
 
     async def set_suspended(self, uid: UserId, *, suspended: bool) -> bool:
@@ -96,9 +96,9 @@ class People:
         return done
 
     async def set_max_subscriptions(self, uid: UserId, most: int | None) -> bool:
-        """Set a user's maximum of subscriptions to ``most``. None stands for the maximum in the settings.
+        """Set a user's maximum number of subscriptions; None stands for the maximum in the settings.
 
-        Returns False for an unknown user.
+        Return False for an unknown user.
         """
         return await self._set(uid, "most_subscriptions", "" if most is None else str(most))
 
@@ -139,10 +139,10 @@ _CODE_BYTES = 9
 
 
 class InvitationCodes(RedisRepository):
-    """Invitation codes and the users who came with one (guests). Methods may raise StoreUnavailable."""
+    """Invitation codes, and the users whom a code has admitted (guests). Methods may raise StoreUnavailable."""
 
     async def create(self, uses: int, lasts_s: float) -> str:
-        """Return a new code that ``uses`` users can use, valid for ``lasts_s`` seconds."""
+        """Return a new code that admits up to ``uses`` users and is valid for ``lasts_s`` seconds."""
         code = secrets.token_urlsafe(_CODE_BYTES)
         await self._redis.call("HSET", keys.INVITATION_CODES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
         return code
@@ -150,7 +150,7 @@ class InvitationCodes(RedisRepository):
     async def accept(self, jid: str, code: str) -> bool:
         """Use a code to admit the user ``jid``; return False if the code is invalid.
 
-        For a user who was admitted with a code before, the result is always True.
+        The result is True for a user whom any code has admitted before.
         """
         own = (keys.INVITATION_CODES, keys.GUESTS)
         uid = keys.user_id(jid)
@@ -163,7 +163,7 @@ class InvitationCodes(RedisRepository):
         return uses > 0 and until > time.time()
 
     async def is_guest(self, jid: str) -> bool:
-        """Return whether a user came with an invitation."""
+        """Return whether a code has admitted a user."""
         return bool(await self._redis.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))
 
 

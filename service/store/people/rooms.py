@@ -1,4 +1,4 @@
-"""Group chats of each bot. With them, any process which serves the bot can enter the chats again."""
+"""Group chats of each bot, stored so that any process that serves the bot can join them again."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,9 +14,9 @@ MAX_MESSAGE_IDS: Final = 50
 
 
 class Room(msgspec.Struct, frozen=True):
-    """The data for entering a group chat; ``nick`` is the bot's nickname.
+    """The data for joining a group chat; ``nick`` is the bot's nickname in it.
 
-    ``by`` is the bare JID of the inviter, "" if nobody verified it.
+    ``by`` is the bare JID of the inviter; "" if it was not verified.
     """
 
     nick: str
@@ -41,9 +41,10 @@ class BotRooms(RedisRepository):
         await self._redis.call("HDEL", keys.bot_rooms(address), jid)
 
     async def message_ids(self, jids: Sequence[str]) -> dict[str, dict[str, MessageId]]:
-        """Return, by the JID of each group chat, the ids of the bot's last messages there, oldest first.
+        """Return the ids of the bot's last messages in each group chat, by the chat's JID.
 
-        Each id that the chat assigned to a message maps to the id that the bot gave it.
+        The ids are a mapping from the id that the chat assigned to a message to the id that the bot gave it, oldest
+        message first.
         """
         found = await self._redis.call_many(
             [("LRANGE", keys.room_message_ids(keys.user_id(jid)), 0, -1) for jid in jids]

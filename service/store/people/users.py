@@ -13,7 +13,7 @@ from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 
 
 class UserState(msgspec.Struct, frozen=True):
-    """State of a user.
+    """The state of a user.
 
     ``welcomed`` means that the welcome message was sent, ``receipts`` that the user's client sends receipts (XEP-0184),
     and ``unreachable`` that deliveries are suspended because messages bounced. ``suspended`` and ``most_subscriptions``
@@ -44,7 +44,7 @@ class Users(RedisRepository):
     """State of users, by bare JID."""
 
     async def get(self, jid: str) -> UserState:
-        """Return the state of a user; for an unknown user, the default state."""
+        """Return the state of a user, or the default state if the user is unknown."""
         uid = keys.user_id(jid)
         found, (suspended, most) = await self._redis.call_many(
             [
@@ -70,7 +70,7 @@ class Users(RedisRepository):
         return {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
 
     async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
-        """Update a user's state; arguments that are None leave it as it is.
+        """Update a user's state; an argument that is None leaves its field unchanged.
 
         If the user was erased and has returned, restrictions by admins no longer expire.
         """
@@ -98,7 +98,7 @@ class Users(RedisRepository):
         return [(_decode_user_settings(*user_settings), receipts == b"1") for *user_settings, receipts in found]
 
     async def set_user_settings(self, jid: str, user_settings: UserSettings) -> None:
-        """Store a user's settings. The language that the user's client declares stays as it is."""
+        """Store a user's settings. The language that the user's client declares remains unchanged."""
         await self._remember(
             jid, "habits", msgspec.json.encode(msgspec.structs.replace(user_settings, client_language=""))
         )
@@ -112,7 +112,7 @@ class Users(RedisRepository):
         await self._redis.call_many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
 
     async def count_use(self, jid: str, what: str, limit: int, per_s: float) -> bool:
-        """Count one use of ``what`` by a user; return False above ``limit`` uses within ``per_s`` seconds."""
+        """Count one use of ``what`` by a user; return whether it is within ``limit`` uses per ``per_s`` seconds."""
         key = keys.usage_count(keys.user_id(jid), what)
         return bool(await self._redis.run_script("rate_take", (key,), limit, int(per_s * 1000)))
 
@@ -125,7 +125,7 @@ class Users(RedisRepository):
         return int(await self._redis.call("HGET", keys.user(keys.user_id(jid)), what) or 0) + 1
 
     async def count(self) -> int:
-        """Return the number of users who ever wrote to a bot."""
+        """Return the number of users who have ever written to a bot."""
         return int(await self._redis.call("SCARD", keys.USERS))
 
 

@@ -1,8 +1,8 @@
 """The channel index: the subscribers of each channel, stored in key groups (CLASH).
 
 The index may contain a user who has just unsubscribed, but never lacks a subscriber. The user index is authoritative,
-and the last step of each delivery checks it. An entry has the ``seq`` (number of the user's change) that wrote it, so
-that an earlier change which is repeated late never undoes a later change.
+and the last step of each delivery checks it. Each entry has the ``seq`` of the user's change that wrote it. An older
+change that is repeated late therefore never undoes a newer change.
 """
 
 import asyncio
@@ -30,23 +30,23 @@ _MAX_CACHED_SITES = 10_000
 class ChannelIndex:
     """Subscriptions by channel, as entries in keyspaces. The entries of a channel have keys with a common prefix.
 
-    Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated then.
+    Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated.
 
-    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. Four guarantees
+    Adding a subscriber writes to two slots: first the entry, then the channel's counter of joins. Four properties
     follow.
 
-    - No subscriber is missed (I1): the delivery of a version finds every entry that was written before the version. A
-      subscriber was promised none of the earlier versions.
-    - No version is delivered twice (I2): the user's slot records the last delivered version, beginning with the
-      channel's version before the subscription.
-    - A deleted channel keeps no subscriber: a user who joins too late is told so, and the entry is removed. A user who
-      joined in time is found when the subscriptions are ended once more after the deletion.
+    - No subscriber is missed (guarantee I1): the delivery of a version finds every entry that was written before the
+      version. A subscriber is not entitled to earlier versions.
+    - No version is delivered twice (guarantee I2): the user's slot records the last delivered version, beginning with
+      the channel's version before the subscription.
+    - A deleted channel keeps no subscriber. For a user who joins too late, the entry is removed and the caller is
+      informed. A user who joined in time is found when the subscriptions are ended once more after the deletion.
     - A channel with subscribers does not become dormant: if a user joins after the subscribers were counted, the count
       is not used.
     """
 
     def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
-        """Use ``keyspaces`` to store the entries. ``layout`` determines their keys."""
+        """Create the index, whose entries are in ``keyspaces``. ``layout`` determines their keys."""
         self._redis = redis
         self._keyspaces = keyspaces
         self._layout = layout
@@ -54,7 +54,7 @@ class ChannelIndex:
         self._depths = DepthCache()
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
-        """Add a user to the subscribers of a channel; return False, and add nobody, if the channel does not exist.
+        """Add a user to the subscribers of a channel; return False, and add nothing, if the channel does not exist.
 
         ``seq`` is the number of the user's change.
         """
@@ -69,10 +69,9 @@ class ChannelIndex:
         return bool(joined)
 
     async def remove(self, cid: ChannelId, entries: Sequence[tuple[UserId, int]]) -> None:
-        """Remove subscribers of a channel.
+        """Remove subscribers of a channel, given as pairs (user id, ``seq`` of the user's change).
 
-        ``entries`` are pairs of the user id and ``seq``, the number of the user's change. An entry that a later change
-        wrote stays.
+        An entry that a later change of the user has written stays.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -108,10 +107,10 @@ class ChannelIndex:
         return sum(counts.values())
 
     async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
-        """Return up to ``count`` entries of a channel, and the cursor of the next page; "" starts and ends.
+        """Return up to ``count`` entries of a channel, and the cursor of the next page.
 
-        An entry is a pair of the user id and the number of the user's change (``seq``). A user who is subscribed during
-        all calls, from the first page to the last, is included.
+        The cursor "" stands for the first page, and is returned with the last page. An entry is a pair (user id,
+        ``seq`` of the user's change). The pages contain each user who is subscribed throughout all calls.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -129,8 +128,8 @@ class ChannelIndex:
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
         """Return, for each channel in order, the registrable domain that determines the keys of its entries.
 
-        None if the channel does not exist. The domain is determined once and stored with the channel, because the
-        public suffix list changes, and entries must not move.
+        The result is None for a channel that does not exist. The domain is determined once and stored with the channel,
+        because the public suffix list changes, and entries must not move.
         """
         found = {cid: site for cid in cids if (site := self._sites_known.get(cid)) is not None}
         unknown = [cid for cid in dict.fromkeys(cids) if cid not in found]
@@ -155,7 +154,7 @@ class ChannelIndex:
         self._depths.record(leaf.group, search.depth)
 
     async def _run_query(self, walk: PrefixQuery) -> tuple[Record, ...]:
-        """Send the query that a walk through the index needs next, and return the records that it found."""
+        """Execute the next request of a prefix query, and return the records that it has found."""
         question = walk.request
         if isinstance(question, ReadDonor):
             walk.on_donor_page(question.move, await self._keyspaces.read_donor(question))
@@ -178,12 +177,12 @@ def _translated() -> Iterator[None]:
 
 
 def _format_cursor(place: Position | None) -> str:
-    """Return the cursor for a position in a walk through the index; None is the start."""
+    """Return the cursor for a position in the channel index; None is the beginning."""
     key, name = place or (0, "")
     return f"{key:x}.{name.encode('latin-1').hex()}"
 
 
 def _parse_cursor(cursor: str) -> Position | None:
-    """Return the position in a walk through the index that a cursor stands for; None is the start."""
+    """Return the position in the channel index for a cursor; None is the beginning."""
     key, stop, name = cursor.partition(".")
     return (int(key, 16), bytes.fromhex(name).decode("latin-1")) if stop else None

@@ -23,8 +23,8 @@ size  content
 The seq is the number of the user's change. A tombstone is the record of a subscription that has ended. ``Record.id`` is
 the 20 bytes of channel and user as Latin-1 characters, so that ids sort like the bytes.
 
-The worker that keeps a keyspace measures its loads, which may be lost. A rate is stored by key group, not by leaf, with
-the time of its measurement, and decays from then on (:class:`service.clash.load_policy.Rate`).
+The worker that balances a keyspace measures its loads, which may be lost. A rate is stored by key group, not by leaf,
+with the time of its measurement, and decays from then on (:class:`service.clash.load_policy.DeliveryRate`).
 """
 
 import asyncio
@@ -70,7 +70,7 @@ RECORD_BYTES = _RECORD.size
 
 
 def channel_prefix(cid: ChannelId) -> bytes:
-    """Return the first 8 bytes of a channel id. They identify the channel among subscriptions with the same key."""
+    """Return the first 8 bytes of a channel id, which identify the channel among subscriptions with the same key."""
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
 
@@ -113,7 +113,7 @@ def position_bytes(record: Record) -> bytes:
 def range_bounds(group: KeyGroup, after: Position | None = None) -> tuple[bytes, bytes]:
     """Return the first and the last position (both inclusive) of a key group, as bytes.
 
-    With ``after``, the range begins after that position.
+    With ``after``, the range begins after this position.
     """
     least = group.key.to_bytes(4) + bytes(_ID_BYTES)
     if after is not None and after[1]:
@@ -135,9 +135,9 @@ Fields = Mapping[str, str]
 
 
 def table_changes(fields: Fields, table: ServerTable) -> bytes:
-    """Return the JSON with which a script changes a server table: the fields as they were read, to set, and to delete.
+    """Return the JSON with which a script changes a server table: expected fields, fields to set, fields to delete.
 
-    ``fields`` are those that were read, ``table`` is the new table.
+    ``fields`` are the fields as they were read, and ``table`` is the new table.
     """
     after = to_fields(table)
     changed = {name: text for name, text in after.items() if fields.get(name) != text}
@@ -162,13 +162,13 @@ class KeyspaceStore:
     """All keyspaces. Calls in one iteration of the event loop share a round trip.
 
     Every method may raise :class:`service.errors.StoreUnavailable`. For arguments or data that do not fit this store,
-    it raises :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey`, and nothing has changed then.
+    it raises :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey` and changes nothing.
     """
 
     def __init__(self, redis: BatchingClient, keyspaces: Keyspaces, bits: int) -> None:
-        """Use these keyspaces, and keys of ``bits`` bits (at most 32).
+        """Create the repository of these keyspaces, for keys of ``bits`` bits (at most 32).
 
-        Both have to be the same in all processes.
+        Keyspaces and bits must be the same in all processes.
         """
         self._redis = redis
         self.map = keyspaces
@@ -178,7 +178,7 @@ class KeyspaceStore:
     async def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
         """Run one step of a move of a key group, atomically, and return its outcome.
 
-        Raises :class:`service.errors.MoveRefused` if the step is not allowed in the present state of the table.
+        Raises :class:`service.errors.MoveRefused` if the present state of the table does not permit the step.
         """
         keyspace = move_steps.keyspace_of(step)
         outcome = None
@@ -192,22 +192,19 @@ class KeyspaceStore:
         return [table for _, table in await self._read_tables(keyspaces)]
 
     async def ask(self, probe: Probe) -> AcceptObjectReply:
-        """Return the answer of a keyspace to the question whether it accepts the key in ``probe``.
-
-        Nothing is written.
-        """
+        """Ask a keyspace whether it accepts the key of ``probe``, and return the answer. Nothing is written."""
         return (await self._accept(probe, "ask"))[0]
 
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """Write ``record`` to a keyspace if that accepts the key in ``probe``; return the keyspace's answer.
+        """Write ``record`` to a keyspace if the keyspace accepts the key of ``probe``; return the keyspace's answer.
 
-        The record is a subscription, or a tombstone, which says that the subscription has ended.
+        The record is a subscription, or a tombstone, which records the end of a subscription.
         """
         check_key(record.key, self.bits)
         return (await self._accept(probe, "write", pack_record(record)))[0]
 
     async def count(self, probe: Probe, mark: bytes) -> tuple[AcceptObjectReply, int]:
-        """Return whether a keyspace accepts the key in ``probe``, and how many subscriptions to one channel it has.
+        """Return a keyspace's answer to ``probe``, and the number of subscriptions to one channel in the keyspace.
 
         ``mark`` is the :func:`channel_prefix` of the channel.
         """
@@ -215,7 +212,7 @@ class KeyspaceStore:
         return found, number
 
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
-        """Return a keyspace's number of subscriptions to the channel whose :func:`channel_prefix` is ``mark``."""
+        """Return the number of subscriptions in a keyspace to the channel whose :func:`channel_prefix` is ``mark``."""
         self.map.check(keyspace)
         return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
 
@@ -232,7 +229,7 @@ class KeyspaceStore:
         return counts
 
     async def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Return whether a keyspace accepts the key in ``question``, and a page of records of the key's leaf.
+        """Return a keyspace's answer to the probe of ``question``, and a page of records of the key's leaf.
 
         The leaf is the key group that contains the key and is not split. The page is empty if the keyspace does not
         accept the key.
@@ -244,7 +241,7 @@ class KeyspaceStore:
     async def read_donor(self, question: ReadDonor) -> Page:
         """Return a page of the records that a move has not moved yet.
 
-        They are in the donor, the keyspace that gives its key group away.
+        They are in the donor, the keyspace that gives the key group away.
         """
         donor = question.move.donor
         low, high = range_bounds(question.group, question.after)
@@ -271,7 +268,7 @@ class KeyspaceStore:
         return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
-        """Return server tables, in order, each after the fields from which it was parsed."""
+        """Return server tables, in order, as pairs (fields of the Redis hash, table)."""
         for keyspace in keyspaces:
             self.map.check(keyspace)
         replies = await self._redis.call_many([("HGETALL", keys.keyspace(keyspace)[0]) for keyspace in keyspaces])
@@ -279,9 +276,10 @@ class KeyspaceStore:
         return [(fields, self._table(keyspace, fields)) for keyspace, fields in found]
 
     def _table(self, keyspace: Keyspace, fields: Fields) -> ServerTable:
-        """Return the server table that these fields of a hash contain.
+        """Return the server table of a keyspace from the fields of its Redis hash.
 
-        Without any fields, the keyspace of the root (the group of all keys) has the root's table, others an empty one.
+        Without fields, the keyspace of the root (the group of all keys) has the root's table, and other keyspaces have
+        an empty table.
         """
         if fields:
             return from_fields(keyspace, fields, self.map, self.bits)
@@ -293,14 +291,17 @@ class KeyspaceStore:
         return bool(done)
 
     async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
-        """Run ``keyspace_WHAT.lua`` on a keyspace and return its reply."""
+        """Run ``scripts/keyspace_WHAT.lua`` on a keyspace and return its reply.
+
+        ``what`` is the last part of the name.
+        """
         self.map.check(keyspace)
         return await self._redis.run_script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
 
     async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
-        """Run ``keyspace_WHAT.lua``, which asks a keyspace to accept the key in ``probe``.
+        """Run ``scripts/keyspace_WHAT.lua``, which asks a keyspace to accept the key of ``probe``.
 
-        Returns the keyspace's answer and the script's other results.
+        Return the keyspace's answer and the script's other results.
         """
         check_key(probe.key, self.bits)
         if probe.proof is not None:
@@ -326,9 +327,9 @@ class KeyspaceStore:
                 return
 
     async def _try_step(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
-        """Run a step of a move on a server table that was read.
+        """Run a step of a move on a server table that was read before.
 
-        Returns None, and changes nothing, if the table has changed since ``fields`` were read.
+        Return None, and change nothing, if the table has changed since ``fields`` were read.
         """
         match step:
             case move_steps.Fetch():
@@ -389,9 +390,9 @@ def _parse_page(reply: Sequence[Any], count: int) -> Page:
 
 
 async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
-    """Run ``first``, a step of a move, and all steps that follow it; yield each step with its outcome.
+    """Run ``first``, a step of a move, and all steps that follow; yield each step with its outcome.
 
-    An interrupted move continues with :func:`service.clash.move_steps.resumed`. Raises
+    An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
     :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and the errors of reading a table.
     """
     step: Step | None = first
@@ -402,7 +403,10 @@ async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple
 
 
 def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
-    """Return the kind of move that a step has completed, ``split`` or ``merge``; None if it has completed none."""
+    """Return the kind of the move that a step has completed, ``split`` or ``merge``.
+
+    The result is None if it has completed no move.
+    """
     match step:
         case Finish(move=move):
             return move.kind.value
@@ -418,9 +422,9 @@ Rates = Mapping[KeyGroup, DeliveryRate]
 
 
 class LeafLoads(NamedTuple):
-    """Number of subscriptions (``sizes``) and present loads of leaves, by keyspace and leaf.
+    """Numbers of subscriptions (``sizes``) and present loads of leaves, by keyspace and leaf.
 
-    ``peak_loads`` has the greater of the present and the recent load.
+    ``peak_loads`` has the greater of the present and the long-term load of each leaf.
     """
 
     sizes: dict[Keyspace, dict[KeyGroup, int]]
@@ -429,9 +433,10 @@ class LeafLoads(NamedTuple):
 
 
 class LoadStore:
-    """Delivery rates of key groups, and loads of leaves. Methods may raise StoreUnavailable.
+    """Delivery rates of key groups, and loads of leaves (key groups that are not split).
 
-    ``fleet_s`` is always the fleet's common time (Unix s). ``memory`` says how fast rates decay.
+    Methods may raise StoreUnavailable. ``fleet_s`` is always the fleet's common time (Unix s), and ``memory`` has the
+    half-lives of rates.
     """
 
     def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore) -> None:
@@ -441,8 +446,8 @@ class LoadStore:
     async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
         """Turn the deliveries counted during the last ``elapsed_s`` seconds into rates.
 
-        Only the worker that keeps the keyspace calls this. ``fleet_s`` is the common time of the fleet (Unix s),
-        ``memory`` says how fast rates decay.
+        Only the worker that balances the keyspace calls this. ``fleet_s`` is the common time of the fleet (Unix s), and
+        ``memory`` has the half-lives of rates.
         """
         told, (before,) = await asyncio.gather(
             self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
@@ -455,9 +460,9 @@ class LoadStore:
         await self._note(keyspace, risen, faint, fleet_s)
 
     async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: HalfLives) -> LeafLoads:
-        """Return the sizes and loads of all leaves in these server tables.
+        """Return the sizes and loads of all leaves (key groups that are not split) in these server tables.
 
-        ``fleet_s`` is the common time of the fleet (Unix s), ``memory`` says how fast rates decay.
+        ``fleet_s`` is the common time of the fleet (Unix s), and ``memory`` has the half-lives of rates.
         """
         leaves = [[group for group, entry in table.entries.items() if entry.state in LEAF_STATES] for table in tables]
         counted, rates = await asyncio.gather(
@@ -477,9 +482,9 @@ class LoadStore:
         return weighed
 
     async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
-        """Move the rates of a moved key group to its new keyspace, where they apply until its keeper measures.
+        """Move the rates of a moved key group to its new keyspace, where they apply until the next measurement.
 
-        ``fleet_s`` is the common time of the fleet (Unix s), ``memory`` says how fast rates decay.
+        ``fleet_s`` is the common time of the fleet (Unix s), and ``memory`` has the half-lives of rates.
         """
         (rates,) = await self._rates([move.donor], fleet_s, memory)
         going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)

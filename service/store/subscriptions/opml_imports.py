@@ -1,4 +1,4 @@
-"""Queues of feeds from OPML lists that users sent. A feed stays queued until it is subscribed.
+"""Queues of feeds from OPML lists that users have sent. A feed stays in the queue until the user is subscribed to it.
 
 After a crash, at most one step of the import is repeated.
 """
@@ -22,9 +22,9 @@ class ImportQueue(RedisRepository):
     """Feeds to import, by user. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, feeds: Sequence[OpmlSubscription], bot: str) -> None:
-        """Queue feeds of a user. ``bot`` is the address of the bot that subscribes them.
+        """Queue feeds for a user. ``bot`` is the address of the bot that subscribes the user to them.
 
-        Raises :class:`LimitReached` if the user would have more than ``MAX_QUEUED_FEEDS``.
+        Raises :class:`LimitReached` if the user would have more than ``MAX_QUEUED_FEEDS`` queued feeds.
         """
         uid = keys.user_id(jid)
         await self._redis.call("HSET", keys.USERS_WITH_IMPORTS, uid, bot)
@@ -37,21 +37,21 @@ class ImportQueue(RedisRepository):
         return int(await self._redis.call("LLEN", keys.pending_imports(keys.user_id(jid))))
 
     async def users(self, bot: str) -> list[UserId]:
-        """Return the users whose feeds the bot at address ``bot`` has to subscribe."""
+        """Return the users with queued feeds whose import the bot with the address ``bot`` carries out."""
         found = await self._redis.call("HGETALL", keys.USERS_WITH_IMPORTS)
         return [uid.decode() for uid, address in found.items() if address.decode() == bot]
 
     async def peek(self, uid: UserId, count: int) -> list[OpmlSubscription]:
-        """Return a user's next feeds, at most ``count``. They stay queued until :meth:`remove` is called."""
+        """Return a user's next feeds, at most ``count``. They stay in the queue until :meth:`remove` is called."""
         found = await self._redis.call("LRANGE", keys.pending_imports(uid), 0, count - 1)
         return [msgspec.msgpack.decode(packed, type=OpmlSubscription) for packed in found]
 
     async def remove(self, uid: UserId, count: int) -> None:
-        """Remove a user's first ``count`` feeds, which are subscribed or cannot be subscribed."""
+        """Remove the first ``count`` feeds from a user's queue, because each was subscribed or cannot be subscribed."""
         await self._redis.call("LTRIM", keys.pending_imports(uid), count, -1)
 
     async def remove_user(self, uid: UserId, bot: str) -> None:
-        """Remove a user from the list of imports, unless feeds have been added to the user's queue meanwhile."""
+        """Remove a user from the list of imports, unless the user's queue has got new feeds in the meantime."""
         await self._redis.call("HDEL", keys.USERS_WITH_IMPORTS, uid)
         if await self._redis.call("LLEN", keys.pending_imports(uid)):
             await self._redis.call("HSET", keys.USERS_WITH_IMPORTS, uid, bot)

@@ -1,10 +1,11 @@
-"""Subscriptions of users. A change is acknowledged when both indexes have it, and completed after a crash (I5).
+"""Subscriptions of users.
 
-The user index, in the user's slot, is authoritative. A change writes it together with an *intent*, then updates the
-channel index, then deletes the intent. :meth:`Subscriptions.replay_intents` completes changes that a crash interrupted.
+A change is acknowledged when both indexes have it, and completed after a crash (guarantee I5). The user index, in the
+user's slot, is authoritative. A change writes it together with an *intent*, then updates the channel index, then
+deletes the intent. :meth:`Subscriptions.replay_intents` completes changes that a crash has interrupted.
 
-While a subscription is paused, nothing is queued for it; only the last version before the pause is recorded. A pause
-costs nothing however long it lasts, and at its end one item stands for all versions that were withheld.
+While a subscription is paused, nothing is queued for it; only the last version before the pause is recorded. The cost
+of a pause does not depend on its length: at its end, one item stands for all versions that were withheld.
 """
 
 import asyncio
@@ -46,8 +47,8 @@ class Subscriptions:
     async def subscribe(self, jid: str, cid: ChannelId, most: int | None = None) -> tuple[Subscription, bool]:
         """Subscribe a user to a channel or its successor, durably; return the subscription and whether it is new.
 
-        ``most`` is the user's maximum of subscriptions, None for any number; a maximum that an admin has set replaces
-        it. Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
+        ``most`` is the user's maximum number of subscriptions, None for no maximum; a maximum that an admin has set
+        replaces it. Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
         """
         uid = keys.user_id(jid)
         stamp, floor, channel = await asyncio.gather(
@@ -71,7 +72,7 @@ class Subscriptions:
     async def unsubscribe(self, jid: str, cid: ChannelId) -> bool:
         """Unsubscribe a user, durably. Afterwards nothing of the channel is queued for the user (guarantee I3).
 
-        Returns False if the user was not subscribed.
+        Return False if the user was not subscribed.
         """
         return await self._unsubscribe(keys.user_id(jid), cid)
 
@@ -93,8 +94,8 @@ class Subscriptions:
     async def _register_user(self, uid: UserId) -> int:
         """Register a user; return the number that the ``seq`` (counter of changes) of a new user has to exceed.
 
-        A user may return after erasure. Changes from before the erasure that are repeated late must not affect that
-        user.
+        A user may return after erasure. Changes from before the erasure, which may be repeated late, must not affect
+        the new data.
         """
         _, floor = await self._redis.call_many([("SADD", keys.USERS, uid), ("GET", keys.SEQ_FLOOR)])
         return int(floor or 0)
@@ -114,7 +115,7 @@ class Subscriptions:
         """Turn all subscriptions to a channel into subscriptions to its successor.
 
         The call is idempotent and has to be repeated after a crash. A subscription keeps its number, and queued items
-        stay queued. Every version of the successor after ``joins_at`` is queued once, however many there are by then.
+        stay queued. Every version of the successor after ``joins_at`` is queued once for each of the moved subscribers.
         """
         cursor = ""
         while True:
@@ -147,7 +148,7 @@ class Subscriptions:
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
         """Return, for each pair in order, the number of the user's subscription to the channel.
 
-        None if there is no such subscription.
+        The result is None if there is none.
         """
         found = await self._redis.call_many([("HGET", keys.user_index(uid), _index_field(cid)) for uid, cid in pairs])
         return [
@@ -163,7 +164,7 @@ class Subscriptions:
         return await self._index.count(cids)
 
     async def replay_intents(self) -> int:
-        """Complete the changes of subscriptions that a crash interrupted; return the number of affected users."""
+        """Complete the changes of subscriptions that a crash has interrupted; return the number of affected users."""
         now_ms = time.time() * 1000
         noted = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
         # A time in the future was recorded before the clock was set back.
@@ -173,9 +174,9 @@ class Subscriptions:
         return len(left)
 
     async def _announce(self, uid: UserId) -> float:
-        """Record, before any write, that a user may have intents (incomplete changes).
+        """Record, before any other write, that a user may have intents (incomplete changes).
 
-        Returns the timestamp of the record.
+        Return the timestamp of the record.
         """
         stamp = time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
         await self._redis.call("ZADD", keys.USERS_WITH_INTENTS, stamp, uid)
@@ -201,7 +202,7 @@ class Subscriptions:
         await self._redis.run_script("user_settle", (keys.intents(uid),), cid, intent)
 
     async def _catch_up(self, uid: UserId, cid: ChannelId) -> None:
-        """Queue, in order, every version that a user who moved to this channel lacks.
+        """Queue, in order, the versions that a user who was moved to this channel has not received yet.
 
         Later versions are delivered as usual.
         """
@@ -216,12 +217,12 @@ class Subscriptions:
 
 
 def _remove_announcement(uid: UserId, stamp: float) -> Command:
-    """Return the command that deletes the record that a user may have intents, if its timestamp is still ``stamp``."""
+    """Return the command that deletes the record of a user's possible intents, if its timestamp is still ``stamp``."""
     return script_command("zrem_if", (keys.USERS_WITH_INTENTS,), uid, repr(stamp))
 
 
 def _index_field(cid: ChannelId) -> bytes:
-    """Return the field of the user index that stands for a channel: see ``scripts/user_held.lua``."""
+    """Return the field of the user index for a channel: see ``scripts/user_held.lua``."""
     return bytes.fromhex(cid)
 
 
@@ -232,7 +233,7 @@ def _parse_subscription(cid: ChannelId, record: bytes) -> Subscription:
 
 
 def encode_timestamp(at_s: float) -> str:
-    """Return a time (Unix s) as 6 characters of base64. Compared with 10 digits, this saves 32 bytes per user."""
+    """Return a time (Unix s) as 6 characters of base64, which saves 32 bytes per user compared with 10 digits."""
     return urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
 
 
@@ -242,10 +243,10 @@ def _decode_timestamp_s(text: bytes) -> float:
 
 
 class ResumeResult(msgspec.Struct, frozen=True):
-    """Result of resuming: the number of withheld versions by channel.
+    """Result of resuming subscriptions: the number of withheld versions by channel.
 
-    ``missed_matches`` is how often saved searches matched during the pause; ``saved_searches_resumed`` tells whether
-    the saved searches were paused.
+    ``missed_matches`` is the number of matches of saved searches during the pause. ``saved_searches_resumed`` states
+    whether the saved searches were paused before.
     """
 
     withheld: dict[ChannelId, int]
@@ -263,11 +264,11 @@ class SubscriptionPauses:
     async def pause(
         self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
     ) -> list[ChannelId]:
-        """Pause subscriptions to these channels, and with ``saved_searches`` all saved searches of the user.
+        """Pause subscriptions to these channels, and if ``saved_searches``, all saved searches of the user.
 
-        Returns the channels that were not paused before. ``automatic`` means that the user did not ask for the pause,
-        but that messages do not reach the user. Items in flight are withheld then, too, and only an automatic resume
-        ends the pause.
+        Return the channels that were not paused before. ``automatic`` means that the pause was not requested by the
+        user, but caused by bounced messages. In this case, items in flight are withheld too, and only an automatic
+        resume ends the pause.
         """
         own = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
         paused = await self._redis.run_script("user_pause", own, "*" if automatic else "", int(saved_searches), *cids)
@@ -276,10 +277,10 @@ class SubscriptionPauses:
     async def resume(
         self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
     ) -> ResumeResult:
-        """Resume subscriptions to these channels, and with ``saved_searches`` all saved searches of the user.
+        """Resume subscriptions to these channels, and if ``saved_searches``, all saved searches of the user.
 
-        What was withheld is queued, one item per channel. ``automatic`` means that only what was paused automatically
-        is resumed. The result contains only channels that were paused.
+        One item per channel is queued for all its withheld versions. If ``automatic`` is true, only automatic pauses
+        end. The result contains only channels that were paused.
         """
         own, mark = _own_keys(jid), "*" if automatic else ""
         resumed, unheard, searches_paused = await self._redis.run_script(
@@ -291,9 +292,10 @@ class SubscriptionPauses:
         )
 
     async def suspend_unreachable(self, jid: str, cids: Sequence[ChannelId]) -> None:
-        """Pause everything of a user whose messages bounce, until :meth:`resume_reachable` is called.
+        """Pause all subscriptions and saved searches of a user whose messages bounce.
 
-        ``cids`` are the user's channels. The call is idempotent.
+        The pause lasts until :meth:`resume_reachable` is called. ``cids`` are the user's channels. The call is
+        idempotent.
         """
         own = keys.user(keys.user_id(jid))
         unreachable, silent = await self._redis.call("HMGET", own, "unreachable", "unheard")
@@ -302,9 +304,9 @@ class SubscriptionPauses:
         await self.pause(jid, cids, saved_searches=True, automatic=True)
 
     async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
-        """Resume what was paused automatically; return False if the user was not suspended as unreachable.
+        """Resume the subscriptions and saved searches that were paused automatically.
 
-        ``cids`` are the user's channels.
+        Return False if the user was not suspended as unreachable. ``cids`` are the user's channels.
         """
         own = keys.user(keys.user_id(jid))
         unreachable = await self._redis.call("HGET", own, "unreachable")
