@@ -38,6 +38,9 @@ _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.LONGEST_WAIT: gettext_noop("It is checked often enough that nobody has to wait too long."),
     BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for new entries."),
     BindingConstraint.CHANNEL_INTERVAL: gettext_noop("An admin has set how often it may be checked."),
+    BindingConstraint.PUBLISHER: gettext_noop("Its publisher asks not to check it more often."),
+    BindingConstraint.FAILURE: gettext_noop("It is checked less often until it can be reached again."),
+    BindingConstraint.PAUSE: gettext_noop("It is paused for now."),
     BindingConstraint.NODES: gettext_noop("To check it more often, more workers are needed."),
     BindingConstraint.CHANNEL_BUDGET: gettext_noop("Out of politeness to its publisher, it isn't checked more often."),
     BindingConstraint.HOST_BUDGET: gettext_noop(

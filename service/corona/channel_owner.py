@@ -17,7 +17,16 @@ import msgspec
 
 from service.corona.events import ChannelsListed, Effect, OwnershipTaken, Publish, ReleaseOwnership, Send, TakeOwnership
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.messages import Assign, Assignment, Candidate, Rejection, Unassign, VersionAnnouncement, VersionBase
+from service.corona.messages import (
+    Assign,
+    Assignment,
+    Candidate,
+    PollingLimit,
+    Rejection,
+    Unassign,
+    VersionAnnouncement,
+    VersionBase,
+)
 from service.corona.poll_explanation import PollExplanation
 from service.corona.polling_plans import PollingPlans
 from service.corona.polling_schedule import PollingSchedule
@@ -146,7 +155,13 @@ class Owner:
             return
         owned.epoch, owned.version = event.epoch, event.version
         self._plans.add_channel(
-            event.channel, owned.subscribers, event.updates, known, private=event.private, site=event.site
+            event.channel,
+            owned.subscribers,
+            event.updates,
+            known,
+            private=event.private,
+            site=event.site,
+            limits=event.limits,
         )
         self._acquired.append(event.channel)
         waiting, owned.candidate = owned.candidate, None
@@ -194,6 +209,11 @@ class Owner:
                 owned.updates = None
             for member in owned.members:
                 yield Send(member, announcement)
+
+    def on_polling_limit(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
+        """Plan a channel's polls by a limit that a member has reported, at once; other channels are ignored."""
+        if limit.channel in self._channels and self._plans.set_limit(limit):
+            yield from self._update_assignments([limit.channel], fleet_s)
 
     def on_publish_refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
         """Load the channel's state again, because it has changed in the store.
@@ -268,7 +288,8 @@ class Owner:
                             yield Send(member, Unassign(self._view.version, channel))
                 for rank, member in enumerate(owned.members):
                     if repeated or schedule is not former_schedule or former[rank : rank + 1] != (member,):
-                        assignment = Assignment(channel, rank, schedule, owned.version, owned.subscribers)
+                        limits = self._plans.limits(channel)
+                        assignment = Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
                         by_member.setdefault(member, []).append(assignment)
             for member, assignments in by_member.items():
                 yield Send(member, Assign(self._view.version, tuple(assignments)))

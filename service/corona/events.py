@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from service.corona.fleet_policy import ChannelBounds, FleetObjective
-from service.corona.messages import Candidate, Message, VersionAnnouncement
+from service.corona.messages import Candidate, Message, PollingLimit, VersionAnnouncement
+from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.update_rates import UpdateHistory
 from service.model import ChannelId, NodeId
@@ -61,7 +62,7 @@ class OwnershipTaken(msgspec.Struct, frozen=True):
     ``epoch`` is the number of the change of ownership; writes under an earlier epoch are refused. ``version`` is the
     channel's current version, and ``updates`` its update history. ``private`` states whether the channel is exempt from
     the limit on polls of public channels. ``site`` is the registrable domain or address whose request budget the
-    channel shares; it is empty if there is none.
+    channel shares; it is empty if there is none. ``limits`` are the limits of the channel's polls.
     """
 
     channel: ChannelId
@@ -70,12 +71,19 @@ class OwnershipTaken(msgspec.Struct, frozen=True):
     private: bool = False
     updates: UpdateHistory = UpdateHistory()
     site: str = ""
+    limits: PollingLimits = NO_LIMITS
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
     """This node's poller has found a change of a channel."""
 
     candidate: Candidate
+
+
+class LimitObserved(msgspec.Struct, frozen=True):
+    """A poll of this node, or the refusal of one, has shown what the channel's publisher allows."""
+
+    limit: PollingLimit
 
 
 class VersionPublished(msgspec.Struct, frozen=True):
@@ -106,7 +114,7 @@ class ObjectiveLoaded(msgspec.Struct, frozen=True):
 
 Event = (
     RingChanged | ChannelsListed | Tick | MessageReceived | OwnershipTaken | CandidateFound | VersionPublished |
-    PublishRefused | ObjectiveLoaded
+    PublishRefused | ObjectiveLoaded | LimitObserved
 )  # fmt: skip
 
 
@@ -151,13 +159,14 @@ class StartPolling(msgspec.Struct, frozen=True, gc=False):
     If the channel is polled already, its schedule is replaced. The effect is not repeated and therefore only plans
     polls: the shell loads what a poll needs from the store before the poll, and retries until it succeeds. ``rank`` is
     the node's place in the order of turns, from 0. ``subscribers`` is the channel's number of subscribers, which
-    requests state to publishers.
+    requests state to publishers. ``limits`` are the limits by which the owner has planned the schedule.
     """
 
     channel: ChannelId
     rank: int
     schedule: PollingSchedule
     subscribers: int = 1
+    limits: PollingLimits = NO_LIMITS
 
 
 class StopPolling(msgspec.Struct, frozen=True):

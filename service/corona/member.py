@@ -10,7 +10,15 @@ import msgspec
 
 from service.corona.events import Effect, Send, StartPolling, StopPolling, UpdateBase
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.messages import Assign, Assignment, Candidate, Rejection, Unassign, VersionAnnouncement
+from service.corona.messages import (
+    Assign,
+    Assignment,
+    Candidate,
+    PollingLimit,
+    Rejection,
+    Unassign,
+    VersionAnnouncement,
+)
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -83,8 +91,13 @@ class Member:
             elif ring_version < known.ring_version or not self._is_still_inside(known, ring_version, schedule.size):
                 continue
             known.ring_version, known.renewed_s = ring_version, now_s
-            instruction, place = known.instruction, (assignment.rank, assignment.subscribers)
-            if (instruction.rank, instruction.subscribers) != place or instruction.schedule != schedule:
+            instruction = known.instruction
+            place = assignment.rank, assignment.subscribers, assignment.limits
+            if (
+                instruction.rank,
+                instruction.subscribers,
+                instruction.limits,
+            ) != place or instruction.schedule != schedule:
                 known.instruction = _instruction(assignment)
                 yield known.instruction
             if assignment.version != known.version or channel in self._pending:
@@ -108,6 +121,19 @@ class Member:
             yield from self._send_pending(candidate.channel)
         elif owner is not None:
             yield Send(owner, candidate)
+
+    def on_limit_observed(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
+        """Report a limit to the channel's owner if it differs notably, at ``fleet_s``, from those in the assignment.
+
+        A limit of a channel that this node does not poll by a schedule is always reported. A report that is lost is
+        repeated after the next poll, because the owner goes on to assign the limits that it knows.
+        """
+        known, owner = self._assignments.get(limit.channel), self._view.owner(limit.channel)
+        if owner is not None and (
+            known is None
+            or known.instruction.limits.is_outdated(limit.reason, limit.shortest_interval_s, limit.until_s, fleet_s)
+        ):
+            yield Send(owner, limit)
 
     def on_announcement(self, announcement: VersionAnnouncement) -> Iterator[Effect]:
         """Compare polls with the announced version from now on; drop the channel's pending candidate if it is answered.
@@ -180,4 +206,6 @@ class Member:
 
 
 def _instruction(assignment: Assignment) -> StartPolling:
-    return StartPolling(assignment.channel, assignment.rank, assignment.schedule, assignment.subscribers)
+    return StartPolling(
+        assignment.channel, assignment.rank, assignment.schedule, assignment.subscribers, assignment.limits
+    )

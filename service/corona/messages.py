@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from service import model
+from service.corona.polling_limits import NO_LIMITS, LimitReason, LimitSeconds, LimitTime, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
 
 WIRE_VERSION = 2
@@ -26,8 +27,8 @@ ChannelId = Annotated[model.ChannelId, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One member's place in a channel's polling schedule.
 
-    ``rank`` is the place, counted from 0. ``version`` is the channel's current version, and ``subscribers`` is its
-    number of subscribers as the owner knows it.
+    ``rank`` is the place, counted from 0. ``version`` is the channel's current version, ``subscribers`` its
+    number of subscribers, and ``limits`` are the limits of its polls, all as the owner knows them.
     """
 
     channel: ChannelId
@@ -35,6 +36,7 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     schedule: PollingSchedule
     version: int
     subscribers: int = 1
+    limits: PollingLimits = NO_LIMITS
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
@@ -85,6 +87,21 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
     def base_version(self) -> int:
         """The version that the poll was compared with."""
         return self.delta.base_version
+
+
+class PollingLimit(msgspec.Struct, frozen=True, tag=True):
+    """Member to owner: what the channel's publisher, or the failures of its polls, allow now.
+
+    It is sent after a poll, or a refusal of one, if the limits in the member's assignment differ. ``reason`` states
+    which of the channel's limits it replaces (:mod:`service.corona.polling_limits`). ``shortest_interval_s`` is the
+    least number of seconds between two polls of the channel by all nodes together, or 0 if there is no such limit any
+    more. ``until_s`` is the end of a pause in fleet time, or 0 if the channel is not paused; other reasons ignore it.
+    """
+
+    channel: ChannelId
+    reason: LimitReason
+    shortest_interval_s: LimitSeconds = 0
+    until_s: LimitTime = 0
 
 
 class VersionBase(msgspec.Struct, frozen=True, array_like=True):
@@ -186,7 +203,7 @@ class SiteScales(msgspec.Struct, frozen=True, tag=True):
 
 Message = (
     Assign | Unassign | Candidate | VersionAnnouncement | Rejection | ChannelAdded | ChannelRemoved | Summary
-    | SiteShares | SiteScales
+    | SiteShares | SiteScales | PollingLimit
 )  # fmt: skip
 
 

@@ -46,12 +46,14 @@ class ChannelFactors(NamedTuple):
     """The longest wait that admins set for this channel; 0 for the objective's."""
     shortest_interval_s: float = 0.0
     """The shortest interval that admins set for this channel; 0 for none."""
+    publisher_interval_s: float = 0.0
+    """The shortest interval that the publisher, or the failures of polls, allow now; 0 for none."""
 
 
 _ROW = np.dtype(
     [
         *(("subscribers", "<u4"), ("update_interval_s", "<f8"), ("private", "?"), ("site_scale", "<f8")),
-        *(("longest_wait_s", "<f8"), ("shortest_interval_s", "<f8")),
+        *(("longest_wait_s", "<f8"), ("shortest_interval_s", "<f8"), ("publisher_interval_s", "<f8")),
     ]
 )
 
@@ -71,6 +73,7 @@ def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors
         longest_wait_s=wait_s,
         own_wait=channel.longest_wait_s > 0,
         channel_interval=interval_s / channel.shortest_interval_s if channel.shortest_interval_s else inf,
+        publisher=interval_s / channel.publisher_interval_s if channel.publisher_interval_s else inf,
         nodes=max(nodes, size_for_wait(wait_s, interval_s)),
         channel_budget=inf if channel.private else policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR,
     )
@@ -103,7 +106,7 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
     least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.objective.longest_wait_s)
     politeness = policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR
     with np.errstate(divide="ignore"):
-        apart = interval_s / channels["shortest_interval_s"]
+        apart = interval_s / np.maximum(channels["shortest_interval_s"], channels["publisher_interval_s"])
     most = np.minimum(np.where(channels["private"], inf, politeness), np.minimum(np.maximum(nodes, least), apart))
     return least, most
 

@@ -8,6 +8,7 @@ import msgspec
 
 from service.corona.fleet_policy import Levels
 from service.corona.polling_levels import highest_level, level_of
+from service.corona.polling_limits import NO_LIMITS, LimitReason, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, size_for_wait
 from service.model import ChannelId, NodeId
 
@@ -25,6 +26,12 @@ class BindingConstraint(StrEnum):
     """Raised to keep the longest wait that admins set for this channel."""
     CHANNEL_INTERVAL = "channel-interval"
     """Lowered to keep the shortest interval that admins set for this channel."""
+    PUBLISHER = "publisher"
+    """Lowered to the interval that the publisher's documents and responses ask for."""
+    FAILURE = "failure"
+    """Lowered because the channel's polls fail."""
+    PAUSE = "pause"
+    """Lowered because the channel is paused, at its publisher's or an admin's request."""
     NODES = "nodes"
     """Lowered to the most polls that the fleet's nodes make of one channel."""
     CHANNEL_BUDGET = "channel-budget"
@@ -35,11 +42,20 @@ class BindingConstraint(StrEnum):
     """Lowered below the longest wait, because the fleet's budget does not suffice for all longest waits."""
 
 
+LIMIT_CONSTRAINTS = {
+    LimitReason.HINT: BindingConstraint.PUBLISHER,
+    LimitReason.FAILURE: BindingConstraint.FAILURE,
+    LimitReason.PAUSE: BindingConstraint.PAUSE,
+}
+"""The constraint that each kind of limit is."""
+
+
 class SizeLimits(msgspec.Struct, frozen=True):
     """The bounds of a channel's polls per τ; infinite values have no effect.
 
     ``longest_wait_s`` is the longest mean wait in seconds, and ``own_wait`` states whether admins have set it for this
     channel. The others are the most polls per τ: ``channel_interval`` follows from the channel's shortest interval,
+    ``publisher`` from what the publisher or failures allow now, whose constraint is ``publisher_constraint``,
     ``nodes`` from the number of nodes, and ``channel_budget`` from the limit on polls of one channel. ``host_budget``
     is what the request budget of the channel's site allows (``honeycomb.apply_site_scales``).
     """
@@ -47,6 +63,8 @@ class SizeLimits(msgspec.Struct, frozen=True):
     longest_wait_s: float = inf
     own_wait: bool = False
     channel_interval: float = inf
+    publisher: float = inf
+    publisher_constraint: BindingConstraint = BindingConstraint.PUBLISHER
     nodes: float = inf
     channel_budget: float = inf
     host_budget: float = inf
@@ -55,6 +73,7 @@ class SizeLimits(msgspec.Struct, frozen=True):
         """Return the most polls per τ that all these bounds allow, and the constraint that sets it."""
         most = {
             BindingConstraint.CHANNEL_INTERVAL: self.channel_interval,
+            self.publisher_constraint: self.publisher,
             BindingConstraint.CHANNEL_BUDGET: self.channel_budget,
             BindingConstraint.HOST_BUDGET: self.host_budget,
             BindingConstraint.NODES: self.nodes,
@@ -88,6 +107,10 @@ class PollExplanation(msgspec.Struct, frozen=True):
     ``nodes`` of the fleet's ``ring_nodes`` nodes poll the channel: those of polling level ``level``. It is a whole
     number if the policy allows whole levels only. Level 0 is the whole ring, and ``highest_level`` is the level of one
     node (:mod:`service.corona.polling_levels`).
+
+    ``publisher_interval_s`` is the shortest interval between polls that the publisher, or the failures of polls, allow
+    now, and ``limit_reason`` its reason; 0.0 and None if there is none. It may be longer than the channel's polls need.
+    ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused.
     """
 
     channel: ChannelId
@@ -107,6 +130,9 @@ class PollExplanation(msgspec.Struct, frozen=True):
     highest_level: int = 0
     nodes: int = 1
     ring_nodes: int = 1
+    publisher_interval_s: float = 0.0
+    limit_reason: LimitReason | None = None
+    paused_until_s: float = 0.0
 
     @property
     def gap_s(self) -> float:
@@ -159,6 +185,7 @@ def explain_polling(
     schedule: PollingSchedule,
     now_s: float,
     ring_nodes: int = 1,
+    polling_limits: PollingLimits = NO_LIMITS,
 ) -> PollExplanation:
     """Return why the channel is polled as often as it is.
 
@@ -174,7 +201,11 @@ def explain_polling(
         schedule: The channel's schedule.
         now_s: Fleet time; the next polls in the result are after it.
         ring_nodes: Number of nodes on the ring.
+        polling_limits: What the publisher and failures allow.
     """
+    publisher_interval_s, reason = polling_limits.shortest_interval(now_s)
+    if reason is not None:
+        limits = msgspec.structs.replace(limits, publisher_constraint=LIMIT_CONSTRAINTS[reason])
     least = size_for_wait(limits.longest_wait_s, poll_interval_s)
     slope = sqrt(weight / cost)
     size, bound = limited_size(slope, scale, least, limits)
@@ -199,4 +230,7 @@ def explain_polling(
         highest_level=highest_level(ring_nodes, Levels.CONTINUOUS.base),
         nodes=schedule.size,
         ring_nodes=ring_nodes,
+        publisher_interval_s=publisher_interval_s,
+        limit_reason=reason,
+        paused_until_s=float(polling_limits.paused_until_s) if polling_limits.paused_until_s > now_s else 0.0,
     )

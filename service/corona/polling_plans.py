@@ -9,6 +9,7 @@ no aggregate until they are acquired, and all polling sets would follow c away a
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from math import inf
 from sys import intern
 
 import msgspec
@@ -18,9 +19,10 @@ from service.corona.aggregation import Aggregation
 from service.corona.events import Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
-from service.corona.messages import SiteScales, SiteShares, Summary
+from service.corona.messages import PollingLimit, SiteScales, SiteShares, Summary
 from service.corona.node_optimizer import POLL_COST, ChannelFactors, factor_table
 from service.corona.poll_explanation import PollExplanation, explain_polling
+from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
 from service.corona.site_budgets import SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
@@ -42,6 +44,7 @@ class _ChannelPlan(msgspec.Struct, gc=False):
     schedule: PollingSchedule | None
     site: str
     bounds: ChannelBounds
+    limits: PollingLimits
     recorded_gap_s: float = 0.0
 
 
@@ -152,8 +155,9 @@ class PollingPlans:
         *,
         private: bool,
         site: str,
+        limits: PollingLimits = NO_LIMITS,
     ) -> None:
-        """Add a channel, or replace ``private`` and ``updates`` of a channel that is present already.
+        """Add a channel, or replace ``private``, ``updates`` and ``limits`` of a channel that is present already.
 
         Args:
             channel: The channel.
@@ -162,15 +166,16 @@ class PollingPlans:
             known: The schedule by which its previous owner had it polled; None if it is not known.
             private: Whether it is exempt from the limit on polls of public channels.
             site: The registrable domain or address whose request budget it shares; empty if there is none.
+            limits: What its publisher and its failures allow.
         """
         plan = self._plans.get(channel)
         if plan is None:
             bounds = self._bounds.get(channel, NO_BOUNDS)
-            self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds)
+            self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds, limits)
             self._channels_per_site[site] += 1
             self._is_aggregate_current = False
         else:
-            plan.private, plan.updates = private, updates
+            plan.private, plan.updates, plan.limits = private, updates, limits
 
     def remove_channel(self, channel: ChannelId) -> None:
         """Remove a channel, if present."""
@@ -187,6 +192,26 @@ class PollingPlans:
         if plan is not None and plan.subscribers != subscribers:
             plan.subscribers = subscribers
             self._is_aggregate_current = False
+
+    def limits(self, channel: ChannelId) -> PollingLimits:
+        """Return what a channel's publisher and its failures allow, as far as this node knows."""
+        plan = self._plans.get(channel)
+        return plan.limits if plan is not None else NO_LIMITS
+
+    def set_limit(self, limit: PollingLimit) -> bool:
+        """Replace one of a channel's limits; return whether it has changed. An unknown channel is ignored.
+
+        The aggregate follows at the next tick if the channel may be polled more often than before, else in the next
+        maintenance interval: channels that fail report ever longer intervals all the time.
+        """
+        plan = self._plans.get(limit.channel)
+        if plan is None:
+            return False
+        before = plan.limits
+        plan.limits = before.with_limit(limit.reason, limit.shortest_interval_s, limit.until_s)
+        if plan.limits.hint_s < before.hint_s or plan.limits.failure_s < before.failure_s:
+            self._is_aggregate_current = False
+        return plan.limits != before
 
     def history_after(self, delta: Delta, fleet_s: float) -> UpdateHistory:
         """Return the update history that the channel of ``delta`` has once ``delta`` is stored; nothing is changed."""
@@ -263,9 +288,10 @@ class PollingPlans:
             schedule=plan.schedule,
             now_s=fleet_s,
             ring_nodes=self._nodes,
+            polling_limits=plan.limits,
         )
 
-    def _factors(self, plan: _ChannelPlan, fleet_s: float) -> ChannelFactors:
+    def _factors(self, plan: _ChannelPlan, fleet_s: float, longest_pause_s: float = inf) -> ChannelFactors:
         interval_s = plan.updates.interval_s(fleet_s) if self._policy.objective.goal.depends_on_updates else 0.0
         return ChannelFactors(
             plan.subscribers,
@@ -274,6 +300,7 @@ class PollingPlans:
             self._sites.scale(plan.site),
             plan.bounds.longest_wait_s or 0.0,
             plan.bounds.shortest_interval_s or 0.0,
+            plan.limits.shortest_interval(fleet_s, longest_pause_s)[0] if plan.limits is not NO_LIMITS else 0.0,
         )
 
     def _site_problems(self, fleet_s: float) -> Iterator[tuple[str, AllocationProblem]]:
@@ -310,7 +337,12 @@ class PollingPlans:
             )
 
     def _sizes(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> list[float]:
-        table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
+        """Return the number of polls per τ of each of these plans' channels.
+
+        A pause that is longer than τ counts as one of τ: a poll that is refused every τ notices when an admin ends it.
+        """
+        interval_s = self._policy.poll_interval_s
+        table = factor_table((self._factors(plan, fleet_s, interval_s) for plan in plans), len(plans))
         found: list[float] = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale).tolist()
         return found
 

@@ -13,6 +13,7 @@ from service.corona.events import (
     ChannelsListed,
     Effect,
     Event,
+    LimitObserved,
     ListOwnedChannels,
     LoadObjective,
     MessageReceived,
@@ -31,6 +32,7 @@ from service.corona.messages import (
     Candidate,
     ChannelAdded,
     ChannelRemoved,
+    PollingLimit,
     Rejection,
     SiteScales,
     SiteShares,
@@ -100,21 +102,29 @@ class NodeProtocol:
                 yield from self._on_ring_changed(event.view, now_s, fleet_s)
             case ChannelsListed():
                 yield from self._owner.on_channels_listed(event, now_s)
-            case OwnershipTaken():
-                instruction = self._member.instruction(event.channel)
-                yield from self._owner.on_ownership_taken(
-                    event, instruction.schedule if instruction else None, now_s, fleet_s
-                )
+            case OwnershipTaken() | VersionPublished() | PublishRefused():
+                yield from self._on_store_answer(event, now_s, fleet_s)
             case CandidateFound():
                 yield from self._member.on_candidate(event.candidate)
-            case VersionPublished():
-                yield from self._owner.on_version_published(event.channel, event.version, event.digest)
-            case PublishRefused():
-                yield from self._owner.on_publish_refused(event.channel, now_s)
+            case LimitObserved():
+                yield from self._member.on_limit_observed(event.limit, fleet_s)
             case ObjectiveLoaded():
                 yield from self._owner.update_schedules(
                     fleet_s, self.plans.set_objective(event.objective, event.site_rates, event.bounds)
                 )
+
+    def _on_store_answer(
+        self, event: OwnershipTaken | VersionPublished | PublishRefused, now_s: float, fleet_s: float
+    ) -> Iterator[Effect]:
+        match event:
+            case OwnershipTaken():
+                instruction = self._member.instruction(event.channel)
+                known = instruction.schedule if instruction else None
+                yield from self._owner.on_ownership_taken(event, known, now_s, fleet_s)
+            case VersionPublished():
+                yield from self._owner.on_version_published(event.channel, event.version, event.digest)
+            case PublishRefused():
+                yield from self._owner.on_publish_refused(event.channel, now_s)
 
     def _on_message(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:
@@ -132,6 +142,8 @@ class NodeProtocol:
                 yield from self._owner.ensure_owned(channel, now_s)
             case ChannelRemoved(channel=channel):
                 yield from self._owner.release(channel)
+            case PollingLimit() as limit:
+                yield from self._owner.on_polling_limit(limit, fleet_s)
             case Summary() | SiteShares() | SiteScales() as message:
                 self.plans.on_message(event.sender, message, now_s)
 

@@ -1,0 +1,89 @@
+"""Limits that a publisher, or the failures of its polls, set for the polls of one channel. Pure.
+
+There are three kinds. A *hint* is the poll interval that the publisher's documents and responses ask for. A *failure*
+limit is the back-off of a channel whose polls fail. A *pause* forbids polls until a time: the publisher asked for it by
+``Retry-After``, ``skipHours`` or ``skipDays``, or an admin set it.
+
+A member of the polling set learns of limits from its polls and reports them to the channel's owner, which plans by
+them. The owner repeats the limits that it knows in its assignments, so a member can tell which ones are news.
+"""
+
+from enum import StrEnum
+from math import inf
+from typing import Annotated
+
+import msgspec
+
+HINT_RISE = 1.1
+"""A longer interval is reported if it exceeds the one that the owner knows by this factor."""
+HINT_FALL = 0.5
+"""A shorter interval is reported if it is below this fraction of the one that the owner knows: publishers' hints vary
+with the age of cached responses.
+"""
+PAUSE_TOLERANCE_S = 5.0
+"""Ends of pauses that differ by less are the same."""
+
+LimitSeconds = Annotated[int, msgspec.Meta(ge=0, le=8 * 86_400)]
+"""An interval in whole seconds; 0 for no limit."""
+LimitTime = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+"""A time in fleet time (whole Unix seconds); 0 for none."""
+
+
+class LimitReason(StrEnum):
+    """The kind of a limit; see the module."""
+
+    HINT = "hint"
+    FAILURE = "failure"
+    PAUSE = "pause"
+
+
+class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The limits of one channel's polls, by all nodes together.
+
+    ``hint_s`` and ``failure_s`` are the shortest intervals between polls, and ``paused_until_s`` is the end of the
+    pause. Each is 0 if there is no such limit.
+    """
+
+    hint_s: LimitSeconds = 0
+    failure_s: LimitSeconds = 0
+    paused_until_s: LimitTime = 0
+
+    def shortest_interval(self, fleet_s: float, longest_pause_s: float = inf) -> tuple[float, LimitReason | None]:
+        """Return the shortest interval in seconds between polls at ``fleet_s``, and its reason; (0.0, None) for none.
+
+        The rest of a pause counts as such an interval, because the next poll is not before the end of the pause. It
+        counts as ``longest_pause_s`` seconds at most.
+        """
+        paused_s = min(self.paused_until_s - fleet_s, longest_pause_s)
+        longest_s = max(self.hint_s, self.failure_s, paused_s)
+        if longest_s <= 0:
+            return 0.0, None
+        if longest_s == paused_s:
+            return longest_s, LimitReason.PAUSE
+        return float(longest_s), LimitReason.FAILURE if self.failure_s > self.hint_s else LimitReason.HINT
+
+    def with_limit(self, reason: LimitReason, interval_s: int, until_s: int) -> "PollingLimits":
+        """Return these limits with the one of this ``reason`` replaced; 0 removes it.
+
+        ``until_s`` is the end of a pause in fleet time. For other reasons ``interval_s`` is the shortest interval.
+        """
+        match reason:
+            case LimitReason.HINT:
+                return msgspec.structs.replace(self, hint_s=interval_s)
+            case LimitReason.FAILURE:
+                return msgspec.structs.replace(self, failure_s=interval_s)
+            case LimitReason.PAUSE:
+                return msgspec.structs.replace(self, paused_until_s=until_s)
+
+    def is_outdated(self, reason: LimitReason, interval_s: int, until_s: int, fleet_s: float) -> bool:
+        """Return whether the limit of this ``reason`` differs notably from the given one at ``fleet_s``.
+
+        ``interval_s`` and ``until_s`` are those of :meth:`with_limit`. Small differences do not count.
+        """
+        if reason is LimitReason.PAUSE:
+            return abs(max(until_s, fleet_s) - max(self.paused_until_s, fleet_s)) > PAUSE_TOLERANCE_S
+        known_s = self.hint_s if reason is LimitReason.HINT else self.failure_s
+        return not HINT_FALL * known_s <= interval_s <= HINT_RISE * known_s
+
+
+NO_LIMITS = PollingLimits()
