@@ -201,7 +201,7 @@ def simulate(context: typer.Context) -> None:
 
 
 def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-    """Run a program until SIGTERM; ``name`` is the entry point of its ``async def run(settings: Settings) -> None``."""
+    """Run a program until SIGTERM. ``name`` is the entry point of its ``async def run(settings: Settings) -> None``."""
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.observability import logs, tracing  # noqa: PLC0415 - see module docstring
 

@@ -1,4 +1,4 @@
-"""The hierarchy of errors that Coronet raises on purpose, by who is at fault.
+"""The hierarchy of the errors that Coronet raises on purpose, ordered by responsibility.
 
 It has three branches: :class:`UserError` (the request must change), :class:`PublisherError` (the same request may work
 later) and :class:`OperationalError` (Coronet or its infrastructure failed, and the caller can retry).
@@ -34,7 +34,7 @@ _CLASSES_BY_CODE: "dict[str, type[CoronetError]]" = {}
 
 
 class CoronetError(Exception):
-    """Base class of all errors of Coronet. ``str(error)`` says what happened, to what, and what to do."""
+    """Base class of all errors of Coronet. ``str(error)`` states what happened, to what object, and what to do."""
 
     code: ClassVar[str] = "error"
 
@@ -44,9 +44,9 @@ class CoronetError(Exception):
         _CLASSES_BY_CODE[code] = cls
 
     def __init__(self, sentence: str = "", /, **values: str | int) -> None:
-        """Format the English ``sentence`` with ``values``, and keep both so that the bot can translate the sentence.
+        """Format the English ``sentence`` with ``values``, and store both so that the bot can translate the sentence.
 
-        Integers get thousands separators. Without values the sentence is used as it is.
+        Integers get thousands separators. Without values the sentence is used unchanged.
         """
         formatted = {name: f"{value:,}" if isinstance(value, int) else value for name, value in values.items()}
         super().__init__(sentence.format(**formatted) if values else sentence)
@@ -126,7 +126,10 @@ class BadStatus(FetchError, code="bad-status"):
     """The HTTP status is neither 200 nor 304."""
 
     def __init__(self, message: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
-        """Keep the HTTP ``status``, and the seconds in the header ``Retry-After``; None if the response has none."""
+        """Create the error.
+
+        ``retry_after_s`` is the value of the header ``Retry-After`` in seconds, None if there is none.
+        """
         super().__init__(message)
         self.status = status
         self.retry_after_s = retry_after_s
@@ -200,7 +203,7 @@ class StaleVersion(OperationalError, code="stale-version"):
     """The channel has a newer version than the one on which a delta is based."""
 
     def __init__(self, message: str, *, current: int = 0) -> None:
-        """Keep the channel's version in the store, ``current``."""
+        """Create the error; ``current`` is the channel's version in the store."""
         super().__init__(message)
         self.current = current
 
@@ -233,7 +236,7 @@ class PeerProtocolError(OperationalError, code="peer-refused"):
     """Another worker sent a message that is invalid, too large, not authenticated, or for other filter dimensions."""
 
     def __init__(self, message: str, *, reason: str = "") -> None:
-        """Keep the one-word ``reason``, which is the label of the metric that counts these errors."""
+        """Create the error; ``reason`` is one word, the label of the metric that counts these errors."""
         super().__init__(message)
         self.reason = reason
 

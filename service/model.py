@@ -126,9 +126,9 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A notification about a channel's state and not about its content; each subscriber receives it once.
+    """A notification about a channel's state instead of its content; each subscriber receives it once.
 
-    ``dead`` means that several nodes agree that the channel failed permanently, and ``back`` that it works again.
+    ``dead`` means that several nodes agree that the channel has failed permanently, and ``back`` that it works again.
     ``moved`` means that it is polled at another URL (``detail``) from now on. ``quarantined`` means that its documents
     exceed the parser's limits. ``detail`` is one sentence for people, or the new URL.
     """
@@ -196,8 +196,9 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's subscription to one channel.
 
     ``number`` is the short id shown to this user (``#3``). ``seq`` orders this user's subscribe and unsubscribe
-    operations on the channel. ``seen_version`` is the last version put into the user's outbox, or the channel's version
-    when the subscription began. While the subscription is paused, versions after ``paused_version`` are withheld.
+    operations on the channel. ``seen_version`` is the last version that was queued in the user's outbox, or the
+    channel's version when the subscription began. While the subscription is paused, versions after ``paused_version``
+    are withheld.
     """
 
     channel: ChannelId
@@ -209,10 +210,10 @@ class Subscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The result of one poll of a channel.
+    """The result of one poll of a channel by ``node`` at ``at_s`` (Unix s).
 
-    ``outcome`` is ``new``, ``unchanged``, or the code of an error (:mod:`service.errors`). ``took_s`` is how long the
-    poll took.
+    ``outcome`` is ``new``, ``unchanged``, or the code of an error (:mod:`service.errors`). ``took_s`` is the duration
+    of the poll in seconds.
     """
 
     node: NodeId
@@ -240,7 +241,7 @@ class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FeedLink(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A feed that a page announces (autodiscovery): its canonical URL, and its title in plain text."""
+    """A feed to which a page links (autodiscovery): its canonical URL, and its title in plain text."""
 
     url: str
     title: str = ""

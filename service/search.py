@@ -39,7 +39,7 @@ class Searcher:
     """Searches channels and entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, store: Store, min_subscribers: int) -> None:
-        """Search ``store``; a channel is public if it has at least ``min_subscribers`` subscribers."""
+        """Create a searcher of ``store``; a channel is public if it has at least ``min_subscribers`` subscribers."""
         self._store = store
         self._min_subscribers = min_subscribers
 
@@ -66,7 +66,7 @@ class Searcher:
     async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
         """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.
 
-        Private channels are visible only to their subscribers. The result is empty if the query is for entries.
+        Private channels are visible only to their subscribers. If the query is for entries, the result is empty.
         """
         if query.about != "channel":
             return []
@@ -116,14 +116,14 @@ class Searcher:
 
 
 def directory_of(store: Store, query: Query) -> Directory:
-    """Return the directory that a query searches: that of entries or that of channels."""
+    """Return the directory that a query searches: the directory of entries or that of channels."""
     return store.entry_directory if query.about == "entry" else store.channel_directory
 
 
 async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> frozenset[Pair]:
-    """Return the attribute-value pairs that name a channel, public or not; ``now_s`` is Unix time.
+    """Return a channel's content name: the attribute-value pairs that describe the channel, public or not.
 
-    Raises :class:`service.errors.StoreUnavailable`.
+    ``now_s`` is Unix time. Raises :class:`service.errors.StoreUnavailable`.
     """
     channel = state.channel
     latest, (imprint,) = await asyncio.gather(

@@ -298,7 +298,7 @@ def _files(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
-    """Return the sources of settings in ascending priority, each as (name of the source, values by setting).
+    """Return the sources of settings in ascending priority, as pairs (name of the source, values by setting).
 
     Raises :class:`SettingsInvalid`.
     """
@@ -318,7 +318,7 @@ def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[
 
 
 def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
-    """Return the effective settings. Raises :class:`SettingsInvalid`, which names every invalid setting.
+    """Return the effective settings. Raises :class:`SettingsInvalid`, whose text names every invalid setting.
 
     ``environ`` are the environment variables; None means those of this process. ``arguments`` override all other
     sources.
@@ -334,7 +334,7 @@ def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Setti
 
 
 def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> dict[str, str]:
-    """Return the name of the source of each setting's value, by setting; the arguments are those of :func:`load`."""
+    """Return the name of the source of each setting's value, by setting. The arguments are those of :func:`load`."""
     sources = dict.fromkeys(Settings.model_fields, "default")
     for source, values in layers(os.environ if environ is None else environ, arguments):
         sources.update(dict.fromkeys(values, source))
@@ -344,7 +344,7 @@ def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> di
 def is_tracing_enabled(environ: Mapping[str, str] | None = None) -> bool:
     """Return whether OpenTelemetry's standard variables in ``environ`` configure an exporter of traces.
 
-    None means the environment of this process.
+    If ``environ`` is None, the environment of this process is used.
     """
     variables = os.environ if environ is None else environ
     if variables.get("OTEL_SDK_DISABLED", "").lower() == "true" or variables.get("OTEL_TRACES_EXPORTER") == "none":

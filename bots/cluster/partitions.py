@@ -1,4 +1,4 @@
-"""The states of the partitions that a process holds or held. Pure.
+"""The states of the partitions that a process holds or held.
 
 Several processes share numbered partitions by leases in the store (:mod:`service.store.coordination.leases`). A process
 serves a partition while it holds the lease. It drains a partition before it returns the lease, and also one that

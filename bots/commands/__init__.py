@@ -1,1 +1,1 @@
-"""Commands: typed values that are parsed from text in any of the supported languages. Pure."""
+"""Commands: typed values that are parsed from text in any of the supported languages."""

@@ -1,4 +1,4 @@
-"""The text of a notification: renders a batch of deltas as one message. Pure.
+"""The text of a notification: renders a batch of deltas as one message.
 
 For a feed the text has ``*Channel title*``, then for each entry its title, link and at most 300 characters of its
 summary, in the publisher's order, and the saved searches that it matched, if any. Up to five entries of a channel are

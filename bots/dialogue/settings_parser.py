@@ -1,4 +1,4 @@
-"""Parser of setting values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`. Pure.
+"""Parser of setting values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`.
 
 For input that is not understood, functions return None, or a reply that explains the error. Names of days may be
 shortened to their first three letters in any language of the bot, with or without accents, because no two languages

@@ -1,4 +1,4 @@
-"""The versions of a channel as items of a pubsub node: Atom entries (RFC 4287, XEP-0472). Pure.
+"""The versions of a channel as items of a pubsub node: Atom entries (RFC 4287, XEP-0472).
 
 The same versions always produce the same items. The id of an item is derived from the key of its entry, so that an item
 can be published again, and a correction replaces the item that it corrects.

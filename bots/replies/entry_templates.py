@@ -1,4 +1,4 @@
-"""Templates by which a user formats entries, for example ``$title: $link ($date)``. Pure.
+"""Templates by which a user formats entries, for example ``$title: $link ($date)``.
 
 A template is filled once per entry with values of one line each. Values are not expanded again, so a ``$`` in the text
 of a publisher has no effect.

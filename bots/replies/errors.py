@@ -1,4 +1,4 @@
-"""Texts for the errors of :mod:`service.errors`. Pure.
+"""Texts for the errors of :mod:`service.errors`.
 
 Each text says what happened, what the error concerns, and what the user can do.
 """

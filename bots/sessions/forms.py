@@ -1,4 +1,4 @@
-"""Data forms (XEP-0004) of ad-hoc commands (XEP-0050): for the arguments of commands, and for questions. Pure.
+"""Data forms (XEP-0004) of ad-hoc commands (XEP-0050): for the arguments of commands, and for questions.
 
 The values of a submitted form are converted to the text that the user would type in chat, so that commands have only
 one parser and one dialogue.

@@ -1,4 +1,4 @@
-"""Ad-hoc commands (XEP-0050) as XML: parses the requests of clients, and writes the responses. Pure."""
+"""Ad-hoc commands (XEP-0050) as XML: parses the requests of clients, and writes the responses."""
 
 from typing import Final, Literal
 from xml.etree.ElementTree import Element

@@ -1,4 +1,4 @@
-"""The parser of incoming messages and room presences; it turns XML elements into events. Pure.
+"""The parser of incoming messages and room presences; it turns XML elements into events.
 
 The text of a message is the command that it stands for. A reaction (XEP-0444) becomes the command that the emoji stands
 for; a reply (XEP-0461) names the message that it refers to, and the quotation for old clients (XEP-0428) is removed; a

@@ -173,8 +173,10 @@ def sibling_pairs(
 ) -> list[SiblingPair]:
     """Return the groups of a keyspace whose halves could be merged: both halves are leaves with all their records.
 
-    Args: table: The table of the keyspace. tables: The tables of the keyspaces in which the right halves are. loads:
-    The loads of the leaves of these keyspaces, including the keyspace of ``table``.
+    Args:
+        table: The table of the keyspace.
+        tables: The tables of the keyspaces in which the right halves are.
+        loads: The loads of the leaves of these keyspaces, including the keyspace of ``table``.
     """
     found = []
     for group, entry in table.entries.items():

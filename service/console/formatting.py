@@ -1,4 +1,4 @@
-"""Formatting of values for pages: numbers with units, times, durations, labels of codes, and text differences. Pure.
+"""Formatting of values for pages: numbers with units, times, durations, labels of codes, and text differences.
 
 :data:`FILTERS` are the functions that templates use as Jinja filters.
 """

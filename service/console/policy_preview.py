@@ -1,4 +1,4 @@
-"""Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer. Pure.
+"""Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer.
 
 The figures follow Corona §3.1 and §3.2: polls are evenly spaced and all succeed. Polls delayed by politeness towards a
 site and failed polls are not modelled.

@@ -1,4 +1,4 @@
-"""TCP ports on loopback: allocation that persists in a file, and checks of programs that listen on them."""
+"""TCP ports on loopback: their allocation, which persists in a file, and checks of the programs that listen on them."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ _RESPONSE_TIMEOUT_S = 2.0
 def choose_ports(file: Path, requested: Mapping[str, int]) -> dict[str, int]:
     """Return a port for each name in ``requested``, and save the ports in ``file`` (JSON).
 
-    A requested port of 0 means the port that an earlier call saved in ``file`` if it is free, or else any free port.
+    A requested port of 0 means the port that an earlier call saved in ``file`` if it is free, else any free port.
     Raises :class:`OperationalError` if a requested port is in use.
     """
     saved: dict[str, int] = {}
@@ -54,7 +54,7 @@ async def is_ready(port: int) -> bool:
 
 
 async def has_started(port: int) -> bool:
-    """Return whether the HTTP server at ``port`` is ready, or waits only for the operator to accept the store."""
+    """Return whether the HTTP server at ``port`` is ready, or is only waiting for the operator to accept the store."""
     status_line = await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n") or b""
     return status_line.split()[1:2] == [b"200"] or status_line.split()[1:3] == [
         b"503",
@@ -63,10 +63,9 @@ async def has_started(port: int) -> bool:
 
 
 async def _first_line(port: int, request: bytes) -> bytes | None:
-    """Send ``request`` to ``port`` and return the first line of the response.
+    """Send ``request`` to ``port`` and return the first line of the response; None if there is no response in time.
 
-    If ``request`` is empty, the result is b"" as soon as the connection is accepted. The result is None if nothing
-    responds in time.
+    If ``request`` is empty, the result is b"" as soon as the connection is accepted.
     """
     try:
         async with asyncio.timeout(_RESPONSE_TIMEOUT_S):

@@ -2,8 +2,8 @@
 
 It serves the domain ``localhost`` for users, a component for each bot, and components for rooms, files and pubsub.
 Prosody's module ``limits`` is not loaded, because it would limit a bot that serves hundreds of users to 10 kB/s. If two
-connections log in as the same component, Prosody keeps the newer one, because the older one may belong to a bot that
-crashed.
+connections log in as the same component, Prosody keeps the newer connection, because the older one may belong to a bot
+that has crashed.
 """
 
 import asyncio
@@ -148,7 +148,7 @@ class PrivateProsody(EmbeddedServer):
     async def _make_certificate(self) -> None:
         """Create a key and a certificate that is valid for ten years.
 
-        The certificate is written last, so that its presence means that both are complete.
+        The certificate is written last: if it exists, both are complete.
         """
         key = self.ca_file.with_suffix(".key")
         new_key, new_certificate = key.with_suffix(".key.new"), key.with_suffix(".crt.new")

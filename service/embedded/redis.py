@@ -43,7 +43,7 @@ class PrivateRedis(EmbeddedServer):
         return Program("redis", tuple(argv), self.directory / "redis.log", self.is_ready)
 
     async def is_ready(self) -> bool:
-        """Return whether Redis answers PING with PONG, which it does once its data is loaded."""
+        """Return whether Redis answers PING with PONG, which it does when its data is loaded."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._socket))
         except OSError:

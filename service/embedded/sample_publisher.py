@@ -1,7 +1,7 @@
-"""A sample publisher on loopback: feeds with new entries, and typical broken ones.
+"""A sample publisher on loopback: feeds with new entries, and typical broken feeds.
 
 ``/feed.xml`` (feed 0) and ``/feeds/N.xml`` are feeds with correct HTTP validators; ``/`` is a page that links to feed
-0. URLs under ``/bad/`` fail, each in its own way. ``POST /publish?feed=N&title=…`` adds an entry.
+0. URLs under ``/bad/`` fail, each in a different way. ``POST /publish?feed=N&title=…`` adds an entry.
 
 The journal ``published.jsonl`` has all entries: a restart continues from it, and tests compare it with notifications.
 ``requests.jsonl`` has all requests.
@@ -203,7 +203,7 @@ class SamplePublisher:
 async def run(directory: Path, port: int, interval_s: float) -> None:
     """Serve the feeds until SIGTERM or Ctrl-C, and add an entry to feed 0 every ``interval_s`` seconds.
 
-    A restart keeps to the interval.
+    After a restart, the interval continues from the last entry.
     """
     await run_until_stopped(_publish_regularly(SamplePublisher(directory, port), interval_s))
 
@@ -232,7 +232,7 @@ def _fixed(body: bytes, content_type: str) -> Handler:
 
 
 async def _respond_without_end(request: web.Request) -> web.StreamResponse:
-    """Answer with one byte at a time, without end, so that the client must give up."""
+    """Respond with one byte at a time, without end, so that the client must close the connection."""
     response = web.StreamResponse(headers={"Content-Type": "application/rss+xml"})
     await response.prepare(request)
     with contextlib.suppress(ConnectionError):
@@ -262,7 +262,7 @@ def _item(entry: PublishedEntry) -> str:
 def unchanged_since(entries: Sequence[PublishedEntry], since_s: int) -> bool:
     """Return whether a copy with the modification time ``since_s`` (whole Unix seconds) contains all entries.
 
-    If the two latest entries have the same second, a copy may contain one or both, and the result is False (RFC 9110
+    If the two latest entries have the same second, a copy may lack one of them, and the result is False (RFC 9110
     §8.8.2.2).
     """
     newer = [entry for entry in entries if int(entry.published_s) >= since_s]

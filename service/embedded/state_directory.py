@@ -1,6 +1,6 @@
 """The state directory of ``coronet up``: its lock, the files created at the first start, and the ready file.
 
-The ready file describes a running ``coronet up`` for other programs.
+The ready file describes a running ``coronet up`` to other programs.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class TrialAccount(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def lock_directory(directory: Path) -> Iterator[None]:
-    """Keep the directory locked for this process until the context ends; create it if it is missing.
+    """Lock the directory for this process until the context ends; create the directory if it is missing.
 
     The kernel also releases the lock when the process dies. Raises :class:`UserError` if another process holds the
     lock, or the directory cannot be created.
@@ -60,7 +60,7 @@ def lock_directory(directory: Path) -> Iterator[None]:
 def load_environment(directory: Path) -> dict[str, str]:
     """Return the settings of the last ``coronet up`` with this directory, as environment variables.
 
-    Raises :class:`UserError` if there was none.
+    Raises :class:`UserError` if ``coronet up`` has never used this directory.
     """
     try:
         return msgspec.json.decode((directory / ENVIRONMENT_FILE).read_bytes(), type=dict[str, str])
@@ -82,7 +82,7 @@ def identity_file(directory: Path) -> Path:
 async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[TrialAccount]:
     """Return the trial accounts, which the first call registers.
 
-    The file with the accounts is written last, so that its presence means that all are registered.
+    The file with the accounts is written last: if it exists, all accounts are registered.
     """
     path = directory / "accounts.json"
     if path.exists():

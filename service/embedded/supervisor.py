@@ -1,8 +1,8 @@
 """Child processes, and a supervisor that restarts them.
 
 Every child runs in its own session and logs to a file. The kernel kills it when its parent dies for any reason
-(``PR_SET_PDEATHSIG``, prctl(2)). Therefore, after a kill -9 of ``coronet up``, no child keeps files in use that the
-next start needs. The supervisor restarts a child that exits, the first time immediately, then with increasing delays.
+(``PR_SET_PDEATHSIG``, prctl(2)). After a kill -9 of ``coronet up``, no child therefore keeps files in use that the next
+start needs. The supervisor restarts a child that exits, the first time immediately, then with increasing delays.
 """
 
 import abc
@@ -124,15 +124,15 @@ class Child:
 
 
 class EmbeddedServer(abc.ABC):
-    """A server process that runs while an async context manager is open, without a supervisor.
+    """A server process that runs, without a supervisor, while an async context manager is open.
 
-    The server has a directory of its own.
+    All files of the server are in one directory.
     """
 
     start_timeout_s = 30.0
 
     def __init__(self, directory: Path) -> None:
-        """Keep all files of the server in ``directory``."""
+        """Create the object; the server keeps all its files in ``directory``. Nothing is started yet."""
         self.directory = directory
         self._child: Child | None = None
 
@@ -179,7 +179,7 @@ class EmbeddedServer(abc.ABC):
 def describe_exit(status: int) -> str:
     """Return a phrase for people that describes an exit status.
 
-    A negative status means that a signal of this number, without the sign, killed the process.
+    A negative status means that the signal with this number (without the sign) killed the process.
     """
     return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
 
@@ -187,7 +187,8 @@ def describe_exit(status: int) -> str:
 def child_environment(inherited: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
     """Return ``inherited`` with the variables in ``overrides`` replaced or added.
 
-    ``NAME_FILE`` names a file with the value of ``NAME``. Therefore an override of one also removes the other.
+    ``NAME_FILE`` names a file with the value of ``NAME``. An override of one of the two variables therefore removes the
+    other.
     """
     names = {name.removesuffix("_FILE") for name in overrides}
     return {name: value for name, value in inherited.items() if name.removesuffix("_FILE") not in names} | dict(

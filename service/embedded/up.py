@@ -65,7 +65,7 @@ async def _run(fleet: "LocalFleet") -> None:
 
 
 class ProgressDisplay:
-    """What the terminal shows: a spinner with the programs that are starting, and a line for each that is ready."""
+    """The progress shown on the terminal: a spinner with the starting programs, and a line for each ready program."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -73,7 +73,7 @@ class ProgressDisplay:
         self._pending: list[str] = []
 
     def say(self, text: str) -> None:
-        """Print text without markup and without wrapping, so that links stay intact."""
+        """Print text without interpreting markup and without wrapping lines, so that links stay intact."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     async def show_start(self, name: str, start: Awaitable[None]) -> None:
@@ -272,7 +272,7 @@ class LocalFleet:
 def greeting(ready: ReadyFile, state: Path, setup_link: str | None, *, allow_private: bool) -> str:
     """Return the text printed after the start: addresses, accounts and first steps.
 
-    ``setup_link`` is the link that creates the console's first account, None if there already is one.
+    ``setup_link`` is the link that creates the console's first account; None if an account exists already.
     """
     first = ready.xmpp.accounts[0]
     server = f"server {ready.xmpp.host} port {ready.xmpp.port}"

@@ -1,18 +1,19 @@
 """Feeds and pages: from the bytes that a publisher sends to the changes that subscribers have not seen.
 
-This package reaches no network and no store. All modules are pure, except those in ``sandbox`` that manage processes.
-Parsing loads feedparser and lxml, and can take minutes for crafted input; therefore other packages parse only through
-``sandbox``, whose processes the kernel kills when a document exceeds its limits.
+This package uses no network and no store. Except for the modules in ``sandbox`` that manage processes, its modules are
+pure: they do no I/O, and the time is an argument. Parsing loads feedparser and lxml, and can take minutes for crafted
+input; therefore other packages parse only through ``sandbox``, whose processes the kernel kills when a document exceeds
+its limits.
 
 - ``sandbox``: the parser processes, their pool, protocol and confinement.
 - ``entries``: ``change_detection`` handles the requests to a parser process. ``entry_identity`` detects the new and
-  edited entries of a feed; ``version_parts`` divides a version into what is delivered separately.
+  edited entries of a feed; ``version_parts`` divides a version into the parts that are delivered separately.
 - ``parsing``: ``feed_parser`` turns bytes into a ParsedFeed. It calls ``json_feed`` for JSON; for XML it calls
   ``fast_parser``, or ``feedparser_adapter`` where ``fast_parser`` does not apply.
 - ``pages``: ``extraction`` turns bytes into the lines of a page's main content, ``page_change_detection`` compares them
-  with earlier ones, ``feed_links`` finds the feeds that a page links to.
+  with earlier lines, and ``feed_links`` finds the feeds to which a page links.
 - ``urls``: canonical URLs, by which channels are identified. ``autodiscovery``: guesses of a page's feed.
 - ``opml``, ``opml_parser``: subscription lists.
-- ``polling_hints``: the earliest next poll by the publisher's hints. ``channel_health``, ``outage_detector``: what
-  failures of polls prove. ``websub``: the subscription of a channel at a hub.
+- ``polling_hints``: the earliest next poll by the publisher's hints. ``channel_health``, ``outage_detector``:
+  conclusions from failures of polls. ``websub``: the subscription of a channel at a hub.
 """

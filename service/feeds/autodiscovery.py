@@ -1,4 +1,4 @@
-"""Guesses of the feed URLs of a page that does not link to its feed. Pure.
+"""Guesses of the feed URLs of a page that does not link to its feed.
 
 ``service.feeds.pages.feed_links`` finds the feeds that a page links to.
 """

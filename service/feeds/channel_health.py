@@ -1,9 +1,9 @@
-"""The diagnosis of a channel from the results of its polls, and when subscribers are notified of it. Pure.
+"""The diagnosis of a channel from the results of its polls, and the decision when to notify its subscribers.
 
 Each poll result is classified as a *symptom*. Successive polls with the same symptom form *evidence*, which the store
 keeps with the channel. A diagnosis needs several nodes and some time: a channel is not declared dead because of one
-node's network, one bad day, or a publisher that asks for patience. ``outage_detector`` holds back failures that may be
-the fault of this node's own network.
+node's network, one bad day, or a publisher that requests a pause. ``outage_detector`` holds back failures that this
+node's own network may have caused.
 """
 
 from typing import Literal
@@ -40,8 +40,8 @@ _BUSY_STATUSES = frozenset({429, 503})
 class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
     """Successive polls with the same symptom.
 
-    It has the number of these polls, the nodes that polled, and the Unix times of the first and the last poll. Polls
-    with the symptom ``BUSY`` are not counted, and they do not interrupt the succession.
+    ``polls`` is their number, and ``nodes`` are the nodes that polled. ``first_s`` and ``last_s`` are the Unix times of
+    the first and the last poll. Polls with the symptom ``BUSY`` are not counted, and do not interrupt the succession.
     """
 
     symptom: str
@@ -67,7 +67,7 @@ class ChannelHealth(msgspec.Struct, frozen=True):
 class PollReport(msgspec.Struct, frozen=True):
     """The result of a poll and its symptom, for the store.
 
-    ``symptom`` is None while the failure may be the fault of this node's network. If the failure is attributed to the
+    ``symptom`` is None while this node's network may have caused the failure. If the failure is attributed to the
     publisher later, the same result is reported again with its symptom and with ``is_repeat``.
     """
 
@@ -77,9 +77,9 @@ class PollReport(msgspec.Struct, frozen=True):
 
 
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
-    """Return the symptom that the result of a poll of the channel ``url`` shows.
+    """Return the symptom in the result of a poll of the channel ``url``.
 
-    ``permanent_url`` (canonical) is the target of the permanent redirects with which the redirect chain begins; ""
+    ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of the redirect chain; ""
     means that there were none. If the channel watches a part of a page, its selector is kept in the new URL.
     """
     if result.outcome in _SUCCESSFUL_OUTCOMES:
@@ -98,10 +98,10 @@ def is_healthy(symptom: str) -> bool:
 
 
 def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
-    """Return the notice to send to subscribers.
+    """Return the notice to send to subscribers; None if no notice is due.
 
-    None means that there is not enough evidence, or that the notice was sent before. ``pollers`` is the number of nodes
-    that poll the channel. ``reason`` describes the last poll's result in a sentence.
+    No notice is due without enough evidence, or if the notice was sent before. ``pollers`` is the number of nodes that
+    poll the channel. ``reason`` describes the last poll's result in a sentence.
     """
     if health.condition and is_healthy(health.symptom):
         return Notice("back")
@@ -117,7 +117,7 @@ def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
 def recheck_delay_s(health: ChannelHealth) -> float:
     """Return the seconds until the next poll of a dead or quarantined channel.
 
-    The result is 0 for other channels, and for one that has recovered.
+    The result is 0 for other channels, and for a channel that has recovered.
     """
     return DAY_S if health.condition and not is_healthy(health.symptom) else 0.0
 

@@ -14,9 +14,9 @@ PAGE = "page"
 
 
 class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One subscription in a list: the canonical URL, the user's title for it, and its folders as tags.
+    """One subscription in a list: the canonical URL, the user's title for it, and the names of its folders as tags.
 
-    ``page`` says that the subscription is to a page, or to a part of one, instead of a feed.
+    ``page`` states that the subscription is to a page, or to a part of a page, instead of a feed.
     """
 
     url: str
@@ -26,9 +26,9 @@ class OpmlSubscription(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OpmlDocument(msgspec.Struct, frozen=True):
-    """The content of an OPML file: its distinct subscriptions in document order, and its problems.
+    """The content of an OPML file: its distinct subscriptions in document order, and its ``problems``.
 
-    Each problem is described in a sentence with its line number.
+    Each problem is a sentence that contains a line number.
     """
 
     feeds: tuple[OpmlSubscription, ...]
@@ -38,8 +38,8 @@ class OpmlDocument(msgspec.Struct, frozen=True):
 def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:
     """Return the subscriptions as an OPML 2.0 document with this title.
 
-    The subscriptions without a tag come first. Then each tag has a folder. A subscription with several tags is in
-    several folders; the parser merges them.
+    The subscriptions without a tag are first, followed by one folder for each tag. A subscription with several tags is
+    in several folders; the parser merges them.
     """
     folders: dict[str, list[OpmlSubscription]] = {}
     for feed in feeds:

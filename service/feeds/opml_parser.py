@@ -1,9 +1,9 @@
 """A tolerant parser of OPML files, which runs in the ``sandbox``.
 
 Folders become tags, and each feed is returned once. Real files have stray ampersands, wrong encodings and invalid URLs:
-the parser reads what it can, and reports each problem with its line. Entities, DTDs and inclusions are not followed.
-The parser feeds the file to lxml in pieces and builds no tree. It holds the text once, and bounds the outlines, tags,
-depth and result.
+the parser reads as much as possible, and reports each problem with its line. Entities, DTDs and inclusions are not
+followed. The parser passes the file to lxml in pieces and builds no tree. It holds the text once, and limits the
+numbers of outlines and tags, the depth, and the size of the result.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""The detector of outages of a node's own network, so that they are not attributed to publishers. Pure.
+"""The detector of outages of a node's own network, so that they are not attributed to publishers.
 
-If several hosts that responded before fail in succession and no host responds in between, this node's network is out.
-Therefore a failure that a network outage may cause is held back until another poll gets a response.
+If several hosts that responded before fail in succession and no host responds in between, this node's network is down.
+Therefore a failure that a network outage may have caused is held back until another poll gets a response.
 """
 
 from collections import deque
@@ -36,14 +36,14 @@ class OutageDetector:
 
     @property
     def is_offline(self) -> bool:
-        """Whether this node's network is out."""
+        """Whether this node's network is down."""
         return self._is_offline
 
     def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
-        """Record the result of a poll; yield the results for which the publishers are known to be responsible now.
+        """Record the result of a poll; yield the results for which the publishers are now known to be responsible.
 
-        The yielded results can be those of this poll and of earlier polls. Failures during an outage of this node's
-        network are never yielded.
+        The yielded results can be the result of this poll and results of earlier polls. Failures during an outage of
+        this node's network are never yielded.
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)
@@ -58,7 +58,7 @@ class OutageDetector:
         yield channel, result
 
     def expire(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
-        """Yield the failures that have been held back for the maximum time at the Unix time ``now_s``."""
+        """Yield the failures that have been held back for the maximum time; ``now_s`` is the Unix time."""
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()
 

@@ -1,8 +1,8 @@
-"""The earliest next poll of a channel by the hints in its publisher's responses and documents. Pure.
+"""The earliest next poll of a channel, according to the hints in its publisher's responses and documents.
 
 There are five kinds of hints: HTTP freshness (RFC 9111 §4.2), ``Retry-After`` (RFC 9110 §10.2.3), RSS's ``ttl``, the
 syndication module's update period, and RSS's ``skipHours`` and ``skipDays``. A hint of up to a day is followed. A
-longer one is ignored, because it is more probably copied from a template than meant. Hints only delay a poll.
+longer hint is ignored, because it was probably copied from a template. Hints can only delay a poll.
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ _UNITS = (("year", 365 * DAY_S), ("day", DAY_S), ("hour", 3_600.0), ("minute", 6
 class EarliestPoll(msgspec.Struct, frozen=True):
     """The Unix time before which a channel is not polled.
 
-    The hints that led to it are given as short English sentences.
+    ``reasons`` are the hints that resulted in this time, as short English sentences.
     """
 
     not_before_s: float
@@ -141,14 +141,14 @@ def _valid_skips(hints: PollingHints, reasons: list[str]) -> tuple[frozenset[int
 
 
 def _end_of_skips(at_s: float, hours: frozenset[int], days: frozenset[int]) -> float:
-    """Return the first Unix time from ``at_s`` on that is not in an hour or on a day to skip (in UTC)."""
+    """Return the first Unix time from ``at_s`` on that is not in a skipped hour or on a skipped day (in UTC)."""
     now = int(at_s // _HOUR_S)
     ahead = range(now, now + _HOURS * (_DAYS + 1))
     return max(at_s, next(float(hour * _HOUR_S) for hour in ahead if not _is_skipped(hour, hours, days)))
 
 
 def _is_skipped(hour: int, hours: frozenset[int], days: frozenset[int]) -> bool:
-    """Return whether the hour with the number ``hour`` since 1970 is one to skip, or on a day to skip."""
+    """Return whether the hour with the number ``hour`` since 1970 is a skipped hour, or is on a skipped day."""
     return hour % _HOURS in hours or (hour // _HOURS + _EPOCH_WEEKDAY) % _DAYS in days
 
 

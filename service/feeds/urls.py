@@ -1,4 +1,4 @@
-r"""Canonical URLs, by which channels are identified: one channel per canonical URL. Pure.
+r"""Canonical URLs, by which channels are identified: one channel per canonical URL.
 
 In a canonical URL, scheme and host are in lower case, and the host is in IDNA's ASCII form. An IPv4 host in any of the
 forms that browsers accept (``0x7f.1``, ``2130706433``) becomes dotted decimal, so that the address guard and people see
@@ -82,7 +82,7 @@ def redirect_target(base: str, location: str) -> str:
 
 
 def web_link(link: str) -> str:
-    """Return an entry's link in canonical form with its fragment; "" unless it is a valid http or https URL."""
+    """Return an entry's link in canonical form with its fragment; "" if it is not a valid http or https URL."""
     head, _, fragment = link.strip().partition("#")
     if not head.lower().startswith(("http://", "https://")):
         return ""
@@ -130,7 +130,7 @@ def host_of(url: str) -> str:
 
 
 def https_variant(url: str) -> str:
-    """Return the canonical URL with https instead of http; "" if it has https already or names a port."""
+    """Return the canonical URL with https instead of http; "" if it has https already or contains a port."""
     parts = urlsplit(url)
     return f"https{url.removeprefix('http')}" if parts.scheme == "http" and parts.port is None else ""
 

@@ -1,7 +1,8 @@
-"""The state machine of a channel's subscription at a hub (W3C WebSub, the subscriber's side). Pure.
+"""The state machine of a channel's subscription at a hub (W3C WebSub, the subscriber's side).
 
-A request to the hub counts as failed until the hub verifies the intent (:func:`verify_intent`), so a process may die at
-any moment: when the request is due again, it is repeated. In all states, the channel is polled as if it had no hub.
+A request to the hub counts as failed until the hub verifies the intent (:func:`verify_intent`). A process may therefore
+die at any moment: when the request is due again, it is repeated. In all states, the channel is polled as if it had no
+hub.
 
 ::
 
@@ -12,7 +13,7 @@ any moment: when the request is due again, it is repeated. In all states, the ch
            any of these ──no longer listed──▶ leaving ──hub verifies, or three requests fail──▶ (none)
 
 The subscription at one hub is ended before another hub is requested. While hubs do not respond, the interval between
-requests for a channel is at least minutes, even if the feed lists other hubs meanwhile.
+requests for a channel is at least minutes, even if the feed lists other hubs in the meantime.
 """
 
 import hmac
@@ -40,7 +41,7 @@ Status = Literal["wanted", "pending", "verified", "refused", "leaving"]
 
 
 class HubTopic(msgspec.Struct, frozen=True):
-    """The URL of a hub, and the topic, which is the URL by which the hub knows the feed."""
+    """The URL of a hub, and the topic: the URL by which the hub identifies the feed."""
 
     hub: str
     topic: str
@@ -77,9 +78,10 @@ class HubCredentials(NamedTuple):
 
 
 class IntentVerification(NamedTuple):
-    """A request in which a hub verifies the subscriber's intent (§5.3) or denies the subscription (§5.2).
+    """A hub's request that verifies the subscriber's intent (§5.3) or denies the subscription (§5.2).
 
-    ``mode`` and ``topic`` say what is verified or denied. ``lease_seconds`` is the text as the hub has sent it.
+    ``mode`` and ``topic`` state the intent that is verified or denied. ``lease_seconds`` is the text that the hub has
+    sent.
     """
 
     mode: str
@@ -88,9 +90,10 @@ class IntentVerification(NamedTuple):
 
 
 class VerificationResult(NamedTuple):
-    """Whether the intent is confirmed to the hub, and the subscription's state afterwards.
+    """The response to a hub's verification, and the next state.
 
-    The state is None if there is no subscription afterwards.
+    ``is_confirmed`` states whether the intent is confirmed. ``state`` is the subscription's state afterwards; None if
+    there is no subscription afterwards.
     """
 
     is_confirmed: bool
@@ -152,7 +155,7 @@ def leave_hub(state: HubState, credentials: HubCredentials) -> HubState | None:
 
 
 def request_form(state: HubState, callback: str) -> dict[str, str]:
-    """Return the form fields of the request to the hub (§5.1), which calls back the URL ``callback``.
+    """Return the form fields of the request to the hub (§5.1); the hub calls back the URL ``callback``.
 
     In the state ``leaving`` the request is to unsubscribe, otherwise to subscribe. Deviation: the secret is also sent
     to hubs without TLS, where it still excludes senders who can only guess it.
@@ -206,8 +209,8 @@ def _start(choice: HubTopic | None, credentials: HubCredentials, since_s: float 
 def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
     """Return the hub at which the feed should be subscribed; None if the feed has no hub.
 
-    This is the current hub if the feed still lists it. Otherwise, or if the current hub has refused and another one is
-    listed, it is the first other hub of ``hubs``.
+    This is the current hub if the feed still lists it. If the feed does not list it, or if the current hub has refused
+    and another hub is listed, it is the first other hub of ``hubs``.
     """
     urls = [web_link(hub) for hub in hubs[:_MAX_HUBS]]
     choices = [HubTopic(url, topic) for url in urls if url and topic]

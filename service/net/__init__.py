@@ -1,6 +1,6 @@
 """HTTP clients and servers; the only package that connects to publishers.
 
-The package has no policy: callers decide when and how often to fetch, and what to do with a response. ``fetcher``
+The package has no policy: callers decide when and how often to fetch, and how to process a response. ``fetcher``
 fetches one URL within hard limits, and connects only where ``address_guard`` allows it. Every connection, including
 those of redirects and of IP literals, passes the guard when its socket is created, because then the actual address is
 known. An earlier check of the name could be bypassed by DNS rebinding, and a check in the resolver by IP literals.

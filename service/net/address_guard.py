@@ -49,7 +49,7 @@ def is_public(address: str) -> bool:
 
 
 def refusal_reason(address: str, port: int, *, allow_private: bool, extra_ports: Collection[int]) -> str | None:
-    """Return the reason to refuse a connection to this IP address and port; None means that it is allowed.
+    """Return the reason to refuse a connection to this IP address and port; None if it is allowed.
 
     ``extra_ports`` are allowed in addition to the default ports. ``allow_private`` allows loopback addresses on any
     port, but no other private address. An IPv4 address mapped into IPv6 counts as the IPv4 address.
@@ -69,9 +69,9 @@ def _unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 
 class SocketRefused(OSError):
-    """Raised in aiohttp's connector when the guard refuses an address.
+    """Raised in aiohttp's connector if the guard refuses an address.
 
-    The class is an ``OSError``, so that the connector then tries the next address of the name. All refusals have the
+    The class is an ``OSError``, so that the connector then tries the next address of the host. All refusals have the
     same text, so that the connector raises one of them unchanged if every address was refused.
     """
 

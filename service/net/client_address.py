@@ -1,8 +1,8 @@
-"""The address and scheme of the client of an HTTP request, directly or behind trusted proxies. Pure.
+"""The address and scheme of the client of an HTTP request, directly or behind trusted proxies.
 
 A proxy appends the address of its peer to ``X-Forwarded-For``, or to ``Forwarded`` (RFC 7239). These headers are read
-only if the peer of the connection is a trusted proxy, and from right to left: the first address that is not a trusted
-proxy's is the client's. The client may have forged everything further left, which is ignored.
+only if the peer of the connection is a trusted proxy, and from right to left: the first address that does not belong to
+a trusted proxy is the client's. The client may have forged all addresses to the left of it, which are ignored.
 """
 
 import ipaddress
@@ -23,9 +23,9 @@ class ForwardingUnclear(UserError, code="forwarding-unclear"):
 class Client:
     """The client of a request.
 
-    ``address`` is "" if a trusted proxy does not state it. ``is_secure`` says that the client uses HTTPS.
-    ``has_forwarding_header`` says that the client itself sent a forwarding header. Then the client may be an untrusted
-    proxy, and ``address`` may be that of the proxy.
+    ``address`` is "" if a trusted proxy does not state it. ``is_secure`` states that the client uses HTTPS.
+    ``has_forwarding_header`` states that the client itself sent a forwarding header. Then the client may be an
+    untrusted proxy, and ``address`` may be that of the proxy.
     """
 
     address: str
@@ -44,8 +44,8 @@ def find_client(
 
     ``forwarded`` are the parsed elements of ``Forwarded``; ``x_forwarded_for`` and ``x_forwarded_proto`` are the values
     of all headers of that name. ``trusted`` are the networks of trusted proxies. Raises :class:`ForwardingUnclear` if
-    the headers contradict each other. They can do so because a proxy that writes one of them passes the other on as the
-    client sent it.
+    the headers contradict each other. This happens if a proxy writes one of the headers and passes on the client's
+    other header.
     """
     trusted = tuple(trusted)
     hops = [hop for header in x_forwarded_for for hop in header.split(",")]
@@ -74,9 +74,9 @@ def is_in_networks(address: str, networks: Iterable[Network]) -> bool:
 
 
 def network_of(address: str) -> str:
-    """Return the text by which clients with this address are counted.
+    """Return the network as which a client with this address is counted.
 
-    It is the address itself for IPv4, and its /64 network for IPv6, because that belongs to one customer.
+    It is the address itself for IPv4, and its /64 network for IPv6, because a /64 network belongs to one customer.
     """
     ip = _parse(address)
     if isinstance(ip, ipaddress.IPv6Address):
@@ -100,7 +100,10 @@ def _address_of(hops: Sequence[str], peer: str, trusted: Sequence[Network]) -> t
 
 
 def _without_port(node: str) -> str:
-    """Return the address in ``node``: ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``[2001:db8::1]`` or an address alone."""
+    """Return the address in ``node`` without port and brackets.
+
+    Examples of ``node`` are ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``[2001:db8::1]`` and ``192.0.2.1``.
+    """
     if node.startswith("["):
         return node[1:].partition("]")[0]
     return node.partition(":")[0] if node.count(":") == 1 else node

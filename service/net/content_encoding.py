@@ -1,6 +1,6 @@
-"""The decoding of content codings (RFC 9110 §8.4): one of gzip, deflate, br and zstd, with a limit of the result.
+"""The decoding of content codings (RFC 9110 §8.4): one of gzip, deflate, br and zstd, with a limit on the result.
 
-Each decoder produces at most one byte more than the limit, so that a decompression bomb costs no more than the limit.
+Each decoder produces at most one byte more than the limit, so that a decompression bomb takes no more memory.
 """
 
 import io
@@ -21,7 +21,7 @@ _MAX_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 
 
 def parse_content_coding(values: list[str]) -> str:
-    """Return the content coding in the values of ``Content-Encoding`` headers, or "" for none.
+    """Return the content coding in the values of ``Content-Encoding`` headers; "" if there is none.
 
     Raises :class:`BadHttp` for an unknown coding and for several codings.
     """

@@ -1,4 +1,4 @@
-"""The translation of aiohttp's exceptions to Coronet's errors, with messages that a person can act on."""
+"""The translation of aiohttp's exceptions to Coronet's errors, whose texts tell people what they can do."""
 
 import os
 import ssl

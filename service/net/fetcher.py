@@ -72,7 +72,10 @@ _parsed = functools.lru_cache(_MAX_CACHED_URLS)(functools.partial(URL, encoded=T
 
 
 def user_agent(operator_url: str) -> str:
-    """Return the user agent ``Coronet/VERSION (+URL)`` with the operator's URL for complaints, which may be ""."""
+    """Return the user agent ``Coronet/VERSION (+URL)``, where URL is ``operator_url``.
+
+    The operator's URL, at which publishers can complain, may be "".
+    """
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
 
 
@@ -80,11 +83,11 @@ class FetchResult(msgspec.Struct, frozen=True):
     """The result of a successful fetch.
 
     ``body`` is None if it has not changed since the given validators: the status was 304, or the bytes are equal.
-    ``partial`` says that the body has only the entries that are new since then (RFC 3229 with ``A-IM: feed``). ``url``
-    is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects with which the
-    redirect chain begins, or None if there are none. ``headers`` are selected headers with lower-case names.
-    ``address`` is the publisher's IP address, and ``private`` says that it is not public. ``links`` are only set if
-    there is a body.
+    ``partial`` states that the body has only the entries that are new since then (RFC 3229 with ``A-IM: feed``).
+    ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the
+    beginning of the redirect chain; None if there are none. ``headers`` are selected headers with lower-case names.
+    ``address`` is the publisher's IP address, and ``private`` states that it is not public. ``links`` is only set if
+    there is a body. ``took_s`` is the duration in seconds.
     """
 
     status: int
@@ -102,7 +105,7 @@ class FetchResult(msgspec.Struct, frozen=True):
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """The request that is sent to each URL of a redirect chain.
+    """The method, headers and form that are sent to each URL of a redirect chain.
 
     ``follows`` are the redirect statuses that are followed.
     """
@@ -117,8 +120,8 @@ class Fetcher:
     """Fetches URLs through a pool of persistent connections behind the address guard; an async context manager.
 
     ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses.
-    ``allow_private`` and ``extra_ports`` say which private addresses and ports the guard allows
-    (:func:`service.net.address_guard.refusal_reason`). ``total_s`` limits the time of one fetch including its
+    ``allow_private`` and ``extra_ports`` determine the private addresses and the ports that the guard allows
+    (:func:`service.net.address_guard.refusal_reason`). ``total_s`` limits the seconds of one fetch including its
     redirects. The fetcher uses no cookies, no proxies from the environment, and no DNS cache.
     """
 
@@ -194,8 +197,8 @@ class Fetcher:
         ``subscribers`` is the number that the user agent states. ``may_follow`` is called with the host of each
         redirect before the redirect is followed. ``within_s`` can only shorten this fetcher's time limit.
 
-        Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors that
-        ``may_follow`` raises.
+        Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors of
+        ``may_follow``.
         """
         started_s = time.monotonic()
         known = validators or Validators()
@@ -209,9 +212,9 @@ class Fetcher:
         return await self._run_within(min(within_s, self._total_s), url, request, read, may_follow)
 
     async def post(self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None) -> int:
-        """Send a form (WebSub §5.1); return the status of the response, which is below 400 and no redirect.
+        """Send a form (WebSub §5.1); return the status of the response, which is below 400 and not a redirect.
 
-        Raises the same errors as :meth:`fetch`. :class:`BadStatus` quotes the beginning of the response.
+        Raises the same errors as :meth:`fetch`. The text of :class:`BadStatus` quotes the beginning of the response.
         """
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         request = _Request("POST", headers, form, _REDIRECTS_OF_POST)

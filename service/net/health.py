@@ -1,8 +1,9 @@
 """The HTTP endpoints for liveness, readiness and metrics, which every process serves.
 
-``/livez`` responds if the event loop runs. ``/readyz`` responds with 200 if the process can do its work, else with 503,
-the error's code as the reason phrase, and the reason. ``/metrics`` returns the metrics in the Prometheus text format to
-clients in ``metrics_networks`` or with the ``metrics_token``. The other two are public, so they contain no addresses.
+``/livez`` responds if the event loop runs. ``/readyz`` responds with 200 if the process can do its work. Otherwise it
+responds with 503, with the error's code as the reason phrase, and with the reason. ``/metrics`` returns the metrics in
+the Prometheus text format to clients in ``metrics_networks`` or with the ``metrics_token``. The other two are public,
+so they contain no addresses.
 """
 
 import hmac
@@ -76,7 +77,7 @@ async def _hide_versions(_: web.Request, response: web.StreamResponse) -> None:
 
 
 def _public_reason(error: CoronetError) -> str:
-    """Return the public reason for which a process is not ready, which does not contain Redis's address."""
+    """Return the reason why a process is not ready, in a form that may be public: without Redis's address."""
     if type(error) is StoreUnavailable:
         log.warning("not ready, store unavailable", error=str(error))
         return "Redis does not answer."

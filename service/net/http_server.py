@@ -3,9 +3,9 @@
 aiohttp limits the size of requests, but neither their duration nor the number of connections. This server has deadlines
 for the headers of a request, for its body (which must arrive at a minimum rate), for the time in which a client reads
 nothing of a response, and for idle connections. It limits the connections per address and in total. At the total limit,
-a new connection replaces the one that the server has been waiting for longest, for a request or for the rest of its
-body; if the server is handling a request on every connection, the new one is closed. Streams and WebSockets count as
-requests, and last as long as their handlers.
+a new connection replaces the connection for which the server has been waiting longest, for a request or for the rest of
+its body; if the server is handling a request on every connection, the new connection is closed. Streams and WebSockets
+count as requests, and last as long as their handlers.
 
 The server's middleware determines the client behind trusted proxies (:func:`client_of`), and responds with 400 if the
 body of a request is truncated or malformed.
@@ -58,7 +58,7 @@ def client_of(request: web.Request) -> Client:
 
 
 def is_client_fault(request: web.Request, error: BaseException) -> bool:
-    """Return whether an exception means that the client sent a malformed body or closed the connection."""
+    """Return whether ``error`` means that the client has sent a malformed body or closed the connection."""
     if isinstance(error, ConnectionError):
         return request.transport is None or request.transport.is_closing()
     return isinstance(error, (web.RequestPayloadError, HttpProcessingError))
@@ -136,7 +136,7 @@ class HttpServer:
         return _Connection(self, self._runner.server())
 
     def admit(self, connection: "_Connection") -> bool:
-        """Register a new connection; return False if it is refused.
+        """Register a new connection; return False if the connection is refused.
 
         If the total limit is reached, another connection may be closed in its place.
         """
@@ -170,7 +170,7 @@ class HttpServer:
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Determine the client of a request, tell the connection about the request, and refuse malformed requests."""
+        """Determine the client of a request, pass the request to its connection, and refuse malformed requests."""
         connection = request.transport.get_protocol() if request.transport is not None else None
         tracked = connection if isinstance(connection, _Connection) else None
         if tracked is not None:
@@ -220,7 +220,7 @@ async def serve_http(
 
 
 class _Connection(asyncio.Protocol):
-    """A connection's protocol, which passes all events on to aiohttp's protocol and enforces the deadlines."""
+    """The protocol of one connection, which passes all events on to aiohttp's protocol and enforces the deadlines."""
 
     def __init__(self, server: HttpServer, inner: web.RequestHandler) -> None:
         self.address = ""
@@ -239,7 +239,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the server waits for a request or for the rest of its body, and writes no response."""
+        """Whether the server is waiting for a request or for the rest of its body, and writes no response."""
         if self._write_timer is not None:
             return False
         return self._request is None or self._is_body_awaited()
@@ -289,7 +289,7 @@ class _Connection(asyncio.Protocol):
         self._inner.resume_writing()
 
     def on_request(self, request: web.Request) -> None:
-        """Begin to count the body of ``request``, whose headers have arrived, and start the deadline for it."""
+        """Count the bytes of the body of ``request``, whose headers have arrived, and set the body's deadline."""
         self._stop_timer()
         self._request = request
         self._has_begun = False
@@ -336,9 +336,9 @@ class _Connection(asyncio.Protocol):
             self.end("body")
 
     def _is_body_awaited(self) -> bool:
-        """Return whether the server waits for more of a request's body.
+        """Return whether the server is waiting for more of a request's body.
 
-        It does not while reading is paused, because then the server's handler is slow, not the client.
+        It is not while reading is paused, because then the server's handler is slow, not the client.
         """
         if self._request is None or self._request.content.is_eof():
             return False

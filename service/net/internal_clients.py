@@ -1,4 +1,7 @@
-"""HTTP and WebSocket clients for Coronet's own processes, whose configured or stored addresses need no guard."""
+"""HTTP and WebSocket clients for Coronet's own processes.
+
+Their addresses are configured or stored by Coronet, so that the address guard is not needed.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -44,7 +47,7 @@ class ProcessClient:
         return body
 
     async def why_not_ready(self, url: str) -> str:
-        """Return the reason for which the process at ``url`` is not ready, or "" if it is ready.
+        """Return the reason why the process at ``url`` is not ready; "" if it is ready.
 
         Raises :class:`Unreachable`.
         """
@@ -70,7 +73,7 @@ async def send_request(
 ) -> tuple[int, str, bytes]:
     """Send a request; return the status, the media type and the body of the response.
 
-    Redirects are not followed. ``within_s`` limits the time. Raises :class:`Unreachable`.
+    Redirects are not followed. ``within_s`` limits the time in seconds. Raises :class:`Unreachable`.
     """
     try:
         async with (

@@ -1,6 +1,7 @@
-"""The client for requests between workers: signed, limited in time and size, to the addresses in the workers' leases.
+"""The client for requests between workers. Requests are signed, and limited in time and size.
 
-The address guard does not apply, because it is for publishers: workers mostly have private addresses.
+The recipients' addresses are those in the workers' leases. The address guard, which is for publishers, does not apply:
+workers mostly have private addresses.
 """
 
 import secrets
@@ -24,9 +25,9 @@ _KEEP_ALIVE_S = 60.0
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """A worker process that other workers can send requests to.
+    """A worker process to which other workers can send requests.
 
-    ``id`` identifies the process; a restarted process has another id.
+    ``id`` identifies the process; a restarted process has another id. ``url`` is the process's address.
     """
 
     id: NodeId
@@ -34,7 +35,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 def peer_of(info: NodeInfo) -> Peer | None:
-    """Return the worker process that runs the node ``info``, or None if the process serves no HTTP."""
+    """Return the worker process that runs the node ``info``; None if the process serves no HTTP."""
     if not info.metrics_url:
         return None
     process = f"{info.metrics_url} {info.process or info.name}"
@@ -44,8 +45,7 @@ def peer_of(info: NodeInfo) -> Peer | None:
 class PeerClient:
     """A client for requests to other workers; an async context manager.
 
-    ``signer`` signs the requests. ``fleet_s`` returns the time that is common to the fleet, Redis's clock (Unix
-    seconds).
+    ``signer`` signs the requests. ``fleet_s`` returns the common time of the fleet, Redis's clock (Unix seconds).
     """
 
     def __init__(self, signer: RequestSigner, fleet_s: Callable[[], float]) -> None:

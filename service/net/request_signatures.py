@@ -2,8 +2,8 @@
 
 The signature of a request covers its sender, its recipient, the verb, the time, a nonce and the body. The signature of
 a response covers the request's nonce, so that it is not valid for another request. A nonce is accepted once within
-``WINDOW_S``, and a request from before or after that window is not accepted at all. Times are those of the fleet, that
-is, Redis's clock.
+``WINDOW_S`` seconds, and a request from before or after that window is not accepted at all. Times are the fleet's
+common time, that is, Redis's clock.
 """
 
 import hmac
@@ -52,7 +52,7 @@ def parse_signature(header: str) -> RequestSignature:
 
 
 class RequestSigner:
-    """Signs the requests and responses of the worker ``node_id``, and verifies those of others.
+    """Signs the requests and responses of the worker ``node_id``, and verifies those of other workers.
 
     ``secret`` is the cluster's secret, which must not be empty.
     """
@@ -74,7 +74,8 @@ class RequestSigner:
     def check_time(self, signature: RequestSignature, now_s: float) -> None:
         """Raise :class:`PeerProtocolError` if a request was sent over ``WINDOW_S`` seconds before or after ``now_s``.
 
-        ``now_s`` is the fleet's time (Unix s). This check is made before the request's body is read.
+        ``now_s`` is the fleet's time (Unix s). The check needs only the headers, so the request's body is read
+        afterwards.
         """
         if abs(now_s - signature.at_ms / 1000) > WINDOW_S:
             raise PeerProtocolError(
@@ -82,7 +83,7 @@ class RequestSigner:
             )
 
     def verify(self, signature: RequestSignature, verb: str, body: bytes, now_s: float) -> None:
-        """Raise :class:`PeerProtocolError` if a request's signature is invalid, or if the request is repeated.
+        """Raise :class:`PeerProtocolError` if a request's signature is invalid, or if its nonce was used before.
 
         ``now_s`` is the fleet's time (Unix s).
         """

@@ -1,4 +1,4 @@
-"""The reading of one response within size limits: its body, validators, ``Link`` headers and selected other headers."""
+"""The reader of HTTP responses, with size limits: the body, validators, ``Link`` headers and selected other headers."""
 
 import hashlib
 import re
@@ -36,9 +36,10 @@ _SELECTED_HEADERS = ("content-type", "content-language", "cache-control", "expir
 
 
 class BoundedResponseHandler(ResponseHandler):
-    """A connection's protocol that closes it if a response is far too large or has too many interim responses (1xx).
+    """A connection's protocol that closes the connection if a response is far too large.
 
-    ``has_responded`` says that the connection has received a response before.
+    It also closes the connection after too many interim responses (status 1xx). ``has_responded`` states that the
+    connection has received a response before.
     """
 
     has_responded = False
@@ -46,7 +47,7 @@ class BoundedResponseHandler(ResponseHandler):
     _interim_responses = 0
 
     def expect_response(self) -> None:
-        """Count the data that is received from now on as data of a new response."""
+        """Begin to count received data as data of a new response."""
         self._received_bytes = self._interim_responses = 0
 
     @property
@@ -72,9 +73,9 @@ class BoundedResponseHandler(ResponseHandler):
 
 
 class PublisherResponse(aiohttp.ClientResponse):
-    """A response that stores the address of the publisher.
+    """A response that also has the IP address of the publisher.
 
-    The address must be stored, because a response without a body releases its connection at once.
+    The address is stored at the start, because a response without a body releases its connection at once.
     """
 
     peer_address = ""
@@ -83,8 +84,8 @@ class PublisherResponse(aiohttp.ClientResponse):
         """Store the publisher's address and wait for the response's head.
 
         aiohttp repeats a request if the connection is closed before the head has arrived. This is right for a reused
-        connection (RFC 9112 §9.3.1). On a new connection the publisher has received the request, and therefore it is
-        not repeated.
+        connection (RFC 9112 §9.3.1). On a new connection the publisher has received the request, so this method does
+        not repeat it.
         """
         protocol = cast("BoundedResponseHandler", connection.protocol)  # the fetcher's connector makes no other
         peer = connection.transport.get_extra_info("peername") if connection.transport else None
@@ -113,11 +114,11 @@ class PublisherResponse(aiohttp.ClientResponse):
 
 
 class BodyReader:
-    """Reads response bodies, without decoding or hashing those that were received before.
+    """Reads response bodies, without decoding or hashing a body that was received before.
 
     It keeps the SHA-256 of the last 10,000 decoded bodies. A received body is recognized by its length and Python's
-    hash of it (SipHash with a random key per process), which costs a sixth of SHA-256. A change is missed with a
-    probability of 2⁻⁶⁴, and only until the next one.
+    hash of it (SipHash with a random key per process), which takes a sixth of the time of SHA-256. A change is missed
+    with a probability of 2⁻⁶⁴, and only until the next change.
     """
 
     def __init__(self) -> None:
@@ -175,10 +176,10 @@ def refuse_large_headers(response: PublisherResponse) -> None:
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
     """Return the validators for the next conditional request.
 
-    ``known`` are the validators of the last version, ``headers`` those of the response. ``replaced`` says that the
-    response has a new body; such a response replaces both the ETag and the date. Any other response updates only those
-    that it contains (RFC 9110 §15.4.5). ``body_sha256`` is the hash of the current body. A validator that cannot be
-    sent in a request is omitted.
+    ``known`` are the validators of the last version, and ``headers`` the headers of the response. ``replaced`` states
+    that the response has a new body; such a response replaces both the ETag and the date. Any other response updates
+    only the validators that it contains (RFC 9110 §15.4.5). ``body_sha256`` is the hash of the current body. A
+    validator that cannot be sent in a request is omitted.
     """
     etag = headers.get("ETag", "" if replaced else known.etag)
     last_modified = headers.get("Last-Modified", "" if replaced else known.last_modified)
@@ -209,7 +210,7 @@ _PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))",
 class HubLinks(msgspec.Struct, frozen=True):
     """The hubs and the topic in a response's ``Link`` headers, in order (WebSub §4, RFC 8288 §3).
 
-    The topic is the URL by which the hubs know the feed. All URLs are absolute.
+    The topic is the URL by which the hubs identify the feed. All URLs are absolute.
     """
 
     hubs: tuple[str, ...] = ()
@@ -239,10 +240,9 @@ def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
 
 
 def _relations(parameters: str) -> set[str]:
-    """Return a link's relation types in lower case.
+    """Return a link's relation types in lower case; empty if the link belongs to another resource.
 
-    ``parameters`` is the part of the link after its URL. The result is empty if the link belongs to another resource,
-    which its ``anchor`` parameter names.
+    ``parameters`` is the part of the link after its URL. Its ``anchor`` parameter names another resource.
     """
     first: dict[str, str] = {}
     for name, quoted, plain in _PARAMETER.findall(parameters):

@@ -31,7 +31,7 @@ def site_of_jid(jid: str) -> str:
 def host_and_parent_domains(host: str) -> list[str]:
     """Return a canonical URL's host and its parent domains up to its site.
 
-    A list of hosts and domains includes the host if it contains one of these names.
+    A block or rule for any of these names applies to the host.
     """
     host, site = host.strip("[]"), site_of(host)
     names = [host]
@@ -41,7 +41,7 @@ def host_and_parent_domains(host: str) -> list[str]:
 
 
 def address_group(address: str) -> str:
-    """Return the network to which requests to an IP address are counted: its /24 for IPv4, its /48 for IPv6."""
+    """Return the network as which an IP address is counted: its /24 network for IPv4, its /48 network for IPv6."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or ip

@@ -1,8 +1,9 @@
-"""The client for files on XMPP servers (XEP-0363): it uploads to URLs from the server, and downloads its own files.
+"""The client for files on XMPP servers (XEP-0363). It uploads files, and downloads files from the bot's own server.
 
-An upload URL may point anywhere, so the address guard applies to it, and TLS is required, because the upload carries an
-authorization header. The URL prefix of the own server's files may be exempt, because that server need not be public.
-Files that people have uploaded elsewhere are not read here; workers fetch them like any other untrusted URL.
+The XMPP server determines upload URLs, which may point to any host. The address guard therefore applies to them, and
+TLS is required, because the upload carries an authorization header. The URL prefix of the own server's files may be
+exempt, because that server need not be public. Files that people have uploaded elsewhere are not read here; workers
+fetch them like any other untrusted URL.
 """
 
 import asyncio
@@ -32,8 +33,8 @@ class UploadClient:
     """Uploads files to XMPP servers, and downloads files from the own server.
 
     ``own_url`` is the URL prefix of the own server's files; "" means that there is none. ``own_host`` is the host to
-    connect to for these files; "" means the host in the URL. ``allow_private`` says that loopback addresses are allowed
-    (:func:`service.net.address_guard.refusal_reason`).
+    connect to for these files; "" means the host in the URL. ``allow_private`` states that loopback addresses are
+    allowed (:func:`service.net.address_guard.refusal_reason`).
     """
 
     def __init__(self, *, own_url: str, own_host: str, allow_private: bool) -> None:
@@ -42,7 +43,7 @@ class UploadClient:
         self._allow_private = allow_private
 
     def is_own(self, url: str) -> bool:
-        """Return whether ``url`` is that of a file on the own server."""
+        """Return whether ``url`` is the URL of a file on the own server."""
         return bool(self._own_url) and url.startswith(self._own_url) and "/../" not in url
 
     async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
@@ -104,7 +105,7 @@ class UploadClient:
 
 
 class _FixedHostResolver(AbstractResolver):
-    """A DNS resolver that returns the addresses of one fixed host, whatever name is asked for."""
+    """A DNS resolver that returns the addresses of one fixed host for every name."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -118,7 +119,7 @@ class _FixedHostResolver(AbstractResolver):
         return [ResolveResult(**{**each, "hostname": host}) for each in found]
 
     async def close(self) -> None:
-        """Close the DNS resolver that this one uses."""
+        """Close the DNS resolver that this object uses."""
         await self._resolver.close()
 
 

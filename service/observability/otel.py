@@ -22,7 +22,7 @@ class SpanExporter:
     """Exports steps of traces to OpenTelemetry, as spans."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        """Export spans to ``processor``."""
+        """Create an exporter that passes spans to ``processor``."""
         self._ids = _FixedIdGenerator()
         self._provider = TracerProvider(id_generator=self._ids)
         self._provider.add_span_processor(processor)
@@ -58,9 +58,9 @@ class SpanExporter:
 
 
 class _FixedIdGenerator(RandomIdGenerator):
-    """An id generator for spans that can be told the next ids.
+    """An id generator for spans whose next ids can be set.
 
-    ``next_ids`` are the trace id and the span id of the next span. If it is None, they are random.
+    ``next_ids`` are the trace id and the span id of the next span. If it is None, the ids are random.
     """
 
     next_ids: tuple[int, int] | None = None

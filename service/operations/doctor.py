@@ -1,12 +1,12 @@
 """``coronet doctor``: checks of Redis, programs, the XMPP login and this machine, with advice for each problem.
 
-Every check returns a :class:`CheckResult` and raises nothing if a server is unreachable. No check disturbs running
+Every check returns a :class:`CheckResult` and raises no exception if a server is unreachable. No check disturbs running
 programs or takes longer than a few seconds.
 
-The XMPP check must not end a bot's session. Bots record in Redis when they last received something from their server.
-The handshake of a component (XEP-0114 §3) is completed only if no bot is connected, because many servers close an
-existing connection of the same component. A client account is checked up to STARTTLS and the certificate (RFC 6120 §5):
-a complete login would be another session, to which the server could route users' messages.
+The XMPP check must not end a bot's session. Bots record in Redis when they last received data from their server. The
+handshake of a component (XEP-0114 §3) is completed only if no bot is connected, because many servers close an existing
+connection of the same component. A client account is checked up to STARTTLS and the certificate (RFC 6120 §5): a
+complete login would be another session, to which the server could route users' messages.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ _Value = TypeVar("_Value")
 class CheckResult(msgspec.Struct, frozen=True):
     """The result of one check.
 
-    ``advice`` says how to fix the problem if the result is not ``ok``.
+    If the result is not ``ok``, ``advice`` states how to fix the problem.
     """
 
     name: str
@@ -136,7 +136,7 @@ async def check_store(settings: Settings, clock: Clock) -> list[CheckResult]:
 
 
 async def bot_silences_s(settings: Settings, clock: Clock) -> dict[str, float] | None:
-    """Return the seconds since each bot last received something, by its XMPP address; None if Redis is unavailable."""
+    """Return the seconds since each bot last received data, by its XMPP address; None if Redis is unavailable."""
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
 
     async def read(store: Store) -> dict[str, float]:
@@ -146,7 +146,7 @@ async def bot_silences_s(settings: Settings, clock: Clock) -> dict[str, float] |
 
 
 async def check_bots(settings: Settings) -> list[CheckResult]:
-    """Check the readiness of every bot that announced itself within the last minute; [] if Redis is unavailable."""
+    """Check the readiness of every bot that has announced itself within the last minute; [] if Redis is unavailable."""
     urls = await _read_store(settings, lambda store: store.bot_endpoints.metrics_urls())
     if urls is None:
         return []
@@ -166,7 +166,7 @@ async def _read_store(settings: Settings, read: Callable[[Store], Awaitable[_Val
 def judge_bots(reasons: Sequence[str]) -> CheckResult:
     """Return the result of checking all bots.
 
-    ``reasons`` has, for each bot, why it is not ready; "" means that it is ready.
+    ``reasons`` has, for each bot, the reason why it is not ready; "" means that it is ready.
     """
     ready = sum(not reason for reason in reasons)
     details = f"{ready} ready"
@@ -283,7 +283,7 @@ def _parse_info(info: Any) -> dict[str, str]:
 async def check_xmpp(settings: Settings, silences_s: Mapping[str, float] | None) -> list[CheckResult]:
     """Check the login of each configured XMPP address.
 
-    ``silences_s`` has the seconds since each address's bot last received something; None if that is unknown.
+    ``silences_s`` has the seconds since the bot of each address last received data; None if Redis is unavailable.
     """
     if settings.xmpp_login == "client":
         advice = "Remove xmpp_shards, which is for components; bots that share an account divide its users without it."

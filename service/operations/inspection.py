@@ -80,11 +80,12 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
 
 def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, hint_s: float = 0.0) -> NextPoll:
-    """Return the earliest next poll of a channel that works, which is due after τ/n.
+    """Return the earliest next poll of a channel that works.
 
-    τ is the polling interval of one node, and n the largest number of nodes that may poll a channel, the setting
-    ``polls_per_channel``. ``retry_after_s`` is the response's Retry-After; ``hint_s`` is the wait that the publisher's
-    polling hints ask for.
+    Without other limits it is due after τ/n: τ is the polling interval of one node, and n the largest number of nodes
+    that may poll a channel, the setting ``polls_per_channel``. ``retry_after_s`` is the response's Retry-After, or
+    None; ``hint_s`` is the wait that the publisher's polling hints request. ``private`` states that the publisher's
+    address is private.
     """
     interval_s = settings.poll_interval_s / settings.polls_per_channel
     polite_s = interval_s if private else max(interval_s, SECONDS_PER_HOUR / settings.max_polls_per_hour)

@@ -19,7 +19,8 @@ from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind
 class Shard(msgspec.Struct, frozen=True):
     """One key group of subscriptions in the server table of one keyspace.
 
-    ``load`` is in deliveries per second. A split group has no subscriptions itself.
+    ``standing`` is its state, and ``right_keyspace`` the keyspace of its right half if it is split. ``load`` is in
+    deliveries per second. A split group has no subscriptions itself.
     """
 
     label: str
@@ -31,7 +32,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class RedisNode(msgspec.Struct, frozen=True):
-    """One node of a Redis Cluster, and the keyspaces in use on it.
+    """One node of a Redis Cluster, and the keyspaces on it that are in use.
 
     ``load`` is in deliveries per second.
     """
@@ -97,7 +98,7 @@ async def read_shards(store: Store, settings: Settings) -> Shards:
 async def split(store: Store, label: str) -> str:
     """Split a leaf group regardless of its load, and return a sentence that names the keyspaces of its halves.
 
-    Raises BadKey if ``label`` is not the label of a leaf group, and MoveRefused if the split is not possible now.
+    Raises BadKey if ``label`` is not the label of a leaf group, and MoveRefused if the split is impossible at present.
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, LEAF_STATES)
@@ -112,7 +113,7 @@ async def split(store: Store, label: str) -> str:
 async def merge(store: Store, label: str) -> str:
     """Merge the halves of a split group regardless of their loads, and return a sentence that names its keyspace.
 
-    Raises BadKey if ``label`` is not the label of a split group, and MoveRefused if the merge is not possible now.
+    Raises BadKey if ``label`` is not the label of a split group, and MoveRefused if the merge is impossible at present.
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, (GroupState.SPLIT,))

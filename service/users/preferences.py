@@ -1,4 +1,4 @@
-"""A user's preferences for notifications of subscriptions: mute, title, edits, template, filters, interval. Pure.
+"""A user's preferences for notifications of subscriptions: mute, title, edits, template, filters, interval.
 
 A user has preferences for each subscription, by its number, and preferences for all subscriptions (``FOR_ALL``). A
 change is delivered if the mutes and filters of both allow it. For edits, template and interval, the preferences for the
@@ -34,7 +34,7 @@ _QUOTES = '"“”„«»'
 
 
 class AnyWord(msgspec.Struct, frozen=True, tag="words"):
-    """Matches text that contains at least one of ``words``."""
+    """A condition that text fulfils if it contains at least one of ``words``."""
 
     words: tuple[str, ...]
 
@@ -64,9 +64,10 @@ not make the next one too early for the interval."""
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's preferences for one subscription, or for all; None means that a preference is not set.
 
-    ``title`` is the user's own name for the channel. ``edits`` says whether edited entries are delivered. ``template``
-    is the text template of entries; "" means the default format. ``proof`` is the number of latest entries shown when a
-    subscription begins. ``interval_s`` is the minimum time between two messages; 0 means that there is no minimum.
+    ``title`` is the user's own name for the channel. ``edits`` states whether edited entries are delivered.
+    ``template`` is the text template of entries; "" means the default format. ``proof`` is the number of latest entries
+    shown when a subscription begins. ``interval_s`` is the minimum time between two messages; 0 means that there is no
+    minimum.
     """
 
     muted: bool = False
@@ -116,11 +117,11 @@ def has_intervals(preferences: PreferencesByNumber) -> bool:
 
 
 def earliest_send_s(queued_s: float, last_message_s: float | None, interval_s: float) -> float:
-    """Return the earliest time (Unix s) at which a channel's item that was queued at ``queued_s`` may be sent.
+    """Return the earliest time (Unix s) at which an item of a channel may be sent to a user.
 
-    The item waits until ``interval_s`` has passed since ``last_message_s``, the channel's last message to the user
-    (None if there was none). An item that was queued before that message, but did not fit into it, does not wait.
-    The interval does not affect how often the channel is polled.
+    The item, which was queued at ``queued_s``, waits until ``interval_s`` seconds have passed since ``last_message_s``,
+    the time of the channel's last message to the user (None if there was none). An item that was queued before that
+    message, but did not fit into it, does not wait. The interval does not affect how often the channel is polled.
     """
     if last_message_s is None or queued_s <= last_message_s:
         return queued_s
@@ -134,10 +135,10 @@ def suppressed_positions(
     *,
     edits: bool,
 ) -> tuple[int, ...] | None:
-    """Return the positions of the changes that must not be delivered, or None if nothing may be delivered.
+    """Return the positions of the changes that must not be delivered; None if no change may be delivered.
 
     ``versions`` are the deltas of one outbox item, each with the texts of its changes from :func:`build_subjects`.
-    Positions count through the changes of all deltas, from 0. ``edits`` says whether the item has the edits or the
+    Positions count through the changes of all deltas, from 0. ``edits`` states whether the item has the edits or the
     other changes of these deltas. Notices are not filtered, but a muted subscription delivers none.
     """
     both = _both(preferences, number)
@@ -170,7 +171,7 @@ def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
 
 
 def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
-    """Return the texts of each change that filter rules examine: title, summary, tags, a page's previous text."""
+    """Return, for each change, the texts that filter rules examine: title, summary, tags, a page's previous text."""
     subjects = []
     for change in changes:
         parts = (change.entry.summary, change.before, *change.entry.tags)

@@ -1,4 +1,4 @@
-"""A user's settings for all messages: quiet hours, digests, time zone and language. Pure: times are arguments.
+"""A user's settings for all messages: quiet hours, digests, time zone and language. Times are arguments.
 
 Quiet hours and digests use local time in the user's zone (PEP 495). A local time that daylight saving skips in spring
 means one hour later. A local time that is repeated in autumn means its first occurrence.
@@ -33,9 +33,9 @@ class QuietHours(msgspec.Struct, frozen=True):
 
 
 class DigestSchedule(msgspec.Struct, frozen=True):
-    """When digests are sent: every full hour, every day, or every week.
+    """The times at which digests are sent: every full hour, every day, or every week.
 
-    Daily and weekly digests are sent at ``at``, in minutes after local midnight, and weekly ones on ``day``.
+    Daily and weekly digests are sent at ``at``, in minutes after local midnight, and weekly digests on ``day``.
     """
 
     every: Literal["hour", "day", "week"]
@@ -47,8 +47,8 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """One user's settings for messages.
 
     ``zone`` is a name in the tz database. With ``heeds_presence``, no messages are sent while the user's presence is
-    away, busy or offline, if the bot can see it. ``language`` is the tag of the language that the user chose,
-    ``client_language`` the last language of the user's client; "" means that it is unknown.
+    away, busy or offline, if the bot can see it. ``language`` is the tag of the language that the user has chosen, and
+    ``client_language`` the language that the user's client declared last; "" means that it is unknown.
     """
 
     zone: str = "UTC"
@@ -60,7 +60,7 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def effective_language(self) -> str:
-        """The tag of the language in which to write to the user; "" if it is unknown."""
+        """The tag of the language for texts to the user; "" if it is unknown."""
         return self.language or self.client_language
 
     @property
@@ -92,7 +92,7 @@ def earliest_delivery_s(user_settings: UserSettings, queued_s: float, now_s: flo
 
 
 def next_digest_s(digest: DigestSchedule, zone: str, after_s: float) -> float:
-    """Return the time of the first digest after ``after_s`` (both Unix s); ``zone`` is the user's time zone."""
+    """Return the time of the first digest after ``after_s`` (both in Unix s); ``zone`` is the user's time zone."""
     if digest.every == "hour":
         local = datetime.fromtimestamp(after_s, UTC).astimezone(_zone(zone))
         since_full_hour_s = local.minute * 60 + local.second + local.microsecond / 1e6

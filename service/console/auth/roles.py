@@ -1,4 +1,4 @@
-"""Roles of accounts and scopes of API keys: who sends a request, and which permission a route requires. Pure."""
+"""Roles of accounts and scopes of API keys: who sends a request, and which permission a route requires."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args

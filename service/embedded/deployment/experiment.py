@@ -163,7 +163,7 @@ class _Publisher:
 
 @asynccontextmanager
 async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: Store) -> AsyncIterator[list[Child]]:
-    """Run the worker processes until the context ends; yield them once all their nodes are in the ring.
+    """Run the worker processes until the context ends; yield them when all their nodes are in the ring.
 
     ``folder`` is the directory for their files.
     """
@@ -205,7 +205,10 @@ def _cpu_s(child: Child) -> float:
 
 
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
-    """Return when each entry's version was queued for the subscriber "observer", who has all channels."""
+    """Return, for each channel, the times at which the versions of its entries were queued for delivery.
+
+    They are read from the outbox of the user "observer", who is subscribed to all channels.
+    """
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
@@ -224,7 +227,7 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
 async def _add_channels(store: Store, port: int, updates: PublicationTimes) -> list[ChannelId]:
     """Create the channels with their present content and subscribers; return their ids in order.
 
-    The observer, one additional user, subscribes to every channel. ``port`` is the port of the publisher.
+    The user "observer" is additionally subscribed to every channel. ``port`` is the port of the publisher.
     """
     channels: list[ChannelId] = []
     users = _assign_users(updates.subscribers)

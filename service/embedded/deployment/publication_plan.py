@@ -1,7 +1,6 @@
 """Publication times of a deployment's channels, drawn from a seed, and the detection delays of a run.
 
-This module is pure. The publisher and the experiment draw the same times from the same seed, so that they need not
-communicate.
+The publisher and the experiment draw the same times from the same seed, so that they need not communicate.
 """
 
 from collections.abc import Mapping
@@ -34,7 +33,10 @@ class PublicationPlan(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PublicationTimes:
-    """The number of subscribers, update interval (s), and publication times (Unix s, ascending) of each channel."""
+    """The publications of all channels.
+
+    For each channel: the number of subscribers, the update interval (s), and the publication times (Unix s, ascending).
+    """
 
     subscribers: tuple[int, ...]
     interval_s: Floats
@@ -68,15 +70,18 @@ def url(channel: int, port: int) -> str:
 
 
 def entry_title(update: int) -> str:
-    """Return the title of a channel's entry, which is also the entry's id; ``update`` is its number from 0."""
+    """Return the title of the entry with the number ``update`` (from 0) of a channel.
+
+    The title is also the entry's id.
+    """
     return f"Entry {update}"
 
 
 class DeploymentResult(msgspec.Struct, frozen=True):
-    """The results of one run; seconds are those of the paper, and means are weighted by subscriptions.
+    """The results of one run. Seconds are those of the paper; means are weighted by subscriptions.
 
     ``polls_per_min`` is the fleet's number of polls per minute of the paper. ``legacy_detection_s`` is the mean
-    detection delay if each subscriber polled for itself. ``missed`` is the number of entries that were published within
+    detection delay if each subscriber polled separately. ``missed`` is the number of entries that were published during
     the measurement and never detected.
     """
 
@@ -98,11 +103,11 @@ class DeploymentResult(msgspec.Struct, frozen=True):
 def detection_delays(
     updates: PublicationTimes, versioned: VersionTimes, from_s: float, until_s: float
 ) -> tuple[Floats, Floats, int]:
-    """Return the detection delays (measured s) and weights of the entries published from ``from_s`` until ``until_s``.
+    """Return the delays (measured s) and the weights of the detected entries, and the number of undetected entries.
 
-    The third element of the result is the number of entries in this window that were not detected. ``versioned`` has
-    the time at which each entry's version was queued. A channel's weight is its number of subscribers, which its
-    entries share, so that channels with many entries do not weigh more (Corona §3.1).
+    Only entries published from ``from_s`` until ``until_s`` are included. ``versioned`` has the time at which each
+    entry's version was queued. A channel's weight is its number of subscribers, which its entries share, so that
+    channels with many entries do not weigh more (Corona §3.1).
     """
     delays: list[float] = []
     weights: list[float] = []

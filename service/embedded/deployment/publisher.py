@@ -1,8 +1,8 @@
 """The publisher of a deployment: a program that serves all channels with little CPU time.
 
 ``python -m service.embedded.deployment.publisher`` reads a :class:`PublicationPlan` (JSON, one line) and prints its
-port. For each further input line it prints the number of requests served so far. A feed contains its last entries; its
-ETag is the number of its entries so far.
+port. For each further input line it prints the number of requests served so far. A feed document contains the channel's
+last entries; its ETag is the number of entries so far.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class PublisherConnection(asyncio.Protocol):
 
 
 def respond(updates: PublicationTimes, head: bytes, now_s: float) -> bytes:
-    """Return the response at ``now_s`` (Unix s) to a request; ``head`` is its request line and headers."""
+    """Return the HTTP response at ``now_s`` (Unix s) to the request with ``head``, its request line and headers."""
     request, known_etag = _REQUEST_LINE.match(head), _IF_NONE_MATCH.search(head)
     if request is None or int(request[1]) >= len(updates.published_s):
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
@@ -71,7 +71,7 @@ def respond(updates: PublicationTimes, head: bytes, now_s: float) -> bytes:
 
 
 def current_document(updates: PublicationTimes, channel: int, now_s: float) -> tuple[int, bytes]:
-    """Return the number of a channel's entries until ``now_s`` (Unix s), and the feed document at that time."""
+    """Return the number of entries that a channel has published until ``now_s`` (Unix s), and its feed document."""
     count = _count(updates, channel, now_s)
     return count, _feed(channel, count)
 

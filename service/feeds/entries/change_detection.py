@@ -1,4 +1,4 @@
-"""The work of a parser process: detect what is new in a channel, or find out what a document is. Pure.
+"""The functions that a parser process executes: detect the changes of a channel, or parse an unknown document.
 
 The *baseline* of a channel is the encoded state by which its changes are detected: an ``entry_identity.IdentityState``
 for a feed, a ``page_change_detection.PageState`` for a page. A baseline that cannot be decoded, because another version
@@ -94,7 +94,7 @@ def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
 
 
 def parse_document(request: ParseDocument) -> ParsedDocument:
-    """Return the feed in a document, or the page with the feeds that it links to.
+    """Return the feed in a document, or the page with the feeds to which it links.
 
     If the request has a selector, any document is treated as a page. Raises :class:`EmptyBody`, :class:`BrokenFeed`,
     :class:`ListOfFeeds`, or :class:`NotAFeed` for a document that is neither a feed nor a page.

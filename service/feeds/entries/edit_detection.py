@@ -1,9 +1,9 @@
-"""The decision which edits of known entries are reported. Pure.
+"""The decision which edits of known entries are reported.
 
 An edit is reported if a person has probably made it. Texts that change by themselves (relative dates, advertisements,
-counters, a new template) would otherwise flood subscribers with corrections. Therefore at most three edits are
-reported per entry, and if many entries change at once or often, no edits of the channel are reported for 30 days
-(the *quiet period*). Edits of titles and of texts are judged separately.
+counters, a new template) would otherwise flood subscribers with corrections. Therefore at most three edits are reported
+per entry. If many entries change at once or often, no edits of the channel are reported for 30 days (the *quiet
+period*). Edits of titles and of texts are judged separately.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _MIN_EVIDENCE = 3
 
 
 class EditDecision(NamedTuple):
-    """The decision for the known entries of a document, in document order.
+    """The decision which edits of a document's known entries are reported; sequences are in document order.
 
-    ``is_reported`` says for each entry whether its edit is reported. ``edit_counts`` says for each entry how often it
-    has been edited. Until the end of the day ``quiet_until`` (days since 1970) no edits are reported.
+    ``is_reported`` states for each entry whether its edit is reported. ``edit_counts`` has the number of edits of each
+    entry so far. Until the end of the day ``quiet_until`` (days since 1970) no edits are reported.
     """
 
     is_reported: Sequence[bool]
@@ -35,10 +35,11 @@ def select_edits(
 ) -> EditDecision:
     """Decide which edits of a document's known entries are reported.
 
-    ``is_edited`` says for each known entry of the document whether it differs from the previous version.
-    ``counts_before`` are the edit counts of these entries, followed by those of recent entries that the document no
-    longer lists. ``last_seen_days`` has for each count the day (since 1970) on which the entry was last seen.
-    ``quiet_until`` is that of the previous decision. Counts from before the end of a quiet period start again at zero.
+    ``is_edited`` states for each known entry of the document whether it differs from the previous version.
+    ``counts_before`` are the edit counts of these entries, followed by the counts of recent entries that the document
+    no longer lists. ``last_seen_days`` has, for each count, the day (since 1970) on which the entry was last seen.
+    ``quiet_until`` is that of the previous decision, and ``today`` is the number of days since 1970. Counts from before
+    the end of a quiet period start again at zero.
     """
     pairs = zip(counts_before, last_seen_days, strict=True)
     before = [0 if day <= quiet_until < today else count for count, day in pairs]
@@ -56,7 +57,7 @@ def select_edits(
 
 
 def _is_automatic(is_edited: Sequence[bool], counts: Sequence[int]) -> bool:
-    """Return whether software probably makes the edits, because many entries change at once or have changed often.
+    """Return whether software has probably made the edits, because many entries change at once or have changed often.
 
     ``counts`` are the edit counts of the entries, and of recent entries that are no longer listed.
     """

@@ -1,13 +1,13 @@
-"""Detection of new and edited entries of a feed, and the state by which it is done. Pure.
+"""Detection of new and edited entries of a feed, and the state that it needs.
 
 :func:`detect_entry_changes` compares a document with the :class:`IdentityState` of its channel. ``entry_matching``
-finds the known entry of each listed entry, and ``edit_detection`` selects the edits that are reported.
+finds the known entry for each listed entry, and ``edit_detection`` selects the edits that are reported.
 
 - The last max(4 times the largest document, 500) entries are known. Of the last 2,000 entries, those seen within 90
   days are also known. The entries seen least recently are dropped first. Entries of the current document are never
   dropped, and absence alone does not drop an entry: a feed may shrink to nothing and return.
-- A channel that was empty so far and now lists many entries is more probably a feed that was broken than one whose
-  entries were all written since. Entries dated before the first poll are not reported, and of the entries without a
+- If a channel that was empty so far lists many entries, the feed was probably broken before; it is less probable that
+  all entries were written since. Entries dated before the first poll are not reported, and of the entries without a
   date only the first 3 are reported. To report all would flood subscribers; to report none would hide the first entry
   of a new blog.
 """
@@ -79,7 +79,7 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
             raise ValueError("these are not a channel's rows and fingerprints")
 
     def previous_rows(self) -> dict[bytes, int]:
-        """Return the positions in ``rows`` of the previous document's entries, by the entries' fingerprints."""
+        """Return the offsets in ``rows`` of the previous document's entries, by the entries' fingerprints."""
         fingerprints = _split(self.fingerprints)
         offsets = range(len(self.rows) - len(fingerprints) * ROW_BYTES, len(self.rows), ROW_BYTES)
         return dict(zip(fingerprints, offsets, strict=True))
@@ -95,9 +95,9 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
 class EntryChanges(msgspec.Struct, frozen=True):
     """The ``new`` and the ``edited`` entries of a document, oldest first, and the state to store.
 
-    ``latest`` has up to 10 entries, newest first; it is empty except at the first poll. ``gap`` says that no entry of
-    the document is known although other entries are known. In this case polls were missed, and an archive may have the
-    entries in between.
+    ``latest`` has up to 10 entries, newest first; it is empty except at the first poll. ``gap`` states that no entry of
+    the document is known although the channel has known entries. In this case polls were missed, and an archive may
+    have the entries in between.
     """
 
     state: IdentityState
@@ -157,7 +157,7 @@ def detect_entry_changes(state: IdentityState | None, feed: ParsedFeed, *, url: 
 
 
 def published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
-    """Return the Unix time of an entry's publication, or else that of its last update.
+    """Return the Unix time of an entry's publication or, if it is missing, of its last update.
 
     None means that the entry has no date, or that the date is more than a day after ``now_s``.
     """
@@ -188,7 +188,7 @@ def _split(hashes: bytes) -> list[bytes]:
 def _select_edits(
     before: IdentityState, known: Mapping[int, DocumentEntry], candidates: CandidateRows, *, today: int
 ) -> tuple[EditDecision, EditDecision]:
-    """Return the decision about edits of titles and the decision about edits of texts.
+    """Return two decisions about edits: for titles and for texts.
 
     ``known`` are the document's known entries by the offsets of their rows. ``candidates`` has the previous hashes of
     these entries. ``today`` is the number of days since 1970.
@@ -213,8 +213,8 @@ def _update_rows(
 ) -> bytes:
     """Return the rows of known entries after a document with the entries ``items``.
 
-    The rows of these entries are moved or added to the end, in reverse order of the document. ``last_seen`` has the
-    edit counts by row offset. ``today`` is the number of days since 1970.
+    The rows of these entries are moved or added to the end, in reverse order of the document. ``last_seen`` has, by row
+    offset, the edit counts to store. ``today`` is the number of days since 1970.
     """
     listed = []
     for item in reversed(items):
@@ -229,8 +229,8 @@ def _update_rows(
 def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
     """Return the entries with the newest first if all have a valid date; otherwise in document order.
 
-    Publishers mostly list the newest entry first. Therefore entries of the same date keep the document order. Dates
-    more than a day after ``now_s`` (Unix s) are not valid.
+    Entries of the same date keep the document order, because most publishers list the newest entry first. Dates more
+    than a day after ``now_s`` (Unix s) are not valid.
     """
     dated = [(date, item) for item in items if (date := published_s(item.entry, now_s=now_s)) is not None]
     newest = [item for _, item in sorted(dated, key=lambda pair: pair[0], reverse=True)]

@@ -1,17 +1,17 @@
-"""The matching of a document's entries with the entries known of the channel: which of them are new. Pure.
+"""The matching of a document's entries with the entries known of the channel, which decides which entries are new.
 
-Most entries are exactly as in the channel's previous document; they are matched by their *fingerprint*, one hash of
-everything that is read of them. The others are matched by *candidate keys*: a candidate key is one hash of an entry
-(of its id, target or text), or a pair of them, that may identify the entry. The key of an entry is its first
+Most entries are exactly as in the channel's previous document; they are matched by their *fingerprint*, one hash of all
+fields that are read of an entry. The others are matched by *candidate keys*: a candidate key is one hash of an entry
+(of its id, target or text), or a pair of hashes, that may identify the entry. The key of an entry is its first
 candidate key, from the most to the least trustworthy, that no other entry of the document has and that no two known
 entries share. The entry is new if no known entry has that key.
 
 - An id that several entries share therefore identifies an entry only together with its target, title or content.
 - If all ids of a document are new although at least half of its entries are known by all other fields, the publisher
   generates ids at each request: the ids of the channel are ignored from then on.
-- If several entries of a document match one known entry, the first is that entry. The others are excluded, and stay
-  excluded as long as they are in the document.
-- Dates distinguish only entries without id and target that are equal in everything else.
+- If several entries of a document match one known entry, the first of them is that entry. The others are excluded, and
+  stay excluded as long as they are in the document.
+- Dates distinguish only entries without id and target that are equal in all other fields.
 """
 
 from collections import Counter
@@ -29,10 +29,10 @@ _SKIPPED_ENTRY = ParsedEntry()
 class DocumentEntry(NamedTuple):
     """An entry of the document.
 
-    ``row_offset`` is the position of the row of the known entry that it matches; None means that the entry is new.
-    ``fingerprint`` is one hash of everything that is read of the entry. ``element_hash`` is a hash of its XML element,
-    or zero if the document has none. ``hashes`` is None if the entry is unchanged since the previous document; then
-    ``key`` is "" and ``entry`` may be empty.
+    ``row_offset`` is the offset of the row of the known entry that it matches; None means that the entry is new.
+    ``fingerprint`` is one hash of all fields that are read of the entry. ``element_hash`` is a hash of its XML element,
+    or zero if it has none. ``hashes`` is None if the entry is unchanged since the previous document; then ``key`` is ""
+    and ``entry`` may be empty.
     """
 
     entry: ParsedEntry
@@ -46,9 +46,9 @@ class DocumentEntry(NamedTuple):
 class MatchResult(NamedTuple):
     """The distinct entries of a document, in document order.
 
-    ``excluded`` are the fingerprints of the duplicates and of the empty entries. ``candidates`` contains the known
-    entries that may match a new or changed entry. ``are_ids_unstable`` says that the channel is now known to generate
-    new ids at each request.
+    ``excluded`` are the fingerprints of the duplicates and of the empty entries. ``candidates`` has the known entries
+    that may match a new or changed entry. ``are_ids_unstable`` states that the channel is now known to generate new ids
+    at each request.
     """
 
     entries: list[DocumentEntry]
@@ -88,8 +88,8 @@ def match_entries(
 
     ``entries`` is a result of :func:`entries_by_fingerprint`. ``homes`` are the addresses of the channel and its site
     (:func:`~service.feeds.entries.fingerprints.home_addresses`). ``previous_rows`` are the row offsets of the previous
-    document's entries by fingerprint. ``excluded`` are the fingerprints that were excluded from that document.
-    ``are_ids_unstable`` says that the channel generates new ids at each request.
+    document's entries by fingerprint. ``excluded`` are the fingerprints that were excluded from the previous document.
+    ``are_ids_unstable`` states that the channel generates new ids at each request.
     """
     items = [
         item
@@ -123,10 +123,10 @@ def _document_entry(
 def _identify(
     items: Collection[DocumentEntry], candidates: CandidateRows, *, with_ids: bool
 ) -> Iterator[DocumentEntry]:
-    """Yield the entries with the rows that they match and with their keys.
+    """Yield the entries with their keys and with the rows that they match.
 
     Of several entries with the same key or row, only the first is yielded. ``candidates`` are the known entries that
-    may match. ``with_ids`` says whether the entries' ids are trusted.
+    may match. ``with_ids`` states whether the entries' ids are trusted.
     """
     taken = {each.row_offset for each in items}
     present_hashes = [each.hashes for each in items if each.hashes]
@@ -153,9 +153,9 @@ def _identify(
 
 
 def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
-    """Return the row of the known entry with the same title and content; None if there is none.
+    """Return the row of the known entry with the same title and content; None if there is no such entry.
 
-    The row is accepted only if ids and targets are equal, or if one of the two entries has none. ``with_ids`` says
+    The row is accepted only if ids and targets are equal, or if one of the two entries has none. ``with_ids`` states
     whether ids are compared.
     """
     offset = candidates.last_offset.get(hashes.text_keys()[0])

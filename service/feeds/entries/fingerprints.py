@@ -1,11 +1,11 @@
-"""Short hashes of an entry's fields, by which an entry is recognised and edits of it are detected. Pure.
+"""Short hashes of an entry's fields, by which an entry is recognised and edits of it are detected.
 
-A hash has 40 bits: among 2,000 known entries, a new entry is mistaken for a known one with a probability of 1 in
-5 * 10^8. Hashes ignore what publishers change without a meaning: white space, markup (image signatures, tracking
-links), character references, letter case of titles, the scheme and ``www.`` of URLs, and tracking parameters.
+A hash has 40 bits: among 2,000 known entries, a new entry is mistaken for a known entry with a probability of 1 in 5 *
+10^8. Hashes ignore changes without a meaning: white space, markup (image signatures, tracking links), character
+references, letter case of titles, the scheme and ``www.`` of URLs, and tracking parameters.
 
-The *gist* hash is compared to detect edits, but never identifies an entry. It additionally ignores numbers, URLs,
-words that contain a digit (counters, clocks, nonces), punctuation and letter case.
+The *gist* hash is compared to detect edits, but never identifies an entry. It additionally ignores numbers, URLs, words
+that contain a digit (counters, clocks, nonces), punctuation and letter case.
 """
 
 import hashlib
@@ -71,29 +71,29 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
     def contradicts(self, other: Self) -> bool:
         """Whether target, title and body of both entries differ.
 
-        Such entries are not the same, even if they have the same id.
+        Such entries are different even if they have the same id.
         """
         targets_differ = NO_HASH not in (self.target, other.target) and self.target != other.target
         return targets_differ and self.title != other.title and self.body != other.body
 
     def has_only_text(self, *, with_ids: bool) -> bool:
-        """Whether nothing but title, content and date can identify the entry.
+        """Whether only title, content and date can identify the entry.
 
-        ``with_ids`` says whether an id can identify it.
+        ``with_ids`` states whether an id can identify it.
         """
         return self.target == NO_HASH and not (with_ids and self.id != NO_HASH)
 
     def candidate_keys(self, *, with_ids: bool) -> tuple[CandidateKey, ...]:
         """Return the keys that may identify the entry, at least one, the most trustworthy first.
 
-        ``with_ids`` says whether the entry's id is used.
+        ``with_ids`` states whether the entry's id is used.
         """
         if self.has_only_text(with_ids=with_ids):
             return self.text_keys()
         return self._id_keys() if with_ids and self.id != NO_HASH else self._target_keys()
 
     def all_candidate_keys(self) -> tuple[CandidateKey, ...]:
-        """Return the keys that may identify the entry, including those it would have without its id or its link."""
+        """Return the keys that may identify the entry, including its keys without its id or its link."""
         ids = self._id_keys() if self.id != NO_HASH else ()
         targets = self._target_keys() if self.target != NO_HASH else ()
         return ids + targets + self.text_keys()
@@ -115,7 +115,7 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
 def home_addresses(url: str, link: str) -> list[str]:
     """Return the normalized addresses of the channel (``url``) and its site (``link``).
 
-    An entry's link to one of them is no target: it does not lead to the entry.
+    An entry's link to one of these addresses is ignored, because it does not lead to the entry.
     """
     return sorted({normalize_link(url), normalize_link(link)})
 
@@ -126,7 +126,7 @@ def site_hash(url: str, link: str) -> bytes:
 
 
 def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
-    """Return one hash of everything that :func:`hash_entry` reads of an entry.
+    """Return one hash of all fields that :func:`hash_entry` reads of an entry.
 
     Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the addresses of the channel and
     its site (:func:`home_addresses`).
@@ -190,7 +190,10 @@ def _gist(body: str) -> str:
 
 
 def _with_completeness(digest: bytes, text: str) -> bytes:
-    """Return ``digest``, whose last bit says whether ``text`` is complete: present and not ending in an ellipsis."""
+    """Return ``digest`` with a last bit that states whether ``text`` is complete.
+
+    A text is complete if it is not empty and does not end in an ellipsis.
+    """
     is_complete = any(digest) and not _ELLIPSIS.search(text[-_ENDING_CHARS:])
     return digest[:-1] + bytes([digest[-1] | 1 if is_complete else digest[-1] & ~1])
 

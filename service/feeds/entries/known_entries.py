@@ -1,8 +1,8 @@
-"""The table of the entries known of a channel: 32-byte rows, the most recently seen last. Pure.
+"""The table of the entries known of a channel: 32-byte rows, the most recently seen entry last.
 
-A row holds the hashes of an entry, the day on which it was seen last, and how often its title and text have changed.
+A row holds the hashes of an entry, the day on which it was last seen, and the numbers of changes of its title and text.
 Rows are addressed by their byte offsets and are not unpacked for a search: a poll that finds one new entry among 500
-known ones unpacks hardly any of them.
+known entries unpacks hardly any row.
 """
 
 import struct
@@ -34,9 +34,9 @@ ROW_BYTES = _HASHES.size
 
 
 class LastSeen(NamedTuple):
-    """The day (since 1970) on which an entry was seen last, and how often its title and its text have been edited.
+    """The day (since 1970) on which an entry was last seen, and the numbers of edits of its title and its text.
 
-    The numbers of edits are counted up to 15.
+    The numbers of edits are limited to 15.
     """
 
     day: int
@@ -49,7 +49,7 @@ class LastSeen(NamedTuple):
 
 
 def pack_row(hashes: EntryHashes, last_seen: LastSeen) -> bytes:
-    """Return the row of an entry with these hashes, which was seen as ``last_seen`` says."""
+    """Return the row of an entry with these hashes and this ``last_seen``."""
     fields = (hashes.id, hashes.target, hashes.title, hashes.body, hashes.title_date, hashes.gist)
     return b"".join((*fields, last_seen.pack()))
 
@@ -92,8 +92,8 @@ def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
 def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
     """Return ``rows`` without the known entries that are to be forgotten.
 
-    The last max(4 * ``largest_document``, 500) rows are kept. Of the last 2,000 rows, those are also kept that were
-    seen within 90 days before ``today`` (days since 1970). ``largest_document`` is a number of entries.
+    The last max(4 * ``largest_document``, 500) rows are kept; ``largest_document`` is a number of entries. Of the last
+    2,000 rows, those seen within 90 days before ``today`` (days since 1970) are kept too.
     """
     count = len(rows) // ROW_BYTES
     first_by_count = count - max(MIN_ROWS, ROWS_PER_DOCUMENT_ENTRY * largest_document)
@@ -107,7 +107,7 @@ class CandidateRows(NamedTuple):
     """The known entries that share a hash with an entry of the document, so that they may match it.
 
     ``hashes`` has the hashes of these known entries by the offsets of their rows. By candidate key, ``counts`` has the
-    number of known entries with this key, and ``last_offset`` the row offset of the one that was seen last.
+    number of known entries with this key, and ``last_offset`` the row offset of the entry that was seen last.
     """
 
     hashes: dict[int, EntryHashes]
@@ -126,20 +126,20 @@ class CandidateRows(NamedTuple):
     def can_identify(self, key: CandidateKey, hashes: EntryHashes) -> bool:
         """Return whether ``key`` can identify an entry that has ``hashes``.
 
-        It can if at most one known entry has this key, and if that entry does not contradict ``hashes``.
+        It can if no known entry has this key, or exactly one that does not contradict ``hashes``.
         """
         count = self.counts[key]
         return count == 0 or (count == 1 and not hashes.contradicts(self.hashes[self.last_offset[key]]))
 
 
 def _scan(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the offsets of the rows that contain one of the hashes ``lookup_hashes``."""
+    """Return the offsets of the rows that contain at least one of the hashes in ``lookup_hashes``."""
     are_unrelated = map(set(lookup_hashes).isdisjoint, _LOOKUP_HASHES.iter_unpack(rows))
     return compress(range(0, len(rows), ROW_BYTES), map(not_, are_unrelated))
 
 
 def _search_each(rows: bytes, lookup_hashes: Collection[bytes]) -> Iterable[int]:
-    """Return the offsets of the rows that contain the bytes of one of ``lookup_hashes``, at any position in the row.
+    """Return the offsets of the rows that contain the bytes of a hash in ``lookup_hashes``, at any position.
 
     The result includes that of :func:`_scan`. For few hashes this function is faster.
     """

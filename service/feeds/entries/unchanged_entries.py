@@ -1,8 +1,8 @@
-"""Recognition of entries whose XML is unchanged since the channel's previous document, so that they are skipped. Pure.
+"""Recognition of entries whose XML is unchanged since the channel's previous document, so that they are skipped.
 
-The *element hash* of an entry covers everything that the parser reads of it: its element with all content, and the
-base URL, the depth and the dialect in which the element stands. An entry's fingerprint additionally depends on the
-URLs of the channel and its site, which are compared once per document (:func:`fingerprints.site_hash`).
+The *element hash* of an entry covers all input of the parser for this entry: its element with all content, and the base
+URL, the depth and the dialect of the element. An entry's fingerprint additionally depends on the URLs of the channel
+and its site, which are compared once per document (:func:`fingerprints.site_hash`).
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _MAX_SERIALIZED_RATIO = 8
 
 
 class PreviousDocument(NamedTuple):
-    """The previous document of a channel: its entries' fingerprints by element hash, and its site hash.
+    """The previous document of a channel: ``fingerprints`` of its entries by element hash, and its ``site`` hash.
 
     The site hash covers the URLs of the channel and its site, on which fingerprints depend.
     """
@@ -35,13 +35,13 @@ class PreviousDocument(NamedTuple):
 
 
 class FullParseRequired(Exception):
-    """Raised when a document cannot be read with unchanged entries skipped; it is then read in full."""
+    """Raised if unchanged entries of a document cannot be skipped; the document is then parsed in full."""
 
 
 class ElementHasher:
-    """Computes the element hashes of a document of ``size_bytes`` while the parser walks through it.
+    """Computes the element hashes of a document of ``size_bytes`` bytes while the parser walks through it.
 
-    It compares them with those of the previous document.
+    It compares them with the element hashes of the previous document.
     """
 
     def __init__(self, previous: PreviousDocument, size_bytes: int) -> None:
@@ -78,7 +78,7 @@ class ElementHasher:
             raise FullParseRequired
 
     def finish(self, site: bytes) -> tuple[bytes, ...]:
-        """Return the element hashes in document order.
+        """Return the element hashes of all entries in document order.
 
         ``site`` is the document's site hash. Raises :class:`FullParseRequired` if entries were skipped and the previous
         document had another site hash.

@@ -1,13 +1,12 @@
-"""The two separately delivered parts of a version, and the article hashes by which duplicates are found. Pure.
+"""The two separately delivered parts of a version, and the article hashes by which duplicates are found.
 
 The *news* part has the new entries, the *edits* part the edits of known entries. An edit may be delivered as a
-correction of an earlier message; a new entry may not. All changes of a page are news: a page's change contains the
-text that it replaced.
+correction of an earlier message; a new entry may not. Changes of a web page are always news, including a replaced text.
 
-An article that several channels of a user list is delivered once. Entries are the same article if they share an article
-hash. Each article hash covers two fields, because losing an entry is worse than repeating one: comments on an article,
-podcast episodes, posts in a thread and changelog entries share a link, a title or a text without being the same. A link
-to a site's front page and a short text ("Read more on our site") are not distinctive enough to be hashed.
+An article that is in several channels of a user is delivered once. Entries are the same article if they share an
+article hash. Each article hash covers two fields, because losing an entry is worse than repeating one: comments on an
+article, podcast episodes, posts in a thread and changelog entries share a link, a title or a text without being the
+same. A link to a site's front page and a short text ("Read more on our site") are not distinctive enough to be hashed.
 """
 
 import hashlib
@@ -34,8 +33,8 @@ others are the :func:`article_hashes`, by which the same article is found in oth
 class VersionParts(msgspec.Struct, frozen=True):
     """The article hashes of the two parts of a version.
 
-    A part without changes is None. A part is an empty tuple if it has changes but none of them is an article, for
-    example if they are lines of a page or a notice.
+    A part without changes is None. A part is an empty tuple if its changes contain no article, for example if they are
+    lines of a page or a notice.
     """
 
     news: ArticleHashes | None = ()
@@ -52,9 +51,9 @@ def split_version(delta: Delta) -> VersionParts:
 
 
 def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) -> Delta:
-    """Return ``delta`` with the changes of one part only: the edits of known entries if ``edits``, else the news.
+    """Return ``delta`` with the changes of one part: the edits of known entries if ``edits``, else the news.
 
-    The changes at the positions ``left_out`` in ``delta`` are removed.
+    The changes at the positions ``left_out`` in ``delta`` are left out.
     """
     selected = (
         change for position, change in enumerate(delta.changes) if is_edit(change) is edits and position not in left_out
@@ -63,15 +62,15 @@ def select_part(delta: Delta, *, edits: bool, left_out: Collection[int] = ()) ->
 
 
 def is_edit(change: Change) -> bool:
-    """Return whether a change is an edit of an entry; a replacement of a page's lines is not."""
+    """Return whether a change is an edit of an entry. A change of a page is not."""
     return change.kind == "replacement" and not change.line
 
 
 def article_hashes(entry: Entry) -> tuple[bytes, ...]:
-    """Return up to three hashes by which the same article is recognised in several channels.
+    """Return up to three hashes of 8 bytes by which the same article is recognised in several channels.
 
-    Each has 8 bytes. One covers link and title, one link and text, and one title and long text. A hash is omitted if
-    one of its two fields is missing or not distinctive enough.
+    They cover link and title, link and text, and title and long text. A hash is omitted if one of its two fields is
+    missing or not distinctive enough.
     """
     link, title, text = _distinctive_link(entry.link), _words(entry.title), _words(entry.summary)
     pairs = (

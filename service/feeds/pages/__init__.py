@@ -1,1 +1,1 @@
-"""Web pages: the extraction of their main content, and the detection of changes in it. Pure."""
+"""Web pages: the extraction of their main content, and the detection of changes in it."""

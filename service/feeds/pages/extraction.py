@@ -1,4 +1,4 @@
-"""The extraction of a web page's main content as lines of text; runs in the ``sandbox``. Pure.
+"""The extraction of a web page's main content as lines of text; runs in the ``sandbox``.
 
 Unlike article extractors, which lose the price lists, tables and indexes that people watch, this extraction keeps all
 visible text except the parts that the page itself marks as boilerplate (navigation, header, footer, aside, form).
@@ -42,7 +42,7 @@ def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -
     """Return the content of the page in ``body``, which was fetched with these response headers.
 
     With ``selector`` (CSS), the content is that of the matching elements, wherever they are. Plain text and JSON are
-    returned line by line. Raises :class:`EmptyBody` if nothing is visible or matches, or if the page only asks for a
+    returned line by line. Raises :class:`EmptyBody` if no text is visible or matches, or if the page only asks for a
     login, and :class:`NotAFeed` if the document is not text.
     """
     lowered = {name.lower(): value for name, value in headers.items()}

@@ -1,4 +1,4 @@
-"""The discovery of the feeds that a page links to (``<link rel=alternate>``); runs in the ``sandbox``. Pure.
+"""The discovery of the feeds that a page links to (``<link rel=alternate>``); runs in the ``sandbox``.
 
 ``service.feeds.autodiscovery`` guesses the feed of a page without such links.
 """

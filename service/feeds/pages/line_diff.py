@@ -1,9 +1,9 @@
-"""A line diff of two texts in a bounded number of steps. Pure.
+"""A line diff of two texts in a bounded number of steps.
 
-It finds a shortest edit script by E. Myers' algorithm (An O(ND) Difference Algorithm and Its Variations, 1986), after
-removing the common beginning and end and the lines that only one version has, which differ in any case. A total
-rewrite therefore takes linear time. Only moved lines take more; the steps are counted, and the diff is given up at a
-limit.
+The diff is a shortest edit script by E. Myers' algorithm (An O(ND) Difference Algorithm and Its Variations, 1986).
+Before, the common beginning and end are removed, and the lines that only one version has, which differ in any case. A
+total rewrite therefore takes linear time. Only moved lines take more; the steps are counted, and the diff is abandoned
+at a limit.
 """
 
 from array import array
@@ -25,8 +25,8 @@ class Hunk(NamedTuple):
 def diff_lines(old: Sequence[str], new: Sequence[str], *, max_steps: int = MAX_STEPS) -> list[Hunk] | None:
     """Return the differences between two texts in order. Between two differences there is at least one common line.
 
-    None means that the diff was given up. This happens if it needs more than ``max_steps`` comparisons (of under 1 µs
-    each) after the part that takes linear time.
+    None means that the diff was abandoned: it needs more than ``max_steps`` comparisons (of under 1 µs each) after the
+    part that takes linear time.
     """
     start = _common_length(old, new)
     tail = _common_length(old[start:][::-1], new[start:][::-1])

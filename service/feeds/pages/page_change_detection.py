@@ -1,4 +1,4 @@
-"""Detection of changes of a page: a line diff without the regions that change by themselves. Pure.
+"""Detection of changes of a page: a line diff without the regions that change by themselves.
 
 - A page is first fetched twice in quick succession. The regions that differ are *volatile* (see ``volatile_text``), and
   from then on a difference in volatile regions alone is no change.
@@ -43,7 +43,7 @@ _HASH_BYTES = 6
 class LineToggles(msgspec.Struct, frozen=True, array_like=True):
     """The number of ``times`` that a line has appeared or disappeared, each within a day of the previous time.
 
-    ``last_s`` is the Unix time at which this happened last.
+    ``last_s`` is the Unix time of the last appearance or disappearance.
     """
 
     times: int
@@ -70,7 +70,7 @@ class PageState(msgspec.Struct, frozen=True, array_like=True, tag="page"):
 
 
 class PageChanges(msgspec.Struct, frozen=True):
-    """The changes to report, in page order, and the state to store.
+    """The changes of a page to report, in page order, and the state to store.
 
     ``latest`` has a preview of the page as an entry.
     """
@@ -144,8 +144,8 @@ def _is_volatile(regions: VolatileRegions, new: PageVersion, hunk: Hunk) -> bool
 def _changed_keys(regions: VolatileRegions, old: PageVersion, new: PageVersion, hunks: Sequence[Hunk]) -> set[bytes]:
     """Return the keys of the regions that differ between the two versions.
 
-    ``regions`` are the known regions of words. ``hunks`` are the differences between the versions, each of which is a
-    region of lines.
+    ``regions`` are the known regions of words. ``hunks`` are the differences between the versions; each is a region of
+    lines.
     """
     before, after = old.lines_with_regions(regions), new.lines_with_regions(regions)
     words = {key for key, line in after.items() if line != before.get(key, line)}
@@ -164,7 +164,7 @@ def _state_without_change(
 
 
 def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return ``regions``; those with ``changed_keys`` get ``now_s`` (Unix s) as the time of their last change.
+    """Return ``regions``, with ``now_s`` (Unix s) as the time of the last change of those with ``changed_keys``.
 
     A time is replaced only if it is more than half a day old.
     """
@@ -181,8 +181,8 @@ def _count_recurring_changes(
 ) -> tuple[dict[bytes, VolatileRegion], dict[bytes, VolatileRegion]]:
     """Return the regions that have changed at every recent poll, and the regions that become volatile now.
 
-    ``before`` are the regions that had changed at every recent poll before this one. ``changed`` are those that have
-    changed now, at ``now_s`` (Unix s). All are given by their keys; no region is in both results.
+    ``before`` are the regions that had changed at every recent poll before this poll. ``changed`` are the regions that
+    have changed at this poll, at ``now_s`` (Unix s). All are given by their keys; no region is in both results.
     """
     found: dict[bytes, VolatileRegion] = {}
     for key, region in changed.items():

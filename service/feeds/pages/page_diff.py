@@ -1,4 +1,4 @@
-"""The description of a page's line differences as :class:`Change` objects for subscribers. Pure."""
+"""The description of a page's line differences as :class:`Change` objects for subscribers."""
 
 import hashlib
 from bisect import bisect_left
@@ -21,8 +21,8 @@ def describe_changes(
 ) -> tuple[Change, ...]:
     """Return the changes from the lines ``old`` to ``page``, in page order.
 
-    ``hunks`` are the differences. Each of the first 20 becomes a change of at most 600 characters; one more change says
-    how many others there are. ``revision`` is the number of the page's version. It is part of the changes' keys, so
+    ``hunks`` are the differences. Each of the first 20 becomes a change of at most 600 characters; one more change
+    states the number of others. ``revision`` is the number of the page's version. It is part of the changes' keys, so
     that a repeated change gets a new key. ``url`` is the link of each change.
     """
     if _is_rewritten(old, page.lines, hunks):
@@ -37,7 +37,7 @@ def describe_changes(
 
 
 def describe_rewrite(old: Sequence[str], page: ParsedPage, *, url: str, revision: int) -> Change:
-    """Return the single change that is reported when hardly any line is unchanged, or when the diff was given up.
+    """Return the single change that is reported if hardly any line is unchanged, or if the diff was abandoned.
 
     ``url`` is the link of the change. ``revision`` is the number of the page's version and part of the change's key.
     """
@@ -73,7 +73,7 @@ def _heading(page: ParsedPage, index: int) -> str:
 
 
 def _excerpts(before: str, after: str) -> tuple[str, str]:
-    """Return both texts truncated. If they are long, most of their common beginning is left out."""
+    """Return both texts, truncated. If they are long, most of their common beginning is left out."""
     if max(len(before), len(after)) <= BLOCK_CHARS:
         return before, after
     differing = (index for index, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1])

@@ -1,8 +1,8 @@
-"""The conversion of an HTML document to lines of text, each with the landmark that contains it. Pure.
+"""The conversion of an HTML document to lines of text, each with the landmark that contains it.
 
 A block element is a line. A table row is one line with `` | `` between its cells, unless it is long or contains other
-tables, that is, lays out the page. White space collapses, except for line breaks in ``pre``. Of links and images only
-the text (``alt``) is read, because their addresses contain session ids, sizes and signatures. Everything invisible is
+tables, that is, serves for layout. White space collapses, except for line breaks in ``pre``. Of links and images only
+the text (``alt``) is read, because their addresses contain session ids, sizes and signatures. Invisible content is
 omitted: scripts, templates, embedded content, and elements that are marked or styled as hidden.
 """
 
@@ -24,8 +24,7 @@ _BETWEEN_ATTRIBUTES = re.compile(r"[\s/\"']+")
 def decode_html(body: bytes, content_type: str) -> str:
     """Return the page's source text.
 
-    ``content_type`` is the response's header. The encoding that it declares takes precedence over the one in
-    ``<meta>``.
+    ``content_type`` is the response's header. The encoding that it declares takes precedence over that in ``<meta>``.
     """
     return decode_document(body, content_type if "charset" in content_type.lower() else _with_meta(body, content_type))
 
@@ -49,7 +48,7 @@ def _with_meta(body: bytes, content_type: str) -> str:
 
 
 def _bounded_tag(tag: re.Match[str]) -> str:
-    """Return the HTML tag; its attributes are removed if there may be more than 200 of them.
+    """Return the HTML tag ``tag``, without its attributes if there may be more than 200 of them.
 
     libxml2 takes quadratic time for the attributes of a tag.
     """

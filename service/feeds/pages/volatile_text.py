@@ -1,8 +1,8 @@
-"""The volatile regions of a page, which change by themselves: clocks, counters, tokens, advertisements. Pure.
+"""The volatile regions of a page, which change by themselves: clocks, counters, tokens, advertisements.
 
-A region is either a set of words with digits within a line, or a number of whole lines. A region of words is found
-again by the line's *skeleton*, the line without such words, and also by the previous line if the skeleton is too short.
-A region of lines is found again by the skeletons of the lines before and after it.
+A region is either a set of words with digits within a line, or a number of whole lines. A region of words is recognised
+by the line's *skeleton*, the line without such words, and also by the previous line if the skeleton is too short. A
+region of lines is recognised by the skeletons of the lines before and after it.
 
 A number is not volatile as such, because people watch prices. Only relative ages ("3 hours ago") are always ignored. A
 date next to a volatile time of day is also volatile.
@@ -67,12 +67,12 @@ class PageVersion:
 
     @cached_property
     def lines_without_ages(self) -> list[str]:
-        """The lines, in which relative ages such as "3 hours ago" are blanked."""
+        """The lines, with relative ages such as "3 hours ago" blanked."""
         return [_without_ages(line) for line in self.lines]
 
     @cached_property
     def skeletons(self) -> list[str]:
-        """The lines, in which all words with digits are blanked, and also the dates next to a time of day."""
+        """The lines, with all words with digits blanked, and also the dates next to a time of day."""
         return [_skeleton(line) for line in self.lines_without_ages]
 
     @cached_property
@@ -93,7 +93,7 @@ class PageVersion:
         return _hash("lines", before, self.skeletons[end] if end < len(self.lines) else "")
 
     def stable_lines(self, regions: VolatileRegions) -> list[str]:
-        """Return the lines to compare, in which relative ages and the words of ``regions`` are blanked."""
+        """Return the lines to compare, with relative ages and the words of ``regions`` blanked."""
         stable_lines = list(self.lines_without_ages)
         for index, region in self._find_regions(regions):
             stable_lines[index] = _blank_words(stable_lines[index], region.words)

@@ -1,1 +1,1 @@
-"""Parsers of feed documents: RSS, Atom and JSON Feed. Pure."""
+"""Parsers of feed documents: RSS, Atom and JSON Feed."""

@@ -1,4 +1,4 @@
-"""The detection of a document's character encoding, and its decoding. Linear time.
+"""The detection of a document's character encoding, and its decoding, in linear time.
 
 By RFC 7303 §3 the byte order mark takes precedence, then the header, then the XML declaration. There are two
 deviations. A document that is valid UTF-8 is decoded as UTF-8 whatever is declared, because servers declare their

@@ -1,8 +1,8 @@
 """The element handlers of the fast parser: one function for each kind of element in a well-formed feed.
 
-The handlers reproduce feedparser's results, including its peculiarities: a second description is content, an empty
-link is a link, the first title counts unless a deeper one came before. Where reproducing feedparser would take more
-than a line or two, a handler raises :class:`FeedparserRequired`, and feedparser parses the document.
+The handlers reproduce feedparser's results, including its peculiarities: a second description becomes content, an empty
+link counts as a link, and the first title is used unless a deeper title came before. Where reproducing feedparser would
+take more than a line or two, a handler raises :class:`FeedparserRequired`, and feedparser parses the document.
 """
 
 import re
@@ -58,7 +58,7 @@ class Tags:
     def add_element(self, tag: Tag, text: str) -> None:
         """Add the category in an element's attributes, and the category in the element's text.
 
-        If the last category has no term, the text becomes its term. Otherwise the text is a category of its own.
+        If the last category has no term, the text becomes its term. Otherwise the text is a separate category.
         """
         if any(tag):
             self.add(tag)
@@ -79,9 +79,9 @@ HINT_ELEMENTS = {"ttl", "sy_updateperiod", "sy_updatefrequency"}
 
 @dataclass(slots=True, eq=False)
 class ParsedFields:
-    """The values found so far of an entry or of the feed.
+    """The values of an entry or of the feed that have been read so far.
 
-    ``depths`` are the depths, in the document tree, of the elements that the values are from.
+    ``depths`` has, for each field, the depth in the document tree of the element with its value.
     """
 
     is_entry: bool
@@ -189,7 +189,7 @@ ElementHandler = Callable[[DocumentWalker, Element, int], None]
 def base_url(found: dict[str, str], base: str) -> str:
     """Return the base URL of links within an element.
 
-    ``found`` are the element's attributes. ``base`` is the base URL of its parent.
+    ``found`` are the element's attributes. ``base`` is the base URL of the element's parent.
     """
     given = found.get("xml:base", found.get("base"))
     if given and not ABSOLUTE_URL.fullmatch(given):
@@ -372,7 +372,7 @@ def _on_contributor(walker: DocumentWalker, element: Element, _depth: int) -> No
 
 
 def _on_source(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Ignore the feed from which the entry was copied.
+    """Ignore the element with the feed from which the entry was copied.
 
     Its title still affects whether later titles are accepted.
     """
@@ -390,7 +390,7 @@ def _on_source(walker: DocumentWalker, element: Element, depth: int) -> None:
 
 
 def _on_image(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Ignore an image or a text input.
+    """Ignore an image or a text input element.
 
     Its title still affects whether later titles are accepted.
     """
@@ -404,7 +404,7 @@ def _on_image(walker: DocumentWalker, element: Element, depth: int) -> None:
 
 
 def _on_itunes_owner(walker: DocumentWalker, element: Element, _depth: int) -> None:
-    """Ignore the owner of a podcast."""
+    """Ignore the element with the owner of a podcast."""
     if any(walker.names[part.tag] not in ("itunes_name", "itunes_email") or len(part) for part in element):
         raise FeedparserRequired
 

@@ -193,7 +193,7 @@ def resolve_link(base: str, link: str) -> str:
 def looks_like_html(text: str) -> bool:
     """Return whether a text of undeclared type is HTML.
 
-    It is HTML if it has end tags or character references, and if HTML knows all of them.
+    It is HTML if it has end tags or character references, and all of them are defined in HTML.
     """
     if "<" not in text and "&" not in text:
         return False
@@ -296,7 +296,7 @@ def parse_date(date: str) -> float | None:
 
 
 def _to_rfc_3339(date: str) -> str:
-    """Return a date as RFC 3339 writes it; "" if it is not in one of the most common forms."""
+    """Return a date in the format of RFC 3339; "" if it is not in one of the most common forms."""
     if _COMMON_RFC_3339.fullmatch(date):
         return date
     found = _COMMON_RFC_822.fullmatch(date)

@@ -28,11 +28,10 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 def read_polling_hints(text: str, found: Mapping[str, object]) -> PollingHints:
-    """Return the polling hints of the XML document ``text``.
+    """Return the polling hints of the XML document ``text``, without invalid values.
 
-    ``found`` has the texts of the hint elements by feedparser's element names. Only invalid values are omitted.
-    ``skipHours`` and ``skipDays`` are read from the text before the first entry, because feedparser returns only the
-    last hour or day.
+    ``found`` has the texts of the hint elements by feedparser's element names. ``skipHours`` and ``skipDays`` are read
+    from the text before the first entry, because feedparser returns only the last hour or day.
     """
     head = text[: first.start() if (first := _FIRST_ENTRY.search(text)) else None]
     hours = [int(hour) for hour in _HOUR.findall(_within("skipHours", head))]
@@ -82,9 +81,9 @@ class LinkRelations(TypedDict):
 def read_link_relations(links: Iterable[tuple[object, object]], url: str) -> LinkRelations:
     """Return the hubs, the topic and the older document to which the feed links.
 
-    Each of ``links`` is a ``rel`` and a ``href``. ``url`` is the document's URL. ``hub`` and ``self`` are defined by
-    WebSub §4, ``prev-archive`` and ``next`` by RFC 5005 §4 and §3. If there is both an archive (``prev-archive``) and a
-    page (``next``), the archive is returned, because it is complete.
+    Each element of ``links`` is a pair (``rel``, ``href``). ``url`` is the document's URL. ``hub`` and ``self`` are
+    defined by WebSub §4, ``prev-archive`` and ``next`` by RFC 5005 §4 and §3. If there is both an archive
+    (``prev-archive``) and a page (``next``), the archive is returned, because it is complete.
     """
     found: dict[str, list[str]] = {"hub": [], "self": [], "prev-archive": [], "next": []}
     for rel, href in links:

@@ -67,7 +67,7 @@ def _metadata(about: Any) -> FeedMetadata:
 
 
 def _without_middle_entries(text: str) -> str:
-    """Return the document with only its first and last 500 entries, because the newest are at one of its ends.
+    """Return the document with only its first and last 500 entries; the newest entries are at one of its ends.
 
     feedparser would take 10 s for 100,000 entries.
     """
@@ -129,10 +129,9 @@ def _entry(raw: Any, url: str) -> ParsedEntry:
 
 
 def _list_field(raw: Any, name: str) -> list[Any]:
-    """Return the values of a field that is normally a list.
+    """Return the values of a field that is normally a list; empty if it is not a list.
 
-    The result is empty if the document has an element of that name, because feedparser then replaces the list by a
-    text.
+    If the document has an element of that name, feedparser replaces the list by a text.
     """
     found = raw.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

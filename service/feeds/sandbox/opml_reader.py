@@ -1,4 +1,4 @@
-"""The reader of OPML files in parser processes of their own, one file at a time per program."""
+"""The reader of OPML files, which uses separate parser processes, one file at a time per program."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ _MAX_WAIT_S = 7.0
 class OpmlReader:
     """Parses OPML files one at a time, each in a new process, so that channels' documents never wait for a file.
 
-    A file whose turn does not come within seconds is refused.
+    A file that has to wait for more than some seconds is refused.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class OpmlReader:
     async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
         """Return the feeds in the OPML file whose content ``load`` returns.
 
-        ``load`` is not called if 8 files are pending. Raises what ``load`` raises, :class:`ParserBusy` if too many
+        ``load`` is not called if 8 files are pending. Raises the errors of ``load``, :class:`ParserBusy` if too many
         files are pending, and :class:`UserError` for a file that is not OPML, is too large, or takes too much time or
         memory.
         """

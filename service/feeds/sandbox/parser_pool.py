@@ -1,7 +1,8 @@
-"""A pool of parser processes, so that a malicious document costs one process and nothing else.
+"""A pool of parser processes, so that a malicious document can only cause the loss of one process.
 
-The pool's own process loads neither feedparser nor lxml. Parser processes are started on demand, parse one document
-after the other, and are killed if a document exceeds its time or memory (the limits are in ``parser_process``).
+The process that has the pool loads neither feedparser nor lxml. Parser processes are started on demand, parse one
+document after the other, and are killed if a document exceeds its time or memory (the limits are in
+``parser_process``).
 """
 
 import asyncio

@@ -17,9 +17,10 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
 class Document(msgspec.Struct, frozen=True, array_like=True):
-    """A response body, the URL it was fetched from, and the response headers (lower-case names) needed to read it.
+    """A response body, the URL from which it was fetched, and the response headers that are needed to read it.
 
-    ``partial`` says that the body contains only new entries, because it is an RFC 3229 delta or was pushed by a hub.
+    Header names are in lower case. ``partial`` states that the body contains only new entries, because it is an RFC
+    3229 delta or was pushed by a hub.
     """
 
     body: bytes
@@ -29,12 +30,12 @@ class Document(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_page(self) -> bool:
-        """Whether the Content-Type header says HTML."""
+        """Whether the Content-Type header declares HTML."""
         return "html" in self.headers.get("content-type", "").lower()
 
 
 class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
-    """The result of parsing one document: a feed, or a page and the feeds that it links to."""
+    """The result of parsing one document: a feed, or a page and the feeds to which it links."""
 
     feed: ParsedFeed | None = None
     page: ParsedPage | None = None
@@ -45,8 +46,8 @@ class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
     """The changes that the documents of a channel show, and the channel's next baseline.
 
     The baseline is the encoded state by which changes are detected. ``latest`` are the latest entries, newest first, if
-    there was no baseline. If polls have missed some entries, ``older_url`` is the document with the next older ones. If
-    an HTML page was fetched as a feed, only ``links`` is set: it has the feeds to which the page links.
+    there was no baseline. If polls have missed entries, ``older_url`` is the URL of the document with the next older
+    entries. If an HTML page was fetched as a feed, only ``links`` is set: it has the feeds to which the page links.
     """
 
     baseline: bytes = b""
@@ -106,8 +107,8 @@ Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
     """The result of a request, or the fault that ended it.
 
-    ``needs_restart`` says that the process has grown so much that it should be replaced. ``cpu_s`` is the processor
-    time that the request used.
+    ``needs_restart`` states that the process uses so much memory that it should be replaced. ``cpu_s`` is the processor
+    time that the request took, in seconds.
     """
 
     result: Result | None = None

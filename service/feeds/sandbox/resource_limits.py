@@ -18,7 +18,7 @@ _STATM_BYTES = 200
 
 
 def set_timers(cpu_s: float, wall_s: float) -> None:
-    """Let the kernel end this process after ``cpu_s`` seconds of processor time or ``wall_s`` seconds of wall time.
+    """Make the kernel end this process after ``cpu_s`` seconds of processor time or ``wall_s`` seconds of wall time.
 
     The value 0 stops a timer.
     """
@@ -33,14 +33,14 @@ def cpu_time_s() -> float:
 
 
 def limit_memory() -> None:
-    """Limit this process's mapped memory to ``MEMORY_BYTES`` more than now, and forbid core dumps."""
+    """Limit this process's mapped memory to ``MEMORY_BYTES`` more than at present, and forbid core dumps."""
     limit_bytes = _memory_bytes()[0] + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def needs_restart() -> bool:
-    """Return whether this process keeps so much memory that its parent should replace it."""
+    """Return whether this process uses so much memory that its parent should replace it."""
     # Not ru_maxrss: on Linux, a new program inherits the value of the process that started it.
     _, resident_bytes = _memory_bytes()
     return resident_bytes > _RESTART_BYTES
