@@ -53,9 +53,18 @@ def corona(
     phases: Annotated[PollPhases, typer.Option(help="Phases of the nodes of a polling set.")] = PollPhases.EVEN,
     ids: Annotated[IdAssignment, typer.Option(help="How nodes choose their ids.")] = IdAssignment.BALANCED,
     bins: Annotated[BinLayout, typer.Option(help="Bins of the tradeoff clusters.")] = BinLayout.QUANTILE,
-    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 1024,
-    channels: Annotated[int, typer.Option(min=10, help="Number of channels.")] = 100_000,
-    subscriptions: Annotated[int, typer.Option(min=10, help="Number of subscriptions.")] = 5_000_000,
+    protocol: Annotated[
+        bool, typer.Option("--protocol", help="Drive the production protocol; compare with the run without it.")
+    ] = False,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="Number of nodes. Default: 1024, with --protocol 128.")
+    ] = None,
+    channels: Annotated[
+        int | None, typer.Option(min=10, help="Number of channels. Default: 100000, with --protocol 10000.")
+    ] = None,
+    subscriptions: Annotated[
+        int | None, typer.Option(min=10, help="Number of subscriptions. Default: 50 per channel.")
+    ] = None,
     maintenance: Annotated[float, typer.Option(metavar="SECONDS", min=1800, help="Maintenance interval.")] = 3600.0,
     target: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Target delay of the goal fast.")] = 30.0,
     longest_wait: Annotated[
@@ -71,6 +80,10 @@ def corona(
 
     if base not in BASES:
         raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
+    if protocol and (base, phases, bins) != (None, PollPhases.EVEN, BinLayout.QUANTILE):
+        raise typer.BadParameter("The production protocol has no --base, --phases and --bins.")
+    nodes = nodes or (128 if protocol else 1024)
+    channels = channels or (10_000 if protocol else 100_000)
     setup = CoronaSetup(
         goal=goal,
         base=base,
@@ -79,7 +92,7 @@ def corona(
         bins=bins,
         nodes=nodes,
         channels=channels,
-        subscriptions=subscriptions,
+        subscriptions=subscriptions or 50 * channels,
         maintenance_s=maintenance,
         rounds=round(6 * 3600 / maintenance),
         target_delay_s=target,
@@ -87,7 +100,10 @@ def corona(
         churn=churn,
         loss=(0.02 if churn else 0.0) if loss is None else loss,
     )
-    _run_experiment("corona", setup, seed, as_json=as_json, plot=plot)
+    if protocol and plot is not None:
+        raise typer.BadParameter("A run with --protocol has no plot.")
+    module = "protocol_experiment" if protocol else "experiment"
+    _run_experiment("corona", setup, seed, as_json=as_json, plot=plot, module=module)
 
 
 @app.command()
@@ -197,14 +213,16 @@ def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
         yield lambda what: bar.update(task, advance=1, description=what)
 
 
-def _run_experiment(name: str, *arguments: object, as_json: bool, plot: Path | None) -> None:
+def _run_experiment(
+    name: str, *arguments: object, as_json: bool, plot: Path | None, module: str = "experiment"
+) -> None:
     """Run the experiment ``name`` and print its results; if ``plot`` is given, also draw them to this file.
 
-    ``arguments`` are those of the experiment's ``run``.
+    ``arguments`` are those of ``run`` in the ``module`` of the experiment's package.
     """
     from service.simulate.report import without_garbage_collection  # noqa: PLC0415 - help must not load it
 
-    experiment, report_module = (import_module(f"service.simulate.{name}.{part}") for part in ("experiment", "report"))
+    experiment, report_module = (import_module(f"service.simulate.{name}.{part}") for part in (module, "report"))
     with progress(experiment.STEPS, hidden=as_json) as report, without_garbage_collection():
         outcome = experiment.run(*arguments, report)
     print_outcome(outcome, lambda: report_module.table(outcome), as_json=as_json)

@@ -60,7 +60,7 @@ def _storm(seed: int) -> Fleet:
     for _ in range(20):
         fleet.after(fleet.random.uniform(0, STORM_S), lambda: _disturb(fleet))
     fleet.run_until(STORM_S)
-    fleet.partitioned = frozenset()
+    fleet.network.partitioned = frozenset()
     if not fleet.alive:
         fleet.join()
     return fleet
@@ -74,7 +74,9 @@ def _disturb(fleet: Fleet) -> None:
         case "crash" if fleet.alive:
             fleet.crash(fleet.random.choice(fleet.alive))
         case "cut":
-            fleet.partitioned = frozenset(worker.node_id for worker in fleet.alive if fleet.random.random() < 0.3)
+            fleet.network.partitioned = frozenset(
+                worker.node_id for worker in fleet.alive if fleet.random.random() < 0.3
+            )
         case "subscribe":
             fleet.subscribe(channel, fleet.random.choice((0, 5)))
         case _:
@@ -102,7 +104,7 @@ def _sizes(fleet: Fleet) -> dict[str, float]:
     for channel in _wanted(fleet):
         owner = fleet.view.owner(channel)
         assert owner is not None
-        sizes[channel] = POLICY.poll_interval_s / fleet.workers[owner].instructions[channel].schedule.gap_s
+        sizes[channel] = POLICY.poll_interval_s / fleet.nodes[owner].instructions[channel].schedule.gap_s
     return sizes
 
 
@@ -187,7 +189,7 @@ def test_after_the_storm_polls_are_evenly_spaced() -> None:
         longest_s = POLICY.poll_interval_s / min(_sizes_soon(fleet))
         fleet.run_until(HEALED_S + 4 * longest_s)
         for channel, size in _sizes(fleet).items():
-            late = [at_s for at_s in fleet.channels[channel].polls_s if at_s > HEALED_S + longest_s]
+            late = [at_s for at_s in fleet.polls_s[channel] if at_s > HEALED_S + longest_s]
             gaps_s = [b - a for a, b in pairwise(late)]
             assert gaps_s == pytest.approx([POLICY.poll_interval_s / size] * len(gaps_s), rel=0.02)
             assert gaps_s

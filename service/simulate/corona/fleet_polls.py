@@ -187,37 +187,29 @@ AFTER_END_S = 7200.0
 ROW_BATCH = 1 << 14
 
 
-class FaultyPolls:
-    """All polls of a fleet with churn and loss, sorted by channel and time."""
+class EnumeratedPolls:
+    """Polls of the channels ``numbers``, enumerated one by one and sorted by channel and time."""
 
-    def __init__(self, fleet: SimulatedFleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
+    def __init__(self, numbers: Ints, place: Ints, at_s: Floats, node: Ints, horizon_s: float) -> None:
+        """Sort the polls.
+
+        ``place``, ``at_s`` and ``node`` have the index of each poll's channel in ``numbers``, its time, and the number
+        of the node that makes it. All polls until ``horizon_s`` are known.
+        """
         self.numbers = numbers
-        self._place = np.full(fleet.setup.channels, -1)
-        self._place[numbers] = np.arange(len(numbers))
-        self._fleet, self._table = fleet, timetable
-        self._salt, self._horizon_s = np.uint64(seed), fleet.setup.end_s + AFTER_END_S
-        self._died_s = np.full(int(max(ring.max() for ring in fleet.numbers)) + 1, np.inf)
-        for number, died_s in fleet.died_s.items():
-            self._died_s[number] = died_s
-        rows = np.arange(len(timetable.channel))
-        parts = [
-            part
-            for begin in range(0, len(rows), ROW_BATCH)
-            for part in self._polls_of_rows(rows[begin : begin + ROW_BATCH])
-        ]
-        channel = np.concatenate([part[0] for part in parts])
-        at_s = np.concatenate([part[1] for part in parts])
-        node = np.concatenate([part[2] for part in parts])
-        order = np.lexsort((at_s, channel))
+        self._place_of = np.full(int(numbers.max()) + 1, -1)
+        self._place_of[numbers] = np.arange(len(numbers))
+        self._horizon_s = horizon_s
+        order = np.lexsort((at_s, place))
         self._at_s, self._node = at_s[order], node[order]
-        self._starts = np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=len(numbers)))))
+        self._starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(numbers)))))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``.
 
-        The time is the end of the enumeration, two hours after the run, if there is no such poll.
+        The time is the end of the enumeration if there is no such poll.
         """
-        place = self._place[channel]
+        place = self._place_of[channel]
         end = self._starts[place + 1]
         found = first_index_beyond(self._starts[place], end, lambda poll: self._at_s[poll] > after_s)
         return np.where(found < end, self._at_s[np.minimum(found, len(self._at_s) - 1)], self._horizon_s)
@@ -226,14 +218,13 @@ class FaultyPolls:
         """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
         return float(((self._at_s > begin_s) & (self._at_s <= end_s)).sum() / len(self.numbers))
 
-    def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
-        """Return the largest number of polls by a node, divided by the mean for as many nodes as at the start."""
+    def busiest_of(self, nodes: int, begin_s: float, end_s: float) -> float:
+        """Return the largest number of polls by a node between two times, divided by the mean over ``nodes`` nodes."""
         inside = (self._at_s > begin_s) & (self._at_s <= end_s)
-        polls = np.bincount(self._node[inside], minlength=len(self._died_s))
-        return float(polls.max() / (inside.sum() / fleet.setup.nodes))
+        return float(np.bincount(self._node[inside]).max() / (inside.sum() / nodes))
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:
-        """Return each sampled channel's mean time until the next poll, over all times from ``begin_s`` to ``end_s``.
+        """Return each channel's mean time until the next poll, over all times from ``begin_s`` to ``end_s``.
 
         The result is in the order of the attribute ``numbers``.
         """
@@ -246,20 +237,45 @@ class FaultyPolls:
         squares = between + (first_s - begin_s) ** 2 - (last_s - end_s) ** 2
         return np.asarray(squares / 2 / (end_s - begin_s))
 
+
+class FaultyPolls(EnumeratedPolls):
+    """All polls of a fleet with churn and loss, of the sampled channels ``numbers``."""
+
+    def __init__(self, fleet: SimulatedFleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
+        self._place = np.full(fleet.setup.channels, -1)
+        self._place[numbers] = np.arange(len(numbers))
+        self._fleet, self._table = fleet, timetable
+        self._salt, self._until_s = np.uint64(seed), fleet.setup.end_s + AFTER_END_S
+        self._died_s = np.full(int(max(ring.max() for ring in fleet.numbers)) + 1, np.inf)
+        for number, died_s in fleet.died_s.items():
+            self._died_s[number] = died_s
+        rows = np.arange(len(timetable.channel))
+        parts = [
+            part
+            for begin in range(0, len(rows), ROW_BATCH)
+            for part in self._polls_of_rows(rows[begin : begin + ROW_BATCH])
+        ]
+        place = np.concatenate([part[0] for part in parts])
+        at_s = np.concatenate([part[1] for part in parts])
+        node = np.concatenate([part[2] for part in parts])
+        super().__init__(numbers, place, at_s, node, self._until_s)
+
+    def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
+        """Return the largest number of polls by a node, divided by the mean for as many nodes as at the start."""
+        return self.busiest_of(fleet.setup.nodes, begin_s, end_s)
+
     def _polls_of_rows(self, rows: Ints) -> list[tuple[Ints, Floats, Ints]]:
         """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays of (channel, time, node).
 
         The second element of the list has the polls by nodes that missed a schedule and continue the previous one.
         """
         table = self._table
-        from_s, to_s = table.start_s[rows], np.minimum(table.end_s[rows], self._horizon_s)
+        from_s, to_s = table.start_s[rows], np.minimum(table.end_s[rows], self._until_s)
         own = self._polls_by_plan(rows, rows, from_s, to_s)
         after = rows[table.rows[table.channel[rows]] < rows]
         return [
             own,
-            self._polls_by_plan(
-                after, after - 1, table.start_s[after], np.minimum(table.end_s[after], self._horizon_s)
-            ),
+            self._polls_by_plan(after, after - 1, table.start_s[after], np.minimum(table.end_s[after], self._until_s)),
         ]
 
     def _polls_by_plan(self, rows: Ints, planned: Ints, from_s: Floats, to_s: Floats) -> tuple[Ints, Floats, Ints]:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from service.corona.objectives import Goal
 from service.simulate.corona.experiment import ChannelProfile, CoronaOutcome, Window, run
+from service.simulate.corona.protocol_experiment import ProtocolOutcome
 from service.simulate.corona.workload import BinLayout, CoronaSetup, IdAssignment, PollPhases
 from service.simulate.report import SEEDS, Job, command, draw, render, terminal_table
 
@@ -65,8 +66,38 @@ def page(found: OutcomesByName) -> str:
     return render("corona.md.j2", runs=found, command=lambda setup: command("corona", setup, CORONET, _OPTIONS))
 
 
-def table(outcome: CoronaOutcome) -> Table:
+def table(outcome: CoronaOutcome | ProtocolOutcome) -> Table:
     """Return the results of one run as a table for the terminal."""
+    return _protocol_table(outcome) if isinstance(outcome, ProtocolOutcome) else _vectorised_table(outcome)
+
+
+def _protocol_table(outcome: ProtocolOutcome) -> Table:
+    rounds = outcome.converged_after_rounds
+    rows = (
+        ("mean detection, s", f"{outcome.mean_detection_s:.2f}", f"{outcome.vectorised_mean_detection_s:.2f}"),
+        ("p99 detection, s", f"{outcome.p99_detection_s:.1f}", f"{outcome.vectorised_p99_detection_s:.1f}"),
+        (
+            "notification delay, s",
+            f"{outcome.mean_notification_delay_s:.2f}",
+            f"{outcome.vectorised_mean_notification_delay_s:.2f}",
+        ),
+        (
+            "polls per channel per τ",
+            f"{outcome.polls_per_channel_per_tau:.2f}",
+            f"{outcome.vectorised_polls_per_channel_per_tau:.2f}",
+        ),
+        ("longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}", ""),
+        ("rounds to convergence", "never" if rounds is None else str(rounds), ""),
+        ("busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}", ""),
+        ("detection by formula, s", f"{outcome.formula_detection_s:.2f}", ""),
+        ("entries with a version", f"{outcome.versioned_updates:,} of {outcome.updates:,}", ""),
+        ("publication to version, s", f"{outcome.mean_version_delay_s:.2f}", ""),
+        ("messages per node and maintenance", f"{outcome.messages_per_node_per_maintenance:,.0f}", ""),
+    )
+    return terminal_table(("", "protocol", "vectorised"), rows)
+
+
+def _vectorised_table(outcome: CoronaOutcome) -> Table:
     rounds = outcome.converged_after_rounds
     rows = (
         ("mean detection, s", f"{outcome.mean_detection_s:.2f}"),

@@ -1,0 +1,356 @@
+"""A fleet of production node protocols on a virtual clock, with a network, leases and a store in memory.
+
+The module simulates what a worker process provides around :class:`~service.corona.protocol.NodeProtocol`: timers,
+encoded messages, polls, and the store's answers. A :class:`FleetNetwork` decides which messages are lost, repeated or
+delayed. The experiment (``protocol_experiment``) and the property tests with seeded fleets use the same classes.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Protocol
+
+from service.corona import events, messages
+from service.corona.fleet_policy import ChannelBounds, FleetPolicy
+from service.corona.protocol import NodeProtocol
+from service.corona.update_rates import UpdateHistory
+from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
+from service.overlay.ring import RingView, owned_prefixes
+
+TICKS_PER_MAINTENANCE = 4
+"""The same as in workers."""
+
+
+class FleetNetwork(Protocol):
+    """The connections of nodes with each other and with the store. Times are simulated seconds."""
+
+    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:
+        """Return the delay of each copy of a message that arrives; none if the message is lost."""
+
+    def reaches_store(self, node: NodeId, now_s: float) -> bool:
+        """Return whether a request of ``node`` reaches the store, or the store's answer the node."""
+
+    def delay_s(self, now_s: float) -> float:
+        """Return the delay of a request to the store, of its answer, or of the notice of a new ring."""
+
+
+@dataclass
+class StoredChannel:
+    """The state of one channel in the store and at its publisher. Contents are increasing numbers.
+
+    ``versions`` has the content of each version. ``private`` channels are exempt from the limit on polls of public
+    ones. ``site`` is the site whose request budget the channel shares; empty if there is none.
+    """
+
+    subscribers: int
+    updates: UpdateHistory
+    private: bool = False
+    site: str = ""
+    published: int = 0
+    epoch: int = 0
+    versions: list[int] = field(default_factory=lambda: [0])
+    notices: set[int] = field(default_factory=set)
+    """The versions with a notice; their content is that of the previous version."""
+
+    @property
+    def version(self) -> int:
+        """The number of the current version."""
+        return len(self.versions) - 1
+
+
+class ProtocolNode:
+    """A simulated worker around one protocol, which carries out the protocol's effects."""
+
+    def __init__(self, fleet: "ProtocolFleet", node_id: NodeId, policy: FleetPolicy) -> None:
+        self.fleet = fleet
+        self.node_id = node_id
+        self.alive = True
+        self.protocol = NodeProtocol(node_id, policy)
+        self.view = RingView(0, ())
+        """The ring as this node last received it."""
+        self.owned: set[ChannelId] = set()
+        self.instructions: dict[ChannelId, events.StartPolling] = {}
+        self.known: dict[ChannelId, int] = {}
+        """The version that polls of a channel are compared with."""
+        self._fetched: dict[ChannelId, int] = {}
+        self._planned_s: dict[ChannelId, float] = {}
+        self._polled_s: dict[ChannelId, float] = {}
+        self._under_way: set[object] = set()
+        self._owned_prefixes: tuple[int, tuple[str, ...]] = 0, ()
+        """The version of a ring, and the prefixes of the ids of the channels that this node owns on that ring."""
+
+    @property
+    def owned_prefixes(self) -> tuple[str, ...]:
+        """The prefixes of the ids of the channels that this node owns on the ring that it knows."""
+        if self._owned_prefixes[0] != self.view.version:
+            self._owned_prefixes = self.view.version, owned_prefixes(self.view, self.node_id)
+        return self._owned_prefixes[1]
+
+    def handle(self, event: events.Event) -> None:
+        """Process an event and carry out its effects, unless the node is dead."""
+        if self.alive:
+            if isinstance(event, events.RingChanged):
+                self.view = event.view
+            for effect in self.protocol.handle([event], self.fleet.now_s, self.fleet.fleet_s):
+                self._perform(effect)
+
+    def tick(self) -> None:
+        """Send the periodic timer event to the protocol, now and from now on."""
+        if self.alive:
+            self.handle(events.Tick())
+            self.fleet.after(self.fleet.tick_s, self.tick)
+
+    def plan_poll(self, channel: ChannelId) -> None:
+        """Plan the next poll of an assigned channel, if the fleet simulates it one by one."""
+        if not self.fleet.simulates_polls_of(channel, self):
+            return
+        instruction, now_s = self.instructions[channel], self.fleet.now_s
+        ahead_s = self.fleet.fleet_s - now_s
+        after_s = max(now_s, self._polled_s.get(channel, now_s)) + ahead_s
+        due_s = instruction.schedule.next_poll_s(instruction.rank, after_s) - ahead_s
+        if due_s != self._planned_s.get(channel):
+            self._planned_s[channel] = due_s
+            self.fleet.after(due_s - now_s, partial(self._poll, channel, due_s))
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Send(node, message):
+                self.fleet.send(self.node_id, node, message)
+            case events.StartPolling(channel):
+                self.instructions[channel] = effect
+                self.fleet.on_instruction(self, channel, effect)
+                self.plan_poll(channel)
+            case events.LoadObjective():
+                self._request_once("objective", self.fleet.load_objective)
+            case events.StopPolling(channel):
+                self.instructions.pop(channel, None)
+                self.known.pop(channel, None)
+                self._planned_s.pop(channel, None)
+                self.fleet.on_instruction(self, channel, None)
+            case events.UpdateBase(channel, announcement):
+                self._update_base(channel, announcement)
+            case events.ReleaseOwnership(channel):
+                self.owned.remove(channel)
+            case events.TakeOwnership(channel):
+                self.owned.add(channel)
+                self._request_once(channel, partial(self.fleet.take_ownership, channel))
+            case events.ListOwnedChannels(requested_s):
+                self._request_once("registry", partial(self.fleet.list_owned, self, requested_s))
+            case events.Publish():
+                self.fleet.request(self, partial(self.fleet.publish, effect))
+
+    def _update_base(self, channel: ChannelId, announcement: messages.VersionAnnouncement | None) -> None:
+        if announcement is not None and channel in self.known:
+            self.known[channel] = max(self.known[channel], announcement.version)
+            self._report_change(channel)
+        elif self.fleet.network.reaches_store(self.node_id, self.fleet.now_s):
+            self.fleet.after(self.fleet.prompt_s, partial(self._refresh, channel))
+
+    def _request_once(self, what: object, request: Callable[[], events.Event]) -> None:
+        if what not in self._under_way:
+            self._under_way.add(what)
+            self.fleet.request(self, request, partial(self._under_way.discard, what))
+
+    def _poll(self, channel: ChannelId, due_s: float) -> None:
+        if not self.alive or self._planned_s.get(channel) != due_s:
+            return
+        del self._planned_s[channel]
+        if not self.fleet.simulates_polls_of(channel, self):
+            return
+        self._polled_s[channel] = due_s
+        self.plan_poll(channel)
+        if channel not in self.known:
+            if not self.fleet.network.reaches_store(self.node_id, self.fleet.now_s):
+                return
+            self.known[channel] = self.fleet.channels[channel].version
+        self._fetched[channel] = self.fleet.channels[channel].published
+        self.fleet.on_poll(channel, self)
+        self._report_change(channel)
+
+    def _refresh(self, channel: ChannelId) -> None:
+        self.known[channel] = self.fleet.channels[channel].version
+        self._report_change(channel)
+
+    def _report_change(self, channel: ChannelId) -> None:
+        base, fetched = self.known[channel], self._fetched.get(channel, 0)
+        if fetched > self.fleet.channels[channel].versions[base]:
+            entry = Entry(key=str(fetched))
+            delta = Delta(channel, base, 0, self.fleet.now_s, (Change("addition", entry),))
+            self.handle(events.CandidateFound(messages.Candidate(delta, Validators(), str(fetched).encode())))
+
+
+class ProtocolFleet:
+    """The simulation of one run; :meth:`run_until` advances its time.
+
+    Subclasses override :meth:`simulates_polls_of`, :meth:`on_poll` and :meth:`on_instruction` to measure the run.
+    """
+
+    def __init__(
+        self,
+        channels: dict[ChannelId, StoredChannel],
+        policy: FleetPolicy,
+        network: FleetNetwork,
+        *,
+        tick_s: float,
+        prompt_s: float,
+        fleet_ahead_s: float = 0.0,
+    ) -> None:
+        """Start without nodes.
+
+        ``prompt_s`` is the time in which a node reads a channel's version, and ``fleet_ahead_s`` the offset of the
+        fleet's clock from the nodes' clocks.
+        """
+        self.channels, self.policy, self.network = channels, policy, network
+        self.tick_s, self.prompt_s = tick_s, prompt_s
+        self.now_s = 0.0
+        self.objective = policy.objective
+        self.site_rates: dict[str, float] = {}
+        """Requests per second by site, as set by an admin."""
+        self.bounds: dict[ChannelId, ChannelBounds] = {}
+        """Bounds of single channels, as set by an admin."""
+        self.view = RingView(0, ())
+        self.nodes: dict[NodeId, ProtocolNode] = {}
+        """All nodes that ever joined, by id; a later node with the same id replaces a dead one."""
+        self.messages_sent = self.bytes_sent = 0
+        self._fleet_ahead_s = fleet_ahead_s
+        self._by_prefix: dict[str, list[ChannelId]] = {}
+        for channel in channels:
+            self._by_prefix.setdefault(channel[:2], []).append(channel)
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+
+    @property
+    def fleet_s(self) -> float:
+        """The present fleet time."""
+        return self.now_s + self._fleet_ahead_s
+
+    @property
+    def alive(self) -> list[ProtocolNode]:
+        """The nodes that run, in the order in which they joined."""
+        return [node for node in self.nodes.values() if node.alive]
+
+    def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:  # noqa: ARG002 - for subclasses
+        """Return whether the next poll of the channel by this node is an event of its own; all polls are, by default.
+
+        A poll that finds nothing changes nothing, so a simulation may leave it out and count it by the schedule.
+        """
+        return True
+
+    def on_poll(self, channel: ChannelId, node: ProtocolNode) -> None:
+        """Note a poll of the channel by this node."""
+
+    def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
+        """Note that this node polls the channel by another schedule from now on, or no longer if that is None."""
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Call ``act`` in ``delay_s`` seconds."""
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), act))
+
+    def run_until(self, end_s: float) -> None:
+        """Advance the simulated time to ``end_s``."""
+        while self._due and self._due[0][0] <= end_s:
+            self.now_s, _, act = heapq.heappop(self._due)
+            act()
+        self.now_s = end_s
+
+    def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
+        """Add nodes to the ring at once; each comes with the time in seconds until its first tick."""
+        infos = list(self.view.nodes)
+        for node_id, first_tick_s in nodes:
+            node = self.nodes[node_id] = ProtocolNode(self, node_id, self.policy)
+            infos.append(NodeInfo(node_id, self.view.version + 1, "", self.now_s))
+            self.after(first_tick_s, node.tick)
+        self._set_ring(infos)
+
+    def fail(self, node: ProtocolNode, lease_s: float) -> None:
+        """Stop a node; it leaves the ring when its lease ends, ``lease_s`` seconds from now."""
+        node.alive = False
+        for channel in list(node.instructions):
+            self.on_instruction(node, channel, None)
+        self.after(lease_s, partial(self._expire, node.node_id))
+
+    def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
+        """Send an encoded message to a node, as the network permits."""
+        raw = messages.encode(sender, message)
+        self.messages_sent += 1
+        self.bytes_sent += len(raw)
+        for delay_s in self.network.message_delays_s(sender, receiver, self.now_s):
+            self.after(delay_s, partial(self._deliver, receiver, raw))
+
+    def request(
+        self, node: ProtocolNode, request: Callable[[], events.Event], done: Callable[[], None] = lambda: None
+    ) -> None:
+        """Have the store carry out a node's request and answer it; either may get lost.
+
+        ``done`` is called when the answer arrives, or would have arrived.
+        """
+        asked, answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
+
+        def reach_store() -> None:
+            answer = request() if asked else None
+            self.after(self.network.delay_s(self.now_s), lambda: reach_node(answer))
+
+        def reach_node(answer: events.Event | None) -> None:
+            done()
+            if answer is not None and answered:
+                node.handle(answer)
+
+        self.after(self.network.delay_s(self.now_s), reach_store)
+
+    def load_objective(self) -> events.Event:
+        """Return the store's answer to ``LoadObjective``."""
+        return events.ObjectiveLoaded(self.objective, self.site_rates, dict(self.bounds))
+
+    def take_ownership(self, channel: ChannelId) -> events.Event:
+        """Return the store's answer to ``TakeOwnership``."""
+        stored = self.channels[channel]
+        stored.epoch += 1
+        return events.OwnershipTaken(
+            channel,
+            stored.epoch,
+            stored.version,
+            private=stored.private,
+            updates=stored.updates,
+            site=stored.site,
+        )
+
+    def publish(self, asked: events.Publish) -> events.Event:
+        """Store a candidate as the channel's next version if it is not outdated; return the answer to ``Publish``."""
+        candidate, epoch = asked.candidate, asked.epoch
+        stored = self.channels[candidate.channel]
+        if (epoch, candidate.base_version) != (stored.epoch, stored.version):
+            return events.PublishRefused(candidate.channel)
+        if candidate.delta.notice:
+            stored.versions.append(stored.versions[-1])
+            stored.notices.add(stored.version)
+        else:
+            stored.versions.append(int(candidate.memory))
+        stored.updates = asked.updates
+        return events.VersionPublished(candidate.channel, stored.version)
+
+    def list_owned(self, node: ProtocolNode, requested_s: float) -> events.Event:
+        """Return the answer to ``ListOwnedChannels``: the channels of the node's prefixes on the ring it knows."""
+        listed = (
+            events.ListedChannel(channel, self.channels[channel].subscribers)
+            for prefix in node.owned_prefixes
+            for channel in self._by_prefix.get(prefix, ())
+        )
+        return events.ChannelsListed(requested_s, tuple(listed))
+
+    def _deliver(self, receiver: NodeId, raw: bytes) -> None:
+        envelope = messages.decode(raw)
+        if envelope is not None and receiver in self.nodes:
+            self.nodes[receiver].handle(events.MessageReceived(envelope.sender, envelope.message))
+
+    def _expire(self, node_id: NodeId) -> None:
+        self._set_ring([info for info in self.view.nodes if info.id != node_id])
+
+    def _set_ring(self, nodes: list[NodeInfo]) -> None:
+        self.view = RingView(self.view.version + 1, tuple(sorted(nodes, key=lambda info: info.id)))
+        for node in self.alive:
+            self.after(self.network.delay_s(self.now_s), partial(self._show_ring, node))
+
+    def _show_ring(self, node: ProtocolNode) -> None:
+        node.handle(events.RingChanged(self.view))
