@@ -9,6 +9,8 @@ A poll that finds nothing changes nothing. Therefore polls are events only while
 not know; all other polls follow from the schedules that nodes have been assigned, and when.
 """
 
+# ruff: noqa: ARG002 - a network without faults of a kind ignores arguments of FleetNetwork
+
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -236,14 +238,14 @@ class _Network:
     def __init__(self, loss: float, rng: np.random.Generator) -> None:
         self._messages, self._store = SimulatedNetwork(loss, rng), SimulatedNetwork(0.0, rng)
 
-    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:  # noqa: ARG002
+    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:
         delay_s = self._messages.delay_s()
         return () if delay_s is None else (delay_s,)
 
-    def reaches_store(self, node: NodeId, now_s: float) -> bool:  # noqa: ARG002
+    def reaches_store(self, node: NodeId, now_s: float) -> bool:
         return True
 
-    def delay_s(self, now_s: float) -> float:  # noqa: ARG002
+    def delay_s(self, now_s: float) -> float:
         return self._store.delay_s() or 0.0
 
 
