@@ -275,7 +275,7 @@ def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, pollin
         _draw_node(svg, node, "node polls" if node.id in polling_set else "node", has_label=len(ordered) <= _MAX_LABELS)
     if channel is not None:
         x, y = _on_circle(ring_position(channel), _RADIUS)
-        _draw(svg, "path", "channel", d=f"M{x:.1f} {y - 9:.1f}l9 9-9 9-9-9z")
+        _draw(svg, "path", "channel", "The channel", d=f"M{x:.1f} {y - 11:.1f}l11 11-11 11-11-11z")
     return _markup(svg)
 
 
@@ -342,7 +342,7 @@ def _draw_node(svg: ET.Element, node: NodeInfo, css_class: str, *, has_label: bo
     position = ring_position(node.id)
     x, y = _on_circle(position, _RADIUS)
     group = _draw(svg, "g", css_class, f"{node.name}, id {node.id}", **{"data-node": node.id})
-    _draw(group, "circle", cx=f"{x:.2f}", cy=f"{y:.2f}", r="7")
+    _draw(group, "circle", cx=f"{x:.2f}", cy=f"{y:.2f}", r="7" if has_label else "4")
     if has_label:
         x, y = _on_circle(position, _LABEL_RADIUS)
         offset = x - _RING_WIDTH / 2
