@@ -87,10 +87,9 @@ async def change_preferences(requests: Requests, target: SubscriptionTarget, wor
 async def _poll_interval_s(requests: Requests, subscription: SubscribedChannel) -> float | None:
     """Return the average interval between polls of a subscription's channel; None if it is not known at present."""
     try:
-        explanation = await requests.explain_polling(subscription.channel.id)
+        return (await requests.explain_polling(subscription.channel.id)).gap_s
     except CoronetError:
         return None
-    return explanation.interval_s / len(explanation.turns)
 
 
 async def edit_filters(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:

@@ -30,6 +30,7 @@ from bots.replies.subscriptions import (
     TooManySubscriptions,
     UnsubscribeReply,
 )
+from service.corona.poll_explanation import BindingConstraint
 from service.errors import BadUrl, ListOfFeeds, UploadRefused
 from service.feeds import opml
 from service.feeds.opml import OpmlDocument
@@ -189,9 +190,12 @@ async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
     subscription = await _find_target(requests, "why", target)
     if isinstance(subscription, Reply):
         return subscription
-    explanation = await requests.explain_polling(subscription.channel.id)
+    cid = subscription.channel.id
+    explanation = await requests.explain_polling(cid)
+    failures = (await requests.health((cid,)))[1] if explanation.bound is BindingConstraint.FAILURE else {}
+    _, failing_since_s = failures.get(cid, ("", None))
     return PollExplanationReply(
-        subscription, explanation, requests.now_s(), await requests.pubsub_uri(subscription.channel.id)
+        subscription, explanation, requests.now_s(), await requests.pubsub_uri(cid), failing_since_s
     )
 
 

@@ -31,6 +31,8 @@ LANGUAGES: Final = (SOURCE_LANGUAGE, "de", "fr", "es")
 _UNITS_S: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _THRESHOLD: Final = 1.5
 """A duration is rounded to a multiple of a unit from this number of units on."""
+_SINGLE_UNIT_TOLERANCE: Final = 0.02
+"""A frequency that differs by less than this fraction from one unit is stated as once per unit."""
 _LOCALES: Final = {SOURCE_LANGUAGE: "en_GB"}
 """Locales that differ from their language. British English has a 24-hour clock, as the commands do."""
 
@@ -111,6 +113,10 @@ class Translator:
             case _:
                 return self.ngettext("every year", "every {count} years", count)
 
+    def format_number(self, value: float) -> str:
+        """Return a number with at most one decimal place: ``2``, ``1.6``."""
+        return format_decimal(round(value, 1), locale=self._locale)
+
     def format_datetime(self, at_s: float, zone: str) -> str:
         """Return the date and time of the Unix time ``at_s`` in ``zone``, a name of the tz database."""
         return format_datetime(datetime.fromtimestamp(at_s, ZoneInfo(zone)), "medium", locale=self._locale)
@@ -136,11 +142,14 @@ def _exact_duration(duration_s: int) -> tuple[int, str]:
 
 
 def _rounded_duration(duration_s: float) -> tuple[int, str]:
-    """Return a duration as a count and its unit, rounded as by :meth:`Translator.format_duration`."""
+    """Return a duration as a count and its unit, rounded as by :meth:`Translator.format_duration`.
+
+    A duration that is nearly one unit is one unit, not a number of the next smaller one: an hour, not 60 minutes.
+    """
     units = (
         (max(1, round(duration_s / unit_s)), unit)
         for unit, unit_s in TIMEDELTA_UNITS
-        if duration_s >= _THRESHOLD * unit_s
+        if duration_s >= _THRESHOLD * unit_s or abs(duration_s / unit_s - 1) < _SINGLE_UNIT_TOLERANCE
     )
     return next(units, (1, "second"))
 

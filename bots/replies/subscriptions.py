@@ -38,11 +38,9 @@ _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.LONGEST_WAIT: gettext_noop("It is checked often enough that nobody has to wait too long."),
     BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for new entries."),
     BindingConstraint.CHANNEL_INTERVAL: gettext_noop("An admin has set how often it may be checked."),
-    BindingConstraint.PUBLISHER: gettext_noop("Its publisher asks not to check it more often."),
     BindingConstraint.FAILURE: gettext_noop("It is checked less often until it can be reached again."),
-    BindingConstraint.PAUSE: gettext_noop("It is paused for now."),
+    BindingConstraint.PAUSE: gettext_noop("Its site or an admin asked for a pause until then."),
     BindingConstraint.NODES: gettext_noop("To check it more often, more workers are needed."),
-    BindingConstraint.CHANNEL_BUDGET: gettext_noop("Out of politeness to its publisher, it isn't checked more often."),
     BindingConstraint.HOST_BUDGET: gettext_noop(
         "Out of politeness to its site, which has other channels as well, it isn't checked more often."
     ),
@@ -50,6 +48,7 @@ _REASON_OF_CONSTRAINT: Final = {
         "There aren't enough checks for all channels right now, so it gets fewer than usual."
     ),
 }
+"""The sentences without placeholders; :meth:`PollExplanationReply._reason` has the others."""
 
 
 class SubscribeReply(Reply, frozen=True):
@@ -304,40 +303,50 @@ class PollExplanationReply(Reply, frozen=True):
     """Says how often a channel is polled, and why.
 
     ``now_s`` is the current Unix time. ``node_uri`` is the URI of the channel's pubsub node, or "" if it has none.
+    ``failing_since_s`` is the Unix time of the first failed poll; None if the last poll succeeded.
     """
 
     subscription: SubscribedChannel
-    reason: PollExplanation
+    explanation: PollExplanation
     now_s: float
     node_uri: str = ""
+    failing_since_s: float | None = None
 
     def _text(self, translator: Translator) -> str:
-        reason, workers = self.reason, len(self.reason.turns)
         lines = [
-            translator.ngettext(
-                "*{title}* (#{number}) is checked {frequency}, by one worker.",
-                "*{title}* (#{number}) is checked {frequency}, by {count} workers taking turns.",
-                workers,
-                title=title(self.subscription.channel),
-                number=str(self.subscription.number),
-                frequency=translator.format_frequency(reason.interval_s / workers),
-            ),
-            self._awaited(translator),
-            translator.gettext(_REASON_OF_CONSTRAINT[reason.bound]),
+            self._frequency(translator),
+            self._wait(translator),
+            self._reason(translator),
             translator.gettext(
                 "It seems to have something new about {frequency}.",
-                frequency=translator.format_frequency(reason.update_interval_s),
+                frequency=translator.format_frequency(self.explanation.update_interval_s),
             ),
         ]
         if self.node_uri:
             lines.append(translator.gettext("Anyone can read it as a pubsub node: {uri}", uri=self.node_uri))
         return "\n".join(lines)
 
-    def _awaited(self, translator: Translator) -> str:
-        wait, next_s = (
-            translator.format_duration(self.reason.wait_s),
-            min(turn.next_poll_s for turn in self.reason.turns) - self.now_s,
-        )
+    def _frequency(self, translator: Translator) -> str:
+        explanation, name, number = self.explanation, title(self.subscription.channel), str(self.subscription.number)
+        frequency = translator.format_frequency(explanation.gap_s)
+        if explanation.ring_nodes == 1:
+            return translator.gettext(
+                "*{title}* (#{number}) is checked {frequency}, by one worker.",
+                title=name, number=number, frequency=frequency,
+            )  # fmt: skip
+        return translator.ngettext(
+            "*{title}* (#{number}) is checked {frequency}, by one of {workers} workers (polling level {level} of"
+            " {highest}).",
+            "*{title}* (#{number}) is checked {frequency}, by {count} of {workers} workers taking turns (polling level"
+            " {level} of {highest}).",
+            explanation.nodes,
+            title=name, number=number, frequency=frequency, workers=explanation.ring_nodes,
+            level=translator.format_number(explanation.level), highest=explanation.highest_level,
+        )  # fmt: skip
+
+    def _wait(self, translator: Translator) -> str:
+        wait = translator.format_duration(self.explanation.wait_s)
+        next_s = self.explanation.next_poll_s() - self.now_s
         if next_s < 1:
             return translator.gettext(
                 "New entries usually reach you in about {wait}. The next check is due now.", wait=wait
@@ -347,6 +356,28 @@ class PollExplanationReply(Reply, frozen=True):
             wait=wait,
             time=translator.format_duration(next_s),
         )
+
+    def _reason(self, translator: Translator) -> str:
+        explanation = self.explanation
+        match explanation.bound:
+            case BindingConstraint.CHANNEL_BUDGET:
+                return translator.ngettext(
+                    "With {count} subscriber, it isn't checked more often, out of politeness to its publisher.",
+                    "With {count} subscribers, it isn't checked more often, out of politeness to its publisher.",
+                    explanation.subscribers,
+                )
+            case BindingConstraint.PUBLISHER:
+                return translator.gettext(
+                    "Its publisher asks not to check it more often than {frequency}.",
+                    frequency=translator.format_frequency(explanation.publisher_interval_s),
+                )
+            case BindingConstraint.FAILURE if self.failing_since_s is not None:
+                return translator.gettext(
+                    "Checks have been failing for {age}, so they become rarer until one succeeds.",
+                    age=translator.format_duration(self.now_s - self.failing_since_s),
+                )
+            case bound:
+                return translator.gettext(_REASON_OF_CONSTRAINT[bound])
 
 
 class StatusReport(Reply, frozen=True):

@@ -173,6 +173,22 @@ def bound_label(bound: BindingConstraint) -> str:
     return _BOUND_LABELS[bound]
 
 
+def describe_bound(reason: PollExplanation, now_s: float) -> str:
+    """Return what limits the polls of a channel at the Unix time ``now_s``, in a sentence without full stop."""
+    match reason.bound:
+        case BindingConstraint.CHANNEL_BUDGET:
+            return f"The limit for a public channel with {count(reason.subscribers, 'subscriber')}"
+        case BindingConstraint.PUBLISHER:
+            return f"The publisher, which asks for at least {duration(reason.publisher_interval_s)} between polls"
+        case BindingConstraint.FAILURE:
+            return f"Failures: at least {duration(reason.publisher_interval_s)} between polls until one succeeds"
+        case BindingConstraint.PAUSE:
+            return f"A pause for another {duration(max(0.0, reason.paused_until_s - now_s))}"
+        case bound:
+            label = _BOUND_LABELS[bound]
+            return label[0].upper() + label[1:]
+
+
 def describe_bounds(bounds: ChannelBounds) -> str:
     """Return a channel's own bounds on its poll rate in one line."""
     parts = []
@@ -270,6 +286,6 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     for function in (
         *(count, duration, ago, size, percent, requests, instant, clock, short_id, is_success, outcome_label),
         *(state_label, web_address, differences, describe_polling_hints, describe_schedule, bound_label),
-        *(selector_of, without_selector, describe_bounds, keep_units, level),
+        *(selector_of, without_selector, describe_bound, describe_bounds, keep_units, level),
     )
 }

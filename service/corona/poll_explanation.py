@@ -110,7 +110,8 @@ class PollExplanation(msgspec.Struct, frozen=True):
 
     ``publisher_interval_s`` is the shortest interval between polls that the publisher, or the failures of polls, allow
     now, and ``limit_reason`` its reason; 0.0 and None if there is none. It may be longer than the channel's polls need.
-    ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused.
+    ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused. ``subscribers`` is the
+    channel's number of subscribers.
     """
 
     channel: ChannelId
@@ -133,6 +134,7 @@ class PollExplanation(msgspec.Struct, frozen=True):
     publisher_interval_s: float = 0.0
     limit_reason: LimitReason | None = None
     paused_until_s: float = 0.0
+    subscribers: int = 1
 
     @property
     def gap_s(self) -> float:
@@ -140,10 +142,12 @@ class PollExplanation(msgspec.Struct, frozen=True):
         return self.interval_s / self.nodes
 
     def next_poll_s(self, earliest_s: float = 0.0) -> float:
-        """Return the fleet time of the channel's next poll that is not before ``earliest_s``; infinity if none is due.
+        """Return the fleet time of the channel's next poll; infinity if none is due.
 
-        ``earliest_s`` is the end of a pause, in fleet time: polls that are due before are left out.
+        Polls that are due before the end of a pause are left out. ``earliest_s`` is the end of a pause that the owner
+        may not know yet, in fleet time.
         """
+        earliest_s = max(earliest_s, self.paused_until_s)
         first_s = min((turn.next_poll_s for turn in self.turns), default=inf)
         skipped = ceil((earliest_s - first_s) / self.gap_s) if first_s < earliest_s < inf else 0
         return max(first_s + skipped * self.gap_s, earliest_s)
@@ -186,6 +190,7 @@ def explain_polling(
     now_s: float,
     ring_nodes: int = 1,
     polling_limits: PollingLimits = NO_LIMITS,
+    subscribers: int = 1,
 ) -> PollExplanation:
     """Return why the channel is polled as often as it is.
 
@@ -202,6 +207,7 @@ def explain_polling(
         now_s: Fleet time; the next polls in the result are after it.
         ring_nodes: Number of nodes on the ring.
         polling_limits: What the publisher and failures allow.
+        subscribers: Number of subscribers of the channel.
     """
     publisher_interval_s, reason = polling_limits.shortest_interval(now_s)
     if reason is not None:
@@ -233,4 +239,5 @@ def explain_polling(
         publisher_interval_s=publisher_interval_s,
         limit_reason=reason,
         paused_until_s=float(polling_limits.paused_until_s) if polling_limits.paused_until_s > now_s else 0.0,
+        subscribers=subscribers,
     )

@@ -289,6 +289,7 @@ class PollingPlans:
             now_s=fleet_s,
             ring_nodes=self._nodes,
             polling_limits=plan.limits,
+            subscribers=plan.subscribers,
         )
 
     def _factors(self, plan: _ChannelPlan, fleet_s: float, longest_pause_s: float = inf) -> ChannelFactors:

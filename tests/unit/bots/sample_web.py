@@ -3,6 +3,7 @@
 from bots.pubsub.atom_items import node_uri
 from service import errors
 from service.corona.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
+from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
 from service.discovery.query_parser import SearchHit
 from service.feeds.urls import channel_id, page_url
@@ -11,6 +12,8 @@ from service.store.coordination.requests import ProbeReply
 from tests.unit.bots.fake_requests import NOW_S, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
+HOURLY, POPULAR = "https://hourly.example/feed", "https://popular.example/feed"
+DOWN, PAUSED = "https://down.example/feed", "https://paused.example/feed"
 LIST = page_url("https://shop.example/prices", "#list")
 
 TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
@@ -46,6 +49,10 @@ def visitor() -> Person:
         web={
             NEWS: ProbeReply(feed(NEWS, "The News"), (first, older)),
             BLOG: ProbeReply(feed(BLOG, "A Blog")),
+            HOURLY: ProbeReply(feed(HOURLY, "Hourly")),
+            POPULAR: ProbeReply(feed(POPULAR, "Popular")),
+            DOWN: ProbeReply(feed(DOWN, "Down")),
+            PAUSED: ProbeReply(feed(PAUSED, "Paused")),
             "https://news.example/": ProbeReply(feed(NEWS, "The News"), (first,), discovered=True),
             "https://many.example/": ProbeReply(choices=(FeedLink(NEWS, "News"), FeedLink(BLOG, "Blog"))),
             "https://shop.example/prices": ProbeReply(page=True),
@@ -60,22 +67,43 @@ def visitor() -> Person:
         nodes={channel_id(NEWS): node_uri("pubsub.example", channel_id(NEWS))},
         reasons={
             channel_id(NEWS): polled(3, 900.0, BindingConstraint.NONE),
-            channel_id(BLOG): polled(1, 1.0, BindingConstraint.NODES),
+            channel_id(BLOG): polled(1, 1.0, BindingConstraint.NODES, ring_nodes=1),
+            channel_id(HOURLY): polled(1, 3_600.0, BindingConstraint.PUBLISHER, PollingLimits(hint_s=3_600)),
+            channel_id(POPULAR): polled(30, 900.0, BindingConstraint.CHANNEL_BUDGET),
+            channel_id(DOWN): polled(1, 86_400.0, BindingConstraint.FAILURE, PollingLimits(failure_s=86_400)),
+            channel_id(PAUSED): polled(
+                1, 7_200.0, BindingConstraint.PAUSE, PollingLimits(paused_until_s=int(NOW_S) + 7_200)
+            ),
         },
+        failing={channel_id(DOWN): ("unreachable", NOW_S - 10 * 86_400)},
     )
 
 
-def polled(workers: int, interval_s: float, bound: BindingConstraint) -> PollExplanation:
-    """Why a channel is polled by so many workers, each so often."""
+def polled(
+    workers: int,
+    interval_s: float,
+    bound: BindingConstraint,
+    limits: PollingLimits = NO_LIMITS,
+    *,
+    ring_nodes: int = 60,
+) -> PollExplanation:
+    """Why a channel of 1,200 subscribers is polled by so many workers of the ring, each so often."""
     return explain_polling(
         channel_id(NEWS),
         weight=workers**2,
         cost=1.0,
         scale=1.0,
-        limits=SizeLimits(nodes=workers if bound is BindingConstraint.NODES else 99.0),
+        limits=SizeLimits(
+            nodes=workers if bound is BindingConstraint.NODES else 99.0,
+            channel_budget=workers if bound is BindingConstraint.CHANNEL_BUDGET else 99.0,
+            publisher=99.0 if limits is NO_LIMITS else workers,
+        ),
         poll_interval_s=interval_s,
         update_interval_s=3 * 86_400.0,
         polling_set=[f"{number:040x}" for number in range(workers)],
         schedule=PollingSchedule(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
         now_s=NOW_S - 0.5,
+        ring_nodes=ring_nodes,
+        polling_limits=limits,
+        subscribers=1_200,
     )
