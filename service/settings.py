@@ -159,6 +159,10 @@ class Settings(BaseModel):
     longest_wait_s: float = Field(default=43_200.0, gt=0)
     """Maximum mean detection delay of any channel in seconds (default: 12 hours), unless rate limits or the poll budget
     do not allow it."""
+    weekly_rhythm: bool = True
+    """Polls each channel more often at the times of the week at which it usually publishes, and less often at others.
+    The times are learnt from its entries; the number of polls per week stays the same, and all limits hold at any time.
+    False: polls are evenly spaced."""
     max_polls_per_hour: float = Field(default=12.0, gt=0)
     """Maximum polls per hour of one public channel by the whole fleet, to be polite to publishers."""
     host_requests_per_s: float = Field(default=1.0, gt=0)
@@ -242,6 +246,7 @@ class Settings(BaseModel):
             max_polls_per_hour=self.max_polls_per_hour,
             site_requests_per_s=self.host_requests_per_s,
             maintenance_interval_s=self.maintenance_interval_s,
+            weekly_rhythm=self.weekly_rhythm,
             objective=FleetObjective(
                 goal=self.goal,
                 polls_per_channel=self.polls_per_channel,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 from cachetools import TTLCache
 
-from service.corona.update_rates import UpdateHistory, estimate_from_dates
+from service.corona.update_rates import history_from_dates
 from service.errors import (
     BadUrl,
     EmptyBody,
@@ -368,7 +368,7 @@ def _first_snapshot(fetched: FetchResult, findings: DetectionResult, now_s: floa
         findings.title,
         findings.link,
         findings.polling_hints,
-        updates=UpdateHistory(estimate_from_dates(dates_s, now_s), now_s),
+        updates=history_from_dates(dates_s, now_s),
         language=findings.language,
         imprint=findings.metadata,
         latest=merge_latest([Change("addition", entry) for entry in reversed(findings.latest)], ()),

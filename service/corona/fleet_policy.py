@@ -98,7 +98,7 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     ``poll_interval_s`` is τ, the interval in seconds at which one node polls a channel. ``maintenance_interval_s`` is
     the time after which owners repeat their assignments. ``max_polls_per_hour`` limits the fleet's polls of one public
     channel. ``site_requests_per_s`` limits the polls of all public channels of one site, unless admins have set another
-    rate for the site.
+    rate for the site. With ``weekly_rhythm``, polls follow the learnt rhythm of each channel.
     """
 
     poll_interval_s: float
@@ -106,6 +106,7 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     maintenance_interval_s: float
     objective: FleetObjective = FleetObjective()
     site_requests_per_s: float = inf
+    weekly_rhythm: bool = True
 
     @property
     def soft_state_ttl_s(self) -> float:

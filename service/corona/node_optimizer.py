@@ -48,12 +48,17 @@ class ChannelFactors(NamedTuple):
     """The shortest interval that admins set for this channel; 0 for none."""
     publisher_interval_s: float = 0.0
     """The shortest interval that the publisher, or the failures of polls, allow now; 0 for none."""
+    weight_factor: float = 1.0
+    """The factor of the channel's mean delay due to polls that follow its rhythm (``rhythm.weight_factors``)."""
+    present_speed: float = 1.0
+    """The channel's polls per time relative to their mean over the week, if the problem is that of the present hour."""
 
 
 _ROW = np.dtype(
     [
         *(("subscribers", "<u4"), ("update_interval_s", "<f8"), ("private", "?"), ("site_scale", "<f8")),
         *(("longest_wait_s", "<f8"), ("shortest_interval_s", "<f8"), ("publisher_interval_s", "<f8")),
+        *(("weight_factor", "<f8"), ("present_speed", "<f8")),
     ]
 )
 
@@ -90,14 +95,20 @@ def limits_with_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -
 
 
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
-    """Return the optimisation problem of these channels on a ring of ``nodes`` nodes, within their sites' budgets."""
+    """Return the optimisation problem of these channels on a ring of ``nodes`` nodes, within their sites' budgets.
+
+    Sizes are polls per τ as the mean over a week. Costs are those of the present hour, in which a channel that follows
+    its rhythm is polled ``present_speed`` times as often. The weights have this factor too, so that it changes no size.
+    """
     subscribers = np.maximum(channels["subscribers"], 1)
     found = weights(policy.objective.goal, subscribers, channels["update_interval_s"], policy.poll_interval_s)
+    speed = channels["present_speed"]
     least, most = size_bounds(policy, nodes, channels)
-    return apply_site_scales(AllocationProblem.of(found, POLL_COST, least=least, most=most), channels["site_scale"])
+    problem = AllocationProblem.of(found * channels["weight_factor"] * speed, POLL_COST * speed, least=least, most=most)
+    return apply_site_scales(problem, channels["site_scale"])
 
 
-def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
+def size_bounds(policy: FleetPolicy, nodes: float, channels: FactorTable) -> tuple[Floats, Floats]:
     """Return two arrays of shape (M,): the least and the most polls per τ of each channel on a ring of ``nodes`` nodes.
 
     The bounds for each channel are those of :func:`limits_without_site`.
@@ -148,7 +159,8 @@ def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | No
 def channel_weight(policy: FleetPolicy, channel: ChannelFactors) -> float:
     """Return the weight of a channel under the fleet's optimisation goal."""
     subscribers = max(channel.subscribers, 1)
-    return float(weights(policy.objective.goal, subscribers, channel.update_interval_s, policy.poll_interval_s))
+    found = weights(policy.objective.goal, subscribers, channel.update_interval_s, policy.poll_interval_s)
+    return float(found) * channel.weight_factor
 
 
 def channel_sizes(policy: FleetPolicy, nodes: int, channels: FactorTable, scale: float | None) -> Floats:

@@ -112,6 +112,9 @@ class PollExplanation(msgspec.Struct, frozen=True):
     now, and ``limit_reason`` its reason; 0.0 and None if there is none. It may be longer than the channel's polls need.
     ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused. ``subscribers`` is the
     channel's number of subscribers.
+    ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused.
+    A channel that follows its weekly rhythm (:mod:`service.corona.rhythm`) is polled ``present_speed`` times as often
+    at this hour as on average over the week. ``size`` and ``interval_s`` are these averages.
     """
 
     channel: ChannelId
@@ -152,6 +155,8 @@ class PollExplanation(msgspec.Struct, frozen=True):
         skipped = ceil((earliest_s - first_s) / self.gap_s) if first_s < earliest_s < inf else 0
         return max(first_s + skipped * self.gap_s, earliest_s)
 
+    present_speed: float = 1.0
+
 
 def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:
     """Return a channel's number of polls per τ, and the constraint that determines it.
@@ -191,6 +196,8 @@ def explain_polling(
     ring_nodes: int = 1,
     polling_limits: PollingLimits = NO_LIMITS,
     subscribers: int = 1,
+    delay_factor: float = 1.0,
+    present_speed: float = 1.0,
 ) -> PollExplanation:
     """Return why the channel is polled as often as it is.
 
@@ -208,6 +215,8 @@ def explain_polling(
         ring_nodes: Number of nodes on the ring.
         polling_limits: What the publisher and failures allow.
         subscribers: Number of subscribers of the channel.
+        delay_factor: The factor of the mean wait due to polls that follow the channel's rhythm.
+        present_speed: Polls per time at ``now_s`` relative to the average over the week.
     """
     publisher_interval_s, reason = polling_limits.shortest_interval(now_s)
     if reason is not None:
@@ -225,7 +234,7 @@ def explain_polling(
         most=limits.most()[0],
         size=size,
         bound=bound,
-        wait_s=poll_interval_s / (2 * size) if size > 0 else inf,
+        wait_s=delay_factor * poll_interval_s / (2 * size) if size > 0 else inf,
         update_interval_s=update_interval_s,
         interval_s=schedule.interval_s,
         turns=tuple(
@@ -240,4 +249,5 @@ def explain_polling(
         limit_reason=reason,
         paused_until_s=float(polling_limits.paused_until_s) if polling_limits.paused_until_s > now_s else 0.0,
         subscribers=subscribers,
+        present_speed=present_speed,
     )

@@ -13,6 +13,7 @@ from math import inf
 from sys import intern
 
 import msgspec
+import numpy as np
 
 from service.corona import node_optimizer
 from service.corona.aggregation import Aggregation
@@ -20,12 +21,14 @@ from service.corona.events import Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
 from service.corona.messages import PollingLimit, SiteScales, SiteShares, Summary
-from service.corona.node_optimizer import POLL_COST, ChannelFactors, factor_table
+from service.corona.node_optimizer import POLL_COST, ChannelFactors, FactorTable, factor_table
 from service.corona.poll_explanation import PollExplanation, explain_polling
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
+from service.corona.rhythm import delay_factor, polling_speeds, weight_factors
 from service.corona.site_budgets import SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
+from service.corona.weekly_clock import HOUR_S
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
@@ -126,10 +129,9 @@ class PollingPlans:
         yield from self._sites.tick(now_s)
         if is_maintenance or not self._is_aggregate_current:
             self._is_aggregate_current = True
-            factors = (self._factors(plan, fleet_s) for plan in self._plans.values())
-            self._aggregation.own = node_optimizer.own_aggregate(
-                self._policy, self._nodes, factor_table(factors, len(self._plans))
-            )
+            has_budget = self._policy.objective.budget_polls_per_minute is not None
+            table = self._table(list(self._plans.values()), fleet_s, is_present=has_budget)
+            self._aggregation.own = node_optimizer.own_aggregate(self._policy, self._nodes, table)
         yield from self._aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
@@ -230,14 +232,21 @@ class PollingPlans:
         The old schedule is None for a channel without one. It is the same object as the new one if nothing has changed.
         """
         plans = [self._plans[channel] for channel in channels]
-        for channel, plan, size in zip(channels, plans, self._sizes(plans, fleet_s), strict=True):
+        # A pause counts as one of τ at most: a poll that is refused every τ notices when an admin ends it.
+        table = self._table(plans, fleet_s, longest_pause_s=self._policy.poll_interval_s)
+        found: list[float] = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale).tolist()
+        sizes = [
+            self._policy.poll_interval_s / plan.schedule.gap_s if plan.schedule and self.scale is None else size
+            for plan, size in zip(plans, found, strict=True)
+        ]
+        for channel, plan, size, speeds in zip(channels, plans, sizes, self._speeds(plans, table, sizes), strict=True):
             before = plan.schedule
             if before is None:
-                plan.schedule = new_schedule(channel, size, self._nodes, self._policy.poll_interval_s, fleet_s)
-            elif self.scale is None:
-                plan.schedule = self._fit_schedule(before, self._policy.poll_interval_s / before.gap_s, fleet_s)
+                plan.schedule = new_schedule(
+                    channel, size, self._nodes, self._policy.poll_interval_s, fleet_s, speeds=speeds
+                )
             else:
-                plan.schedule = self._fit_schedule(before, size, fleet_s)
+                plan.schedule = self._fit_schedule(before, size, speeds, fleet_s)
             yield before, plan.schedule
 
     def count_by_set_size(self) -> Counter[int]:
@@ -275,7 +284,8 @@ class PollingPlans:
         plan = self._plans.get(channel)
         if plan is None or plan.schedule is None or self.scale is None:
             return None
-        factors = self._factors(plan, fleet_s)
+        (row,) = self._table([plan], fleet_s)
+        factors, clock = ChannelFactors(*row.item()), plan.schedule.clock
         return explain_polling(
             channel,
             weight=node_optimizer.channel_weight(self._policy, factors),
@@ -290,9 +300,42 @@ class PollingPlans:
             ring_nodes=self._nodes,
             polling_limits=plan.limits,
             subscribers=plan.subscribers,
+            delay_factor=delay_factor(plan.updates.rhythm, plan.schedule.speeds),
+            present_speed=1.0 if clock is None else clock.speed(fleet_s),
         )
 
-    def _factors(self, plan: _ChannelPlan, fleet_s: float, longest_pause_s: float = inf) -> ChannelFactors:
+    def _table(
+        self, plans: Sequence[_ChannelPlan], fleet_s: float, *, longest_pause_s: float = inf, is_present: bool = False
+    ) -> FactorTable:
+        """Return the factors of these channels.
+
+        A pause that is longer than ``longest_pause_s`` counts as one of this length. With ``is_present``, the channels'
+        present speeds are those of the fastest hour until changed schedules take effect.
+        """
+        table = factor_table((self._factors(plan, fleet_s, longest_pause_s) for plan in plans), len(plans))
+        if self._policy.weekly_rhythm:
+            table["weight_factor"] = weight_factors([plan.updates.rhythm for plan in plans])
+        if is_present:
+            until_s = fleet_s + min(self._policy.soft_state_ttl_s, HOUR_S)
+            for row, plan in enumerate(plans):
+                if plan.schedule and (clock := plan.schedule.clock):
+                    table["present_speed"][row] = max(clock.speed(fleet_s), clock.speed(until_s))
+        return table
+
+    def _speeds(self, plans: Sequence[_ChannelPlan], table: FactorTable, sizes: Sequence[float]) -> Sequence[bytes]:
+        """Return the speeds of the clocks by which these channels' polls are even.
+
+        The bounds of single channels' polls hold in every hour of the week. That for the number of nodes does not: it
+        is no publisher's limit.
+        """
+        rhythms = [plan.updates.rhythm for plan in plans]
+        if not self._policy.weekly_rhythm or not any(rhythms):
+            return [b""] * len(plans)
+        least, most = node_optimizer.size_bounds(self._policy, inf, table)
+        present = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
+        return polling_speeds(rhythms, present, least / np.asarray(sizes), most / np.asarray(sizes))
+
+    def _factors(self, plan: _ChannelPlan, fleet_s: float, longest_pause_s: float) -> ChannelFactors:
         interval_s = plan.updates.interval_s(fleet_s) if self._policy.objective.goal.depends_on_updates else 0.0
         return ChannelFactors(
             plan.subscribers,
@@ -325,40 +368,28 @@ class PollingPlans:
         }
         if not crowded:
             return
-        plans: dict[str, list[ChannelFactors]] = {}
+        plans: dict[str, list[_ChannelPlan]] = {}
         for plan in self._plans.values():
             if plan.site in crowded:
-                plans.setdefault(plan.site, []).append(
-                    self._factors(plan, fleet_s)._replace(site_scale=UNBOUNDED_SCALE)
-                )
-        for site, factors in plans.items():
-            yield (
-                site,
-                node_optimizer.allocation_problem(self._policy, self._nodes, factor_table(factors, len(factors))),
-            )
+                plans.setdefault(plan.site, []).append(plan)
+        for site, members in plans.items():
+            table = self._table(members, fleet_s, is_present=True)
+            table["site_scale"] = UNBOUNDED_SCALE
+            yield site, node_optimizer.allocation_problem(self._policy, self._nodes, table)
 
-    def _sizes(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> list[float]:
-        """Return the number of polls per τ of each of these plans' channels.
+    def _fit_schedule(self, schedule: PollingSchedule, size: float, speeds: bytes, fleet_s: float) -> PollingSchedule:
+        """Return a schedule with ``size`` polls per τ for the present ring and a clock with these ``speeds``.
 
-        A pause that is longer than τ counts as one of τ: a poll that is refused every τ notices when an admin ends it.
+        The result is ``schedule`` itself if it fits.
         """
-        interval_s = self._policy.poll_interval_s
-        table = factor_table((self._factors(plan, fleet_s, interval_s) for plan in plans), len(plans))
-        found: list[float] = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale).tolist()
-        return found
-
-    def _fit_schedule(self, schedule: PollingSchedule, size: float, fleet_s: float) -> PollingSchedule:
-        """Return a schedule with ``size`` polls per τ for the present ring: ``schedule`` itself if it fits."""
         gap_s = self._policy.poll_interval_s / size
-        fits = abs(gap_s / schedule.gap_s - 1) <= GAP_TOLERANCE
+        fits = abs(gap_s / schedule.gap_s - 1) <= GAP_TOLERANCE and speeds == schedule.speeds
         full = schedule.size <= self._nodes and schedule.size >= min(
             self._nodes, polling_set_size(size * (1 - GAP_TOLERANCE), self._nodes)
         )
         # A next poll more than two gaps ahead was planned before the fleet's clock was set back.
-        if (
-            fits
-            and full
-            and schedule.next_channel_poll_s(fleet_s) - fleet_s <= 2 * schedule.gap_s * (1 + GAP_TOLERANCE)
-        ):
-            return schedule
-        return revised_schedule(schedule, size, self._nodes, self._policy.poll_interval_s, fleet_s)
+        if fits and full:
+            gaps = schedule.gaps_between(fleet_s, schedule.next_channel_poll_s(fleet_s))
+            if gaps <= 2 * (1 + GAP_TOLERANCE):
+                return schedule
+        return revised_schedule(schedule, size, self._nodes, self._policy.poll_interval_s, fleet_s, speeds=speeds)

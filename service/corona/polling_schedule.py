@@ -10,6 +10,9 @@ as well.
 The number n of polls per τ may be any real number (see ``honeycomb``): the next whole number of nodes take turns, each
 polling slightly less often than every τ; below 1, a single node polls every τ/n. When n or the ring changes, the next
 schedule continues the current one.
+
+The polls of a channel that has a weekly rhythm (:mod:`service.corona.rhythm`) are even by a clock that runs faster and
+slower in the course of a week. Gaps are then times of this clock, and equal real time on average over a week.
 """
 
 from math import ceil, floor
@@ -17,11 +20,15 @@ from typing import Annotated
 
 import msgspec
 
+from service.corona.weekly_clock import SPEEDS_BYTES, WeeklyClock
 from service.model import ChannelId
 from service.overlay.id_space import BITS, from_hex
 
 ROUNDING_S = 2e-6
 """Times closer than this are the same poll; Unix times have a resolution of a quarter of a microsecond."""
+
+CLOCK_ROUNDING_S = 1e-4
+"""The same for times of weekly clocks, whose conversion from and to real time rounds."""
 
 OWNER_BITS = 24
 """Leading bits of a channel's id that determine its owner; an owner's channels have most of them in common."""
@@ -51,38 +58,92 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     k·gap_s`` and is made by the node of rank ``(first_rank + k) mod size``. An owner that changes the number of polls,
     or whose ring changes, derives the next schedule from the current one. A new owner that does not know the current
     schedule starts a new one, at the cost of one irregular gap.
+
+    ``speeds`` are the speeds of the :class:`~service.corona.weekly_clock.WeeklyClock` by which the gaps are counted. If
+    they are empty, or of another length than a clock's, gaps are of real time.
     """
 
     first_s: float
     gap_s: Annotated[float, msgspec.Meta(gt=0)]
     size: Annotated[int, msgspec.Meta(ge=1)]
     first_rank: int = 0
+    speeds: bytes = b""
 
     @property
     def interval_s(self) -> float:
-        """The time between two polls of one node, in seconds."""
+        """The mean time between two polls of one node, in seconds."""
         return self.size * self.gap_s
+
+    @property
+    def clock(self) -> WeeklyClock | None:
+        """The clock by which the gaps are counted; None for real time."""
+        return WeeklyClock(self.speeds) if len(self.speeds) == SPEEDS_BYTES else None
 
     def first_poll_s(self, rank: int) -> float:
         """Return the fleet time of the first poll of the node of this rank."""
-        return self.first_s + (rank - self.first_rank) % self.size * self.gap_s
+        return self._poll_s(self._turn(rank))
 
     def next_poll_s(self, rank: int, after_s: float) -> float:
         """Return the fleet time of the next poll after ``after_s`` by the node of this rank."""
-        first_s = self.first_poll_s(rank)
-        return max(first_s, _next_multiple_s(first_s, self.interval_s, after_s))
+        return self._next_s(self._turn(rank), self.size, after_s)
+
+    def next_poll_after_reset_s(self, rank: int, after_s: float) -> float:
+        """Return the same as :meth:`next_poll_s`, even if the fleet's clock has been set back since the schedule began.
+
+        A schedule that begins more than two intervals after ``after_s`` is treated as if it had begun before.
+        """
+        due_s = self.next_poll_s(rank, after_s)
+        if self.gaps_between(after_s, due_s) <= 2 * self.size:
+            return due_s
+        return self._next_s(self._turn(rank), self.size, after_s, is_begun=True)
 
     def next_channel_poll_s(self, after_s: float) -> float:
         """Return the fleet time of the channel's next poll after ``after_s`` by any node."""
-        return max(self.first_s, _next_multiple_s(self.first_s, self.gap_s, after_s))
+        return self._next_s(0, 1, after_s)
 
     def rank_at(self, poll_s: float) -> int:
         """Return the rank of the node that makes the poll due at the fleet time ``poll_s``."""
-        return (self.first_rank + round((poll_s - self.first_s) / self.gap_s)) % self.size
+        return (self.first_rank + round(self.gaps_between(self.first_s, poll_s))) % self.size
+
+    def gaps_between(self, begin_s: float, end_s: float) -> float:
+        """Return the number of gaps, a real number, from one fleet time to another."""
+        clock = self.clock
+        if clock is None:
+            return (end_s - begin_s) / self.gap_s
+        return (clock.shown_s(end_s) - clock.shown_s(begin_s)) / self.gap_s
+
+    def _turn(self, rank: int) -> int:
+        """Return the number k of the first poll of the node of this rank."""
+        return (rank - self.first_rank) % self.size
+
+    def _poll_s(self, number: int) -> float:
+        clock = self.clock
+        if clock is None:
+            return self.first_s + number * self.gap_s
+        return clock.time_s(clock.shown_s(self.first_s) + number * self.gap_s) if number else self.first_s
+
+    def _next_s(self, first: int, step: int, after_s: float, *, is_begun: bool = False) -> float:
+        """Return the time of the first poll after ``after_s`` among those of number ``first`` + k·``step``.
+
+        k is a whole number, and not negative unless ``is_begun``.
+        """
+        clock, begin_s = self.clock, self._poll_s(first)
+        if clock is None:
+            found_s = _next_multiple_s(begin_s, step * self.gap_s, after_s)
+        else:
+            phase_s, after_shown_s = clock.shown_s(begin_s), clock.shown_s(after_s)
+            found_s = clock.time_s(_next_multiple_s(phase_s, step * self.gap_s, after_shown_s, CLOCK_ROUNDING_S))
+        return found_s if is_begun else max(begin_s, found_s)
 
 
 def new_schedule(
-    channel: ChannelId, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float
+    channel: ChannelId,
+    polls_per_interval: float,
+    nodes: int,
+    poll_interval_s: float,
+    now_s: float,
+    *,
+    speeds: bytes = b"",
 ) -> PollingSchedule:
     """Return the schedule of a channel without a known schedule; its first poll is at most one gap from now.
 
@@ -92,18 +153,24 @@ def new_schedule(
         nodes: Number of nodes on the ring.
         poll_interval_s: τ, in seconds.
         now_s: Fleet time.
+        speeds: The speeds of the clock by which the polls are even; empty for real time.
     """
     gap_s = poll_interval_s / polls_per_interval
     offset = from_hex(channel) % (1 << BITS - OWNER_BITS) / (1 << BITS - OWNER_BITS)
-    return PollingSchedule(
-        _next_multiple_s(offset * gap_s, gap_s, now_s), gap_s, polling_set_size(polls_per_interval, nodes)
-    )
+    begun = PollingSchedule(offset * gap_s, gap_s, polling_set_size(polls_per_interval, nodes), 0, speeds)
+    return msgspec.structs.replace(begun, first_s=begun.next_channel_poll_s(now_s))
 
 
 def revised_schedule(
-    schedule: PollingSchedule, polls_per_interval: float, nodes: int, poll_interval_s: float, now_s: float
+    schedule: PollingSchedule,
+    polls_per_interval: float,
+    nodes: int,
+    poll_interval_s: float,
+    now_s: float,
+    *,
+    speeds: bytes = b"",
 ) -> PollingSchedule:
-    """Return a schedule with another number of polls, or for another ring, that continues ``schedule``.
+    """Return a schedule with another number of polls, for another ring or rhythm, that continues ``schedule``.
 
     Args:
         schedule: The channel's current schedule.
@@ -111,6 +178,7 @@ def revised_schedule(
         nodes: Number of nodes on the new ring.
         poll_interval_s: τ, in seconds.
         now_s: Fleet time.
+        speeds: The speeds of the clock by which the polls are even from now on; empty for real time.
 
     The schedule begins with the channel's next poll. This poll either keeps its time (and its node, if the node stays
     in the polling set), or is moved forward to between one and two new gaps from now. Thus no sequence of changes
@@ -122,13 +190,16 @@ def revised_schedule(
     gap_s = poll_interval_s / polls_per_interval
     size = polling_set_size(polls_per_interval, nodes)
     kept_s = schedule.next_channel_poll_s(now_s)
-    left = min(1.0, (kept_s - now_s) / schedule.gap_s)
-    return PollingSchedule(min(kept_s, now_s + (1 + left) * gap_s), gap_s, size, schedule.rank_at(kept_s) % size)
+    gaps = 1 + min(1.0, schedule.gaps_between(now_s, kept_s))
+    revised = PollingSchedule(kept_s, gap_s, size, schedule.rank_at(kept_s) % size, speeds)
+    clock = revised.clock
+    soon_s = now_s + gaps * gap_s if clock is None else clock.time_s(clock.shown_s(now_s) + gaps * gap_s)
+    return msgspec.structs.replace(revised, first_s=soon_s) if soon_s < kept_s else revised
 
 
-def _next_multiple_s(phase_s: float, gap_s: float, after_s: float) -> float:
+def _next_multiple_s(phase_s: float, gap_s: float, after_s: float, rounding_s: float = ROUNDING_S) -> float:
     """Return the first of the times ``phase_s`` + k·``gap_s`` (k whole) after ``after_s``.
 
-    A time that is less than ``ROUNDING_S`` after ``after_s`` counts as equal to it and is skipped.
+    A time that is less than ``rounding_s`` after ``after_s`` counts as equal to it and is skipped.
     """
-    return phase_s + (floor((after_s + ROUNDING_S - phase_s) / gap_s) + 1) * gap_s
+    return phase_s + (floor((after_s + rounding_s - phase_s) / gap_s) + 1) * gap_s

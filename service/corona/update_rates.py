@@ -5,6 +5,9 @@ new entries shows that there was no update since the previous poll, and one with
 updates in that time. The estimate is the number of updates per time observed, which uses both kinds of polls, and is
 correct for channels that are polled slower or faster than they publish. In statistical terms, it is the rate of a
 Poisson process with a gamma prior and exponential forgetting.
+
+Time is observed by the channel's publishing clock (:mod:`service.corona.rhythm`), so that a silent night is not taken
+for a sign that the channel has become less active.
 """
 
 from collections.abc import Sequence
@@ -12,6 +15,8 @@ from math import exp
 
 import msgspec
 
+from service.corona.rhythm import learn, publishing_clock
+from service.corona.weekly_clock import DAY_S, HOUR_S
 from service.model import Delta
 
 SHORTEST_UPDATE_INTERVAL_S = 10.0
@@ -91,11 +96,13 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
     """A channel's update history as its owner stores it.
 
     ``since_s`` is the time of the last update that was seen, in fleet time (Unix seconds of the store's clock), or 0 if
-    the channel has not been observed yet. ``estimate`` is the estimate as it was at that time.
+    the channel has not been observed yet. ``estimate`` is the estimate as it was at that time. ``rhythm`` is the
+    channel's weekly rhythm (:mod:`service.corona.rhythm`), empty if it is unknown.
     """
 
     estimate: UpdateEstimate = UpdateEstimate()
     since_s: float = 0.0
+    rhythm: bytes = b""
 
     def interval_s(self, fleet_s: float) -> float:
         """Return the estimated mean time between the channel's updates at the time ``fleet_s``, in seconds.
@@ -104,10 +111,27 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
         ``fleet_s`` lengthens the estimate.
         """
         return (
-            estimate_after_poll(self.estimate, 0, fleet_s - self.since_s).interval_s
+            estimate_after_poll(self.estimate, 0, self.observed_s(fleet_s)).interval_s
             if self.since_s
             else self.estimate.interval_s
         )
+
+    def observed_s(self, fleet_s: float) -> float:
+        """Return the time from ``since_s`` to ``fleet_s`` by the channel's publishing clock, in seconds."""
+        clock = publishing_clock(self.rhythm)
+        return fleet_s - self.since_s if clock is None else clock.shown_s(fleet_s) - clock.shown_s(self.since_s)
+
+
+def history_from_dates(published_s: Sequence[float], now_s: float) -> UpdateHistory:
+    """Return the first update history of a channel, from the publication dates of the entries it lists.
+
+    ``published_s`` are these dates and ``now_s`` the current time, in Unix seconds. Dates after ``now_s`` are ignored.
+    """
+    past_s = [at_s for at_s in published_s if at_s <= now_s]
+    exact_s = [at_s for at_s in past_s if _is_exact(at_s)]
+    # The observation begins with the oldest entry, which would be a biased sample.
+    rhythm = learn(b"", sorted(exact_s)[1:], min(exact_s), now_s) if len(exact_s) > 1 else b""
+    return UpdateHistory(estimate_from_dates(past_s, now_s), now_s, rhythm)
 
 
 def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) -> UpdateHistory:
@@ -120,14 +144,36 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
         fleet_s: When the delta was stored, in fleet time (Unix seconds of the store's clock).
     """
     if delta.initial or not updates.since_s:
-        return UpdateHistory(updates.estimate, fleet_s)
+        return UpdateHistory(updates.estimate, fleet_s, updates.rhythm)
     if delta.notice is not None:
         return updates
-    additions = sum(change.kind == "addition" and not change.line for change in delta.changes)
-    on_a_page = any(change.line for change in delta.changes)
+    times_s = _update_times_s(delta, updates.since_s)
     return UpdateHistory(
-        estimate_after_poll(updates.estimate, additions + on_a_page, fleet_s - updates.since_s), fleet_s
+        estimate_after_poll(updates.estimate, len(times_s), updates.observed_s(fleet_s)),
+        fleet_s,
+        learn(updates.rhythm, times_s, updates.since_s, fleet_s) if times_s else updates.rhythm,
     )
+
+
+def _update_times_s(delta: Delta, since_s: float) -> list[float]:
+    """Return the time of each update in a delta, in Unix seconds; ``since_s`` is the time of the last delta.
+
+    It is the entry's publication date if that is after ``since_s`` and before the detection, otherwise the time of the
+    detection.
+    """
+    earliest_s, detected_s = since_s - HOUR_S, delta.detected_s
+    times_s = []
+    for change in delta.changes:
+        if change.kind == "addition" and not change.line:
+            at_s = change.entry.published
+            is_known = at_s is not None and earliest_s <= at_s <= detected_s and _is_exact(at_s)
+            times_s.append(at_s if at_s is not None and is_known else detected_s)
+    return times_s + [detected_s] * any(change.line for change in delta.changes)
+
+
+def _is_exact(published_s: float) -> bool:
+    """Return whether a publication date has a time of day; midnight stands for a date without one."""
+    return published_s % DAY_S != 0
 
 
 def _bounded_s(interval_s: float) -> float:

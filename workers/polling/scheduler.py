@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from enum import Enum
 from heapq import heappop, heappush
-from math import ceil, floor, inf
+from math import floor, inf
 from typing import Any
 
 import msgspec
@@ -361,9 +361,10 @@ class PollScheduler:
                 await asyncio.sleep(early_s)
             if self._channels.get(channel_id) is channel:  # not stopped meanwhile; its base may have advanced
                 # After the polling set's next poll is due, this one could detect nothing that the next one does not.
-                late_s = self.fleet_s() - due_s
-                POLL_LAG.observe(max(late_s, 0.0))
-                before_s = self._clock.monotonic_s() + channel.assignment.schedule.gap_s - late_s
+                now_s = self.fleet_s()
+                POLL_LAG.observe(max(now_s - due_s, 0.0))
+                next_s = channel.assignment.schedule.next_channel_poll_s(due_s)
+                before_s = self._clock.monotonic_s() + next_s - now_s
                 await self._poll(channel.poll_state, before_s)
         except (LimitReached, HostBlocked, OperationalError) as error:
             log.info("poll skipped", channel=channel_id[:8], reason=str(error))
@@ -394,11 +395,7 @@ class PollScheduler:
     def _schedule(self, channel: _ScheduledChannel) -> None:
         """Set the time of a channel's next poll according to its schedule."""
         assignment, after_s = channel.assignment, max(self.fleet_s(), channel.begun_s)
-        schedule = assignment.schedule
-        due_s, interval_s = schedule.next_poll_s(assignment.rank, after_s), schedule.interval_s
-        # A schedule that begins further ahead than one interval and clocks' differences predates a reset of the clock.
-        if due_s - after_s > 2 * interval_s:
-            due_s -= (ceil((due_s - after_s) / interval_s) - 1) * interval_s
+        due_s = assignment.schedule.next_poll_after_reset_s(assignment.rank, after_s)
         self._queue.schedule(assignment.channel, due_s)
         self._queue_changed.set()
 

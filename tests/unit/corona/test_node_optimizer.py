@@ -125,6 +125,7 @@ def test_rounding_does_not_add_a_node() -> None:
         ChannelFactors,
         *(st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUNDED_SCALE) | st.floats(-1, 1e9)),
         *[st.just(0.0) | st.floats(1e-3, 1e9)] * 3,
+        *(st.floats(0.1, 1), st.floats(0.1, 10)),
     ),
     st.floats(-0.9, 100),
     st.builds(FleetObjective, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
