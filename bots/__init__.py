@@ -1,6 +1,7 @@
 """The XMPP bot: it answers the commands of users and delivers new entries to them.
 
-A received message goes through ``inbound`` (stored), ``sessions`` (one command at a time), ``commands`` (parsed),
-``dialogue`` (executed) and ``replies`` (answered); ``delivery`` reads the users' outboxes. These packages use XMPP only
-through :mod:`bots.xmpp`, the only importer of slixmpp. ``bots`` never imports ``workers``.
+A received message passes through five packages: ``inbound`` stores it, ``sessions`` queues it, so that a user's
+commands are executed one at a time, ``commands`` parses it, ``dialogue`` executes the command, and ``replies`` has the
+text of the reply; ``delivery`` reads the users' outboxes. These packages use XMPP only through :mod:`bots.xmpp`, the
+only importer of slixmpp. ``bots`` never imports ``workers``.
 """

@@ -1,8 +1,8 @@
 """Access control: who may use the bot, and how many commands they may send, in chats, rooms and forms.
 
-A user may send a number of commands per minute, and a room as a whole a small multiple of it. The occupants of a room
-are known only by what the room states, which may be false. Therefore the guests of a room share one limit, its owners
-and admins share another one, and the limit of each occupant is at most that of a user.
+A user may send a number of commands per minute, and a room as a whole a small multiple of it. The bot knows the
+occupants of a room only from the room's statements, which may be false. Therefore the guests of a room share one limit,
+its owners and admins share another limit, and the limit of each occupant is at most that of a user.
 """
 
 import hashlib
@@ -52,8 +52,9 @@ class Access:
         rooms: Container[str],
         per_minute: int,
     ) -> None:
-        """Apply the policy ``who``: everybody may use the bot, or only ``allowed`` users, or these and invited users.
+        """Create the access control with the policy ``who``.
 
+        The policy states who may use the bot: everybody, only ``allowed`` users, or these and invited users.
         ``allowed`` are the bare JIDs and domains that may use the bot under every policy. ``rooms`` are the rooms that
         the bot has joined; they may use it, because a user with access has invited the bot. A user may send
         ``per_minute`` commands a minute.
@@ -91,10 +92,10 @@ class Access:
     async def count_command(
         self, jid: str, limits: Mapping[str, int], occupant_user_id: UserId = ""
     ) -> UserState | CommandRefused:
-        """Count a command against rate limits; return the state of its sender, or why the command is refused.
+        """Count a command against rate limits; return the state of its sender, or the reason why it is refused.
 
         ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps the name of
-        each rate limit to a factor: the limit is so many times that of one user. A room has a limit that its occupants
+        each rate limit to a factor, by which the limit of one user is multiplied. A room has a limit that its occupants
         share, which also stops an occupant who joins again under many nicks. ``occupant_user_id`` is the user id of the
         sender in a room that shows JIDs, else "". Raises StoreUnavailable.
         """

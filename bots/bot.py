@@ -1,4 +1,4 @@
-"""One bot: the wiring of its parts, and the dispatch of XMPP events to them."""
+"""One bot: creates and connects its parts, and dispatches XMPP events to them."""
 
 import asyncio
 import contextlib
@@ -126,7 +126,7 @@ class Bot:
         )
 
     async def run(self) -> None:
-        """Serve until cancelled; then end the parts in order, each part before the parts that it uses."""
+        """Serve until cancelled; then end the parts in order, each part before the parts on which it depends."""
         try:
             await self._rooms.load()
             parts = [self._rooms.run(), self._publish_profile(), self._opml_importer.run()]
@@ -163,14 +163,14 @@ class Bot:
     # Assigned users.
 
     async def on_partitions_gained(self, partitions: frozenset[int]) -> None:
-        """Begin to serve the users of these partitions, which have just been assigned to this bot."""
+        """Begin to serve the users of these partitions, which have been assigned to this bot."""
         self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
         self._delivery.on_partitions_gained(partitions)
         self._intake.on_partitions_gained()
 
     async def on_partitions_lost(self) -> None:
-        """Return when no work is left for users who are not assigned to this bot any more."""
+        """Wait until no work is left for users who are no longer assigned to this bot."""
         self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
         await self._opml_importer.release_lost_users()

@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 async def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT. While Redis or the XMPP server is unavailable, keep trying to connect."""
+    """Run until SIGTERM or SIGINT. If Redis or the XMPP server is unavailable, retry until it is available."""
     await run_until_stopped(_serve(settings))
 
 
@@ -45,7 +45,7 @@ async def _serve(settings: Settings) -> None:
 async def _run_and_maintain(store: Store, process: Process, maintenance_interval_s: float, metrics_url: str) -> None:
     """Wait for the store, then run the process and the periodic maintenance.
 
-    The maintenance runs every ``maintenance_interval_s`` and announces ``metrics_url`` in the store.
+    The maintenance runs every ``maintenance_interval_s`` seconds and announces ``metrics_url`` in the store.
     """
     last_warning = ""
     while True:
@@ -61,9 +61,9 @@ async def _run_and_maintain(store: Store, process: Process, maintenance_interval
 
 
 async def _maintain(store: Store, interval_s: float, metrics_url: str) -> None:
-    """Every ``interval_s``, complete interrupted work and announce the URL of the metrics in the store.
+    """Complete interrupted changes and announce the URL of the metrics in the store, every ``interval_s`` seconds.
 
-    The interrupted work is subscriptions, unsubscriptions and erasures of users during which a process crashed.
+    The changes are subscriptions, unsubscriptions and erasures of users that a crash of a process interrupted.
     """
     while True:
         with contextlib.suppress(StoreUnavailable):

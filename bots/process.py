@@ -31,10 +31,10 @@ _log = structlog.get_logger()
 
 
 class Process(abc.ABC):
-    """A process that shares numbered partitions with others. :meth:`run` drives it."""
+    """A process that shares numbered partitions with other processes. It works while :meth:`run` is running."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, count: int) -> None:
-        """Share ``count`` partitions with the processes that have the same settings."""
+        """Create a process that shares ``count`` partitions with the processes that have the same settings."""
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -52,7 +52,7 @@ class Process(abc.ABC):
 
     @abc.abstractmethod
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
-        """Serve the partitions in state SERVED, and end the work for the ``draining`` ones by :meth:`_drain`.
+        """Serve the partitions in state SERVED, and end the work for the ``draining`` partitions by :meth:`_drain`.
 
         ``gained`` are the numbers of the served partitions that were not served before. This method is called after
         each successful heartbeat, and after the process has given up its leases.
@@ -79,7 +79,7 @@ class Process(abc.ABC):
                 await self._release_leases()
 
     def check_ready(self) -> None:
-        """Return if the process serves or stands by. Raises XmppSessionLost if it cannot serve yet."""
+        """Return if the process serves users, or is standing by. Raises XmppSessionLost if it cannot serve yet."""
         if self._valid_until_s == -math.inf:
             raise XmppSessionLost(
                 "The partitions of this process are not known yet. Do Redis and the XMPP server respond?"
@@ -100,7 +100,7 @@ class Process(abc.ABC):
             task.result()
 
     async def _send_heartbeat(self) -> None:
-        """Renew the leases, return those of drained partitions, and serve the partitions that are leased now."""
+        """Renew the leases, return the leases of drained partitions, and serve the partitions that are leased now."""
         returned = self._partitions.in_state(PartitionState.DRAINED)
         valid_until_s = self._clock.monotonic_s() + self._ttl_s
         try:
@@ -130,10 +130,10 @@ class Process(abc.ABC):
         await self._apply(gained, draining)
 
     def _drain(self, numbers: frozenset[int], finish: Coroutine[Any, Any, None]) -> None:
-        """Start a task that awaits ``finish``, by which the work for the partitions ``numbers`` ends.
+        """Start a task that awaits ``finish``, which ends the work for the partitions ``numbers``.
 
-        After that, or after ``DRAIN_TIMEOUT_S``, the partitions count as drained, and the next heartbeat returns their
-        leases.
+        After that, or after ``DRAIN_TIMEOUT_S`` seconds, the partitions count as drained, and the next heartbeat
+        returns their leases.
         """
 
         async def drain() -> None:
@@ -161,7 +161,7 @@ class Process(abc.ABC):
 
 
 class AccountProcess(Process):
-    """One of the processes that share an account, with a session and assigned users of its own."""
+    """One of the processes that share an account, with its own session and its own assigned users."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         """Create the bot of this process; nothing runs before :meth:`run`."""
@@ -176,7 +176,7 @@ class AccountProcess(Process):
         await super().run()
 
     async def _send_heartbeat(self) -> None:
-        """Renew the leases while there is a session; give them up if there is none for the duration of a lease."""
+        """Renew the leases while there is a session; give them up if there was none for the duration of a lease."""
         now_s = self._clock.monotonic_s()
         if self._bot.connection.connected.is_set():
             self._last_connected_s = now_s
@@ -202,10 +202,10 @@ class AccountProcess(Process):
 
 
 class ComponentProcess(Process):
-    """A process that serves some of the addresses of components, with one bot for each."""
+    """A process that serves some of the components' addresses, with one bot for each address."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        """Share the addresses in ``settings`` with other processes; partition n stands for the n-th address."""
+        """Create a process that shares the addresses in ``settings`` with others; partition n is the n-th address."""
         self._addresses = shared_addresses(settings)
         super().__init__(settings, store, clock, len(self._addresses))
 
@@ -230,14 +230,14 @@ class ComponentProcess(Process):
 
 
 def create_process(settings: Settings, store: Store, clock: Clock) -> Process:
-    """Return the process for ``settings``: of an account if it logs in as a client, else of components."""
+    """Return the process for ``settings``: an AccountProcess if it logs in as a client, else a ComponentProcess."""
     if settings.xmpp_login == "client":
         return AccountProcess(settings, store, clock)
     return ComponentProcess(settings, store, clock)
 
 
 def shared_addresses(settings: Settings) -> tuple[str, ...]:
-    """Return the addresses that the processes share; users without a known home belong to the first one."""
+    """Return the addresses that the processes share; users without a known home belong to the first address."""
     return tuple(dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards)))
 
 

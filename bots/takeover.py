@@ -3,8 +3,8 @@
 Several processes can share one XMPP account; each serves a partition of its users. The recovery first terminates the
 session of the failed process, so that the server has handled or dropped the stanzas in transit. Then it reads the
 account's archive (XEP-0313): messages that reached the server are marked as sent, receipts are applied, and messages of
-users to the failed session are stored. Without an archive, unconfirmed messages are sent again under the same id (I2 in
-docs/guarantees.md). Every step is idempotent: if this process fails as well, the next one starts over (I8).
+users to the failed session are stored. Without an archive, unconfirmed messages are sent again under the same id
+(guarantee I2). Every step is idempotent: if this process fails as well, the next process starts over (guarantee I8).
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -31,15 +31,18 @@ class Takeover:
     """Recovers the work of failed processes of the bot's account."""
 
     def __init__(self, store: Store, xmpp: XmppClient, intake: Intake) -> None:
-        """Read the account's archive through ``xmpp``, and store messages of users through ``intake``."""
+        """Create a recovery.
+
+        The archive is read through ``xmpp``, and users' messages are stored through ``intake``.
+        """
         self._store = store
         self._xmpp = xmpp
         self._intake = intake
 
     async def recover(self, failed: FailedProcess, lease_ttl_s: float) -> bool:
-        """Recover the messages and commands of a process whose lease of ``lease_ttl_s`` has expired.
+        """Recover the messages and commands of a process whose lease of ``lease_ttl_s`` seconds has expired.
 
-        Returns False if the store or the XMPP server was unavailable, so that the recovery has to be repeated.
+        Return False if the store or the XMPP server was unavailable, so that the recovery has to be repeated.
         """
         try:
             await self._terminate_session(failed.holder)
@@ -58,7 +61,10 @@ class Takeover:
             _log.warning("session termination of failed process failed", session=session)
 
     async def _apply_archive(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
-        """Update batches and replies from the archive since ``since_s`` (Unix s); yield users' messages by page."""
+        """Update batches and replies from the archive since ``since_s`` (Unix s).
+
+        Yield users' messages page by page.
+        """
         async for page in read_archive(self._xmpp, since_s):
             await self._complete_batches(page)
             await self._complete_replies(page)

@@ -23,10 +23,10 @@ async def run_until_one_ends(*coroutines: Coroutine[Any, Any, Any]) -> None:
 
 
 async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel tasks one after the other and return when all have ended, ignoring their results.
+    """Cancel tasks one after the other, and wait until all have ended; their results are ignored.
 
-    If the caller is cancelled meanwhile, the tasks are still cancelled and awaited before CancelledError is raised;
-    otherwise they would go on without an owner.
+    If the caller is cancelled in the meantime, the tasks are still cancelled and awaited before CancelledError is
+    raised; otherwise they would go on without an owner.
     """
     is_cancelled = False
     for task in tasks:

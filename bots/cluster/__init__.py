@@ -1,1 +1,1 @@
-"""The partitions of users, and how several bot processes share them."""
+"""The partitions of users, which several bot processes share."""

@@ -2,10 +2,11 @@
 
 Several processes can share one XMPP account. The users of the account are divided into ``PARTITION_COUNT`` partitions
 by a hash of their ids, and each process serves the users of the partitions that it holds. If the bot has several
-addresses instead (components), each user belongs to one home address and is served by the process that serves it.
+addresses instead (components), each user has one of them as home address, and is served by the process that serves this
+address.
 
-A process holds its partitions by a lease. If the process is stopped for longer than the lease lasts, another one may
-have taken the partitions over; :meth:`AssignedUsers.is_lease_valid` is False from then on.
+A process holds its partitions by a lease. If the process is stopped for longer than the lease lasts, another process
+may have taken over the partitions; :meth:`AssignedUsers.is_lease_valid` is then False.
 """
 
 import math
@@ -30,10 +31,10 @@ class AssignedUsers:
     """The users whom one bot serves: those in its partitions whose home address is the bot's address."""
 
     def __init__(self, inbound_log: InboundLog, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
-        """Start without partitions.
+        """Create a set without partitions.
 
-        ``address`` is the bare JID of this bot. ``addresses`` are all addresses that share the users; empty means that
-        there is only this one. Users whose home is none of these addresses belong to the first one.
+        ``address`` is the bare JID of this bot. ``addresses`` are all addresses among which users are divided; empty
+        means that there is only this address. Users whose home address is none of them belong to the first address.
         """
         self._inbound_log = inbound_log
         self._clock = clock
@@ -44,7 +45,7 @@ class AssignedUsers:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this bot does the common work for its address, because it holds partition 0."""
+        """Whether this bot does the work that is needed once per address, because it holds partition 0."""
         return 0 in self.partitions
 
     @property

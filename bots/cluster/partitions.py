@@ -1,8 +1,9 @@
-"""The states of the partitions that a process holds or held.
+"""The states of the partitions that a process holds or has held.
 
 Several processes share numbered partitions by leases in the store (:mod:`service.store.coordination.leases`). A process
-serves a partition while it holds the lease. It drains a partition before it returns the lease, and also one that
-another process has taken over, because at most one process may work for a partition (I2 in docs/guarantees.md).
+serves a partition while it holds the lease. It *drains* a partition, that is, finishes its work, before it returns the
+lease, and also if another process has taken over the partition, because at most one process may work for a partition
+(guarantee I2).
 """
 
 import enum
@@ -32,13 +33,13 @@ class Partitions(msgspec.Struct, frozen=True):
         return frozenset(number for number, own in self.states.items() if own is state)
 
     def after_heartbeat(self, leased: frozenset[int], fair_share: int, returned: Collection[int]) -> "Partitions":
-        """Return the states after a heartbeat, by which the process renewed its leases.
+        """Return the states after a heartbeat, by which the process has renewed its leases.
 
-        ``leased`` are the partitions whose leases the process holds now, ``returned`` those whose leases it gave back.
-        ``fair_share`` is the number of partitions that it may serve.
+        ``leased`` are the partitions whose leases the process now holds, and ``returned`` those whose leases it has
+        given back. ``fair_share`` is the number of partitions that it may serve.
 
         New partitions are served. Partitions whose lease was lost, and those beyond ``fair_share``, are drained. A
-        drained partition is served again only after it was returned and leased anew.
+        drained partition is served again only after it was returned and leased again.
         """
         kept = {number: state for number, state in self.states.items() if number not in returned}
         states = dict.fromkeys(sorted(leased), PartitionState.SERVED) | kept
@@ -48,7 +49,7 @@ class Partitions(msgspec.Struct, frozen=True):
         return Partitions(states | dict.fromkeys([*lost, *excess], PartitionState.DRAINING))
 
     def after_release(self) -> "Partitions":
-        """Return the states after the process has given up all leases at once: all served partitions are drained."""
+        """Return the states after the process has given up all leases: all served partitions are drained."""
         return self.after_heartbeat(frozenset(), 0, ())
 
     def after_draining(self, numbers: Collection[int]) -> "Partitions":

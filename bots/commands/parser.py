@@ -198,9 +198,9 @@ def command_of_reaction(emojis: tuple[str, ...]) -> str:
 
 
 def incomplete_command_template(text: str) -> str:
-    """Return a command that names no subscription, with ``{}`` where its number belongs: "pause #{}" for "pause".
+    """Return ``text`` with ``{}`` in place of the missing subscription number: "pause #{}" for "pause".
 
-    Returns "" if ``text`` names a subscription, or is not a command for one subscription.
+    The result is "" if ``text`` names a subscription, or is not a command for one subscription.
     """
     verb, rest = (*text.strip().lstrip("/").split(maxsplit=1), "", "")[:2]
     plain = verb.lower().rstrip(":,!.")
@@ -222,20 +222,20 @@ def is_read_only(command: Command) -> bool:
 
 
 def parse_entry_count(words: str) -> int:
-    """Return the number of entries that the words after `show` ask for, from 1 to 10; 3 for words without a number."""
+    """Return the number of entries in the words after `show`, from 1 to 10; 3 for words without a number."""
     number = _NUMBER.fullmatch(words)
     return max(1, min(int(number[1]), MAX_ENTRY_COUNT)) if number else DEFAULT_ENTRY_COUNT
 
 
 def truncate_input(text: str) -> str:
-    """Return the text without surrounding white space and slash, cut to the maximum length that its command accepts."""
+    """Return the text without surrounding white space and slash, cut to the maximum length for its command."""
     line = text[:MAX_LIST_CHARS].strip().lstrip("/").strip()
     verb = line[:_MAX_VERB_CHARS].split(maxsplit=1)[:1]
     return line if verb and VERB_OF.get(verb[0].lower()) == "import" else line[:MAX_COMMAND_CHARS].rstrip()
 
 
 def _url(words: str) -> str:
-    """Return the first word, which should be a URL, without punctuation that people put around URLs."""
+    """Return the first word, which should be a URL, without the punctuation that people put around URLs."""
     return words.split(maxsplit=1)[0].rstrip(",;").strip("<>\"'`") if words else ""
 
 
@@ -248,14 +248,14 @@ def _target(words: str) -> SubscriptionTarget:
 def _selector(words: str) -> str:
     """Return the words after the URL, which are a CSS selector.
 
-    Returns "" if the URL is followed by a comma, because the words are prose then.
+    If a comma follows the URL, the words are prose, and the result is "".
     """
     url, *rest = words.split() or [""]
     return "" if url.endswith((",", ";")) else " ".join(rest)
 
 
 def _subscribe(rest: str, *, bare: bool = False) -> Command:
-    """Return the command for the words after `subscribe`, or for a URL alone (``bare``).
+    """Return the command for the words after `subscribe`, or for a URL without a verb (``bare``).
 
     The URL of an ``.opml`` file becomes an import command.
     """
@@ -274,9 +274,9 @@ def _target_or_all(words: str) -> SubscriptionTarget:
 
 
 def _target_and_words(rest: str) -> tuple[SubscriptionTarget, str]:
-    """Return the target that the first word names, and the other words.
+    """Return the target that the first word names, and the remaining words.
 
-    If the first word names no subscription, the target is all subscriptions, and all words are returned.
+    If the first word names no subscription, the target is all subscriptions, and all words remain.
     """
     first, other = (*rest.split(maxsplit=1), "", "")[:2]
     if first.lower() in ALL_WORDS:

@@ -1,11 +1,12 @@
-"""Delivery of the users' outboxes: decides what is sent to whom and when, writes it, and repeats what was lost.
+"""Delivery of the users' outboxes: decides which items are sent to whom and when, sends them, and resends lost
+messages.
 
 - ``outbox_consumer``: handles events, and starts *bursts*, which send to users who are due; the interface for the bot
-- ``scheduler``: decides about the order of users, rate limits, back-off, and batches that are sent again (pure)
+- ``scheduler``: decides about the order of users, rate limits, back-off, and resends, without I/O
 - ``batch_sender``: takes the steps of a burst: recover, select, defer, claim, correct, render, send, record
 - ``suppression``: applies mutes, filters and notification intervals
 - ``delivery_window``: applies quiet hours, digests and presence
 - ``recipient_cache``, ``receipt_tracker``: keep users' settings, and track receipts of their clients (XEP-0184)
 - ``corrections``: finds the earlier message that a batch of edits replaces (XEP-0308)
-- ``message_bodies``, ``notification_text``: write the content of messages, and its text (pure)
+- ``message_bodies``, ``notification_text``: write the content of messages, and its text
 """

@@ -1,8 +1,8 @@
 """The steps of a burst: claims, renders, sends and records the batches of some users.
 
-A batch has its message id from the moment it is claimed. For users whose client sends receipts it is complete when its
-receipt arrives, for others when the XMPP server has acknowledged it. Until then it is in flight: a later session, or
-the process that takes over, finds it in the store and sends it again under the same id. This process does the same
+A batch gets its message id when it is claimed. It is complete when its receipt arrives, or, for users whose client
+sends no receipts, when the XMPP server has acknowledged it. Until then it is in flight: a later session, or the process
+that takes over, finds it in the store and sends it again under the same id (guarantee I2). This process does the same
 when the user comes online with an additional client.
 """
 
@@ -41,9 +41,9 @@ _log = structlog.get_logger()
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """A batch of notifications, with its content and the stanza in which it is sent.
+    """A message with a batch of notifications: its content, and the stanza in which it is sent.
 
-    ``requests_receipt`` tells whether the stanza requests a receipt (XEP-0184).
+    ``requests_receipt`` states whether the stanza requests a receipt (XEP-0184).
     """
 
     user_id: UserId
@@ -68,7 +68,7 @@ class BatchSender:
         receipts: ReceiptTracker,
         windows: DeliveryWindows,
     ) -> None:
-        """Claim batches from ``store``, and send them through ``xmpp``."""
+        """Create a sender that claims batches from ``store`` and sends them through ``xmpp``."""
         self._store = store
         self._xmpp = xmpp
         self._clock = clock
@@ -106,15 +106,18 @@ class BatchSender:
         return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
 
     def on_response(self, message_id: MessageId) -> None:
-        """Note that a message bounced or has its receipt, in case :meth:`send` still waits for its acknowledgement."""
+        """Record that a message has bounced or has its receipt.
+
+        :meth:`send` may still be waiting for its acknowledgement.
+        """
         if message_id in self._has_response:
             self._has_response[message_id] = True
 
     async def complete(self, **pairs: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Record the progress of batches in the store, waiting for the store as long as necessary.
+        """Record the progress of batches in the store; if the store is unavailable, wait and retry.
 
-        ``pairs`` are the arguments of ``Outbox.complete``: (user id, message id) of batches. If the store did not learn
-        that a batch was sent, the batch would be sent twice.
+        ``pairs`` are the arguments of ``Outbox.complete``: pairs (user id, message id). If the progress of a sent batch
+        were not recorded, the batch would be sent twice.
         """
         while True:
             try:
@@ -158,8 +161,8 @@ class BatchSender:
     ) -> Mapping[UserId, float]:
         """Return the seconds until acknowledged batches may be sent again; users without such a delay are absent.
 
-        Quiet hours and presence delay them. Digests do not, because a batch was due before it was sent the first time.
-        ``in_flight`` are the batches that were sent without being complete.
+        Quiet hours and presence delay resends. Digests do not, because a batch was due before it was sent the first
+        time. ``in_flight`` are the batches that were sent and are not complete.
         """
         user_settings, since_s = {}, {}
         for user_id, batches in in_flight.items():
@@ -170,9 +173,10 @@ class BatchSender:
         return await self._windows.remaining_s(user_settings, since_s)
 
     async def _suspend(self, user_id: UserId, batches: Sequence[Batch]) -> None:
-        """Suspend all subscriptions of a user whose messages have bounced for 14 days, until they write to the bot.
+        """Suspend all subscriptions of a user whose messages have bounced for 14 days.
 
-        Batches in flight become dead letters; their items count as withheld, and are summarized after the suspension.
+        The suspension ends when the user writes to the bot. Batches in flight become dead letters; their items count as
+        withheld, and are summarized after the suspension.
         """
         (jid,) = await self._store.outbox.jids([user_id])
         if jid:
@@ -185,7 +189,7 @@ class BatchSender:
     # New batches.
 
     async def _select(self, ready: Mapping[UserId, Recipient]) -> dict[UserId, Selection]:
-        """Return the decision about each user's oldest items, according to mutes, filters and intervals.
+        """Decide which of each user's oldest items are due, according to mutes, filters and intervals.
 
         Items that are too early are scheduled for the time when they are due. ``ready`` are the users who may get new
         batches.
@@ -225,7 +229,7 @@ class BatchSender:
     ) -> Mapping[UserId, Batch]:
         """Move each user's oldest items from the queue into a batch, and return the batches.
 
-        The store leaves out entries that the user has already got from another channel. ``selections`` are the
+        The store leaves out entries that the user has already received from another channel. ``selections`` are the
         decisions of :meth:`_select`.
         """
         decisions = {
@@ -265,9 +269,10 @@ class BatchSender:
         return stanzas.message(self._xmpp.address, jid, batch.message_id, content)
 
     async def _write(self, messages: Sequence[_Message]) -> list[_Message]:
-        """Send messages; return the messages that were acknowledged before they bounced or their receipts arrived.
+        """Send messages.
 
-        Raises XmppSessionLost if the session ends, or if another process may serve these users now.
+        Return those that were acknowledged, without messages that bounced or whose receipt arrived before. Raises
+        XmppSessionLost if the session ends, or if another process may now serve these users.
         """
         if not self._assigned_users.is_lease_valid():
             raise XmppSessionLost("Another bot may have taken these people over.")
@@ -292,10 +297,10 @@ class BatchSender:
         return accepted
 
     async def _record(self, accepted: Sequence[_Message], empty: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Complete batches, or await the receipts that they requested.
+        """Complete batches, or await their receipts if they requested receipts.
 
-        ``accepted`` messages were acknowledged by the server. ``empty`` batches, (user id, message id), have no
-        content, so they were not sent.
+        ``accepted`` are the messages that the server has acknowledged. ``empty`` are pairs (user id, message id) of
+        batches that were not sent because they have no content.
         """
         acked, done = [], list(empty)
         for message in accepted:

@@ -5,8 +5,8 @@ user's last 20, all its entries are still in the channels' logs, and the user ha
 earlier text is sent again with the entries' present state; edits of entries of other messages are included in it.
 
 If no message can be corrected, the batch remains a short message "Edited: …"; this also ends a chain of corrections
-that has become too long. Clients without support for corrections show a correction as a new message, so its text has to
-make sense alone.
+that has become too long. Clients without support for corrections show a correction as a new message, so its text must
+be understandable by itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,10 +29,10 @@ _EntryKeys = frozenset[tuple[ChannelId, str]]
 
 
 class CorrectionFinder:
-    """Finds the earlier message that each batch of edits corrects, and has the store record this."""
+    """Finds the earlier message that each batch of edits corrects, and records this in the store."""
 
     def __init__(self, store: Store) -> None:
-        """Read sent messages and channels' logs from ``store``."""
+        """Create a finder that reads sent messages and channels' logs from ``store``."""
         self._store = store
         self._entries: LRUCache[OutboxItem, _EntryKeys] = LRUCache(MAX_CACHED_ITEMS)
 

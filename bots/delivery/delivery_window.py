@@ -1,4 +1,4 @@
-"""Delivery windows: when a user may be sent messages, by quiet hours, digests and presence."""
+"""Delivery windows: the times at which a user may be sent messages, by quiet hours, digests and presence."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,7 +23,7 @@ class DeliveryWindows:
     """The delivery windows of the users of one process. Presence is remembered for one XMPP session."""
 
     def __init__(self, store: Store, xmpp: XmppSender, clock: Clock) -> None:
-        """Read queues from ``store``; probe users' presence through ``xmpp``."""
+        """Create the windows; ``store`` has the users' queues, and ``xmpp`` sends presence probes."""
         self._store = store
         self._xmpp = xmpp
         self._clock = clock
@@ -36,21 +36,21 @@ class DeliveryWindows:
         self._probed_s.clear()
 
     def on_presence(self, user_id: UserId, *, is_available: bool) -> None:
-        """Remember whether a user is available: online, and neither away nor busy."""
+        """Record whether a user is available: online, and neither away nor busy."""
         self._is_available[user_id] = is_available
 
     def remove(self, user_id: UserId) -> None:
-        """Remove everything about a user."""
+        """Remove all data about a user."""
         self._is_available.pop(user_id, None)
         self._probed_s.pop(user_id, None)
 
     async def remaining_s(
         self, user_settings: Mapping[UserId, UserSettings], since_s: Mapping[UserId, float | None]
     ) -> dict[UserId, float]:
-        """Return the seconds until each user may be sent messages; users who may be sent some now are absent.
+        """Return the seconds until each user may be sent messages; users who may be sent messages now are absent.
 
-        ``since_s`` states since when (Unix s) a user's items have been waiting; None means that no items wait. For
-        users who are absent from it, the store is asked when their oldest item was queued. Raises StoreUnavailable.
+        ``since_s`` has the time (Unix s) since which the items of each user have been waiting; None means that no items
+        wait. If a user is absent from it, the time is read from the store. Raises StoreUnavailable.
         """
         remaining: dict[UserId, float] = {}
         if not user_settings:
@@ -72,8 +72,8 @@ class DeliveryWindows:
     async def _unavailable_s(self, user_id: UserId) -> float:
         """Return the seconds until a user's availability has to be checked again; 0 if the user is available.
 
-        If the user's presence is unknown, it is probed. A user who does not share it counts as available, so that
-        nothing waits for ever.
+        If the user's presence is unknown, it is probed. A user who does not share their presence counts as available,
+        because messages would otherwise wait forever.
         """
         is_available = self._is_available.get(user_id)
         if is_available is not None:

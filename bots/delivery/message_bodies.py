@@ -31,7 +31,7 @@ _Items = tuple[OutboxItem, ...]
 
 
 class ItemVersions(msgspec.Struct, frozen=True):
-    """The changes (deltas) of the versions that an item of an outbox stands for, oldest first.
+    """The versions of an outbox item, as the changes (deltas) of each version, oldest first.
 
     The changes of a channel's first version are left out. ``missing_count`` is the number of versions that are no
     longer in the channel's log, or exceed ``MAX_VERSIONS``.
@@ -42,7 +42,7 @@ class ItemVersions(msgspec.Struct, frozen=True):
 
 
 async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
-    """Return the versions that an item stands for: one, or all that were withheld during a pause.
+    """Return the versions of an item: one version, or all versions that were withheld during a pause.
 
     Raises StoreUnavailable.
     """
@@ -55,9 +55,8 @@ async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
 def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
     """Return the deltas of an item, reduced to the changes that belong to the item.
 
-    ``deltas`` are the changes of the versions that the item stands for. Either the new entries or the edits belong to
-    the item. In addition, the item states the positions of changes that are left out; positions are counted through all
-    deltas.
+    ``deltas`` are the changes of the item's versions. Either the new entries or the edits belong to the item. In
+    addition, the item states the positions of changes that are left out; positions are counted through all deltas.
     """
     selected, first = [], 0
     for delta in deltas:
@@ -68,10 +67,10 @@ def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
 
 
 class Presentation(msgspec.Struct, frozen=True):
-    """How a user wants one channel shown.
+    """A user's wishes for the presentation of one channel.
 
-    ``title`` is the user's own title for the channel; "" means the channel's title. ``template`` is the form in which
-    the user wants its entries; None means the standard form.
+    ``title`` is the user's own title for the channel; "" means the channel's title. ``template`` is the user's template
+    for its entries; None means the standard form.
     """
 
     title: str = ""
@@ -94,10 +93,10 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class BodyRenderer:
-    """A cache of rendered bodies in front of the store. Every method may raise StoreUnavailable."""
+    """Renders the bodies of messages from the store, and caches them. Every method may raise StoreUnavailable."""
 
     def __init__(self, store: Store) -> None:
-        """Read channels and subscriptions from ``store``."""
+        """Create a renderer that reads channels and subscriptions from ``store``."""
         self._store = store
         self._bodies: FIFOCache[tuple[str, frozenset[tuple[ChannelId, Presentation]], _Items], Body] = FIFOCache(
             MAX_CACHED_BODIES
@@ -106,9 +105,9 @@ class BodyRenderer:
     async def presentations(
         self, user_id: UserId, batches: Sequence[Batch], preferences: PreferencesByNumber, zone: str
     ) -> Presentations:
-        """Return how a user wants the channels of these batches shown; channels in standard form are absent.
+        """Return the user's presentation of each channel of these batches; channels in standard form are absent.
 
-        ``preferences`` are the user's, by subscription number. Dates are shown in the time zone ``zone``.
+        ``preferences`` are the user's preferences by subscription number. Dates are shown in the time zone ``zone``.
         """
         if not any(each.title or each.template for each in preferences.values()):
             return {}

@@ -39,7 +39,7 @@ _SIGNS: Final = {"addition": "+", "omission": "-", "replacement": "~"}
 
 
 class _DetailLevel(msgspec.Struct, frozen=True):
-    """How much of a channel is shown: at most ``entries`` in full, or ``lines`` of a page.
+    """The level of detail for one channel: at most ``entries`` entries are shown in full, or ``lines`` lines of a page.
 
     ``summary_chars`` and ``line_chars`` limit the length of each summary and of each line.
     """
@@ -192,7 +192,7 @@ def _entry(
 def _block(
     change: Change, lines: str, also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator
 ) -> str:
-    """Return the text about an entry; ``lines`` are the text of the entry itself.
+    """Return the text of an entry in a notification; ``lines`` are the title, link and summary of the entry.
 
     An edited entry is marked. ``also_in`` are the other channels that have copies of it, and ``matches`` the saved
     searches that it matches.
@@ -217,7 +217,7 @@ def _heading(change: Change, translator: Translator) -> str:
 def _changed_lines(
     channel: Channel, changes: Sequence[Change], detail: _DetailLevel, translator: Translator
 ) -> list[str]:
-    """Return the page's address and its changed lines as a list of one text; an empty list if no line changed."""
+    """Return a list with one text, the page's address and its changed lines; an empty list if no line has changed."""
     if not changes:
         return []
     shown = [_line(change, detail.line_chars, translator) for change in changes[: detail.lines]]
@@ -279,8 +279,8 @@ def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId
     """Return the link preview (XEP-0511) of a message with this text, as XML; "" if it has none.
 
     A message has a preview if it contains exactly one entry, shows its link, and omits its title or summary. The
-    standard text contains both; a preview would show them twice and cost a fan-out a fifth of its rate. With a user's
-    own template, like ``$link``, clients get the preview from the message, so they need not request it from the
+    standard text contains both; a preview would show them twice and reduce the rate of a fan-out by a fifth. With a
+    user's own template, like ``$link``, clients get the preview from the message, so they need not request it from the
     publisher.
     """
     changes = [(delta.channel, change) for delta in deltas if delta.channel in channels for change in delta.changes]

@@ -51,9 +51,9 @@ class OutboxConsumer:
     def __init__(
         self, store: Store, xmpp: XmppSender, clock: Clock, assigned_users: AssignedUsers, messages_per_s: float
     ) -> None:
-        """Deliver the outboxes of ``assigned_users`` through ``xmpp``, at most ``messages_per_s`` to each user.
+        """Create a consumer that sends the outboxes of ``assigned_users`` through ``xmpp``.
 
-        Nothing is sent before :meth:`run`.
+        Each user is sent at most ``messages_per_s`` messages per second on average. Nothing is sent before :meth:`run`.
         """
         self._assigned_users = assigned_users
         self._store = store
@@ -84,7 +84,7 @@ class OutboxConsumer:
         )
 
     async def run(self) -> None:
-        """Deliver until cancelled; then wait up to 2 s for the bursts under way."""
+        """Deliver until cancelled; then wait up to 2 s for the bursts in progress."""
         try:
             await run_until_one_ends(
                 self._complete_received(), self._listen(), self._recover(), self._start_bursts(), self._measure_depth()
@@ -97,7 +97,7 @@ class OutboxConsumer:
     # Event handlers.
 
     def on_session_started(self) -> None:
-        """Recover batches in flight, because a new XMPP session began and the previous one was not resumed."""
+        """Recover the batches in flight: a new XMPP session has begun, and the previous session was not resumed."""
         self._session_since_s = self._clock.wall_s()
         self._is_new_session = True
         self._windows.on_session_started()
@@ -118,7 +118,7 @@ class OutboxConsumer:
         self._scheduler_changed.set()
 
     async def drain(self) -> None:
-        """Return when no burst or command is under way for a user whom this process no longer serves."""
+        """Wait until no burst or command is in progress for users whom this process no longer serves."""
         async with self._user_released:
             await self._user_released.wait_for(lambda: not self._scheduler.has_locked_unassigned())
 
@@ -147,7 +147,7 @@ class OutboxConsumer:
             self._scheduler_changed.set()
 
     def on_presence(self, event: UserAvailable | UserUnavailable) -> None:
-        """Adapt the schedule to a user who came online, was active, or went offline."""
+        """Change the schedule of a user who came online, was active, or went offline."""
         user_id = keys.user_id(event.jid)
         now_s = self._clock.monotonic_s()
         if isinstance(event, UserUnavailable):
@@ -173,14 +173,14 @@ class OutboxConsumer:
         self._scheduler_changed.set()
 
     def forget_user(self, jid: str) -> None:
-        """Remove everything this process remembers about a user; call it inside :meth:`pause_user`."""
+        """Remove all data of a user from this process; call this inside :meth:`pause_user`."""
         user_id = keys.user_id(jid)
         self._recipients.remove(user_id)
         self._receipts.remove(user_id)
         self._windows.remove(user_id)
 
     async def remove_contact(self, jid: str) -> None:
-        """End the presence subscriptions between a user and the bot, in both directions. A room has none."""
+        """End the presence subscriptions between a user and the bot, in both directions. Rooms have none."""
         if jid in self._xmpp.rooms:
             return
         stanza_id = new_message_id(keys.user_id(jid))
@@ -188,7 +188,7 @@ class OutboxConsumer:
         await send_until_confirmed(self._xmpp, removal)
 
     def request_presence(self, jid: str) -> None:
-        """Ask to see a user's presence, because their settings depend on it."""
+        """Request to see a user's presence, because the user's settings depend on it."""
         self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "subscribe"))
         self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "probe"))
 
@@ -196,8 +196,8 @@ class OutboxConsumer:
     async def pause_user(self, jid: str) -> AsyncIterator[None]:
         """Pause the delivery to a user while the context is open.
 
-        The context begins after every batch that was claimed for the user has been sent. Until it ends, no other batch
-        is claimed.
+        The context begins when every batch that was claimed for the user has been sent. Until the context ends, no
+        other batch is claimed.
         """
         user_id = keys.user_id(jid)
         async with self._user_released:
@@ -210,7 +210,7 @@ class OutboxConsumer:
     # Scheduling.
 
     async def _listen(self) -> None:
-        """Schedule users who have new items. Now and then, schedule all waiting users, in case a wake-up was lost."""
+        """Schedule users who have new items; periodically schedule all users with items, in case a wake-up was lost."""
         after, swept_s = "", -math.inf
         while True:
             try:
@@ -228,7 +228,7 @@ class OutboxConsumer:
             self._scheduler_changed.set()
 
     async def _recover(self) -> None:
-        """Have batches in flight recovered: for all users after a new session began, else for newly assigned users."""
+        """Start the recovery of batches in flight: for all users in a new session, else for newly assigned users."""
         while True:
             await self._recovery_needed.wait()
             is_new, partitions = self._is_new_session, self._gained_partitions
@@ -256,7 +256,7 @@ class OutboxConsumer:
     async def _with_batches_of_earlier_sessions(self, user_ids: Sequence[UserId]) -> list[UserId]:
         """Return the users who have a batch in flight that the server acknowledged before this session.
 
-        Such a batch may have been lost.
+        Such a batch may be lost.
         """
         since_s = self._session_since_s
         in_flight = await self._store.outbox.in_flight(user_ids)
@@ -267,7 +267,7 @@ class OutboxConsumer:
         ]
 
     async def _start_bursts(self) -> None:
-        """Start a burst whenever users are due, the session is up, and fewer than ``MAX_BURSTS`` are under way."""
+        """Start a burst whenever users are due, the session is up, and fewer than ``MAX_BURSTS`` are in progress."""
         while True:
             self._scheduler_changed.clear()
             await self._xmpp.connected.wait()
@@ -293,7 +293,7 @@ class OutboxConsumer:
         self._scheduler_changed.set()
 
     async def _burst(self, user_ids: Sequence[UserId]) -> None:
-        """Send to locked users, unlock them, and schedule the users again who may have more to receive."""
+        """Send to locked users, unlock them, and schedule those who may have more to receive again."""
         again: Collection[UserId] = user_ids
         try:
             again = await self._try_send(user_ids)
@@ -342,7 +342,7 @@ class OutboxConsumer:
     # Receipts and measurement.
 
     async def _complete_received(self) -> None:
-        """Complete the batches whose receipts arrived; store which users' clients send receipts."""
+        """Complete the batches whose receipts have arrived, and store which users' clients send receipts."""
         while True:
             await self._receipts_arrived.wait()
             self._receipts_arrived.clear()

@@ -1,4 +1,4 @@
-"""Tracking of delivery receipts (XEP-0184): which clients send them, which ones are awaited, and their delays."""
+"""Tracking of delivery receipts (XEP-0184): which clients send them, which receipts are awaited, and their delays."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,32 +23,36 @@ class ReceiptTracker:
     """The receipts of the users of one process. Times are Unix s."""
 
     def __init__(self) -> None:
-        """Await no receipts."""
+        """Create a tracker that awaits no receipts."""
         self._senders: dict[UserId, bool] = {}
         self._unanswered: Counter[UserId] = Counter()
         self._awaited: dict[UserId, dict[MessageId, None]] = {}  # oldest first
         self._sent: FIFOCache[MessageId, tuple[float, Sequence[str]]] = FIFOCache(_MAX_TIMED)
 
     def sends_receipts(self, user_id: UserId) -> bool:
-        """Whether a user's client is known to send receipts."""
+        """Return whether a user's client is known to send receipts."""
         return self._senders.get(user_id, False)
 
     def learn(self, senders: Mapping[UserId, bool]) -> None:
-        """Remember whether users' clients send receipts, according to the store; later receipts take precedence."""
+        """Record whether users' clients send receipts, as the store states.
+
+        Receipts that arrive later take precedence.
+        """
         for user_id, sends in senders.items():
             self._senders.setdefault(user_id, sends)
 
     def on_sending(self, message_id: MessageId, traces: Sequence[str], now_s: float) -> None:
-        """Start the timer of a message before it is sent, because its receipt can precede the acknowledgement.
+        """Start the timer of a message.
 
-        ``traces`` are the trace ids of the changes in the message.
+        Call this before the message is sent: its receipt can precede the acknowledgement. ``traces`` are the trace ids
+        of the changes in the message.
         """
         self._sent[message_id] = now_s, traces
 
     def on_receipt(self, user_id: UserId, message_id: MessageId, now_s: float, *, is_first: bool) -> None:
         """Record the receipt of a message.
 
-        ``is_first`` tells that this receipt is the first to show that the user's client sends receipts.
+        ``is_first`` states that this receipt is the first evidence that the user's client sends receipts.
         """
         if is_first:
             self._senders[user_id] = True
@@ -67,8 +71,9 @@ class ReceiptTracker:
     def expect(self, user_id: UserId, message_id: MessageId, *, is_resend: bool) -> list[MessageId] | None:
         """Await the receipt of a message; return the older messages whose receipts are no longer awaited.
 
-        Returns None if this receipt is not awaited, because the client has sent none for too long. ``is_resend`` tells
-        that the message was sent before, so that it does not count again as a message without a receipt.
+        The result is None if this receipt is not awaited either, because the client has sent no receipt for too long.
+        ``is_resend`` states that the message was sent before, so that it does not count again as a message without a
+        receipt.
         """
         if not is_resend:
             if self._unanswered[user_id] >= MAX_AWAITED:
@@ -101,7 +106,7 @@ class ReceiptTracker:
             del self._sent[message_id]
 
     def retain(self, is_assigned: Callable[[UserId], bool]) -> None:
-        """Remove all users but those for whom ``is_assigned`` is true."""
+        """Remove all users except those for whom ``is_assigned`` returns True."""
         for user_id in {*self._senders, *self._unanswered, *self._awaited}:
             if not is_assigned(user_id):
                 self._remove(user_id)

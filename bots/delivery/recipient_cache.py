@@ -20,10 +20,10 @@ class Recipient(msgspec.Struct, frozen=True):
 
 
 class RecipientCache:
-    """Settings by user. An entry is dropped when it changes, or when another process serves the user."""
+    """Settings by user. An entry is dropped when the settings change, or when another process serves the user."""
 
     def __init__(self, store: Store, receipts: ReceiptTracker) -> None:
-        """Read settings from ``store``; tell ``receipts`` which users' clients send receipts."""
+        """Create a cache of settings in ``store``; it passes to ``receipts`` which users' clients send receipts."""
         self._store = store
         self._receipts = receipts
         self._recipients: dict[UserId, Recipient] = {}
@@ -53,7 +53,7 @@ class RecipientCache:
         self._recipients.pop(user_id, None)
 
     def retain(self, is_assigned: Callable[[UserId], bool]) -> None:
-        """Drop the settings of all users but those for whom ``is_assigned`` is true."""
+        """Drop the settings of all users except those for whom ``is_assigned`` returns True."""
         self._change_count += 1
         for user_id in [user_id for user_id in self._recipients if not is_assigned(user_id)]:
             del self._recipients[user_id]

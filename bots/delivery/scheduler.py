@@ -1,22 +1,22 @@
-"""The scheduler of deliveries: which user is sent to next, and which batches are sent again.
+"""The scheduler of deliveries: decides which user is sent to next, and which batches are sent again.
 
-Pure: it performs no I/O, and times (monotonic s) are arguments.
+It performs no I/O, and times (monotonic s) are arguments.
 
 Work for one user is serialized by a lock: at most one burst sends to a user, or one command changes what may be sent.
 Besides the lock, each user has
 
 - a rate limit (GCRA, a token bucket). Items beyond the rate wait and are coalesced into one message; a message of many
-  items delays the next one longer;
-- a *next item time*, at which an item becomes due that is too early now because of a notification interval;
+  items delays the next message longer;
+- a *next item time*: an item that is too early now, because of a notification interval, is due then;
 - a *deferral*: nothing is sent before the end of quiet hours, or before the next digest. A deferral ends when batches
   in flight have to be recovered, so that a digest that was sent does not wait for the next digest;
 - a *back-off* after a bounce, twice as long each time, until the user is seen online;
-- a pending :class:`Recovery` while the fate of batches in flight is unknown: after a start, a lost session, a bounce.
-  No new batch is claimed before the recovery is finished, so order is kept. Batches that the server has not
-  acknowledged are sent again at once. Batches that it has acknowledged may be lost with it: without a receipt they are
-  sent again 10 s after the user is seen online, or after 15 s if their presence is unknown. When a user comes online
-  with an additional client, acknowledged batches may lie in a session that nobody reads: without a receipt they are
-  sent again after 5 s. Every resend has the same message id.
+- a pending :class:`Recovery` while it is unknown whether batches in flight have arrived: after a start, a lost session,
+  a bounce. No new batch is claimed before the recovery is finished, so order is kept. Batches that the server has not
+  acknowledged are sent again at once. Batches that it has acknowledged may be lost in the server: without a receipt
+  they are sent again 10 s after the user is seen online, or after 15 s if their presence is unknown. When a user comes
+  online with an additional client, acknowledged batches may be in a session that nobody reads: without a receipt they
+  are sent again after 5 s. Every resend has the same message id (guarantee I2).
 """
 
 import heapq
@@ -60,7 +60,7 @@ _BACK_OFF_WITHOUT_RECIPIENT_S: Final = (600.0, 43_200.0)
 
 
 class Recovery(IntEnum):
-    """Which batches in flight (sent, but not complete) have to be examined before a new batch is claimed."""
+    """The batches in flight (sent, but not complete) that must be examined before a new batch is claimed."""
 
     NONE = 0
     UNACKNOWLEDGED = 1
@@ -90,12 +90,13 @@ class _UserState(msgspec.Struct):
 
 
 class DeliveryScheduler:
-    """The states of all users who have something to receive, or had a moment ago. Times are monotonic s."""
+    """The states of all users who have items to receive, or had some a moment ago. Times are monotonic s."""
 
     def __init__(self, messages_per_s: float, is_assigned: Callable[[UserId], bool]) -> None:
-        """Send each user ``messages_per_s`` on average, and up to ``BURST`` messages at once.
+        """Create a scheduler without users.
 
-        ``is_assigned`` says whether this process serves a user.
+        A user is sent ``messages_per_s`` messages per second on average, and up to ``BURST`` messages at once.
+        ``is_assigned`` returns whether this process serves a user.
         """
         self._interval_s = 1 / messages_per_s
         self._is_assigned = is_assigned
@@ -145,7 +146,7 @@ class DeliveryScheduler:
         user.rate_s = max(user.rate_s, now_s) + slowdown * self._interval_s
 
     def on_accepted(self, user_id: UserId) -> None:
-        """Forget the user's bounces, because the server acknowledged a message that did not bounce."""
+        """Reset the user's count of bounces, because the server acknowledged a message that did not bounce."""
         self._state(user_id).bounces = 0
 
     def on_receipt(self, user_id: UserId, now_s: float) -> None:
@@ -156,7 +157,7 @@ class DeliveryScheduler:
             self._schedule(user_id, user, now_s)
 
     def on_bounced(self, user_id: UserId, condition: str, now_s: float, jitter: float) -> None:
-        """Wait after a bounce, longer each time; then send the batches in flight again.
+        """Start a back-off after a bounce, longer each time; then the batches in flight are sent again.
 
         ``condition`` is the name of the stanza error (RFC 6120 §8.3.3). ``jitter``, in [0, 1), is random, and spreads
         retries over the second half of the wait.
@@ -169,7 +170,7 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def on_online(self, user_id: UserId, now_s: float) -> None:
-        """End the wait after a bounce, and wait for receipts for at most ``RECEIPT_TIMEOUT_S`` from now."""
+        """End the back-off after a bounce, and wait for receipts for at most ``RECEIPT_TIMEOUT_S`` seconds from now."""
         user = self._users.get(user_id)
         if user is None:
             return
@@ -195,7 +196,7 @@ class DeliveryScheduler:
     def on_offline(self, user_id: UserId) -> None:
         """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
 
-        A recovery that was required only because the user came online with a new client ends; the next new client
+        If a recovery was required only because the user came online with a new client, it ends; the next new client
         requires it again. Any other recovery waits until the user is online.
         """
         user = self._users.get(user_id)
@@ -257,7 +258,7 @@ class DeliveryScheduler:
         self._schedule(user_id, user, now_s)
 
     def has_locked_unassigned(self) -> bool:
-        """Whether a user is locked whom another process serves now."""
+        """Whether a user is locked who is no longer assigned to this process."""
         return any(user.locked and not self._is_assigned(user_id) for user_id, user in self._users.items())
 
     # Decisions about a locked user.
@@ -268,18 +269,18 @@ class DeliveryScheduler:
         user.ready, user.deferred_until_s = True, until_s
 
     def set_next_item(self, user_id: UserId, due_s: float) -> None:
-        """Examine a user's queued items at ``due_s``, when the next item that is too early now becomes due.
+        """Examine a user's queued items again at ``due_s``, when the next item that is too early now is due.
 
         Infinity means that there is no such item.
         """
         self._state(user_id).next_item_s = due_s
 
     def needs_recovery(self, user_id: UserId) -> bool:
-        """Whether batches in flight have to be examined before a new one is claimed."""
+        """Whether batches in flight must be examined before a new batch is claimed."""
         return self._state(user_id).recovery > Recovery.NONE
 
     def needs_full_recovery(self, user_id: UserId) -> bool:
-        """Whether all batches in flight have to be examined, even batches that the server acknowledged."""
+        """Whether all batches in flight must be examined, including batches that the server has acknowledged."""
         return self._state(user_id).recovery >= Recovery.ALL_AT_RETURN
 
     def recover(self, user_id: UserId, in_flight: Sequence[Batch], now_s: float) -> Sequence[Batch]:

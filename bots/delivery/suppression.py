@@ -1,8 +1,8 @@
-"""Suppression of queued items by a user's settings: mutes, filters, edits that are not wanted, notification intervals.
+"""Suppression of queued items according to a user's settings: mutes, filters, unwanted edits, notification intervals.
 
-The decision is made just before a batch is claimed, so a change of settings applies at once. It is passed to the
-claim: a suppressed entry does not suppress its copies in other channels, stays suppressed in every attempt, and an
-item that is queued between decision and claim is not claimed.
+The decision is made just before a batch is claimed, so a change of settings applies at once. It is passed to the claim:
+a suppressed entry does not suppress its copies in other channels, stays suppressed in every attempt, and an item that
+is queued between decision and claim is not claimed.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ class Selection(msgspec.Struct):
     """The decision about one user's oldest items. Times are Unix s.
 
     - ``recipient``: the user's settings.
-    - ``last_sent_s``: when items of each channel with a notification interval were last sent to the user.
+    - ``last_sent_s``: the time of the last items sent to the user, for each channel with a notification interval.
     - ``suppressions``: the items, or the changes in them, that are not sent now, by the items' ids in the queue.
     - ``spaced``: the channels with a notification interval.
-    - ``since_s``: when the first due item became due; None if no item is due.
-    - ``next_due_s``: when the next item that is too early now becomes due; infinity if there is no such item.
+    - ``since_s``: the time when the first due item became due; None if no item is due.
+    - ``next_due_s``: the time when the next item that is too early now is due; infinity if there is no such item.
     - ``due_count``: number of due items.
     - ``numbers``: the numbers of the user's subscriptions, by channel.
     """
@@ -64,7 +64,7 @@ class Selection(msgspec.Struct):
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit on due items is reached, so that the user may have more that were not examined."""
+        """Whether the limit on due items is reached; the user may then have more items, which were not examined."""
         return self.due_count == MAX_DUE_ITEMS
 
     def take(self, queued: QueuedItem, now_s: float) -> bool:
@@ -86,7 +86,7 @@ class ItemSelector:
     """Decides which of the users' queued items may be sent now."""
 
     def __init__(self, store: Store) -> None:
-        """Read queues, channels' logs and subscriptions from ``store``."""
+        """Create a selector that reads queues, channels' logs and subscriptions from ``store``."""
         self._store = store
         self._changes: FIFOCache[tuple[ChannelId, int, int | None], _Changes] = FIFOCache(MAX_CACHED_ITEMS)
 

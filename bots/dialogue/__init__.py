@@ -1,1 +1,4 @@
-"""Dialogues: execute a command by requests to the store and workers, and return the reply. No XMPP here."""
+"""Dialogues: functions that execute a command by requests to the store and workers, and return the reply.
+
+This package does not use XMPP.
+"""

@@ -107,13 +107,13 @@ async def answer(
 
 
 class _AccessRequired(Exception):
-    """A command of a user without access to the bot needs a request."""
+    """Raised if a command of a user without access to the bot needs a request."""
 
 
 class _UnadmittedRequests:
     """The requests of a user without access to the bot.
 
-    Every method raises :class:`_AccessRequired`, except the one that accepts an invitation.
+    Every method raises :class:`_AccessRequired`, except the method that accepts an invitation.
     """
 
     def __init__(self, requests: Requests) -> None:
@@ -127,8 +127,8 @@ class _UnadmittedRequests:
 async def _resolve_target(requests: Requests, text: str, message_id: str, *, is_reaction: bool) -> Command | Reply:
     """Return the command in ``text``, completed with the subscription that a message of the bot was about.
 
-    ``message_id`` is the id of that message. A reply is returned instead of a command if the message is forgotten, is
-    about no subscription of the user, or is about several.
+    ``message_id`` is the id of this message. A reply is returned instead of a command if the message is no longer
+    known, is about no subscription of the user, or is about several.
     """
     template = incomplete_command_template(text)
     references = await requests.message_references(message_id) if template or is_reaction else None
@@ -257,7 +257,7 @@ async def _pick(requests: Requests, number: int, pending_question: QuestionReply
 
 
 async def _decide(requests: Requests, pending_question: QuestionReply | None, *, yes: bool) -> Reply:
-    """Execute what the pending question offers if ``yes``, otherwise cancel the question; return the reply."""
+    """Execute the offer of the pending question if ``yes``, otherwise cancel the question; return the reply."""
     match pending_question if yes else None:
         case ConfirmErasure():
             return ErasureReply(await requests.forget_everything())
@@ -283,8 +283,8 @@ async def _search(requests: Requests, text: str) -> Reply:
 async def _more(requests: Requests, results: SearchResults) -> Reply:
     """Return the reply with the next hits of a search; ``results`` is the previous reply.
 
-    The order of hits can differ from search to search. Therefore the search is repeated with room for all hits that
-    were shown, and those hits are left out.
+    The order of hits can differ from search to search. Therefore the search is repeated with a limit that includes all
+    hits shown so far, and those hits are left out.
     """
     shown, limit = results.hits, results.query.limit
     hits = await requests.search(msgspec.structs.replace(results.query, limit=2 * len(shown) + limit + 1))

@@ -1,4 +1,4 @@
-"""Importer of OPML lists: subscribes users, in the background, to the feeds in the lists that they sent."""
+"""Importer of OPML lists: in the background, subscribes users to the feeds in the lists that they have sent."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 async def subscribe_channel(
     store: Store, jid: str, cid: ChannelId, max_subscriptions: int
 ) -> tuple[Subscription, bool]:
-    """Subscribe a user to a channel, and return the subscription and whether it is new. Raises CoronetError.
+    """Subscribe a user to a channel; return the subscription and whether it is new. Raises CoronetError.
 
     A new subscription is announced to the workers, so that the channel is polled. ``max_subscriptions`` limits the
     user's subscriptions, unless an admin has set another limit for the user.
@@ -58,7 +58,7 @@ class OpmlImporter:
     def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, limits: Limits) -> None:
         """Create an importer for the users assigned to this process.
 
-        Each user gets the result of an import as a message by ``xmpp``, from the address of the bot.
+        Each user gets the result of an import as a message from the address of the bot, sent through ``xmpp``.
         """
         self._assigned_users = assigned_users
         self._store = store
@@ -88,7 +88,7 @@ class OpmlImporter:
                 await cancel_and_wait(task)
 
     async def run(self) -> None:
-        """Import queued feeds until cancelled; feeds that are still queued then are imported by another run."""
+        """Import queued feeds until cancelled; the remaining feeds stay queued and are imported by the next run."""
         try:
             while True:
                 self._wakeup.clear()

@@ -1,9 +1,9 @@
-"""Handlers of the requests that dialogues make for one user, with two kinds: real execution and dry run.
+"""Handlers of the requests that dialogues make for one user: one handler executes them, the other is a dry run.
 
-:class:`ReadRequests` has the requests that only read the store. :class:`RequestHandler` adds those that write.
-:class:`DryRun` has the same methods as :class:`RequestHandler`, but only describes the effects that they would have. It
-inherits no writing method, so a new request fails in a dry run until its effect is described there. The dialogues, not
-the handlers, decide on policy like limits.
+:class:`ReadRequests` has the requests that only read the store. :class:`RequestHandler` adds the requests that write.
+:class:`DryRun` has the same methods as :class:`RequestHandler`, but only describes their effects. It inherits no
+writing method, so a new request fails in a dry run until its effect is described there. The dialogues, not the
+handlers, decide on policy like limits.
 """
 
 import asyncio
@@ -63,10 +63,10 @@ class BotServices:
     pubsub_service: str
 
     async def greet(self, known: UserState, tag: str) -> UserState:
-        """Record that a user has written, and return the state of the user from before.
+        """Record that a user has written, and return the user's state from before.
 
         ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is
-        marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still says that the
+        marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still states that the
         user was new or unreachable. Nothing is stored about users without access to the bot.
         """
         jid = known.jid
@@ -118,7 +118,7 @@ class ReadRequests:
         return await self._services.access.has_access(self._jid)
 
     async def channel(self, cid: ChannelId) -> Channel | None:
-        """Return the channel, or the channel that replaced it when it moved; None if it does not exist."""
+        """Return a channel, or its successor if the channel has moved; None if it does not exist."""
         return await self._store.channels.resolve(cid)
 
     async def subscriptions(self) -> tuple[SubscribedChannel, ...]:
@@ -214,7 +214,7 @@ class ReadRequests:
 
 
 class RequestHandler(ReadRequests):
-    """The executed requests of one user: a change is durable and in effect when the method returns (I3, I5)."""
+    """The requests of one user, executed: a change is durable and in effect when its method returns (I3, I5)."""
 
     async def use_new_url_allowance(self) -> bool:
         """Count one new URL of the user, and return whether the user's hourly limit allows it."""
@@ -231,7 +231,8 @@ class RequestHandler(ReadRequests):
     async def latest(self, cid: ChannelId, count: int) -> tuple[Entry, ...]:
         """Return up to ``count`` latest entries of a channel, newest first.
 
-        A few entries come from the cache of a worker; many, or entries without a worker, come from the store.
+        A few entries are read from a worker's cache. Many entries are read from the store, and so are all entries if no
+        worker replies.
         """
         if count <= MAX_LATEST_ENTRIES:
             with contextlib.suppress(NoWorker, NotSubscribed):
@@ -258,7 +259,10 @@ class RequestHandler(ReadRequests):
             return await self._store.pauses.pause(self._jid, cids, saved_searches=watches)
 
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
-        """Resume channels, and also all saved searches if ``watches``; return what was withheld during the pause."""
+        """Resume channels, and all saved searches if ``watches``.
+
+        Return the number of versions withheld by the pause.
+        """
         return await self._store.pauses.resume(self._jid, cids, saved_searches=watches)
 
     async def set_user_settings(self, user_settings: UserSettings) -> None:
@@ -358,7 +362,7 @@ class DryRun(ReadRequests):
         return each
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
-        """Return the channels among ``cids`` that are not paused; they stay so."""
+        """Return the channels among ``cids`` that are not paused. Nothing is paused."""
         subscriptions = await self._store.subscriptions.of_user(self._jid)
         awake = [each.channel for each in subscriptions if each.channel in cids and each.paused_version is None]
         self.effects.append(f"Pause {len(awake):,} subscriptions{_AND_WATCHES if watches else ''}.")
@@ -385,7 +389,7 @@ class DryRun(ReadRequests):
         self.effects.append(f"Change the preferences for {f'#{number}' if number else 'all subscriptions'}.")
 
     async def watch(self, standing: SearchCondition) -> SavedSearch:
-        """Return the saved search with this condition; if none exists, return the one that would be created."""
+        """Return the saved search with this condition, or, if none exists, the saved search that would be created."""
         subscriptions = await self.watches()
         for each in subscriptions:
             if each.condition == standing:
@@ -399,14 +403,17 @@ class DryRun(ReadRequests):
         return SavedSearch("", standing, await self._store.users.next_number(self._jid, "watches"))
 
     async def unwatch(self, number: int) -> SavedSearch | None:
-        """Return the saved search ``number``, which stays; None if the user has no saved search with this number."""
+        """Return the saved search ``number`` without deleting it.
+
+        The result is None if the user has no saved search with this number.
+        """
         watch = next((each for each in await self.watches() if each.number == number), None)
         if watch is not None:
             self.effects.append(f"Delete saved search #{number}.")
         return watch
 
     async def share(self, _name: str, _body: bytes, _media_type: str) -> None:
-        """Return None, as a server without upload service does; record the upload as an effect."""
+        """Record the upload as an effect, and return None as for a server without an upload service."""
         self.effects.append("Send the list as a file if the server accepts uploads, and as messages otherwise.")
 
     async def import_feeds(self, feeds: tuple[OpmlSubscription, ...]) -> None:
@@ -414,7 +421,7 @@ class DryRun(ReadRequests):
         self.effects.append(f"Import {len(feeds):,} feeds.")
 
     async def accept_invitation(self, code: str) -> bool:
-        """Return whether the user has access to the bot, or the invitation code would give access."""
+        """Return whether the user has access to the bot, or would get access by the invitation code."""
         self.effects.append("Redeem the invitation code, if it is valid.")
         return await self.is_admitted() or await self._store.invitations.is_valid(code)
 
@@ -446,8 +453,8 @@ def subscribed_channel(
 ) -> SubscribedChannel:
     """Return a subscription together with its channel.
 
-    The channel's title is the one that the user has set, if any. The channel counts as muted if ``preferences`` mute
-    this subscription or all.
+    The channel's title is the user's own title if the user has set one. The channel counts as muted if ``preferences``
+    mute this subscription or all.
     """
     own = preferences.get(subscription.number, NO_PREFERENCES)
     channel = msgspec.structs.replace(channel, title=own.title or channel.title)

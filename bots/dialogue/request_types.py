@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class MessageReferences(msgspec.Struct, frozen=True):
-    """The channels that a message of the bot was about, and the saved searches because of which it was sent.
+    """The channels that a message of the bot was about, and the saved searches that caused the message.
 
     ``watches`` are the numbers of the saved searches.
     """

@@ -29,7 +29,7 @@ _AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "auto
 
 
 async def pause(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Pause the delivery of the subscriptions that ``target`` names; all subscriptions include the saved searches."""
+    """Pause the delivery of the subscriptions that ``target`` names. If it names all, saved searches are paused too."""
     targets = await find_targets(requests, target)
     if not targets and not target.everything:
         return NoSuchSubscription()
@@ -39,7 +39,10 @@ async def pause(requests: Requests, target: SubscriptionTarget) -> Reply:
 
 
 async def resume(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Resume the delivery of the subscriptions that ``target`` names; all subscriptions include the saved searches."""
+    """Resume the delivery of the subscriptions that ``target`` names.
+
+    If it names all, saved searches are resumed too.
+    """
     targets = await find_targets(requests, target)
     if not targets and not target.everything:
         return NoSuchSubscription()
@@ -115,8 +118,8 @@ async def _find_preferences(
 ) -> tuple[int, SubscribedChannel | None, Preferences] | Reply:
     """Return the number under which preferences for a target are stored, the subscription, and the preferences.
 
-    The subscription is None if the target is all subscriptions. If no subscription matches the target, a reply that
-    says so is returned instead.
+    The subscription is None if the target is all subscriptions. If no subscription matches the target, the result is
+    the reply to the user instead.
     """
     subscription = None
     if not target.everything:
@@ -133,7 +136,7 @@ async def change_user_settings(
 ) -> Reply:
     """Change the user's settings and return the reply that shows them; without ``words``, only show the settings.
 
-    ``parse`` returns the settings after the change that the words describe, or a reply about an error in the words.
+    ``parse`` returns the settings after the change in the words, or a reply about an error in the words.
     """
     user_settings = await requests.user_settings()
     words = words.strip()

@@ -1,8 +1,8 @@
 """Parser of setting values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`.
 
-For input that is not understood, functions return None, or a reply that explains the error. Names of days may be
-shortened to their first three letters in any language of the bot, with or without accents, because no two languages
-conflict; German names may also be shortened to two letters.
+For invalid input, functions return None, or a reply that explains the error. Names of days may be shortened to their
+first three letters in any language of the bot, with or without accents, because no two languages conflict; German names
+may also be shortened to two letters.
 """
 
 import re
@@ -124,8 +124,8 @@ def _parse_day(name: str) -> int | None:
 def set_quiet_hours(user_settings: UserSettings, words: str) -> UserSettings | Reply:
     """Return the settings with the quiet hours in ``words``, or the reply about an error.
 
-    ``words`` are hours and days, a word for "off" to remove the quiet hours, or ``presence``: then messages wait while
-    the user is away.
+    ``words`` are hours and days, a word for "off" to remove the quiet hours, or ``presence``, which makes messages wait
+    while the user is away.
     """
     if words.lower() in OFF_WORDS:
         return msgspec.structs.replace(user_settings, quiet=None, heeds_presence=False)
@@ -209,7 +209,7 @@ def parse_interval_s(words: str) -> int | None:
 
 
 def _parse_minute(text: str) -> int | None:
-    """Parse a time of day, and return it in minutes after midnight; 24:00 is 0. Returns None for other text."""
+    """Return a time of day in minutes after midnight, where 24:00 is 0; None for other text."""
     read = _TIME.fullmatch(text.strip())
     if read is None:
         return None
@@ -308,8 +308,8 @@ def _with_template(before: Preferences, value: str, *, is_off: bool, is_default:
 def change_filters(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple[FilterRule, ...] | Reply:
     """Return the filter rules after one change, or the reply about an error.
 
-    ``word`` is ``deny`` or ``allow`` to add a rule for the words in ``rest``. It is ``off`` to remove the rule whose
-    number is ``rest``, or all rules if ``rest`` is empty.
+    ``word`` is ``deny`` or ``allow`` to add a rule with the words in ``rest``. It is ``off`` to remove the rule with
+    the number ``rest``, or all rules if ``rest`` is empty.
     """
     if word in OFF_WORDS or word in ("remove", "delete"):
         number = _NUMBER.fullmatch(rest)

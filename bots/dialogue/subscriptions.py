@@ -65,9 +65,9 @@ async def subscribe(requests: Requests, url: str, settings: InitialSettings, *, 
 async def probe(
     requests: Requests, url: str, settings: InitialSettings, *, as_page: bool, moved: bool = False
 ) -> Reply:
-    """Let a worker fetch a URL, subscribe to the feed or import the OPML list found there, and return the reply.
+    """Let a worker fetch a URL, subscribe to the feed or import the OPML list at this URL, and return the reply.
 
-    If ``as_page`` is True, the user is subscribed to the page itself. ``moved`` tells whether ``url`` has replaced the
+    If ``as_page`` is True, the user is subscribed to the page itself. ``moved`` states whether ``url`` has replaced the
     URL that the user entered.
     """
     try:
@@ -90,8 +90,8 @@ async def _begin(
 ) -> Reply:
     """Subscribe to a channel with settings, and return the reply.
 
-    ``latest`` are the channel's entries if a worker has just read them, otherwise None. ``discovered`` tells whether
-    the feed was found through the page at the URL, ``moved`` whether the channel has moved to another URL.
+    ``latest`` are the channel's entries if a worker has just read them, otherwise None. ``discovered`` states whether
+    the feed was found through the page at the URL, and ``moved`` whether the channel has moved to another URL.
     """
     preferences = await requests.preferences()
     proof = _apply_valid_settings(Preferences(proof=preferences.get(FOR_ALL, NO_PREFERENCES).proof), settings).proof
@@ -119,7 +119,7 @@ def _apply_valid_settings(before: Preferences, settings: InitialSettings) -> Pre
 
 
 async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
-    """Return the user's subscriptions that match the target; none if nothing matches.
+    """Return the user's subscriptions that match the target; empty if none matches.
 
     The URL of a page also matches the feed that was found through that page.
     """
@@ -138,7 +138,7 @@ async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[
 
 
 async def _find_target(requests: Requests, verb: str, target: SubscriptionTarget) -> SubscribedChannel | Reply:
-    """Return the subscription that matches the target, or the reply that says that there is none."""
+    """Return the subscription that matches the target; if none matches, return the reply to the user."""
     if target == SubscriptionTarget():
         return MissingArgument(verb)
     targets = await find_targets(requests, target)
@@ -200,7 +200,7 @@ async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
 
 
 async def status(requests: Requests) -> Reply:
-    """Report which of the user's channels cannot be polled at present."""
+    """Report the user's channels that cannot be polled at present."""
     subscribed = await requests.subscriptions()
     workers, failures = await requests.health(tuple(subscription.channel.id for subscription in subscribed))
     failing = tuple((each, *failures[each.channel.id]) for each in subscribed if each.channel.id in failures)
@@ -227,7 +227,7 @@ async def export(requests: Requests) -> Reply:
 
 
 async def import_list(requests: Requests, words: str) -> Reply:
-    """Import the OPML list at the URL in ``words``, or the OPML list that ``words`` contain. Raises CoronetError.
+    """Import the OPML list at the URL in ``words``, or the OPML document that ``words`` contain. Raises CoronetError.
 
     A URL counts towards the user's hourly limit on new URLs.
     """

@@ -75,7 +75,7 @@ class Translator:
         return format_timedelta(timedelta(seconds=max(1.0, duration_s)), threshold=_THRESHOLD, locale=self._locale)
 
     def format_exact_duration(self, duration_s: int) -> str:
-        """Return a duration in words without rounding, in the largest unit of which the duration is a multiple."""
+        """Return a duration in words without rounding, in the largest unit that divides it."""
         count, unit = _exact_duration(duration_s)
         return format_unit(count, unit, locale=self._locale)
 
@@ -137,7 +137,7 @@ class Translator:
 
 
 def _exact_duration(duration_s: int) -> tuple[int, str]:
-    """Return a duration as a count and its unit: the largest of which it is a whole multiple, up to days."""
+    """Return a duration as a count and its unit, the largest unit (up to days) that divides the duration."""
     return next((duration_s // unit_s, unit) for unit, unit_s in _UNITS_S if duration_s % unit_s == 0)
 
 
@@ -155,7 +155,7 @@ def _rounded_duration(duration_s: float) -> tuple[int, str]:
 
 
 def get_translator(tag: str) -> Translator:
-    """Return the translator for a language tag (RFC 5646), or the English one if the language is not supported."""
+    """Return the translator for a language tag (RFC 5646); the English translator for an unsupported language."""
     return _translator(supported_language(tag) or SOURCE_LANGUAGE)
 
 
@@ -202,7 +202,7 @@ def _languages_by_name() -> dict[str, str]:
 def normalize_words(words: str) -> str:
     """Return words in a form for comparison: case-folded, without accents, separated by single spaces.
 
-    Regular expressions take linear time on the result, because it has no long runs of white space.
+    The result has no long runs of white space, so that regular expressions take linear time on it.
     """
     plain = "".join(each for each in normalize("NFKD", words.casefold()) if not combining(each))
     return " ".join(plain.split())
@@ -211,6 +211,6 @@ def normalize_words(words: str) -> str:
 def gettext_noop(sentence: str) -> str:
     """Return the sentence unchanged.
 
-    The call marks a constant, which is translated where it is used, for extraction into the catalogs.
+    The call marks a constant sentence for extraction into the catalogs; the sentence is translated where it is used.
     """
     return sentence

@@ -1,1 +1,1 @@
-"""The intake of received messages, which stores each one before it is answered (see docs/guarantees.md)."""
+"""The intake of received messages, which stores each message before it is answered (guarantee I8)."""

@@ -49,7 +49,7 @@ _log = structlog.get_logger()
 
 
 class SyncState(enum.Enum):
-    """Whether all messages that were sent to the bot's address are stored."""
+    """Whether all messages that were sent to the bot's address have been stored."""
 
     BEHIND = enum.auto()
     """A session of an account began; the archive has to be read before messages of the session are stored."""
@@ -93,9 +93,9 @@ def _counter_keys(message: MessageReceived) -> tuple[tuple[str, str], tuple[str,
 
 
 class Intake:
-    """Stores the messages of one bot and hands them to the sessions of their senders.
+    """Stores the messages of one bot, and passes them to the sessions of their senders.
 
-    :meth:`run` drives it; the event handlers never wait.
+    :meth:`run` does the work; the event handlers never wait.
     """
 
     def __init__(
@@ -108,7 +108,11 @@ class Intake:
         adhoc_sessions: AdhocSessions,
         clock: Clock,
     ) -> None:
-        """Hand messages and commands of ``assigned_users`` to the sessions; notify other bots of other messages."""
+        """Create an intake for the bot that serves ``assigned_users``.
+
+        Messages and commands of these users are passed to ``chat_sessions`` and ``adhoc_sessions``. Other bots are
+        notified of messages of other users.
+        """
         self._inbound_log = inbound_log
         self._xmpp = xmpp
         self._assigned_users = assigned_users
@@ -125,13 +129,13 @@ class Intake:
         self._last_checkpoint_s = -CHECKPOINT_INTERVAL_S
 
     async def run(self) -> None:
-        """Take in messages until cancelled."""
+        """Store received messages, and handle those of assigned users, until cancelled."""
         await run_until_one_ends(
             self._store_messages(), self._follow_notices(), self._sweep(), self._send_for_other_bots()
         )
 
     def on_session_started(self) -> None:
-        """Have an account's archive read before new messages are stored. A component has no archive."""
+        """Request that an account's archive is read before new messages are stored. A component has no archive."""
         self._state = SyncState.BEHIND if self._xmpp.is_account else SyncState.COMPLETE
         self._has_work.set()
 
@@ -146,13 +150,13 @@ class Intake:
         self._has_work.set()
 
     def on_partitions_gained(self) -> None:
-        """Have the unanswered messages of newly assigned users answered."""
+        """Request that the unanswered messages of newly assigned users are answered."""
         self._is_sweep_due.set()
 
     async def store_archived(self, pages: AsyncIterator[Sequence[MessageReceived]]) -> int:
         """Store the messages on pages of the archive; return how many of them were new.
 
-        They are stored before any message that arrives meanwhile. Raises StoreUnavailable, and the exceptions of
+        Messages that arrive in the meantime are stored afterwards. Raises StoreUnavailable, and the exceptions of
         ``pages``.
         """
         now_s, new_count = self._clock.wall_s(), 0
@@ -187,7 +191,7 @@ class Intake:
             await self._write_checkpoint()
 
     async def _catch_up(self) -> None:
-        """Store the messages in the archive. If a session begins meanwhile, the archive has to be read again."""
+        """Store the messages in the archive. If a new session begins in the meantime, the archive is read again."""
         self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):
@@ -197,9 +201,9 @@ class Intake:
             self._state = result
 
     async def _store_archive(self) -> None:
-        """Store the archived messages since the last checkpoint that are at most ``MAX_AGE_S`` old.
+        """Store the archived messages since the last checkpoint that are at most ``MAX_AGE_S`` seconds old.
 
-        The checkpoint is the time up to which all messages are stored. Without a checkpoint, the archive counts as
+        The checkpoint is the time up to which all messages are stored. Without a checkpoint, no archived messages are
         stored.
         """
         now_s = self._clock.wall_s()
@@ -216,7 +220,10 @@ class Intake:
                 return
 
     async def _store(self, messages: Sequence[MessageReceived]) -> int:
-        """Store messages, acknowledge the new ones, hand them to the responsible bots, and return how many were new."""
+        """Store messages, acknowledge the new ones, and pass them to the responsible bots.
+
+        Return the number of new messages.
+        """
         address, now_s, encode = self._xmpp.address, self._clock.wall_s(), msgspec.msgpack.encode
         is_new = await self._inbound_log.add(
             [
@@ -275,7 +282,7 @@ class Intake:
                 await asyncio.sleep(_RETRY_S)
 
     async def _sweep(self) -> None:
-        """Handle all unanswered messages of assigned users: periodically, and when users are added."""
+        """Handle all unanswered messages of assigned users, periodically and when users are added."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SWEEP_INTERVAL_S):

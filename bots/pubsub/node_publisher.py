@@ -1,13 +1,13 @@
 """The publisher of public channels as nodes of a pubsub service; it also deletes the nodes of other channels.
 
-One bot publishes: the one that serves the first partition of the first address. Workers report new versions. In
-addition, all channels and nodes are scanned periodically, so that a lost report only delays the update. One request is
-sent at a time, so that a slow service does not delay deliveries to users (I7 in docs/guarantees.md).
+Only the bot that serves the first partition of the first address publishes. Workers report new versions. In addition,
+all channels and nodes are scanned periodically, so that a lost report only delays the update. One request is sent at a
+time, so that a slow service does not delay deliveries to users (guarantee I7).
 
 The stored position of a node advances once the service has all versions up to it; an interrupted step is repeated.
 Before an item is published, the publisher asks the service whether it has the same item, because subscribers are
 notified of each publication. The position is stored before the node is created, so that the node is deleted in any case
-when the channel ceases to be public (I10).
+when the channel ceases to be public (guarantee I10).
 """
 
 import asyncio
@@ -61,7 +61,7 @@ _log = structlog.get_logger()
 
 
 class NodePublisher:
-    """Keeps the nodes of one pubsub service up to date. :meth:`run` drives it."""
+    """Keeps the nodes of one pubsub service up to date while :meth:`run` is running."""
 
     def __init__(
         self,
@@ -74,10 +74,10 @@ class NodePublisher:
         min_subscribers: int,
         scan_interval_s: float,
     ) -> None:
-        """Publish on the pubsub service with the JID ``service``.
+        """Create a publisher for the pubsub service with the JID ``service``.
 
-        A channel is public if it has at least ``min_subscribers`` subscribers. Between two scans of all channels, at
-        least ``scan_interval_s`` pass.
+        A channel is public if it has at least ``min_subscribers`` subscribers. At least ``scan_interval_s`` seconds
+        pass between two scans of all channels.
         """
         self._store = store
         self._pubsub = PubsubClient(xmpp, service)
@@ -93,11 +93,11 @@ class NodePublisher:
         self._paused_until_s: dict[ChannelId, float] = {}
 
     async def run(self) -> None:
-        """Publish until cancelled, while this bot is the publisher."""
+        """Publish until cancelled, as long as this bot is the publisher."""
         await run_until_one_ends(self._follow_reports(), self._scan(), self._update_due())
 
     async def drain(self) -> None:
-        """Return when no step is in progress, so that another bot may publish."""
+        """Wait until no step is in progress, so that another bot may publish."""
         async with self._step_lock:
             pass
 
@@ -108,7 +108,7 @@ class NodePublisher:
     # Finding channels to update.
 
     async def _follow_reports(self) -> None:
-        """Check the channels for which workers report a new version."""
+        """Check the channels of which workers report a new version."""
         after_id = ""
         while True:
             try:
@@ -210,7 +210,7 @@ class NodePublisher:
             await self._delete_node(channel_id)
 
     async def _publish_next(self, channel: Channel, position: PublishedPosition) -> None:
-        """Publish some of the versions after ``position``, which the node has reached, and store the new position."""
+        """Publish some of the versions after ``position``, the node's present position, and store the new position."""
         deltas, items = await self._next_items(channel, position.version)
         if not position.version:
             await self._create_node(channel)
@@ -227,7 +227,7 @@ class NodePublisher:
         await self._store.pubsub_nodes.put(self._service, channel.id, reached)
 
     async def _create_node(self, channel: Channel) -> None:
-        """Create a node, or configure the one that exists."""
+        """Create a node; if it exists already, set its configuration."""
         await self._store.pubsub_nodes.put(self._service, channel.id, PublishedPosition())
         try:
             await self._pubsub.create_node(channel.id, _node_config(channel))
@@ -249,7 +249,8 @@ class NodePublisher:
     async def _next_items(self, channel: Channel, version: int) -> tuple[list[Delta], list[NodeItem]]:
         """Return the changes (deltas) of some versions after ``version``, oldest first, and the items to publish.
 
-        For a new node (version 0), and if the channel's log has dropped some of the deltas, returns the latest ones.
+        For a new node (version 0), and if some of the deltas are no longer in the channel's log, the result begins with
+        the latest versions instead.
         """
         last = min(channel.version, version + _VERSIONS_PER_STEP)
         deltas = await self._store.channels.deltas(channel.id, version + 1, last) if version else []

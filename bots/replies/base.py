@@ -44,7 +44,7 @@ class QuestionReply(Reply, frozen=True):
 
 
 class FailureReply(Reply, frozen=True):
-    """A reply which says that a command was not executed, or failed."""
+    """A reply that states that a command was not executed, or failed."""
 
 
 class SubscribedChannel(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def join_lines(text: str, max_chars: int) -> str:
 def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "") -> str:
     """Return a text of at most one message: ``head``, the first rows that fit, and ``tail``, one per line.
 
-    If rows are left out, a line before ``tail`` says how many.
+    If rows are left out, a line before ``tail`` states their number.
     """
     ends = [tail] if tail else []
     fixed = "\n".join([head, more(len(rows), translator), *ends])
@@ -113,5 +113,5 @@ def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "")
 
 
 def more(count: int, translator: Translator) -> str:
-    """Return the line which says that ``count`` rows are left out."""
+    """Return the line that states that ``count`` rows are left out."""
     return translator.ngettext("and {count} more", "and {count} more", count)

@@ -21,7 +21,7 @@ def welcome_text(translator: Translator) -> str:
 
 
 def room_welcome_text(nick: str, translator: Translator) -> str:
-    """Return the greeting that the bot sends once to a room, which it has entered with the nick ``nick``."""
+    """Return the greeting that the bot sends once to a room; ``nick`` is the bot's nick in the room."""
     return translator.gettext(
         "Hello! I'm Coronet. I keep an eye on feeds and web pages and post here when something new appears.\n"
         "Talk to me by name, e.g. `{nick}: subscribe example.org`; `{nick}: help` shows what else I can do.\n"
@@ -47,7 +47,7 @@ _REASONS_NOT_TO_ENTER: Final = {
 
 
 def declined_invitation_text(reason: str, room: str, translator: Translator) -> str:
-    """Return the message that tells an inviter why the bot does not enter ``room``.
+    """Return the message to an inviter that states why the bot does not enter ``room``.
 
     ``reason`` is a key of ``_REASONS_NOT_TO_ENTER``.
     """
@@ -55,7 +55,7 @@ def declined_invitation_text(reason: str, room: str, translator: Translator) -> 
 
 
 def welcome_back_text(translator: Translator) -> str:
-    """Return the greeting for a user who writes again after deliveries to that user were suspended."""
+    """Return the greeting for a user who writes again after deliveries to this user were suspended."""
     return translator.gettext(
         "Welcome back! My messages hadn't reached you for 14 days, so I stopped sending them. A short recap of your "
         "subscriptions follows."
@@ -81,7 +81,7 @@ class WelcomeReply(Reply, frozen=True):
 
 
 class ManagersOnly(Reply, frozen=True):
-    """Refuses a command in a room, where only the owners and admins of the room may execute it."""
+    """Refuses a command that only the owners and admins of the room may execute."""
 
     sentence = gettext_noop("Only owners and admins of this room can change its subscriptions. `list` shows them.")
 
@@ -116,7 +116,7 @@ class AccessDenied(FailureReply, frozen=True):
 
 
 class InvitationCodeMissing(FailureReply, frozen=True):
-    """The command `invite` lacks the invitation code."""
+    """Says that the command `invite` lacks the invitation code."""
 
     sentence = gettext_noop("Send `invite` followed by your code.")
 

@@ -1,6 +1,6 @@
 """Texts for the errors of :mod:`service.errors`.
 
-Each text says what happened, what the error concerns, and what the user can do.
+Each text states what has failed, which URL the error concerns, and what the user can do.
 """
 
 from typing import Final

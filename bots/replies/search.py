@@ -11,9 +11,9 @@ from service.feeds.parsing.html_text import one_line
 class SearchResults(QuestionReply, frozen=True):
     """The hits of a search, and the question to which of the hits the user wants to subscribe.
 
-    Without hits, the reply says what the user can try instead. ``query_text`` is the query as the user wrote it.
-    ``hits`` are all hits shown so far; earlier replies have shown the first ``shown_before`` of them. ``has_more``
-    tells whether the search has further hits.
+    Without hits, the reply suggests other searches. ``query_text`` is the query as the user wrote it. ``hits`` are all
+    hits shown so far; earlier replies have shown the first ``shown_before`` of them. ``has_more`` states whether the
+    search has further hits.
     """
 
     query_text: str
@@ -107,7 +107,7 @@ def _no_hits(query: Query, text: str, translator: Translator) -> str:
 
 
 def _alternatives(query: Query, translator: Translator) -> str:
-    """Return the sentences that say what the user can try after a search without hits."""
+    """Return the sentences that suggest other actions after a search without hits."""
     tries = [translator.gettext("Try fewer conditions.")] if len(query.pairs) > 1 else []
     if query.about == "entry":
         watch = f"watch {format_condition(PairsCondition(query.pairs))}"

@@ -31,7 +31,7 @@ class PauseReply(Reply, frozen=True):
     """Says that subscriptions were paused.
 
     ``targets`` are the subscriptions that the command was for. ``newly_paused`` are the subscriptions among them that
-    were not paused before. ``everything`` tells whether the user's saved searches were paused, too.
+    were not paused before. ``everything`` states whether the user's saved searches were paused too.
     """
 
     newly_paused: tuple[SubscribedChannel, ...]
@@ -263,10 +263,10 @@ class InvalidSetting(FailureReply, frozen=True):
 
 
 class FilterList(Reply, frozen=True):
-    """Lists the filters of one subscription, or those for all subscriptions if ``target`` is None.
+    """Lists the filters of one subscription, or the filters for all subscriptions if ``target`` is None.
 
-    ``changed`` tells whether the command has changed the filters, ``other_filters`` whether there are further ones:
-    those for all subscriptions, or those of single subscriptions.
+    ``changed`` states whether the command has changed the filters. ``other_filters`` states whether the user has
+    further filters: those for all subscriptions, or those of single subscriptions.
     """
 
     target: SubscribedChannel | None
@@ -291,7 +291,7 @@ class FilterList(Reply, frozen=True):
         )
 
     def _sentences_without_rules(self, translator: Translator) -> list[str]:
-        """Return the sentences that say that there are no filters, or no longer, and which others apply."""
+        """Return the sentences that say that there are no filters, or no longer any, and which other filters apply."""
         if self.target is None:
             removed = translator.gettext("Removed all filters for all subscriptions.")
             missing = (
@@ -438,9 +438,9 @@ class InvalidTime(FailureReply, frozen=True):
 
 
 class UnknownTimeZone(FailureReply, frozen=True):
-    """Says that no time zone has the name ``words``, or that several have it.
+    """Says that no time zone has the name ``words``, or that several time zones have it.
 
-    ``candidates`` are the names of those several time zones; it is empty if there is none.
+    ``candidates`` are the names of the several time zones; it is empty if there is none.
     """
 
     words: str
@@ -461,7 +461,10 @@ class UnknownTimeZone(FailureReply, frozen=True):
 
 
 class LanguageReply(Reply, frozen=True):
-    """Says, in the language of the bot's messages, which language that is; ``changed``: whether it was just set."""
+    """Says which language the bot's messages have, in this language.
+
+    ``changed`` states whether it has just been set.
+    """
 
     language: str
     changed: bool = False

@@ -54,9 +54,9 @@ _REASON_OF_CONSTRAINT: Final = {
 class SubscribeReply(Reply, frozen=True):
     """Says that the user is subscribed to a channel, and shows its latest entries.
 
-    ``latest`` are these entries, newest first; None if the user wants to see none. ``discovered`` tells whether the
-    feed was found through the page at the URL in the command, and ``moved`` whether the channel has moved to another
-    URL. ``preferences`` are the settings in the command.
+    ``latest`` are these entries, newest first; None if the user does not want to see any. ``discovered`` states whether
+    the feed was found through the page at the URL in the command, and ``moved`` whether the channel has moved to
+    another URL. ``preferences`` are the settings in the command.
     """
 
     subscription: SubscribedChannel
@@ -425,8 +425,8 @@ class ExportReply(Reply, frozen=True):
     """Contains the subscriptions as OPML documents, each of which fits into one message.
 
     Each document is a message without other text, so that the user can save it unchanged. ``count`` is the number of
-    subscriptions. ``refused`` is the error with which the XMPP server refused the list as a file; None if the list was
-    not offered as a file.
+    subscriptions. ``refused`` is the error with which the XMPP server refused the upload of the list; None if no upload
+    was tried.
     """
 
     documents: tuple[str, ...]
@@ -449,9 +449,9 @@ class ExportReply(Reply, frozen=True):
 
 
 class ExportFileReply(Reply, frozen=True):
-    """Contains ``url``, to which the user's ``count`` subscriptions were uploaded as one OPML document.
+    """Contains ``url``, the URL of one OPML document with the user's ``count`` subscriptions.
 
-    The URL is sent as a message of its own, because only then do clients show it as a file.
+    The URL is sent as a separate message, because only then do clients show it as a file.
     """
 
     url: str
@@ -489,9 +489,9 @@ class ImportStarted(Reply, frozen=True):
 
 
 class ImportResult(Reply, frozen=True):
-    """Says how an import ended: how many subscriptions are new, how many existed before, and which feeds failed.
+    """Says how an import ended: the numbers of new and of existing subscriptions, and the feeds that failed.
 
-    ``failed`` has pairs of the URL of a feed and the error.
+    ``failed`` has pairs (URL of a feed, error).
     """
 
     new: int = 0
@@ -499,7 +499,7 @@ class ImportResult(Reply, frozen=True):
     failed: tuple[tuple[str, CoronetError], ...] = ()
 
     def merge(self, other: "ImportResult") -> "ImportResult":
-        """Return the sums of the numbers in both results, with the failed feeds of both."""
+        """Return a result with the sums of both results' numbers, and the failed feeds of both."""
         return ImportResult(self.new + other.new, self.existing + other.existing, self.failed + other.failed)
 
     def _text(self, translator: Translator) -> str:

@@ -5,7 +5,7 @@ them. The echo of a message that the bot sent to the room is the receipt of the 
 
 An invitation is trusted to come from its inviter if the inviter sent it directly, or if a service of the inviter's own
 server relayed it (ADR 49); quotas count the actual sender. Requests to other servers run in tasks with time limits, so
-that a server that does not respond delays nobody (I7 in docs/guarantees.md).
+that a server that does not respond delays nobody (guarantee I7).
 """
 
 import asyncio
@@ -97,7 +97,7 @@ _Job = Callable[[], Coroutine[None, None, None]]
 
 
 class RoomClient:
-    """The rooms of one bot. :meth:`run` drives them; the event handlers never wait."""
+    """The rooms of one bot. :meth:`run` does the work; the event handlers never wait."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class RoomClient:
         access: Access,
         clock: Clock,
     ) -> None:
-        """Join rooms, and forward the messages to the bot in them to ``chat_sessions``.
+        """Create a client that joins rooms, and forwards the messages to the bot in them to ``chat_sessions``.
 
         Only rooms among ``assigned_users`` are joined, and only invitations of users with ``access`` are accepted.
         """
@@ -136,7 +136,7 @@ class RoomClient:
     async def load(self) -> None:
         """Load the assigned rooms, and leave every room that another bot process serves now.
 
-        Must be called before anything is sent to the rooms. Waits for Redis if necessary.
+        The caller calls this before it sends anything to the rooms. The call waits until Redis is available.
         """
         while True:
             try:
@@ -180,7 +180,7 @@ class RoomClient:
             self._start_task(self._leave_suspended())
 
     async def _retry_while_unavailable(self, job: _Job) -> None:
-        """Execute a job, repeating it while Redis is unavailable; give up if the XMPP session ends."""
+        """Execute a job, and repeat it while Redis is unavailable; abandon it if the XMPP session ends."""
         with contextlib.suppress(XmppSessionLost):
             while True:
                 try:
@@ -200,10 +200,10 @@ class RoomClient:
         self._queue_actions(self._states.on_session_started(self._clock.monotonic_s()))
 
     def on_invitation(self, message: MessageReceived, entry_id: EntryId) -> None:
-        """Queue an invitation; drop it if too many are queued.
+        """Queue an invitation; drop it if too many invitations are queued.
 
-        ``entry_id`` is the position of the message in the inbound log, from which it is removed once it is handled; ""
-        if it is not stored.
+        ``entry_id`` is the id of the message in the inbound log, from which the message is removed when it has been
+        handled; "" if it is not stored.
         """
         if message.invitation is None:
             return
@@ -216,14 +216,14 @@ class RoomClient:
         self._jobs.put_nowait(partial(self._handle_invitation, message, message.invitation, entry_id))
 
     def on_room_presence(self, event: OccupantPresence | RoomJoinRefused) -> None:
-        """Update the state of a room: an occupant joined, changed or left, or the bot was refused."""
+        """Update the state of a room after an occupant joined, changed or left, or after the room refused the bot."""
         if isinstance(event, RoomJoinRefused):
             self._queue_actions(self._states.on_join_refused(event))
         else:
             self._queue_actions(self._states.on_occupant_presence(event, self._clock.monotonic_s()))
 
     def on_bounced(self, event: MessageBounced) -> None:
-        """Join a room again if it returned a message because the bot is not in it."""
+        """Join a room again if the room returned a message because the bot is not in the room."""
         if event.condition == "not-acceptable" and not event.resource:
             self._states.on_room_lost(event.jid, self._clock.monotonic_s())
 
@@ -311,10 +311,10 @@ class RoomClient:
             self._queued_invitations = +self._queued_invitations
 
     async def _check_invitation(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
-        """Accept or decline an invitation, or ignore it if its sender has exceeded the quotas.
+        """Accept, decline or ignore an invitation. It is ignored if its sender has exceeded the quotas.
 
-        ``message`` carried the invitation. ``entry_id`` is its position in the inbound log, from which it is then
-        removed; "" if it is not stored.
+        ``message`` contained the invitation. ``entry_id`` is its id in the inbound log, from which it is then removed;
+        "" if it is not stored.
         """
         if entry_id and not self._assigned_users.includes(user_id(message.jid)):
             return  # the bot that serves the sender now has read the message
@@ -336,8 +336,8 @@ class RoomClient:
     async def _exceeds_quotas(self, sender: str, invitation: RoomInvitation) -> bool:
         """Count an invitation of ``sender``; return whether to ignore it.
 
-        It is ignored if ``sender`` has exceeded the quotas, or if somebody concerned is suspended. The quotas are those
-        of the actual sender, because the invitation may name a false inviter.
+        It is ignored if ``sender`` has exceeded the quotas, or if the sender or the inviter is suspended. The quotas
+        are those of the actual sender, because the invitation may name a false inviter.
         """
         if not await self._count_invitation(sender, MAX_INVITATIONS_PER_HOUR):
             return True
@@ -347,14 +347,14 @@ class RoomClient:
         return await self._is_any_suspended(map(user_id, {sender, invitation.room, invitation.inviter}))
 
     async def _count_invitation(self, jid: str, max_per_hour: int) -> bool:
-        """Count an invitation of an address or a site; return whether it is one of at most ``max_per_hour``."""
+        """Count an invitation of an address or a site; return whether it is within ``max_per_hour`` invitations."""
         return await self._store.users.count_use(jid, "invitation", max_per_hour, _INVITATION_WINDOW_S)
 
     async def _verify_service(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
-        """Ask the service that relayed an invitation whether it is a group chat service; then decide.
+        """Ask the service that relayed an invitation whether it is a group chat service; then accept or decline.
 
-        ``message`` carried the invitation. ``entry_id`` is its position in the inbound log, from which it is then
-        removed; "" if it is not stored.
+        ``message`` contained the invitation. ``entry_id`` is its id in the inbound log, from which it is then removed;
+        "" if it is not stored.
         """
         is_vouched = await self._is_group_chat(invitation.room.rpartition("@")[2]) is True
 
@@ -381,7 +381,10 @@ class RoomClient:
             await self._accept(invitation)
 
     async def _accept(self, invitation: RoomInvitation) -> None:
-        """Join the room if it is assigned to this bot, else pass the invitation to the bot that serves the room."""
+        """Join the room if it is assigned to this bot.
+
+        Otherwise pass the invitation to the bot that serves the room.
+        """
         room, address = invitation.room, self._xmpp.address
         if self._is_assigned(room):
             self._queue_actions(self._states.on_invitation(invitation, self._clock.monotonic_s()))
@@ -394,7 +397,7 @@ class RoomClient:
     def _decline(self, invitation: RoomInvitation, text: str) -> None:
         """Send the reason ``text`` to the inviter through the room.
 
-        The bot also sends it directly to an inviter whose identity the inviter's own server confirms.
+        If the inviter's own server has confirmed who the inviter is, the bot also sends it directly.
         """
         if invitation.relayed_inviter:
             self._xmpp.send_unconfirmed(
@@ -433,7 +436,7 @@ class RoomClient:
             self._states.on_room_lost(room, self._clock.monotonic_s())
 
     async def _request(self, jid: str, payload: str, timeout_s: float) -> Element | None:
-        """Return the response of an address to a request of type "get"; None if no response arrives in time."""
+        """Send a request of type "get" to an address and return the response; None if no response arrives in time."""
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(timeout_s):
                 return await self._xmpp.request(jid, "get", payload)
@@ -446,7 +449,7 @@ class RoomClient:
         return bool(await self._store.users.suspended_users(set(user_ids) - {""}))
 
     async def _leave_suspended(self) -> None:
-        """Leave each room whose inviter or owner has been suspended meanwhile; the bot joins it again later."""
+        """Leave each room whose inviter or owner has been suspended; the bot tries to join it again later."""
         users_by_room = self._states.responsible_users()
         with contextlib.suppress(StoreUnavailable):
             suspended = await self._store.users.suspended_users(frozenset[UserId]().union(*users_by_room.values()))
@@ -493,7 +496,7 @@ class RoomClient:
                 await self._bookmarks.retract_item(_NS_BOOKMARKS, room)
 
     async def _release_address(self, room: str) -> None:
-        """Treat a room's address as a user's again, after the last messages of its occupants have arrived.
+        """Treat a room's address as a user's address again, after the last messages of its occupants have arrived.
 
         A room sends stanzas in order. Messages that occupants sent before the bot left therefore arrive before the
         room's response to a request.

@@ -1,13 +1,13 @@
-"""The state machine of the bot's rooms, which turns events into actions. Pure; times (monotonic s) are arguments.
+"""The state machine of the bot's rooms, which turns events into actions without I/O; times (monotonic s) are arguments.
 
-A room becomes known by an invitation, or is loaded from the store. Before each join, the address is asked whether it is
-a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110) shows that it
-is admitted. Only then the room is *established*, so that nobody can turn the address of a user into a room by an
-invitation. The users responsible for the room are the inviter and the owners. Once the bot has
-checked that none of them is suspended, it is *inside*, and handles messages in the room.
+A room becomes known by an invitation, or is loaded from the store. Before each join, the bot asks the address whether
+it is a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110) shows
+that it is admitted. Only then is the room *established*. An invitation therefore cannot make the bot treat the address
+of a user as a room. The users responsible for the room are the inviter and the owners. Once the bot has checked that
+none of them is suspended, it is *inside*, and handles messages in the room.
 
-A ban, a kick, or the destruction of the room ends the stay for good. After any other loss the bot joins again, with
-increasing delays.
+After a ban, a kick, or the destruction of the room, the bot does not join it again. After any other loss the bot joins
+again, with increasing delays.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,13 +50,13 @@ _MANAGER_AFFILIATIONS: Final = ("owner", "admin")
 
 
 class CheckAddress(msgspec.Struct, frozen=True):
-    """Ask the address whether it is a group chat, and call :meth:`RoomStates.on_address_checked`."""
+    """Action: ask the address whether it is a group chat, and call :meth:`RoomStates.on_address_checked`."""
 
     room: str
 
 
 class JoinRoom(msgspec.Struct, frozen=True):
-    """Send the presence that joins the room."""
+    """Action: send the presence that joins the room."""
 
     room: str
     nick: str
@@ -64,18 +64,18 @@ class JoinRoom(msgspec.Struct, frozen=True):
 
 
 class LeaveRoom(msgspec.Struct, frozen=True):
-    """Send the presence that leaves the room."""
+    """Action: send the presence that leaves the room."""
 
     room: str
     nick: str
 
 
 class ConfirmRoom(msgspec.Struct, frozen=True):
-    """Confirm a room that has admitted the bot, or find that a user responsible for it is suspended.
+    """Action: check that no user responsible for a room is suspended; the room has admitted the bot.
 
-    Either store the room and call :meth:`RoomStates.confirm`, or call :meth:`RoomStates.on_suspended`.
-    ``responsible_users`` are the inviter and the owners who are present, as far as their JIDs are known. ``is_new``
-    tells that the room was not established before.
+    If none is suspended, store the room and call :meth:`RoomStates.confirm`; otherwise call
+    :meth:`RoomStates.on_suspended`. ``responsible_users`` are the inviter and the owners who are present, as far as
+    their JIDs are known. ``is_new`` states that the room was not established before.
     """
 
     room: str
@@ -85,19 +85,22 @@ class ConfirmRoom(msgspec.Struct, frozen=True):
 
 
 class DeleteRoom(msgspec.Struct, frozen=True):
-    """Delete an established room and its subscriptions, because the bot has left it for good."""
+    """Action: delete an established room and its subscriptions, because the bot has left it and will not return."""
 
     room: str
 
 
 class ReleaseAddress(msgspec.Struct, frozen=True):
-    """Treat the address as that of a user again, because it did not become an established room."""
+    """Action: treat the address as that of a user again, because it did not become an established room."""
 
     room: str
 
 
 class NotifyInviter(msgspec.Struct, frozen=True):
-    """Tell the inviter ``to`` why the bot does not join. The inviter's own server has confirmed who the inviter is."""
+    """Action: send the inviter ``to`` the reason why the bot does not join ``room``.
+
+    The inviter's own server has confirmed who the inviter is.
+    """
 
     to: str
     room: str
@@ -108,7 +111,7 @@ RoomAction = CheckAddress | JoinRoom | LeaveRoom | ConfirmRoom | DeleteRoom | Re
 
 
 class RoomPhase(Enum):
-    """How far the bot has got in joining one room."""
+    """The progress of joining one room."""
 
     OUTSIDE = auto()
     """The address is being checked, or will be at the next attempt."""
@@ -124,10 +127,11 @@ class _RoomState:
     """The state of one room. Occupants are stored under hashes of their nicks, because nicks can be long."""
 
     def __init__(self, record: Room, next_attempt_s: float, *, is_established: bool) -> None:
-        """Start outside of the room; the next attempt to join it is at ``next_attempt_s`` (monotonic s).
+        """Create the state of a room in which the bot is not.
 
-        ``record.by`` is the inviter, "" if the inviter's server has not confirmed who the inviter is.
-        ``is_established`` tells that the room has admitted the bot before.
+        The next attempt to join is at ``next_attempt_s`` (monotonic s). ``record.by`` is the inviter; "" if the
+        inviter's server has not confirmed who the inviter is. ``is_established`` states that the room has admitted the
+        bot before.
         """
         self.nick, self.password, self.inviter = record.nick, record.password, record.by
         self.is_established = is_established
@@ -138,7 +142,7 @@ class _RoomState:
         self.reset(next_attempt_s)
 
     def reset(self, next_attempt_s: float) -> None:
-        """Note that the bot is not in the room and tries to join at ``next_attempt_s`` (monotonic s)."""
+        """Record that the bot is not in the room, and tries to join at ``next_attempt_s`` (monotonic s)."""
         self.phase = RoomPhase.OUTSIDE
         self.next_attempt_s = next_attempt_s
         self.occupants: dict[str, tuple[str, UserId]] = {}
@@ -173,9 +177,9 @@ class _RoomState:
 
 
 class AddressedText(msgspec.Struct, frozen=True):
-    """Text that an occupant addressed to the bot.
+    """Text of an occupant that addresses the bot.
 
-    ``reply_to_id`` is the id of the bot's message to which the text replies, or "". ``can_manage`` tells whether the
+    ``reply_to_id`` is the id of the bot's message to which the text replies, or "". ``can_manage`` states whether the
     occupant may change the room's subscriptions.
     """
 
@@ -191,7 +195,7 @@ class RoomStates:
     """
 
     def __init__(self) -> None:
-        """Start without rooms."""
+        """Create the states without any room."""
         self._rooms: dict[str, _RoomState] = {}
 
     def _in_phase(self, room: str, *phases: RoomPhase) -> _RoomState | None:
@@ -202,7 +206,7 @@ class RoomStates:
     # Queries.
 
     def is_known(self, room: str) -> bool:
-        """Return whether the bot has a room with this address, or is handling an invitation to one."""
+        """Return whether the bot is in a room with this address, joins it, or is handling an invitation to it."""
         return room in self._rooms
 
     def is_inside(self, room: str) -> bool:
@@ -228,7 +232,7 @@ class RoomStates:
         return {room: state.responsible_users() for room, state in self._rooms.items() if state.phase is inside}
 
     def addressed_text(self, event: RoomMessageReceived) -> AddressedText | None:
-        """Return the text of a message that addresses the bot by its nick or replies to it; None for others."""
+        """Return the text of a message that addresses the bot by its nick or replies to it; None for other messages."""
         state = self._in_phase(event.room, RoomPhase.INSIDE)
         if state is None:
             return None
@@ -246,8 +250,8 @@ class RoomStates:
     def load(self, rooms: Mapping[str, Room], message_ids: Mapping[str, Mapping[str, str]], now_s: float) -> None:
         """Add stored rooms, which the bot joins again. Rooms that are known already keep their state.
 
-        ``message_ids`` maps each room to the ids of the bot's messages there, oldest first: it maps the id that the
-        room gave a message to the id that the bot gave it.
+        ``message_ids`` has the ids of the bot's last messages in each room, oldest first: it maps the id that the room
+        gave a message to the id that the bot gave it.
         """
         for room, record in rooms.items():
             state = self._rooms.setdefault(room, _RoomState(record, now_s, is_established=True))
@@ -256,7 +260,10 @@ class RoomStates:
             state.message_ids.update(latest)
 
     def on_session_started(self, now_s: float) -> list[RoomAction]:
-        """Join all established rooms again in a new session; drop the invitations to all others."""
+        """Return the actions that join all established rooms again in a new session.
+
+        Drop other rooms and invitations.
+        """
         dropped: list[RoomAction] = [
             ReleaseAddress(room) for room, state in self._rooms.items() if not state.is_established
         ]
@@ -267,7 +274,7 @@ class RoomStates:
         return dropped
 
     def on_invitation(self, event: RoomInvitation, now_s: float) -> list[RoomAction]:
-        """Begin to follow an invitation of a user who may use the bot, unless there are too many rooms."""
+        """Process an invitation of a user who may use the bot; decline it if there are too many rooms."""
         inviter = event.inviter if event.is_vouched else ""
         if event.room in self._rooms:
             return []
@@ -291,10 +298,10 @@ class RoomStates:
         return max(room_count, inviter_count) < MAX_ROOMS_PER_SITE and inviters.count(inviter) < MAX_ROOMS_PER_INVITER
 
     def on_address_checked(self, room: str, *, is_group_chat: bool | None) -> list[RoomAction]:
-        """Join an address that is a group chat, and give up an address that is none.
+        """Join an address that is a group chat; abandon an address that is not.
 
-        None means that the response was unclear or missing. Then an established room is tried again later, and an
-        invitation is given up.
+        ``is_group_chat`` is None if the response was unclear or missing. Then an established room is tried again later,
+        and an invitation is abandoned.
         """
         state = self._in_phase(room, RoomPhase.OUTSIDE)
         if state is None or (state.is_established and is_group_chat is None):
@@ -305,7 +312,7 @@ class RoomStates:
         return [JoinRoom(room, state.nick, state.password)]
 
     def due_actions(self, now_s: float) -> list[RoomAction]:
-        """Begin the attempts to join that are due; drop invitations to addresses that have not responded in time."""
+        """Return the actions that begin the due attempts to join; drop invitations to addresses that do not respond."""
         actions: list[RoomAction] = []
         for room, state in list(self._rooms.items()):
             if state.is_admitted or state.next_attempt_s > now_s:
@@ -319,7 +326,7 @@ class RoomStates:
         return actions
 
     def on_join_refused(self, event: RoomJoinRefused) -> list[RoomAction]:
-        """Try another nick, join later, or give up, depending on the condition."""
+        """Try another nick, try again later, or abandon the room, depending on the error condition."""
         state = self._in_phase(event.room, RoomPhase.JOINING)
         if state is None:
             return []
@@ -331,9 +338,9 @@ class RoomStates:
         return [] if is_temporary else self._end(event.room, "refused")
 
     def confirm(self, room: str) -> bool:
-        """Note that no responsible user of a room is suspended, so that the bot is inside the room now.
+        """Record that no user responsible for a room is suspended, so that the bot is now inside the room.
 
-        Returns False if the bot has left the room meanwhile.
+        Return False if the bot has left the room in the meantime.
         """
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is not None:
@@ -375,7 +382,10 @@ class RoomStates:
         return [ConfirmRoom(event.room, record, state.responsible_users(), is_new)]
 
     def record_echo(self, event: RoomMessageReceived) -> bool:
-        """Return whether a message is the echo of a message of the bot; if so, store the id that the room gave it."""
+        """Return whether a message is the echo of a message of the bot.
+
+        If it is, store the id that the room gave it.
+        """
         state = self._in_phase(event.room, RoomPhase.INSIDE)
         if state is None or event.nick != state.nick:
             return False
@@ -384,16 +394,17 @@ class RoomStates:
         return True
 
     def on_room_lost(self, room: str, now_s: float) -> None:
-        """Note that the bot is not in a room any more, to join it again at once."""
+        """Record that the bot is no longer in a room; the bot joins it again at once."""
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is not None:
             state.reset(now_s)
             state.retry_s = _MIN_RETRY_S
 
     def on_suspended(self, room: str, now_s: float, *, is_new: bool) -> list[RoomAction]:
-        """Leave a room of which the inviter or an owner is suspended.
+        """Leave a room because its inviter or an owner of it is suspended.
 
-        If the room ``is_new``, the bot leaves it for good. Otherwise it tries to join again after the longest delay.
+        If the room ``is_new``, the bot does not join it again. Otherwise it tries to join again after the longest
+        delay.
         """
         state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
         if state is None:
@@ -403,19 +414,19 @@ class RoomStates:
         return [LeaveRoom(room, state.nick), *(self._end(room) if is_new else [])]
 
     def leave(self, room: str) -> list[RoomAction]:
-        """Leave a room for good."""
+        """Leave a room, and do not join it again."""
         state = self._rooms.get(room)
         return [LeaveRoom(room, state.nick), *self._end(room)] if state is not None else []
 
     def hand_over(self, room: str) -> list[RoomAction]:
-        """Leave a room, because another bot process joins it."""
+        """Leave a room because another bot process joins it."""
         state = self._rooms.pop(room, None)
         return [LeaveRoom(room, state.nick)] if state is not None and state.phase is not RoomPhase.OUTSIDE else []
 
     def _end(self, room: str, reason: Literal["", "refused", "no group chat"] = "") -> list[RoomAction]:
-        """Remove a room for good.
+        """Remove a room, and do not join it again.
 
-        If the room was not established, its inviter is told the ``reason``, unless it is "".
+        If the room was not established and ``reason`` is not "", the inviter is sent the reason.
         """
         state = self._rooms.pop(room)
         if state.is_established:
@@ -427,17 +438,17 @@ class RoomStates:
 
 
 def can_vouch(room: str, jid: str) -> bool:
-    """Return whether a room can vouch for the identity of the user with this bare JID.
+    """Return whether a room's statement about the identity of the user with this bare JID can be trusted.
 
-    It can if it is on a service of the user's own server. The service's domain must be below the server's domain, which
-    itself has accounts. It must belong to the same site, because anybody can have a domain below a public suffix.
+    It can if the room is on a service of the user's own server. The service's domain must be below the server's domain,
+    which itself has accounts. It must belong to the same site, because anybody can have a domain below a public suffix.
     """
     service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
     return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))
 
 
 def _strip_nick(text: str, nick: str) -> str | None:
-    """Return the text after the nick with which it begins; None if it does not begin with ``nick``."""
+    """Return the text after the nick at its beginning; None if the text does not begin with ``nick``."""
     rest = text.strip().removeprefix("@")
     if not rest.lower().startswith(nick.lower()):
         return None
@@ -446,5 +457,8 @@ def _strip_nick(text: str, nick: str) -> str | None:
 
 
 def _nick(attempt: int) -> str:
-    """Return the bot's nick for the n-th attempt to join, counted from 0, because earlier nicks may be taken."""
+    """Return the bot's nick for attempt number ``attempt`` (from 0) to join.
+
+    Each differs, because a nick may be taken.
+    """
     return BOT_NAME if attempt == 0 else f"{BOT_NAME}-{attempt + 1}"

@@ -3,8 +3,8 @@
 A session is one execution of one command; its steps may be minutes apart. The number of sessions is limited, per user
 and in total. The oldest sessions are dropped first, and a step of a dropped session gets the error ``session-expired``.
 A step is executed by the process to which the user is assigned, and is not stored, because the client waits for the
-response. Opening a form is subject to a rate limit of its own. Every command of a form is subject to the rate limit on
-text commands.
+response. A separate rate limit applies to opening forms. Every command of a form counts towards the rate limit on text
+commands.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class AdhocSessions:
         """The bare JID of the user of each task."""
 
     def on_command(self, command: AdhocCommandReceived) -> None:
-        """Begin a session, or execute the next step of one, in a task."""
+        """Begin a session, or execute the next step of a session, in a task."""
         if command.jid in self._xmpp.rooms:  # no occupant may act for the room in private
             self._refuse(command, "auth", "forbidden")
             return

@@ -1,4 +1,4 @@
-"""Text sessions: the commands in messages are executed one at a time per user, and in parallel for many users.
+"""Text sessions, in which commands are executed one at a time per user, and in parallel for different users.
 
 :mod:`bots.dialogue.dispatcher` executes each command, and :mod:`bots.sessions.reply_sender` sends the reply.
 """
@@ -86,8 +86,8 @@ class _Session:
 class ChatSessions:
     """The text sessions of one bot process.
 
-    A session has as its key the bare JID of a user or room, or the full JID of an occupant who sends private messages
-    in a room.
+    The key of a session is the bare JID of a user or room, or the full JID of an occupant who sends private messages in
+    a room.
     """
 
     def __init__(
@@ -184,7 +184,8 @@ class ChatSessions:
     async def _answer(self, key: str, session: _Session, queued: _QueuedMessage) -> None:
         """Execute the command in a message and send the reply.
 
-        If a reply was already stored for the message, the command is not executed again, and that reply is sent.
+        If a reply is already stored for the message, this reply is sent, and the command is not executed again
+        (guarantee I8).
         """
         message, reply_stanzas = queued.message, queued.reply_stanzas
         if (
@@ -260,7 +261,7 @@ class ChatSessions:
         return [*self._first_body(message, reply_text(user, reply)), *further_bodies]
 
     def _count_misunderstood(self, key: str, message: MessageReceived) -> int:
-        """Count a message that is not a command, and return how many such messages its sender has sent in a row."""
+        """Count a message that is not a command; return how many such messages in a row its sender has sent."""
         count: int = self._misunderstood.get((key, message.occupant_id), 0) + 1
         self._misunderstood[key, message.occupant_id] = count
         return count

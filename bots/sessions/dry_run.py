@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 
 class DryRunService:
-    """Replies to the console's requests for dry runs while :meth:`run` runs; the store carries requests and replies."""
+    """Replies to the console's requests for dry runs while :meth:`run` is running; the store passes on the messages."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services
@@ -76,7 +76,7 @@ class DryRunService:
             return ErrorReply(to_fault(CoronetError("The bot failed; see its log.")))
 
     async def _preview_commands(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
-        """Return what the bot would reply to commands of the user ``jid``, and which changes the commands would make.
+        """Return the bot's replies to commands of the user ``jid``, and the changes that the commands would make.
 
         Each command sees the present state of the store, without the changes of the commands before it.
         """

@@ -121,7 +121,7 @@ async def command_form(verb: str, translator: Translator, requests: ReadRequests
 
 
 def form_to_commands(verb: str, values: Values) -> list[str]:
-    """Return the text commands that a submitted form stands for: one for each subscription that the user selected.
+    """Return the text commands for a submitted form: one for each subscription that the user selected.
 
     ``values`` are the submitted values by field name.
     """
@@ -167,7 +167,7 @@ def question_form(question: QuestionReply, instructions: str, translator: Transl
 
 
 def form_to_answer(question: QuestionReply, values: Values) -> str:
-    """Return the text answer that a submitted form stands for; without a selected option the answer is "no"."""
+    """Return the text answer for a submitted form; without a selected option the answer is "no"."""
     selected = one_line("".join(values.get("answer", ())[:1]), 100)
     if isinstance(question, ChooseFeed | SearchResults):
         return selected or "no"

@@ -1,7 +1,7 @@
 """Sender of the replies to commands.
 
 A reply to a stored message is stored before it is sent. The message is removed when the server has received the reply.
-Therefore a process that takes over from a failed one sends the same reply under the same message id.
+A process that takes over from a failed process therefore sends the same reply under the same message id (guarantee I8).
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class ReplySender:
     """Sends the replies of one bot process."""
 
     def __init__(self, inbound_log: InboundLog, xmpp: XmppSender, assigned_users: AssignedUsers) -> None:
-        """Create a sender that sends replies by ``xmpp``.
+        """Create a sender that sends replies through ``xmpp``.
 
         Replies from another address than that of ``xmpp`` are queued in the store for the process with that address.
         Replies to messages in ``inbound_log`` are sent only to ``assigned_users``.
@@ -37,7 +37,7 @@ class ReplySender:
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
 
     async def send(self, uid: UserId, entry_id: EntryId, address: str, stanzas: Sequence[str]) -> None:
-        """Send the stanzas of a reply from ``address``, the bot's address to which the user had written.
+        """Send the stanzas of a reply from ``address``, the bot's address to which the user has written.
 
         ``entry_id`` is the id of the user's message in the inbound log, or "" if it is not stored. The method returns
         when the server has received the reply and it cannot be sent again, or when the user is assigned to another
@@ -80,7 +80,7 @@ class ReplySender:
             await self._retry(lambda: self._inbound_log.remove_answered([(uid, entry_id)]))
 
     async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a write to the store until it succeeds; otherwise the reply would be lost, or sent twice."""
+        """Repeat a write to the store until it succeeds. Without the write, the reply would be lost or sent twice."""
         while True:
             try:
                 return await write()

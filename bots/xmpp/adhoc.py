@@ -25,8 +25,8 @@ Options = tuple[tuple[str, str], ...]
 class Field(msgspec.Struct, frozen=True):
     """One field of a form (XEP-0004 §3.2).
 
-    A list field offers ``options``, which are the same for all users, or with a ``choice`` other than "" the user's own
-    subscriptions or saved searches.
+    A list field offers ``options``, which are the same for all users. If ``choice`` is not "", the options are the
+    user's own subscriptions or saved searches instead.
     """
 
     var: str
@@ -47,7 +47,7 @@ class Form(msgspec.Struct, frozen=True):
 
 
 def parse_command(iq: Element) -> AdhocCommandReceived | None:
-    """Return the command in an ``<iq type='set'/>``, or None if there is none.
+    """Return the command in an ``<iq type='set'/>``; None if it contains no command.
 
     Form values beyond ``MAX_FORM_VALUES`` or ``MAX_FORM_CHARS`` are dropped.
     """
@@ -71,7 +71,7 @@ def parse_command(iq: Element) -> AdhocCommandReceived | None:
 
 
 def form_response(node: str, session: str, form: Form, note: str = "") -> str:
-    """Return the payload of a response that asks the user to fill in a form.
+    """Return the payload of a response that contains a form for the user to fill in.
 
     ``node`` is the name of the command, and ``session`` the id of its session. ``note`` is an error in the previous
     submission, or "".

@@ -39,8 +39,8 @@ class ArchivePage(msgspec.Struct, frozen=True):
 def query_payload(query_id: str, since_s: float, after_id: str, limit: int) -> str:
     """Return the payload of a request for one page of the archive.
 
-    The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if the id is "". It
-    has at most ``limit`` messages. The server repeats ``query_id`` in each result.
+    The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if ``after_id`` is
+    "". It has at most ``limit`` messages. The server includes ``query_id`` in each result.
     """
     start = dt.datetime.fromtimestamp(since_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     page = f"<max>{limit}</max>" + (f"<after>{escape(after_id)}</after>" if after_id else "")

@@ -1,12 +1,13 @@
-"""The connection to the XMPP server, as a component or as a client. Whenever a session ends, it begins a new one.
+"""The connection to the XMPP server, as a component or as a client.
 
-Incoming stanzas become :mod:`bots.xmpp.events` before slixmpp dispatches them. Outgoing stanzas are text; this module
-adds them to the queue of stream management (XEP-0198), because slixmpp counts only stanza objects.
+When a session ends, the connection begins a new one. Incoming stanzas become :mod:`bots.xmpp.events` before slixmpp
+dispatches them. Outgoing stanzas are text; this module adds them to the queue of stream management (XEP-0198), because
+slixmpp counts only stanza objects.
 
-A ping behind a batch of stanzas confirms them: a server handles the stanzas of one stream in order, so its response to
-the ping implies that it has all stanzas before it. This works with and without XEP-0198, which components lack. A
-component pings its own address; the server sends the ping back to it, and this counts as the response. Pings also limit
-the send rate (at most ``CHUNK_BYTES`` per sender are unconfirmed) and detect a dead connection.
+A ping after a batch of stanzas confirms them: a server handles the stanzas of one stream in order, so its response to
+the ping implies that it has received all stanzas before it. This works with and without XEP-0198, which components
+lack. A component pings its own address; the server sends the ping back to it, and this counts as the response. Pings
+also limit the send rate (at most ``CHUNK_BYTES`` per sender are unconfirmed) and detect a dead connection.
 """
 
 import asyncio
@@ -70,10 +71,10 @@ class Connection:
     """A :class:`bots.xmpp.interface.XmppClient` that reconnects while :meth:`run` is running."""
 
     def __init__(self, settings: Settings, session: str, on_event: Callable[[Event], None]) -> None:
-        """Prepare a connection; nothing is sent before :meth:`run`.
+        """Create a connection; nothing is sent before :meth:`run`.
 
-        ``session`` is the name of the session, because several processes can log in to one account. ``on_event`` is
-        called with each event and must not wait.
+        ``session`` is the name of the session, which distinguishes the processes that log in to one account.
+        ``on_event`` is called with each event and must not wait.
         """
         self.connected = asyncio.Event()
         self.answers_presence = True
@@ -214,7 +215,7 @@ class Connection:
     # Connecting.
 
     async def run(self) -> None:
-        """Stay connected until cancelled; then close the stream in order."""
+        """Stay connected until cancelled; then close the stream properly."""
         keepalive = asyncio.create_task(self._keep_alive())
         retry_s = _MIN_RETRY_S
         try:
@@ -234,7 +235,7 @@ class Connection:
             self._on_session_end(None)
 
     async def _connect_once(self) -> None:
-        """Connect; return when the connection has ended, or was not established in time."""
+        """Connect, and wait until the connection has ended; return early if it was not established in time."""
         self._disconnected.clear()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S) as self._connect_deadline:
@@ -250,7 +251,7 @@ class Connection:
         self._stream.abort()
 
     async def _keep_alive(self) -> None:
-        """Ping the server; drop a half-open connection, on which nothing is received any more."""
+        """Ping the server; drop a half-open connection, on which no data is received any more."""
         while True:
             await asyncio.sleep(PING_INTERVAL_S)
             if not self.connected.is_set():
@@ -315,9 +316,9 @@ class Connection:
         return stanza
 
     def _handle_response(self, iq: Element) -> bool:
-        """Complete the pending request that ``iq`` responds to, if any; return whether there was one.
+        """Complete the pending request to which ``iq`` responds; return False if there is no such request.
 
-        A ping of the bot to its own address that the server delivers to the bot counts as the response.
+        If the server delivers a ping of the bot to the bot's own address, the ping counts as the response.
         """
         to, response = self._requests.get(iq.get("id", ""), ("", None))
         if response is None:
@@ -385,7 +386,7 @@ class Connection:
 
 
 def _split_into_chunks(items: Sequence[str]) -> Iterator[list[str]]:
-    """Split stanzas into chunks of about ``CHUNK_BYTES``, so that a slow server confirms a chunk every few seconds."""
+    """Split stanzas into chunks of about ``CHUNK_BYTES``; even a slow server confirms a chunk every few seconds."""
     chunk: list[str] = []
     size = 0
     for item in items:
@@ -404,12 +405,12 @@ def _ignore_outcome(response: ResponseFuture) -> None:
 
 
 def _resource(session: str) -> str:
-    """Return the resource of a session of the bot; a login with the same resource replaces the session."""
+    """Return the resource for a session of the bot; a login with the same resource replaces the session."""
     return f"coronet-{session}"
 
 
 def _endpoint(settings: Settings) -> tuple[str | None, int | None]:
-    """Return the host and port to connect to; (None, None) makes a client look them up in DNS."""
+    """Return the host and port to connect to; (None, None) means that a client looks them up in DNS."""
     if settings.xmpp_login == "component":
         return settings.xmpp_host or "127.0.0.1", settings.xmpp_port or 5347
     return (settings.xmpp_host, settings.xmpp_port or 5222) if settings.xmpp_host else (None, None)

@@ -85,7 +85,7 @@ class RoomMessageReceived(msgspec.Struct, frozen=True):
 
 
 class OccupantPresence(msgspec.Struct, frozen=True):
-    """A presence of an occupant of a room or of the bot itself, who joined, changed or left (XEP-0045 §7)."""
+    """A presence of an occupant of a room, possibly the bot itself, who joined, changed or left (XEP-0045 §7)."""
 
     room: str
     nick: str
@@ -99,7 +99,7 @@ class OccupantPresence(msgspec.Struct, frozen=True):
 
 
 class RoomJoinRefused(msgspec.Struct, frozen=True):
-    """A room refused to let the bot in; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
+    """A room did not admit the bot; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
 
     room: str
     condition: str
@@ -163,7 +163,7 @@ class UserUnavailable(msgspec.Struct, frozen=True):
 
 
 class ClientActive(msgspec.Struct, frozen=True):
-    """A client sent a message or an ad-hoc command, so it is online."""
+    """A client has sent a message or an ad-hoc command, which shows that it is online."""
 
     jid: str
     resource: str
@@ -180,7 +180,7 @@ class PresenceChanged(msgspec.Struct, frozen=True):
 
 
 class SessionStarted(msgspec.Struct, frozen=True):
-    """A new session began, because the previous one was not resumed.
+    """A new session has begun, because the previous session was not resumed.
 
     Stanzas that the server did not confirm in the previous session may be lost.
     """

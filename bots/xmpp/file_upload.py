@@ -28,10 +28,13 @@ _log = structlog.get_logger()
 
 
 class FileUploader:
-    """Uploads files by way of the bot's server or one of its services."""
+    """Uploads files to the upload service of the bot's server, or of one of the server's services."""
 
     def __init__(self, xmpp: XmppClient, files: Files) -> None:
-        """Send requests through ``xmpp``, and the files through the guarded HTTP client ``files``."""
+        """Create an uploader.
+
+        Requests are sent through ``xmpp``, and files through the guarded HTTP client ``files``.
+        """
         self._xmpp = xmpp
         self.files = files
 
@@ -89,7 +92,7 @@ class FileUploader:
     async def _query(self, jid: str, namespace: str) -> Element:
         """Return the response to a service discovery query; an empty element if no response arrives in time.
 
-        ``namespace`` tells whether the query is for information or for a list of items.
+        ``namespace`` determines whether the query is for information or for a list of items.
         """
         try:
             async with asyncio.timeout(_DISCOVERY_TIMEOUT_S):
@@ -99,7 +102,7 @@ class FileUploader:
 
 
 def parse_upload_limit(info: Element) -> int | None:
-    """Return the size limit (bytes) in a response to disco#info, or None if the service does not accept uploads."""
+    """Return the size limit (bytes) in a response to disco#info; None if the service does not accept uploads."""
     if not any(each.get("var") == _NS_UPLOAD for each in info.iter(f"{{{_NS_DISCO_INFO}}}feature")):
         return None
     for field in info.iter(f"{_DATA}field"):

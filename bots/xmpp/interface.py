@@ -13,7 +13,7 @@ from service.errors import OperationalError
 
 
 class XmppSessionLost(OperationalError, code="xmpp-session-lost"):
-    """The session with the XMPP server ended before the server confirmed what was sent."""
+    """The session with the XMPP server has ended before the server confirmed the stanzas that were sent."""
 
 
 class XmppSender(Protocol):
@@ -31,7 +31,7 @@ class XmppSender(Protocol):
     """Bare JIDs of the group chats that the bot has joined or is joining, kept up to date by their owner."""
 
     async def send(self, stanzas: Sequence[str]) -> None:
-        """Send stanzas in order; return once the server has all of them. Raises :class:`XmppSessionLost`."""
+        """Send stanzas in order; return when the server has received all of them. Raises :class:`XmppSessionLost`."""
         ...
 
     def send_unconfirmed(self, stanza: str) -> None:
@@ -40,7 +40,7 @@ class XmppSender(Protocol):
 
 
 async def send_until_confirmed(xmpp: XmppSender, stanzas: Sequence[str]) -> None:
-    """Send stanzas; repeat all of them in the next session if this one ends before the server has them."""
+    """Send stanzas; if the session ends before the server has received them, send all of them in the next session."""
     while True:
         await xmpp.connected.wait()
         with contextlib.suppress(XmppSessionLost):
@@ -52,7 +52,7 @@ class XmppClient(XmppSender, Protocol):
     """A sender that can also send requests (IQ stanzas) and read the account's archive."""
 
     def idle_s(self) -> float:
-        """Return the seconds since the last stanza was received and handed to the event handler."""
+        """Return the seconds since the last stanza was received and passed to the event handler."""
         ...
 
     async def request(self, to: str, kind: str, content: str) -> Element:
@@ -66,15 +66,15 @@ class XmppClient(XmppSender, Protocol):
     async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
         """Return the messages on a page of the account's archive (XEP-0313), and the response that ends the page.
 
-        The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if the id is "".
-        It has at most ``limit`` messages. Raises :class:`XmppSessionLost`.
+        The page begins after the message with the archive id ``after_id``, or at ``since_s`` (Unix s) if ``after_id``
+        is "". It has at most ``limit`` messages. Raises :class:`XmppSessionLost`.
         """
         ...
 
     async def terminate_session(self, session: str) -> None:
         """End another session of this account, if the server still has it.
 
-        ``session`` is the name with which the other process opened it. After this returns, the server handles no more
-        stanzas of that session. Raises TimeoutError.
+        ``session`` is the name that the other process gave the session. When the method returns, the server handles no
+        more stanzas of that session. Raises TimeoutError.
         """
         ...

@@ -1,7 +1,7 @@
 """The ids of the messages that the bot sends.
 
-Each id begins with the user id of its recipient, so that a receipt can only concern messages to its sender. Ids of
-batches go on with a dash, ids of all other messages with a dot.
+Each id begins with the user id of its recipient, so that a receipt can only concern messages to its sender. In ids of
+batches, a dash follows; in ids of all other messages, a dot follows.
 """
 
 import secrets
@@ -19,8 +19,8 @@ def new_message_id(user_id: UserId) -> MessageId:
 def reply_id(user_id: UserId, place: EntryId, index: int) -> MessageId:
     """Return the id of one part of the reply to a stored message.
 
-    ``place`` is the position of the message in the inbound log; ``index`` counts the parts of the reply. The id is the
-    same whichever process replies, so that clients recognise a reply that is sent twice (I2).
+    ``place`` is the id of the message in the inbound log; ``index`` counts the parts of the reply. Every process
+    computes the same id, so that clients recognise a reply that is sent twice (guarantee I2).
     """
     return f"{user_id}.{place}.{index}"
 

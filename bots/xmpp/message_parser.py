@@ -1,8 +1,8 @@
 """The parser of incoming messages and room presences; it turns XML elements into events.
 
-The text of a message is the command that it stands for. A reaction (XEP-0444) becomes the command that the emoji stands
-for; a reply (XEP-0461) names the message that it refers to, and the quotation for old clients (XEP-0428) is removed; a
-shared file (XEP-0066) becomes the command to import it.
+The text of an event is the command in the message. A reaction (XEP-0444) is converted to the command for its emoji. A
+reply (XEP-0461) names the message to which it refers, and the quotation for old clients (XEP-0428) is removed. A shared
+file (XEP-0066) is converted to the command that imports it.
 
 An account's server can deliver the same message to several sessions, and again from its archive. :func:`dedup_key`
 gives a message the same key each time.
@@ -68,9 +68,9 @@ _QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
 
 
 def parse_message(stanza: Element) -> MessageReceived | RoomMessageReceived | Receipt | MessageBounced | None:
-    """Return the event that a ``<message/>`` stands for, or None if it concerns nothing that the bot handles.
+    """Return the event for a ``<message/>``; None if the bot does not handle the message.
 
-    Delayed messages to all occupants of a room are the room's history and yield None.
+    Delayed messages to all occupants of a room are the room's history, which the bot does not handle.
     """
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
@@ -110,10 +110,10 @@ def _parse_receipt(stanza: Element, jid: str) -> Receipt | None:
 def dedup_key(stanza: Element, account: str, now_s: float) -> str:
     """Return a key that identifies a message to an account in all sessions that receive it.
 
-    ``account`` is the bare JID of the account, ``now_s`` the current time (Unix s). The key is the message's id in the
-    account's archive, which only the account's own server can set (XEP-0359). A message without this id has a hash of
-    its sender, its text, and the id that the sender gave it, or of the time if the sender gave it no id. For a message
-    that the server delivers late, the time is when the server stored it.
+    ``account`` is the bare JID of the account, and ``now_s`` the current time (Unix s). The key is the message's id in
+    the account's archive, which only the account's own server can set (XEP-0359). A message without this id has a hash
+    of its sender, its text, and the id that the sender gave it, or of the time if the sender gave it no id. For a
+    message that the server delivers late, this is the time when the server stored it.
     """
     archive_ids = (each.get("id", "") for each in stanza.iterfind(_STANZA_ID) if each.get("by") == account)
     archive_id = next(archive_ids, "")
@@ -133,8 +133,8 @@ def archive_dedup_key(archive_id: str) -> str:
 def duplicates_since_s(message: MessageReceived, now_s: float) -> float:
     """Return the time (Unix s) since which a stored message with the same key is a duplicate of ``message``.
 
-    A message that was stored before this time is a different one, whose sender used the same id again. ``now_s`` is the
-    current time (Unix s).
+    A message that was stored before this time is a different message, whose sender used the same id again. ``now_s`` is
+    the current time (Unix s).
     """
     if message.dedup_key.startswith(_ARCHIVE_KEY_PREFIX):
         return 0.0
@@ -142,12 +142,12 @@ def duplicates_since_s(message: MessageReceived, now_s: float) -> float:
 
 
 def is_too_old(message: MessageReceived, now_s: float) -> bool:
-    """Return whether a stored message is older than ``MAX_AGE_S``, so that it is not answered."""
+    """Return whether a stored message is older than ``MAX_AGE_S`` seconds; the bot does not answer such messages."""
     return 0.0 < message.sent_s < now_s - MAX_AGE_S
 
 
 def delay_stamp_s(element: Element) -> float:
-    """Return the time (Unix s) stated by a ``<delay/>`` element; 1.0 if it cannot be parsed."""
+    """Return the time (Unix s) in a ``<delay/>`` element; 1.0 if it cannot be parsed."""
     try:
         stamp = dt.datetime.fromisoformat(element.get("stamp", "")[:MAX_TOKEN_CHARS])
         return max(stamp.replace(tzinfo=stamp.tzinfo or dt.UTC).timestamp(), _UNKNOWN_TIME_S)
@@ -156,7 +156,7 @@ def delay_stamp_s(element: Element) -> float:
 
 
 def _delayed_since_s(stanza: Element) -> float:
-    """Return when a server stored the message for later delivery (Unix s); 0 if no server did.
+    """Return the time when a server stored the message for later delivery (Unix s); 0 if no server did.
 
     If several servers stored the message, the latest time is returned.
     """
@@ -221,7 +221,7 @@ def _parse_room_message(stanza: Element) -> RoomMessageReceived | None:
 
 
 def _occupant_id(stanza: Element) -> str:
-    """Return the id that the room gives the sender across nick changes (XEP-0421), else the nick."""
+    """Return the id that the room gives the sender, which survives nick changes (XEP-0421); without it, the nick."""
     element = stanza.find(_OCCUPANT_ID)
     ident = element.get("id", "")[:MAX_TOKEN_CHARS] if element is not None else ""
     return ident or stanza.get("from", "").partition("/")[2][:MAX_TOKEN_CHARS]
@@ -274,9 +274,9 @@ def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
 
 
 def _shared_file_url(stanza: Element, body: str) -> str:
-    """Return the URL of the file that a message shares (XEP-0066), or "" if it does not share a file for the bot.
+    """Return the URL of the file that a message shares (XEP-0066); "" if it does not share a file for the bot.
 
-    The bot can use only OPML lists. The ``body`` of a message that shares one is empty, the URL, or "import".
+    The bot can use only OPML lists. The ``body`` of a message that shares a list is empty, the URL, or "import".
     """
     url = (stanza.findtext(f"{{{NS_OOB}}}x/{{{NS_OOB}}}url") or "").strip()
     text = body.strip()
@@ -284,7 +284,7 @@ def _shared_file_url(stanza: Element, body: str) -> str:
 
 
 def _remove_fallback(stanza: Element, body: str) -> str:
-    """Return a body without the quotation of the message that it replies to (XEP-0428)."""
+    """Return a body without the quotation of the message to which it replies (XEP-0428)."""
     fallback = stanza.find(f"{{{_NS_FALLBACK}}}fallback[@for='{_NS_REPLY}']")
     part = fallback.find(f"{{{_NS_FALLBACK}}}body") if fallback is not None else None
     if part is None:

@@ -1,8 +1,8 @@
 """A tracker of the presence of users, which combines the presences of all clients of a user.
 
 Anybody can send presence from any number of addresses. Therefore only users with a record in the store are tracked, a
-limited number of them and of clients of each. When the bot needs to know the presence of a user who is not tracked, it
-sends a presence probe.
+limited number of them, and a limited number of clients of each. When the bot needs to know the presence of a user who
+is not tracked, it sends a presence probe.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class PresenceTracker:
     """
 
     def __init__(self, users: Users, on_event: Callable[[UserAvailable | UserUnavailable], None]) -> None:
-        """Track the users who have a record in ``users``, and report them to ``on_event``."""
+        """Create a tracker of the users who have a record in ``users``; changes are reported to ``on_event``."""
         self._users = users
         self._on_event = on_event
         self.clients: dict[str, dict[str, bool]] = {}
@@ -48,7 +48,10 @@ class PresenceTracker:
         self._pending_per_jid.clear()
 
     def on_presence_changed(self, event: PresenceChanged) -> None:
-        """Apply a presence if its sender is a tracked user; otherwise, have :meth:`run` look the sender up first."""
+        """Process a presence of a tracked user at once.
+
+        Otherwise, queue it until :meth:`run` has looked up the sender.
+        """
         if event.jid in self.clients and event.jid not in self._pending_per_jid:
             self._apply(event)
         elif len(self.pending) < _MAX_PENDING:

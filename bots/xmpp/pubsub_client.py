@@ -1,4 +1,4 @@
-"""A client for a publish-subscribe service (XEP-0060), or for the bot's own account as one (XEP-0163)."""
+"""A client for a publish-subscribe service (XEP-0060), which may be the bot's own account (XEP-0163)."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class PubsubClient:
     """
 
     def __init__(self, xmpp: XmppClient, service: str) -> None:
-        """Use the service with this JID."""
+        """Create a client for the service with the JID ``service``."""
         self._xmpp = xmpp
         self._service = service
 
@@ -57,7 +57,7 @@ class PubsubClient:
     async def publish_item(
         self, node: str, item_id: str, payload: str, options: Mapping[str, str] | None = None
     ) -> None:
-        """Publish an item or replace the one with this id; the service notifies the subscribers.
+        """Publish an item, or replace the item with this id; the service notifies the subscribers.
 
         ``options`` are publish options (XEP-0060 §7.1.5), which configure a node that does not exist yet.
         """

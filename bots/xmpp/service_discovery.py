@@ -121,8 +121,8 @@ def response_payload(iq: Element, address: str, translator: Translator) -> str |
 async def publish_profile(xmpp: XmppClient) -> None:
     """Publish the avatar, nickname and vCards of the bot's account, unless its server already has them.
 
-    Items that exist are not published again, because contacts are notified of each publication. A component does not
-    publish; it responds to requests itself. Raises XmppSessionLost.
+    Items that exist are not published again, because contacts are notified of each publication. A component publishes
+    nothing; it responds to requests instead. Raises XmppSessionLost.
     """
     account = PubsubClient(xmpp, xmpp.address)
     for node, (item_id, payload) in _PEP_ITEMS.items():
@@ -178,8 +178,8 @@ def _query(namespace: str, node: str, content: str) -> str:
 def _profile_items(pubsub: Element) -> str | None:
     """Return the part of the bot's profile that a client requests as a pubsub node (XEP-0163).
 
-    None means that the bot has no such node. Accounts publish their profiles on such nodes, so clients request them
-    from a component too.
+    The result is None if the bot has no such node. Accounts publish their profiles on such nodes, so clients request
+    them from a component too.
     """
     node = next((child.get("node", "") for child in pubsub if child.tag == f"{{{_NS_PUBSUB}}}items"), "")
     if node not in _PEP_ITEMS:

@@ -1,7 +1,7 @@
 """Outgoing stanzas as text.
 
 Stanzas are formatted as strings instead of being built as element trees, because serializing trees would be the slowest
-part of a fan-out. All functions are pure; text arguments are escaped here.
+part of a fan-out. Text arguments are escaped here.
 """
 
 import datetime as dt
@@ -67,7 +67,7 @@ def link_metadata(url: str, properties: Mapping[str, str]) -> str:
 
 
 def correction(message_id: str) -> str:
-    """Return the element that makes a message the correction of an earlier one.
+    """Return the element that makes a message the correction of an earlier message.
 
     ``message_id`` is the id of the original message, also if it has been corrected before (XEP-0308 §3).
     """
@@ -86,7 +86,7 @@ def delay(sender: str, at_s: float) -> str:
 def message(sender: str, to: str, message_id: str, content: str, thread: str = "", *, kind: str = "chat") -> str:
     """Return a message; ``message_id`` is also its origin id (XEP-0359).
 
-    ``content`` is the result of :func:`body` or :func:`shared_file`, and may go on with elements like
+    ``content`` is the result of :func:`body` or :func:`shared_file`, possibly followed by elements like
     :func:`correction`. ``thread`` is the id of the conversation, or "". ``kind`` is "chat", or "groupchat" for a
     message to all occupants of a room.
     """
@@ -110,7 +110,7 @@ def displayed_marker(sender: str, to: str, message_id: str, thread: str) -> str:
 
 
 def composing(sender: str, to: str) -> str:
-    """Return the notification that the bot is preparing a reply (XEP-0085)."""
+    """Return the notification that the bot is composing a reply (XEP-0085)."""
     return _message_without_id(sender, to, f"<composing xmlns='{NS_CHAT_STATES}'/>")
 
 
