@@ -1,9 +1,8 @@
-"""The load balancer of key groups (CLASH): splits the hot key groups of a node's keyspaces, and merges cold ones.
+"""The load balancer of key groups (CLASH): splits the hot key groups of a node's keyspaces, and merges cold key groups.
 
-A keyspace is balanced by the node nearest to the keyspace's id, in the same way as a channel is owned. Correctness
-depends neither on there being exactly one such node nor on its survival: a successor reads from the server tables which
-moves are unfinished, and continues them. :mod:`service.clash` decides on the next step; this module measures loads and
-executes the steps.
+A keyspace is balanced by the node nearest to the keyspace's id, in the same way as a channel is owned. Several such
+nodes, or none for a while, do no harm: a successor reads from the server tables which moves are unfinished, and
+continues them. :mod:`service.clash` decides on the next step; this module measures loads and executes the steps.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeyGroupBalancer:
-    """Balances the keyspaces of one node: splits hot key groups, and merges cold ones."""
+    """Balances the keyspaces of one node: splits hot key groups, and merges cold key groups."""
 
     def __init__(
         self, node_id: NodeId, store: Store, limits: LoadLimits, *, interval_s: float, tasks: BackgroundTasks
@@ -53,7 +52,7 @@ class KeyGroupBalancer:
         self._moving: set[Keyspace] = set()
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Balance the keyspaces whose ids are nearest to this node in the new ring, and no others."""
+        """From now on, balance exactly the keyspaces of which this node is the nearest node in ``ring``."""
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
         self._owned = tuple(
@@ -74,7 +73,7 @@ class KeyGroupBalancer:
             log.warning("key group balancing interrupted", keyspaces=len(self._owned), error=str(error))
 
     async def _start_due(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
-        """Start or continue the moves that are due in these keyspaces, except moves under way in this process.
+        """Start or continue the moves that are due in these keyspaces, except moves in progress in this process.
 
         ``tables`` has the server table of each keyspace; ``fleet_s`` is the fleet's common time (Unix s). In keyspaces
         that other nodes balance, only splits are started.
@@ -108,10 +107,11 @@ class KeyGroupBalancer:
             await self._store.key_group_loads.measure(keyspace, elapsed_s, fleet_s, self._half_lives)
 
     async def _due_steps(self, owned: Mapping[Keyspace, ServerTable], fleet_s: float) -> dict[Keyspace, Step]:
-        """Return the next step that each keyspace needs; keyspaces that need none are left out.
+        """Return the next step of each keyspace that needs one.
 
-        The step continues an unfinished split or merge, or else begins the one that the load of the keyspace requires.
-        ``owned`` has the server tables of the keyspaces, and ``fleet_s`` is the fleet's common time (Unix s).
+        The step continues an unfinished split or merge. Without an unfinished move, it begins the split or merge that
+        the keyspace's load requires. ``owned`` has the server tables of the keyspaces, and ``fleet_s`` is the fleet's
+        common time (Unix s).
         """
         right_children = {entry.right_child for table in owned.values() for entry in table.entries.values()}
         children = [child for child in right_children if child is not None and child not in owned]
@@ -131,10 +131,10 @@ class KeyGroupBalancer:
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:
-        """Complete a split or merge, and then further ones of the same kind while the load requires them.
+        """Complete a split or merge, and repeat it with other groups of the keyspace while the load requires it.
 
-        ``step`` is the first step, and ``fleet_s`` the fleet's common time (Unix s). After a split, for example, a key
-        group may still be too hot.
+        ``step`` is the first step, and ``fleet_s`` is the fleet's common time (Unix s). For example, a key group may
+        still be too hot after a split.
         """
         try:
             while await self._complete(keyspace, step, fleet_s):
@@ -150,7 +150,7 @@ class KeyGroupBalancer:
             self._moving.discard(keyspace)
 
     async def _complete(self, keyspace: Keyspace, first: Step, fleet_s: float) -> bool:
-        """Execute the steps of a split or merge from ``first`` on, and return whether it was completed.
+        """Execute the steps of a split or merge, from ``first`` on; return whether it was completed.
 
         A merge is not completed if the other keyspace declines it. ``fleet_s`` is the fleet's common time (Unix s).
         """

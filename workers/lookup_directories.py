@@ -99,7 +99,7 @@ class LookupDirectories:
 
     @property
     def coordinated(self) -> tuple[DirectoryChoice, ...]:
-        """The strategies of the directories that this node coordinates, and the measurements behind each choice."""
+        """The directories that this node coordinates: their measurements, strategies, and the reasons for these."""
         return tuple(
             DirectoryChoice(pair, coordinator.measured, coordinator.choice)
             for pair, coordinator in self._coordinators.items()
@@ -107,7 +107,7 @@ class LookupDirectories:
         )
 
     def share(self, pair: str) -> tuple[str, ...]:
-        """Return the names that this node holds of an AV-pair's directory; none if it holds no part of it."""
+        """Return the names that this node stores of an AV-pair's directory; empty if this node has no share of it."""
         return self._shares.names(pair)
 
     def on_ring_changed(self, ring: RingView) -> None:
@@ -119,7 +119,7 @@ class LookupDirectories:
         }
 
     def find(self, pairs: Collection[str], limit: int) -> list[str]:
-        """Return up to ``limit`` names, held by this node, that have all these AV-pairs.
+        """Return up to ``limit`` names that this node stores and that have all these AV-pairs.
 
         The lookup is counted for each pair, because the demand for a pair decides whether it has a directory.
         """
@@ -159,7 +159,10 @@ class LookupDirectories:
         await self._send_all(outgoing)
 
     def _needed_pairs(self) -> list[str]:
-        """Return the AV-pairs whose directories this node has to coordinate; remove the other directories."""
+        """Return the AV-pairs whose directories this node has to coordinate.
+
+        Remove all other coordinated directories.
+        """
         for demand in self._demand.values():
             demand.lookups, demand.recent = demand.lookups / 2 + demand.recent, 0
         if self._coordinator_of(DISCOVER) == self._node_id:
@@ -172,8 +175,8 @@ class LookupDirectories:
     async def _update(self, pair: str) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
         """Read the names of a directory from its matrix, and return one update for each other server.
 
-        A server gets an update even if nothing has changed. Returns no updates if the names cannot be read or the ring
-        has changed meanwhile.
+        A server gets an update even if nothing has changed. The result is empty if the names cannot be read or the ring
+        has changed in the meantime.
         """
         ring, demand = self._ring, self._demand[pair]
         try:

@@ -117,7 +117,7 @@ async def _measure_loop_lag() -> None:
 
 
 async def _run_node(worker: NodeInfo, context: WorkerContext, handlers: WorkerRequestHandlers) -> None:
-    """Run a node of this worker for ever.
+    """Run a node of this worker until cancelled.
 
     Whenever the node has lost its lease, it joins the ring again under a new id.
     """

@@ -74,7 +74,10 @@ class WorkerRequestHandlers:
     """Handles the requests of bots and the console on behalf of the node that received them."""
 
     def __init__(self, store: Store, poller: Poller, lanes: ConcurrencyLanes) -> None:
-        """Create handlers; ``lanes`` limit how many URLs that are not polled yet are fetched and parsed at a time."""
+        """Create the handlers.
+
+        ``lanes`` limit the number of new URLs that are fetched and parsed at the same time.
+        """
         self._store = store
         self._poller = poller
         self._lanes = lanes
@@ -93,7 +96,10 @@ class WorkerRequestHandlers:
         }
 
     async def handle(self, node: Node, message: InboxMessage) -> None:
-        """Handle a request and send the reply, unless the sender no longer waits for it. Errors are sent as replies."""
+        """Handle a request and send the reply, unless the sender no longer waits for the reply.
+
+        Errors are sent as replies.
+        """
         try:
             request = msgspec.msgpack.decode(message.payload, type=WorkerRequest)
         except msgspec.MsgspecError as error:
@@ -127,7 +133,7 @@ class WorkerRequestHandlers:
         return PollReply(result)
 
     async def _report_progress(self, request: WorkerRequest, work: Awaitable[_T]) -> _T:
-        """Return the result of ``work``; meanwhile send the steps that it traces to the sender of the request."""
+        """Return the result of ``work``, and send the steps that it traces to the sender of the request."""
         began_s, steps = time.monotonic(), asyncio.Queue[ProgressReply | None]()
 
         async def send_steps() -> None:
@@ -182,7 +188,7 @@ class WorkerRequestHandlers:
         return ContentReply(located.version, latest, located.source, located.hops, name)
 
     async def _fetch_entries(self, channel: Channel) -> tuple[Entry, ...]:
-        """Return the latest entries in the publisher's document; none if the document cannot be fetched or parsed."""
+        """Return the latest entries in the publisher's document; empty if it cannot be fetched or parsed."""
         with contextlib.suppress(PublisherError, UserError):
             async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
                 fetched = await self._poller.fetch_unknown(channel, _CONTENT_FETCH_TIMEOUT_S)

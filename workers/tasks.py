@@ -10,14 +10,17 @@ log = structlog.get_logger(__name__)
 
 
 class BackgroundTasks:
-    """Tasks that no caller awaits. An exception in one task is logged, and does not affect the others."""
+    """Tasks that no caller awaits.
+
+    If a task raises an exception, the exception is logged, and the other tasks continue.
+    """
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
         self._is_cancelled = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine in the background; after :meth:`cancel` it is closed without being run."""
+        """Run a coroutine in the background; after :meth:`cancel`, the coroutine is closed without being run."""
         if self._is_cancelled:
             work.close()
             return

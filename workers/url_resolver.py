@@ -1,4 +1,4 @@
-"""Resolution of a URL that is not polled yet: to a feed, to the feeds that its page names, or to the page itself."""
+"""Resolution of a new URL: to a feed, to the feeds to which its page links, or to the page itself."""
 
 import asyncio
 import contextlib
@@ -50,9 +50,10 @@ _CACHE_TTL_S: Final = 600.0
 
 
 class ResolvedUrl(msgspec.Struct, frozen=True):
-    """A channel that is not created yet, and what was found at its URL.
+    """A channel that has not been created yet, and the findings at its URL.
 
-    ``fetched`` is the response without the body, and ``findings`` is what the parser found in it.
+    ``fetched`` is the response without the body, ``findings`` are the parser's results, and ``discovered`` states that
+    the feed was found through another URL.
     """
 
     channel: Channel
@@ -68,13 +69,13 @@ ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
 def create_resolution_cache() -> ResolutionCache:
     """Return an empty cache of resolved URLs.
 
-    It saves requests when a probe is soon repeated in order to create the channel.
+    It saves requests if a URL is first previewed, and shortly afterwards probed again to create its channel.
     """
     return TTLCache(_MAX_CACHED, _CACHE_TTL_S)
 
 
 class _Page(NamedTuple):
-    """A page that was found instead of a feed, and the feeds that the page names."""
+    """A page that was found instead of a feed, and the feeds to which the page links."""
 
     document: Document
     channel: Channel
@@ -90,7 +91,8 @@ class UrlResolver:
     ) -> None:
         """Create the resolver of one probe on ``node``; ``cache`` has the results of recent probes.
 
-        ``lanes`` limit concurrent probes. Probes have lanes of their own, so that users do not wait for polls.
+        ``lanes`` limit concurrent probes; they are separate from the limits on polls, so that users do not wait for
+        polls.
         """
         self._store = store
         self._poller = poller
@@ -145,9 +147,9 @@ class UrlResolver:
         return self._began_s + by_s - time.monotonic()
 
     async def _resolve(self, url: str) -> ProbeReply:
-        """Return the feed at a URL, or else a feed that the page there names, or else one at a common URL of the site.
+        """Return the feed at a URL, or a feed to which the page there links, or a feed at a common URL of the site.
 
-        If the page names several feeds, the user chooses; if no feed is found, the page itself is offered.
+        If the page links to several feeds, the user chooses; if no feed is found, the page itself is offered.
         """
         page = await self._resolve_feed(url)
         if isinstance(page, ProbeReply):
@@ -167,9 +169,9 @@ class UrlResolver:
         return ProbeReply(page=True)
 
     async def _resolve_discovered(self, url: str) -> ProbeReply:
-        """Return the feed at a URL that the user has not entered, such as one named by a page.
+        """Return the feed at a URL that the user has not entered, for example because a page links to it.
 
-        Raises :class:`NotAFeed` if there is none.
+        Raises :class:`NotAFeed` if there is no feed.
         """
         feed = await self._resolve_feed(url)
         if isinstance(feed, _Page):
@@ -198,9 +200,10 @@ class UrlResolver:
         return await self._reply(channel)
 
     async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> Channel | None:
-        """Return the channel of the https URL of a feed at the http URL of ``plain``; it is created if necessary.
+        """Return the channel of the same feed at the https URL; ``plain`` is the channel at the http URL.
 
-        Returns None unless both URLs have the same feed. ``findings`` is what the parser found at the http URL.
+        The channel is created if necessary. The result is None unless both URLs have the same feed. ``findings`` are
+        the parser's results for the http URL.
         """
         url = https_variant(plain.url)
         if not url:
@@ -222,7 +225,7 @@ class UrlResolver:
     async def _resolve_page(self, url: str, *, afresh: bool) -> ProbeReply:
         """Return the reply for the page at a URL.
 
-        A page without a channel is fetched twice, to learn which lines change all the time (clocks, ads). If
+        A page without a channel is fetched twice, to learn which lines change by themselves (clocks, ads). If
         ``afresh``, an existing channel is used only if it is active and has exactly this URL.
         """
         state, baseline = await self._load(url)
@@ -246,7 +249,7 @@ class UrlResolver:
         return await self._reply(channel)
 
     async def _parse(self, arrived: Document, channel: Channel, baseline: bytes) -> tuple[Channel, DetectionResult]:
-        """Return the channel of a fetched document, and what the parser found in it compared with ``baseline``.
+        """Return the channel of a fetched document, and the changes that the parser finds compared with ``baseline``.
 
         If a page without subscribers has become a feed, the returned channel is a feed.
         """
@@ -272,7 +275,7 @@ class UrlResolver:
         return fetched
 
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
-        """Return the state of the channel at a URL, and its baseline, with which documents are compared.
+        """Return the state of the channel at a URL, and its baseline: the state with which polls compare documents.
 
         If the channel has moved, the state and the baseline of the new channel are returned. The state is None if there
         is no channel.
@@ -305,8 +308,8 @@ class UrlResolver:
     ) -> None:
         """Create the channel or wake it up, and subscribe to it at WebSub hubs.
 
-        If the request does not ask to keep the channel, the result is only recorded. ``exists`` tells whether the
-        channel exists. ``fetched`` is the response at its URL, and ``findings`` is what the parser found in it.
+        If the request does not ask to keep the channel, only the cache of resolved URLs is changed. ``exists`` states
+        whether the channel exists. ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
         """
         if not self._creates_channel:
             titled = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
@@ -332,7 +335,7 @@ class UrlResolver:
     async def _restart(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
         """Continue a channel that is dormant, or had moved away, from the document in ``fetched``.
 
-        ``findings`` is what the parser found in the document.
+        ``findings`` are the parser's results for the document.
         """
         now_s, channels = time.time(), self._store.channels
         first, latest = _first_snapshot(fetched, findings, now_s), tuple(reversed(findings.latest))
@@ -345,7 +348,7 @@ class UrlResolver:
     async def _wake(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
         """Wake up a dormant channel; entries that appeared while it was dormant are not sent to anybody.
 
-        ``fetched`` is the response at its URL, and ``findings`` is what the parser found in it.
+        ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
         """
         (state,) = await self._store.channels.adopt([channel.id], self._node.info.id)
         if state is None or not state.channel.dormant:

@@ -1,5 +1,4 @@
-"""Delivery of the users' outboxes: decides which items are sent to whom and when, sends them, and resends lost
-messages.
+"""Delivery of the users' outboxes: decides which items are sent to whom and when, sends and resends them.
 
 - ``outbox_consumer``: handles events, and starts *bursts*, which send to users who are due; the interface for the bot
 - ``scheduler``: decides about the order of users, rate limits, back-off, and resends, without I/O

@@ -51,9 +51,9 @@ Set CORONET_CONSOLE_PUBLIC_URL to the console's URL and CORONET_CONSOLE_ADMIN_TO
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """The API request that a command line stands for.
+    """The API request for a command line.
 
-    ``as_json`` says that the response is printed unchanged instead of as text.
+    ``as_json`` states that the response is printed unchanged instead of as text.
     """
 
     operation: Operation
@@ -278,8 +278,8 @@ def _table(items: Sequence[Any]) -> list[str]:
 def _flatten(item: object) -> dict[str, object]:
     """Return the values of ``item`` by name, for one line or one table row.
 
-    The values of nested mappings are included. Lists that contain lists or mappings are left out. An ``item`` that is
-    not a mapping is returned under the name "".
+    The values of nested mappings are included. Lists that contain lists or mappings are left out. If ``item`` is not a
+    mapping, it is returned under the name "".
     """
     if not isinstance(item, Mapping):
         return {"": item}

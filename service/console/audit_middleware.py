@@ -1,7 +1,7 @@
 """Audit middleware: writes an entry to the audit log for every change.
 
-An entry is begun before the change is made and completed with its outcome afterwards, so that a crash can hide only the
-outcome, not the attempt.
+An entry is begun before the change is made and completed with its outcome afterwards. After a crash, only the outcome
+can therefore be missing, not the attempt.
 """
 
 import secrets
@@ -68,7 +68,7 @@ async def record_action(request: web.Request, by: str, action: str, key: str = "
     """Write a completed audit entry for an action that the middleware does not cover.
 
     Such an action happens before login, or makes the store usable again. ``by`` is the account's name. ``key`` is the
-    name of the API key, or "" without one.
+    name of the API key; "" without a key.
     """
     now_s = request.app[CLOCK].wall_s()
     entry = AuditedAction(now_s, by, key, client_of(request).address, action, request.path, 200)

@@ -1,10 +1,10 @@
-"""In-memory cache of all channels, and the search over it that the console's lists, filters and sort orders use.
+"""In-memory cache of all channels, and the search over it for the console's lists, filters and sort orders.
 
-Redis keeps every channel under a key of its own, with no index to sort or search by. The console therefore reads all
-channels once and then follows changes. New and removed channels are found at every refresh, by comparing the sizes of
-the channel registry's 256 buckets. Subscriber counts and other changes are read again and again, with pauses, so that
-reading takes only a small share of the time. Pages read the displayed channels from the store; the cache decides only
-which ones are displayed and their order.
+Redis stores every channel under a separate key, without an index for searching or sorting. The console therefore reads
+all channels once and then follows changes. New and removed channels are found at every refresh, by comparing the sizes
+of the channel registry's 256 buckets. Subscriber counts and other changes are read repeatedly, with pauses, so that
+reading takes only a small share of the time. The cache decides only which channels are displayed and in which order;
+pages read the displayed channels from the store.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelRow(msgspec.Struct, frozen=True, gc=False):
-    """The fields of a channel that lists search and sort by, except its number of subscribers.
+    """The fields by which lists search and sort a channel, except its number of subscribers.
 
     ``search_text`` is the case-folded title and URL, separated by a newline. Times are Unix seconds; 0 means never.
     """
@@ -78,9 +78,9 @@ class ChannelRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Overdue(NamedTuple):
-    """A channel that had not been polled for more than ``max_silence_s`` seconds when it was read.
+    """A channel that had not been polled for more than ``max_silence_s`` seconds when the cache read it.
 
-    ``read_s`` is the Unix time at which it was read.
+    ``read_s`` is the Unix time of this read.
     """
 
     read_s: float
@@ -88,7 +88,7 @@ class _Overdue(NamedTuple):
 
 
 class ChannelCache:
-    """The searchable fields of all channels, in ``rows`` by channel id. :meth:`refresh` brings them up to date."""
+    """The searchable fields of all channels, in ``rows`` by channel id. :meth:`refresh` updates them."""
 
     def __init__(self, store: Store, default_interval_s: float) -> None:
         """Create an empty cache. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
@@ -122,7 +122,7 @@ class ChannelCache:
         return self._counts.get(channel_prefix(cid), 0)
 
     def is_blocked(self, row: ChannelRow) -> bool:
-        """Return whether an admin has blocked the channel's host or a domain above it."""
+        """Return whether an admin has blocked the channel's host or a parent domain of the host."""
         if row.site not in self._blocked_sites:
             return False
         return any(
@@ -136,10 +136,10 @@ class ChannelCache:
         return self._counts.total()
 
     async def refresh(self, timeout_s: float = _REFRESH_TIMEOUT_S) -> None:
-        """Bring the rows up to date.
+        """Update the rows.
 
-        If this takes longer than ``timeout_s``, the method returns, and reading goes on in the background. Raises
-        :class:`service.errors.StoreUnavailable`.
+        If this takes longer than ``timeout_s`` seconds, the method returns, and reading continues in the background.
+        Raises :class:`service.errors.StoreUnavailable`.
         """
         if self._refresh_task is None or self._refresh_task.done():
             self._refresh_task = _start_reading(self._refresh())
@@ -167,7 +167,7 @@ class ChannelCache:
                 log.warning("channel cache refresh failed, will retry", error=str(error))
 
     async def close(self) -> None:
-        """Stop reading channels, also in the background."""
+        """Stop reading channels, including in the background."""
         for task in (self._background_task, self._refresh_task, self._reread_task):
             if task is not None:
                 task.cancel()
@@ -194,7 +194,7 @@ class ChannelCache:
     async def _changed_membership(self) -> tuple[set[ChannelId], list[ChannelId]]:
         """Return the ids of removed channels and the ids of added channels.
 
-        The channel registry consists of buckets. Only buckets whose size has changed are read.
+        The channel registry consists of buckets of ids. Only buckets whose size has changed are read.
         """
         sizes = await self._store.channels.bucket_sizes(REGISTRY_BUCKETS)
         before = self._bucket_sizes or [0] * len(sizes)
@@ -283,7 +283,7 @@ def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> float:
-    """Return for how many seconds a channel may stay unpolled before that is a fault; infinity if it is not polled.
+    """Return the seconds after which a channel without a poll is overdue; infinity if it is not polled.
 
     ``default_interval_s`` is assumed as the poll interval if none is recorded.
     """
@@ -295,7 +295,7 @@ def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> floa
 
 
 def poll_due_since_s(found: AdministeredChannel) -> float:
-    """Return the Unix time from which on the next poll of a channel can be expected.
+    """Return the Unix time since which the next poll of a channel can be expected.
 
     This is the latest of the channel's creation, its last poll, the end of a pause by its publisher or an admin, and
     the last change of its poll interval. The store knows these times even if the channel's owner is dead.
@@ -348,8 +348,8 @@ _STATE_PREFILTERS: Final[Mapping[str, Callable[[ChannelRow, float], bool]]] = {
 class ChannelQuery(msgspec.Struct, frozen=True):
     """A search for channels, and the order of the results.
 
-    ``text`` is searched for in titles and URLs, in any case. The other conditions are the state, the tag and the site.
-    The value "" matches every channel.
+    ``text`` is searched for in titles and URLs, ignoring case. The other conditions are the state, the tag and the
+    site. A condition of "" matches every channel.
     """
 
     text: str = ""
@@ -377,7 +377,10 @@ def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked
 
 
 class ChannelSearch:
-    """Searches a :class:`ChannelCache`. While channels change, results may be sorted by values a few seconds old."""
+    """Searches a :class:`ChannelCache`.
+
+    While channels change, results may be sorted by values that are a few seconds old.
+    """
 
     def __init__(self, cache: ChannelCache) -> None:
         self._cache = cache
@@ -443,9 +446,9 @@ class _Order(msgspec.Struct, frozen=True):
 def page_start(ids: Sequence[ChannelId], cursor: str) -> int:
     """Return the index in ``ids`` at which the requested page of a list begins.
 
-    ``cursor`` is the ``next`` of the previous page and names its last channel; "" requests the first page. The page
-    begins after that channel, or at its former position if the channel is gone. Raises :class:`UserError` for an
-    invalid cursor.
+    ``cursor`` is the field ``next`` of the previous page; it names the last channel of that page. "" requests the first
+    page. The page begins after that channel, or at its former position if the channel no longer exists. Raises
+    :class:`UserError` for an invalid cursor.
     """
     if not cursor:
         return 0

@@ -163,7 +163,7 @@ class ContentView(msgspec.Struct, frozen=True):
 
 
 async def requested_channel(request: web.Request) -> Channel:
-    """Return the channel whose id is in the request's path. Raises ``HTTPNotFound``."""
+    """Return the channel whose id is in the request's path. Raises ``HTTPNotFound`` if it does not exist."""
     channel = await request.app[STORE].channels.get(_checked_id(request.match_info["cid"]))
     if channel is None:
         raise _no_such_channel()
@@ -180,7 +180,7 @@ def page_numbers(query: Mapping[str, str], total: int, size: int) -> tuple[int, 
 
 
 async def channel_detail(store: Store, text: str) -> ChannelDetail:
-    """Return the details of the channel whose id is ``text``. Raises ``HTTPNotFound``."""
+    """Return the details of the channel with the id ``text``. Raises ``HTTPNotFound`` if it does not exist."""
     cid = _checked_id(text)
     ring, found, (state,), paces = await asyncio.gather(
         store.ring.view(), channel_views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
@@ -242,9 +242,9 @@ async def nearest_content(store: Store, channel: Channel) -> ContentView:
 
 
 async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> tuple[PollExplanation | None, str]:
-    """Return the explanation of a channel's poll schedule by its owner, the node that is responsible for it, and "".
+    """Return the explanation of a channel's poll schedule by its owner (the node responsible for it), and "".
 
-    If the channel is not polled, or no owner answers in time, return None and the reason as a sentence.
+    If the channel is not polled, or no owner replies in time, return None and the reason as a sentence.
     """
     if view.state in _UNPOLLED:
         return None, _UNPOLLED[view.state]
@@ -257,7 +257,7 @@ async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> 
 def channel_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
     """Return a summary of an owner's explanation.
 
-    ``earliest_s`` is the end of a pause of the channel (Unix s), or a time before its next poll.
+    ``earliest_s`` is a time (Unix s) before which the channel is not polled, for example the end of a pause.
     """
     next_s = why.next_poll_s(earliest_s)
     return ChannelPolling(
@@ -281,7 +281,7 @@ def _no_such_channel() -> web.HTTPNotFound:
 
 
 async def channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
-    """Return the channels ``ids`` with their states, in this order. Removed channels are left out."""
+    """Return the channels ``ids`` with their states, in this order. Channels that no longer exist are left out."""
     found, counts = await asyncio.gather(store.admin_settings.read(ids), store.subscriptions.counts(list(ids)))
     blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()

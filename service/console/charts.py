@@ -1,6 +1,6 @@
 """SVG charts of the console: wait curves, poll rate, poll timeline and ring.
 
-The functions are pure. The console's stylesheet styles the charts by class; ElementTree escapes every text.
+The console's stylesheet styles the charts by class; ElementTree escapes every text.
 """
 
 import math
@@ -79,7 +79,7 @@ _MIN_TICKS: Final = 3
 
 
 class Curve(NamedTuple):
-    """The distribution of the waits for news over all subscriptions, which a chart shows as a curve.
+    """The curve of one distribution of waits: how long subscribers wait for news, over all subscriptions.
 
     ``waits_s`` are the quantiles from 0 to 100 % of the waits, in seconds. ``name`` is the CSS class of the curve.
     """
@@ -89,7 +89,7 @@ class Curve(NamedTuple):
 
 
 def wait_curves_svg(curves: Sequence[Curve]) -> Markup:
-    """Return the chart of the waits for news over all subscriptions, with one or two curves."""
+    """Return the chart of how long subscribers wait for news, over all subscriptions, with one or two curves."""
     title = "Share of all subscriptions by mean detection delay"
     svg = _svg("curves", _CURVES_WIDTH, _CURVES_HEIGHT, title)
     waits_s = [min(max(wait_s, _SHORTEST_S), _WAIT_TICKS_S[-1]) for curve in curves for wait_s in curve.waits_s]
@@ -282,12 +282,12 @@ def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, pollin
 def wedge_arcs(
     nodes: Sequence[NodeId], channel: ChannelId, polling_set: Sequence[NodeId]
 ) -> Sequence[tuple[float, float]]:
-    """Return the arcs of the ring that the wedge of ``channel`` consists of: start and end as fractions of a turn.
+    """Return the arcs of the ring that form the wedge of ``channel``: (start, end) as fractions of a turn.
 
     The wedge contains the ids whose XOR distance from the channel's id is less than a radius r. It contains every node
-    of ``polling_set``, the nearest ones of ``nodes``, and no other node. The r with the fewest one bits is chosen: at a
+    of ``polling_set``, the nearest of ``nodes``, and no other node. The r with the fewest one bits is chosen: at a
     whole level of base 2, r is a power of two, and the wedge is the arc of all ids with a common prefix (Corona §3.1).
-    For other numbers of nodes, the wedge has one arc for each one bit of r, less where arcs adjoin. There are no arcs
+    For other numbers of nodes, the wedge has one arc for each one bit of r, or fewer if arcs adjoin. There are no arcs
     if ``polling_set`` is empty.
     """
     target = from_hex(channel)
@@ -311,7 +311,7 @@ def wedge_arcs(
 
 
 def _arc_path(start: float, end: float, radius: float) -> str:
-    """Return the SVG path of an arc around the centre of the ring. It has two halves, because it may be a full turn."""
+    """Return the SVG path of an arc around the centre of the ring, in two halves because it may be a full turn."""
     first, half, last = (
         "{:.2f} {:.2f}".format(*_on_circle(position, radius)) for position in (start, (start + end) / 2, end)
     )
@@ -320,7 +320,7 @@ def _arc_path(start: float, end: float, radius: float) -> str:
 
 
 def regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
-    """Yield each arc of the ring that one node owns, clockwise: the owner, the start and the end.
+    """Yield the arcs of the ring that belong to each node, clockwise: (owner, start, end).
 
     Start and end are fractions of a turn, rounded to the chart's resolution.
     """

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The reason for which a request failed (RFC 9457). ``code`` is for programs, and ``detail`` is for people."""
+    """The reason why a request failed (RFC 9457). ``code`` is for programs, and ``detail`` is for people."""
 
     type: str
     title: str
@@ -72,7 +72,7 @@ _STORE_UNAVAILABLE = (
 
 
 def status_of(error: CoronetError) -> int:
-    """Return the HTTP status for an error. Each class of errors has a status, or inherits it from its base class."""
+    """Return the HTTP status for an error, which its class defines or inherits from its base class."""
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 
@@ -96,7 +96,7 @@ def public_message(error: CoronetError) -> str:
 
 
 def redisplay_on_error(page: Callable[..., Awaitable[web.StreamResponse]]) -> Callable[[Handler], Handler]:
-    """Return a decorator for form handlers: if one raises a :class:`CoronetError`, the form is shown with its message.
+    """Return a decorator for form handlers: if a handler raises a :class:`CoronetError`, the form is shown again.
 
     ``page`` shows the form. It is called with the request, the status, and the message as ``error``. The decorator
     passes :class:`StoreUnavailable` on.
@@ -119,7 +119,7 @@ def redisplay_on_error(page: Callable[..., Awaitable[web.StreamResponse]]) -> Ca
 
 @web.middleware
 async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn every exception of a handler into an error response.
+    """Convert every exception of a handler into an error response.
 
     An unexpected exception is logged with a reference, which the response contains.
     """

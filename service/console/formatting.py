@@ -55,7 +55,7 @@ def duration(length_s: float) -> str:
 
 
 def ago(then_s: float, now_s: float) -> str:
-    """Return a time relative to ``now_s``: ``3 min ago``. Clocks may differ, so the near future is ``just now``."""
+    """Return a time relative to ``now_s``: ``3 min ago``. Because clocks differ, the near future is ``just now``."""
     past_s = now_s - then_s
     return "just now" if past_s < 1 else f"{duration(past_s)} ago"
 
@@ -174,7 +174,7 @@ def bound_label(bound: BindingConstraint) -> str:
 
 
 def describe_bound(reason: PollExplanation, now_s: float) -> str:
-    """Return what limits the polls of a channel at the Unix time ``now_s``, in a sentence without full stop."""
+    """Return the constraint on the polls of a channel at the Unix time ``now_s``, as a sentence without full stop."""
     match reason.bound:
         case BindingConstraint.CHANNEL_BUDGET:
             return f"The limit for a public channel with {count(reason.subscribers, 'subscriber')}"
@@ -210,7 +210,7 @@ def level(value: float) -> str:
 
 
 def describe_schedule(reason: PollExplanation) -> str:
-    """Return how often a channel is polled, at which level, and by how many nodes, in a sentence without full stop."""
+    """Return the poll interval, the level and the number of nodes of a channel, as a sentence without full stop."""
     nodes = f"{reason.nodes:,} of {count(reason.ring_nodes, 'node')}"
     turns = "polls it" if reason.nodes == 1 else "poll it in turn"
     return (
@@ -248,7 +248,7 @@ def format_duration(length_s: float) -> str:
 
 
 class TextChange(NamedTuple):
-    """A piece of text that is the same in both versions, was removed, or was added."""
+    """A piece of text that is the same in both versions (``same``), was removed, or was added."""
 
     kind: Literal["same", "removed", "added"]
     text: str

@@ -1,8 +1,8 @@
 """Idempotency middleware: executes a POST request with an Idempotency-Key once and repeats its response afterwards.
 
 It follows draft-ietf-httpapi-idempotency-key: the same key with a different request is refused, and so is a repetition
-while the first request is still in progress. Failed requests are not remembered, so that they can be sent again. Of a
-response that contains a secret or is too large, only the status is stored.
+while the first request is still in progress. Failed requests are not stored, so that they can be sent again. If a
+response contains a secret or is too large, only its status is stored.
 """
 
 import hashlib
@@ -73,9 +73,9 @@ def _replay(earlier: StoredResponse, request_digest: str) -> web.Response:
 
 
 def _make_record(request: web.Request, response: web.StreamResponse, request_digest: str) -> StoredResponse | None:
-    """Return what to store of a response, so that it can be repeated.
+    """Return the record of a response that is stored, so that the response can be repeated.
 
-    ``request_digest`` is a hash of the request. None is returned for a server error, after which the request may be
+    ``request_digest`` is a hash of the request. The result is None for a server error, after which the request may be
     sent again.
     """
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:

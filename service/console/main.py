@@ -66,7 +66,7 @@ log = structlog.get_logger(__name__)
 
 @web.middleware
 async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse request bodies above the handler's limit.
+    """Refuse a request body that exceeds the limit of the request's handler.
 
     The ``Content-Length`` header is checked first. Without it, the body is refused while it is read.
     """
@@ -138,7 +138,7 @@ async def _stop(app: web.Application) -> None:
 async def run(settings: Settings) -> None:
     """Serve on ``console_bind:console_port`` until SIGTERM or SIGINT. Raises ``OSError`` if the address is in use.
 
-    While Redis is unavailable, every page answers with status 503.
+    While Redis is unavailable, every page responds with status 503.
     """
     await run_until_stopped(serve(settings))
 
@@ -165,7 +165,7 @@ async def serve(settings: Settings) -> None:
 
 
 async def _show_setup_link(store: Store, url: str) -> None:
-    """Print the link for creating the first account as soon as Redis answers.
+    """Print the link for creating the first account as soon as Redis replies.
 
     ``url`` is the console's address. Nothing is printed if an account exists.
     """

@@ -1,7 +1,7 @@
 """Metrics sampler: reads the metrics of all processes every few seconds and computes rates, delays and loads from them.
 
-It samples every 5 seconds while somebody watches the live overview, else every 30 seconds. The update for the overview
-is rendered once per sample for all watchers.
+It samples every 5 seconds while at least one person watches the live overview, else every 30 seconds. The update of the
+overview is rendered once per sample for all watchers.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ def add_counts(first: Counts, second: Counts) -> dict[str, float]:
 
 
 def polls_by_outcome(counts: Counts) -> dict[str, float]:
-    """Return the number of polls by outcome, without outcomes that did not occur."""
+    """Return the number of polls by outcome, without outcomes that have not occurred."""
     return {outcome: value for outcome, value in _by_label(counts, _POLLS, "outcome").items() if value > 0}
 
 
@@ -136,7 +136,7 @@ def message_count(counts: Counts) -> float:
 
 
 def key_group_moves(counts: Counts) -> dict[str, int]:
-    """Return how many key groups were split and how many were merged, by the kind of change."""
+    """Return the numbers of splits and of merges of key groups, by the kind of move."""
     return {kind: int(value) for kind, value in _by_label(counts, _MOVES, "kind").items() if value > 0}
 
 
@@ -190,8 +190,8 @@ def thin_out(
 ) -> list[Sample]:
     """Return the samples to keep at the Unix time ``now_s``, oldest first.
 
-    All samples up to the age ``fine_s`` are kept. Of the older ones up to the age ``retention_s``, one is kept in each
-    period of ``coarse_s``. All three are in seconds.
+    All samples up to the age ``fine_s`` are kept. Of the older samples up to the age ``retention_s``, one is kept in
+    each period of ``coarse_s``. All three are in seconds.
     """
     kept: list[Sample] = []
     for sample in samples:
@@ -203,7 +203,7 @@ def thin_out(
 
 
 class MetricsSampler:
-    """Takes samples in the background, and gives each update of the live overview to everybody who watches it."""
+    """Takes samples in the background, and passes each update of the live overview to all its watchers."""
 
     def __init__(self, store: Store, clock: Clock, metrics_token: str = "") -> None:
         """Create a sampler that takes no samples before :meth:`start`.
@@ -229,7 +229,7 @@ class MetricsSampler:
         self._task: asyncio.Task[None] | None = None
 
     def recent_growth(self, now_s: float) -> tuple[Counts, float]:
-        """Return the increase of all counts in the last minutes, and the number of seconds that it covers."""
+        """Return the increase of all counts in the last minutes, and the length of this time in seconds."""
         recent = [sample for sample in self.samples if sample.at_s > now_s - _FINE_S]
         if not recent:
             return {}, 0.0
@@ -281,7 +281,8 @@ class MetricsSampler:
     async def _wait_for_next(self) -> None:
         """Wait until the next sample is due.
 
-        If somebody begins to watch, the sample is due at once, but at least ``_MIN_INTERVAL_S`` after the previous one.
+        If a new watcher arrives, the sample is due at once, but at least ``_MIN_INTERVAL_S`` seconds after the previous
+        sample.
         """
         self._watcher_joined.clear()
         await asyncio.sleep(_MIN_INTERVAL_S)
@@ -322,7 +323,7 @@ class MetricsSampler:
 
 
 async def _scrape(processes: ProcessClient, url: str) -> Counts:
-    """Return the metrics of the process at ``url``; they are empty if it does not answer."""
+    """Return the metrics of the process at ``url``; they are empty if it does not respond."""
     try:
         return parse_metrics(await processes.metrics(url))
     except Unreachable as error:

@@ -82,7 +82,7 @@ class Operation:
     """One operation of the API.
 
     ``responses`` maps each success status to the type of its body; None means an empty body. ``problems`` are the error
-    statuses. ``without_store`` says that the operation works while the store is unavailable. ``largest_bytes`` limits
+    statuses. ``without_store`` states that the operation works while the store is unavailable. ``largest_bytes`` limits
     the size of the request body; None means the default limit.
     """
 
@@ -117,10 +117,10 @@ class Operations(list[Operation]):
     ) -> Callable[[_Function], _Function]:
         """Return a decorator that declares a function as an operation of the API.
 
-        ``problems`` are the error statuses with which the operation may fail, ``query`` its parameters in the URL's
-        query. ``responses`` is for functions that return a response object: it maps statuses to types of bodies.
-        ``file`` is for functions that read the request body themselves. ``status`` is that of a success,
-        ``host_description`` describes the path parameter ``host``. ``without_store`` and ``largest_bytes`` are those of
+        ``problems`` are the error statuses with which the operation may fail, and ``query`` are its parameters in the
+        URL's query. ``responses`` is for functions that return a response object: it maps statuses to types of bodies.
+        ``file`` is for functions that read the request body themselves. ``status`` is the status of a success, and
+        ``host_description`` describes the path parameter ``host``. For ``without_store`` and ``largest_bytes`` see
         :class:`Operation`.
         """
         names = [part[1:-1] for part in path.split("/") if part.startswith("{")]

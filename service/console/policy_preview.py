@@ -1,7 +1,7 @@
 """Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer.
 
-The figures follow Corona §3.1 and §3.2: polls are evenly spaced and all succeed. Polls delayed by politeness towards a
-site and failed polls are not modelled.
+The figures follow Corona §3.1 and §3.2: polls are evenly spaced and all of them succeed. The model leaves out failed
+polls, and polls that are delayed by the request limits of sites.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +23,10 @@ _TOLERANCE = 1e-6
 
 
 class ChannelLoad(msgspec.Struct, frozen=True):
-    """The properties of one channel that its poll rate depends on.
+    """The properties of one channel that determine its poll rate.
 
-    ``site`` is the site whose request budget the channel's polls use, or "" if they use none. ``bounds`` are the
-    channel's own bounds on its poll rate.
+    ``site`` is the site whose request budget the channel's polls use; "" if they use none. ``bounds`` are the channel's
+    own bounds on its poll rate.
     """
 
     subscribers: int
@@ -75,7 +75,7 @@ class PolicyModel:
     """A model of the current channels, nodes and request limits of sites, which predicts the effect of any policy."""
 
     def __init__(self, channels: Sequence[ChannelLoad], nodes: int, site_rates: Mapping[str, float]) -> None:
-        """Build the model of ``channels`` and of the number of ``nodes``.
+        """Create a model of ``channels`` that ``nodes`` nodes poll.
 
         ``site_rates`` are the request limits that admins have set, by site, in requests per second.
         """
@@ -85,7 +85,7 @@ class PolicyModel:
         self._site_names, self._sites = _enumerate_names([each.site for each in channels])
 
     def sizes(self, policy: FleetPolicy) -> tuple[Floats, FactorTable, float | None]:
-        """Return how often each channel is polled under ``policy``, the optimizer's table, and the fleet's scale.
+        """Return the poll rate of each channel under ``policy``, the optimizer's table, and the fleet's scale.
 
         The first element has a value for each channel: its polls in one poll interval τ of the policy. The table has
         the optimizer's input for each channel, with its site's scale. A scale is the optimizer's factor that fits polls
@@ -139,8 +139,8 @@ class PolicyModel:
     def _site_scales(self, policy: FleetPolicy) -> Floats:
         """Return for each channel the scale that fits the polls of its site into the site's request budget.
 
-        It is ``UNBOUNDED_SCALE`` if the budget does not restrict the polls. The worker that manages a site's budget
-        computes the same scale.
+        A scale is a factor of the optimizer; it is ``UNBOUNDED_SCALE`` if the budget does not restrict the polls. The
+        worker that manages a site's budget computes the same scale.
         """
         scales = np.full(len(self._table), UNBOUNDED_SCALE)
         unbound = node_optimizer.allocation_problem(policy, self._nodes, self._table)
@@ -162,8 +162,8 @@ class PolicyModel:
     ) -> dict[BindingConstraint, int]:
         """Return the number of channels by the constraint that determines their poll rate.
 
-        ``size`` has each channel's polls per poll interval; ``table`` and ``scale`` are those of :meth:`sizes`. The
-        constraint is the one that :func:`service.corona.poll_explanation.bounded` would name.
+        ``size`` has each channel's polls per poll interval; ``table`` and ``scale`` are results of :meth:`sizes`. The
+        constraint is the result of :func:`service.corona.poll_explanation.bounded`.
         """
         if scale is None:
             return {}
@@ -206,7 +206,7 @@ def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:
 
 
 def _enumerate_names(names: Sequence[str]) -> tuple[list[str], "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
-    """Return the distinct names, and for each of ``names`` its index among the distinct ones."""
+    """Return the distinct names, and for each of ``names`` its index in the distinct names."""
     unique = list(dict.fromkeys(names))
     numbers = {name: number for number, name in enumerate(unique)}
     return unique, np.fromiter((numbers[name] for name in names), dtype=np.int64, count=len(names))

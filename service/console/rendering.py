@@ -72,7 +72,7 @@ def templates() -> Environment:
 
 
 def time_zone(request: web.Request) -> str:
-    """Return the time zone in which the response shows times: that of the account, or else the console's default."""
+    """Return the time zone in which the response shows times: the account's zone if set, else the console's default."""
     principal = request.get(PRINCIPAL)
     return (principal.zone if principal else "") or request.app[SETTINGS].console_zone
 
@@ -137,7 +137,7 @@ def read_limit(request: web.Request, default: int) -> int:
 
 
 def read_log_cursor(request: web.Request) -> str:
-    """Return ``cursor`` in the URL's query: the id in a Redis stream after which the page begins.
+    """Return ``cursor`` in the URL's query: the id of a Redis stream entry, after which the page begins.
 
     The value "" means that the page begins with the newest entry. Raises :class:`UserError` for an invalid id.
     """
@@ -171,7 +171,7 @@ async def static_file(request: web.Request) -> web.Response:
 def _load_static_file(name: str) -> tuple[bytes, bytes, str, str]:
     """Return a file's content, the same content compressed with gzip, the media type, and the entity tag.
 
-    Files of a type that is not worth compressing are returned unchanged in both places.
+    If the file's type is not worth compressing, both contents are uncompressed.
     """
     content = _STATIC_FILES[name].read_bytes()
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"

@@ -29,7 +29,7 @@ _MAX_TOTAL_BYTES = 16 * 1024 * 1024
 
 
 class PushReader:
-    """Reads the bodies of hubs' pushes into memory, one at a time for each channel, up to a limit on their total size.
+    """Reads the bodies of hubs' pushes into memory, one at a time per channel, up to a limit on their total size.
 
     ``size_bytes`` is the number of bytes in memory.
     """
@@ -42,7 +42,7 @@ class PushReader:
     def reserve(self, cid: ChannelId) -> Iterator[bool]:
         """Reserve the channel ``cid`` until the context ends.
 
-        The context's value is False if another push of the channel is being read already.
+        The context's value is False if another push of the channel is already being read.
         """
         if cid in self._channels:
             yield False
@@ -94,7 +94,7 @@ async def verify(request: web.Request) -> web.Response:
 
 
 async def receive(request: web.Request) -> web.Response:
-    """Store a push and notify the channel's owner. A push above a limit is dropped and causes a poll instead."""
+    """Store a push and notify the channel's owner. A push above a limit is dropped, and causes a poll instead."""
     store, cid = request.app[STORE], request.match_info["cid"]
     state = await _subscription(request)
     if state is None:
@@ -126,7 +126,7 @@ async def receive(request: web.Request) -> web.Response:
 async def _subscription(request: web.Request) -> HubState | None:
     """Return the hub subscription of the channel in the request's path.
 
-    None means that there is none, or that the token in the path is not the subscription's.
+    The result is None if there is none, or if the token in the path is not that of the subscription.
     """
     state = await request.app[STORE].websub.get(request.match_info["cid"])
     token = request.match_info["token"].encode(errors="replace")

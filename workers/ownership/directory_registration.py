@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 class DirectoryRegistrar:
     """Registers the channels of one node, and decides when each of them is due again.
 
-    The store keeps which names are registered; this class only keeps the due times.
+    The store has the registered names; this class has only the times at which channels are due.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
@@ -59,7 +59,7 @@ class DirectoryRegistrar:
             self._due_s[channel_id] = 0.0
 
     def remove(self, channel_id: ChannelId) -> None:
-        """Remove a channel that another node owns now.
+        """Remove a channel that another node now owns.
 
         The channel's name stays in the directory until the new owner registers it, or the name expires.
         """
@@ -67,7 +67,7 @@ class DirectoryRegistrar:
         self._listed.discard(channel_id)
 
     def on_listed(self) -> None:
-        """Record that all channels of this node have been listed once more."""
+        """Record that a listing of all channels of this node has been completed."""
         self._listings += 1
 
     async def register(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
@@ -123,7 +123,7 @@ class DirectoryRegistrar:
         self._schedule(counts, {name.id for name in (*unchanged, *changed)}, now_s)
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
-        """Set when these channels are due again, in seconds after ``now_s``.
+        """Set the times at which these channels are due again; ``now_s`` is the present time in seconds.
 
         ``counts`` has their numbers of subscribers; ``public`` are the channels that have been registered.
         """
@@ -137,7 +137,7 @@ class DirectoryRegistrar:
     async def _read_pairs(self, state: ChannelState, count: int) -> frozenset[str]:
         """Return the AV-pairs (attributes and values) with which to register a channel that has ``count`` subscribers.
 
-        A channel that is private or has moved has none.
+        The result is empty for a channel that is private or has moved.
         """
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):

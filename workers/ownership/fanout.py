@@ -1,9 +1,9 @@
-"""Fan-out of versions: queues each version for every user who receives it, and can be resumed at any point.
+"""Fan-out of versions: queues each version for all its recipients, and can be resumed at any point.
 
 First the version is queued for the channel's subscribers, page by page. The cursor, which is the position after the
 last page, is stored with the channel and can only be written by the owner with the latest epoch. A repeated page queues
-nothing twice, so a crash costs at most one page. Then new entries of public channels are registered in the directory
-and matched with saved searches (``watch``). Last, the PubSub publisher of public channels is notified.
+nothing twice (guarantee I2), so a crash costs at most one page. Then new entries of public channels are registered in
+the directory and matched with saved searches (``watch``). Last, the PubSub publisher of public channels is notified.
 """
 
 import time
@@ -41,7 +41,7 @@ _log = structlog.get_logger(__name__)
 class FanOut:
     """The fan-outs of one node.
 
-    A method that raises :class:`service.errors.StoreUnavailable` can be called again and then continues.
+    If a method raises :class:`service.errors.StoreUnavailable`, it can be called again and then continues.
     """
 
     def __init__(self, store: Store, least_subscribers: int) -> None:
@@ -51,10 +51,10 @@ class FanOut:
         self._matcher = SavedSearchMatcher(store.saved_searches)
 
     async def run(self, channel_id: ChannelId, epoch: int) -> bool:
-        """Fan out, in order, the versions of a channel that are not yet fanned out.
+        """Fan out, in order, the versions of a channel that have not been fanned out yet.
 
-        ``epoch`` is the number of this node's take-over of the channel. Returns False if another node owns the channel
-        now.
+        ``epoch`` is the channel's fencing token, which each new owner increments. Return False if another node now owns
+        the channel.
         """
         (state,) = await self._store.channels.states([channel_id])
         if state is None or state.epoch != epoch:

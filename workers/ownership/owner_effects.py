@@ -1,7 +1,8 @@
 """The channels that a node owns: takes ownership, stores versions, starts fan-outs, and lists its channels.
 
-Writes that fail because the store is unavailable are repeated. Each is idempotent: a repeated take-over only increments
-the epoch once more, a repeated publication is refused by its base version, and a repeated fan-out queues nothing twice.
+Writes that fail because the store is unavailable are repeated. Each write is idempotent: a repeated take-over only
+increments the epoch again, a repeated publication is refused because of its base version, and a repeated fan-out queues
+nothing twice.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 
 class ChannelOwner:
-    """Executes the effects of the owner role of one node; ``on_events`` passes the results to the protocol."""
+    """Executes the effects of one node's owner role; ``on_events`` passes the results to the protocol."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class ChannelOwner:
         self._expected_s: dict[ChannelId, float] = {}
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Use the parts of the channel registry that this node owns in the new ring."""
+        """Set the parts of the channel registry that this node owns, according to the new ring."""
         self._ring = ring
         self._prefixes = owned_prefixes(ring, self._node_id)
 
@@ -92,10 +93,10 @@ class ChannelOwner:
         await self._on_events(ChannelsListed(float("-inf"), (ListedChannel(channel_id, 0, listed=True),)))
 
     async def take_ownership(self, channel_ids: Sequence[ChannelId]) -> None:
-        """Take over channels from their former owners, and tell the protocol their states.
+        """Take over channels from their former owners, and pass their states to the protocol.
 
-        The epoch of each channel is incremented, so that writes of the former owner are refused. Fan-outs and moves
-        that the former owner did not complete are continued.
+        The epoch of each channel is incremented, so that the store refuses writes of the former owner. Fan-outs and
+        moves that the former owner did not complete are continued.
         """
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)
@@ -137,8 +138,8 @@ class ChannelOwner:
     async def _complete_move(self, moved: ChannelState) -> None:
         """Complete the move of a channel to another URL.
 
-        The notice about the move is fanned out, then the subscribers are moved to the new channel, and the old one is
-        released.
+        The notice about the move is fanned out, then the subscribers are moved to the new channel, and the old channel
+        is released.
         """
         channel_id = moved.channel.id
         try:
@@ -161,14 +162,14 @@ class ChannelOwner:
                 await asyncio.sleep(_RETRY_S)
 
     def release(self, channel_id: ChannelId) -> None:
-        """Forget the state of a channel that another node owns now, or that nobody needs."""
+        """Drop the state of a channel that another node now owns, or that nobody needs."""
         self._pending_fan_outs.pop(channel_id, None)
         self._registrar.remove(channel_id)
 
     async def publish(self, effect: Publish) -> None:
         """Store a candidate as a version, inform the protocol, and start the fan-out.
 
-        A candidate contains changes that a node has detected in a poll.
+        A candidate has the changes that a node has detected in a poll.
         """
         candidate = effect.candidate
         notice = candidate.delta.notice
@@ -318,5 +319,5 @@ class ChannelOwner:
 
 
 def _batches(channel_ids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
-    """Return the channel ids in batches, because the states of all channels together would take too much memory."""
+    """Yield the channel ids in batches, because the states of all channels together would take too much memory."""
     return (channel_ids[start : start + _BATCH_SIZE] for start in range(0, len(channel_ids), _BATCH_SIZE))

@@ -1,7 +1,7 @@
-"""The contents of channels that this worker has cached, and the order in which it looks for others.
+"""The contents of channels that this worker has cached, and the search for other contents.
 
 A content is the baseline with which polls compare a channel's document, and the latest entries. It is looked up in this
-worker's cache, at other workers, in the store, and at last at the publisher.
+worker's cache, then at other workers, in the store, and last at the publisher.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _BASELINE_OVERHEAD_BYTES = 512
 
 
 class LocatedContent(msgspec.Struct, frozen=True):
-    """A content and where it was found.
+    """A channel's content, and the place where it was found.
 
     ``source`` is the kind of place. For the source ``near``, ``hops`` is the number of workers visited on the way. The
     source ``publisher`` means that no copy exists: the content is empty, and the publisher's next document replaces it.
@@ -65,10 +65,10 @@ class ContentLocator:
         find: Find | None = None,
         on_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Create a locator; contents are read from ``cache``, other workers and then the store (``channels``).
+        """Create a locator.
 
-        ``find`` requests a content from other workers; None disables these requests. ``on_changed`` is called when the
-        cache has changed.
+        It reads contents from ``cache``, then from other workers, then from the store (``channels``). ``find`` requests
+        a content from other workers; None disables these requests. ``on_changed`` is called when the cache has changed.
         """
         self._channels = channels
         self._cache = cache
@@ -101,11 +101,11 @@ class ContentLocator:
         self._report_change()
 
     def on_versioned(self, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
-        """Cache the content of a version that was made from changes detected by this worker.
+        """Cache the content of a new version; this worker has detected its changes.
 
-        The new content is computed from the cached one and ``delta``; nothing happens if the previous content is not
-        cached. ``baseline`` is what the next polls compare with; ``before`` and ``after`` are the digests of the
-        previous and the new content.
+        The new content is computed from the cached content and ``delta``; nothing happens if the previous content is
+        not cached. ``baseline`` is the state with which the next polls compare; ``before`` and ``after`` are the
+        digests of the previous and the new content.
         """
         previous = self._cache.get(before, self._clock.monotonic_s())
         if previous is None or not after:
@@ -141,9 +141,9 @@ class ContentLocator:
         return LocatedContent(content, version, "store" if content.memory else "publisher")
 
     async def _request(self, find: Find, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Return a content that other workers have, requested by ``find``; None if none of them has it.
+        """Return a content that other workers have, requested by ``find``; None if no worker has it.
 
-        ``digest`` identifies the content. Concurrent callers for one content share a request.
+        ``digest`` identifies the content. Concurrent callers for the same content share a request.
         """
         request = self._requests.get(digest)
         if request is None:
@@ -153,11 +153,12 @@ class ContentLocator:
 
 
 class BaselineCache:
-    """The baselines with which polls compare documents: for each channel, the last one read or written by this worker.
+    """The baselines with which polls compare documents: the last baseline of each channel that this worker read or
+    wrote.
 
-    A baseline is opaque here. While a document changes without new entries, the cached baseline may be newer than that
-    in the version's content. Losing it costs nothing: the baseline of the version replaces it and contains all entries
-    that were sent. A channel that was deleted and created again counts as another channel.
+    A baseline is not interpreted here. While a document changes without new entries, the cached baseline may be newer
+    than the baseline in the version's content. Its loss does no harm: it is replaced by the baseline of the version,
+    which contains all entries that were sent. A channel that was deleted and created again counts as another channel.
     """
 
     def __init__(self, contents: ContentLocator) -> None:
@@ -184,14 +185,14 @@ class BaselineCache:
     def put(self, channel: Channel, baseline: bytes) -> None:
         """Cache the baseline for a channel at its version.
 
-        If there are too many baselines, the least recently used ones are removed.
+        If there are too many baselines, the least recently used are removed.
         """
         self._baselines.pop(channel.id, None)
         with contextlib.suppress(ValueError):  # it is larger than the whole cache
             self._baselines[channel.id] = channel, baseline
 
     def on_versioned(self, channel: Channel, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
-        """Cache the baseline and the content of a version that was made from changes detected by this worker.
+        """Cache the baseline and the content of a new version; this worker has detected its changes.
 
         ``delta`` has the changes, and ``channel`` is the channel at the new version. ``before`` and ``after`` are the
         digests of the previous and the new content.

@@ -1,8 +1,8 @@
 """The search for a content at other workers: along attenuated filters (§II.C), then at the channel's owner.
 
-The requesting worker makes all requests of a walk itself: each worker returns the content or names the next worker, and
-the requesting worker contacts that one. So no worker waits on behalf of others, no content is sent over several hops,
-and no worker can send a query in circles.
+The requesting worker makes all requests of a walk itself: each worker returns the content or names the next worker,
+which the requesting worker then contacts. No worker therefore waits on behalf of others, no content is sent over
+several hops, and no worker can send a query in circles.
 """
 
 import struct
@@ -38,12 +38,12 @@ log = structlog.get_logger(__name__)
 
 
 def encode_query(digest: Digest, query: LocationQuery) -> bytes:
-    """Return the request for a content: its digest, the number of filter rows to use, and the visited workers."""
+    """Return the request for a content: its digest, the number of filter rows to search, and the visited workers."""
     return digest + bytes((query.max_row,)) + b"".join(map(bytes.fromhex, query.visited))
 
 
 def decode_query(body: bytes) -> tuple[Digest, LocationQuery]:
-    """Return the digest and the query in a request, as :func:`encode_query` has put them.
+    """Return the digest and the query in a request that :func:`encode_query` has encoded.
 
     Raises :class:`PeerProtocolError` if the request is malformed.
     """
@@ -55,7 +55,7 @@ def decode_query(body: bytes) -> tuple[Digest, LocationQuery]:
 
 
 def encode_referral(node: NodeId, row: int) -> bytes:
-    """Return the response that refers to the next worker, ``node``, and to the ``row`` of the filter that matches."""
+    """Return the response that names the next worker, ``node``, and the number of the filter row that matched."""
     return REFERRAL + _REFERRAL.pack(bytes.fromhex(node), row)
 
 
@@ -67,7 +67,7 @@ class ContentFinder:
     ) -> None:
         """Create a finder; ``client`` sends its requests, and ``overlay`` has the filters of this worker's neighbours.
 
-        ``get_owner`` returns the worker that owns a channel; None if that is this worker, or the owner is unknown.
+        ``get_owner`` returns the worker that owns a channel; None if it is this worker, or if the owner is unknown.
         """
         self._client = client
         self._clock = clock
@@ -75,7 +75,7 @@ class ContentFinder:
         self._get_owner = get_owner
 
     async def find(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Return a content from a worker near by, or else from the channel's owner; None if neither has the content.
+        """Return a channel's content from a nearby worker, or else from the channel's owner; None if neither has it.
 
         ``digest`` identifies the content of the channel at ``version``.
         """
@@ -117,8 +117,9 @@ class ContentFinder:
     ) -> tuple[Content | None, tuple[NodeId, int] | None]:
         """Request a content from the worker ``peer``, and return the content or a referral.
 
-        A referral is the next worker to ask and the row of the matching filter. The content is None if the worker does
-        not have it; the referral is None if the content is found. Both are None if the request fails.
+        A referral is a pair: the next worker to ask, and the number of the filter row that matched. The content is None
+        if the worker does not have it; the referral is None if the content is found. Both are None if the request
+        fails.
         """
         try:
             body = encode_query(digest, query)
@@ -133,10 +134,10 @@ class ContentFinder:
 
 
 def _decode_response(response: bytes, digest: Digest) -> tuple[Content | None, tuple[NodeId, int] | None]:
-    """Return the content in a response, or the referral in it; the other one is None.
+    """Return (content, None) or (None, referral), depending on the response.
 
-    A referral is the next worker to ask and the row of the matching filter. Raises :class:`PeerProtocolError` if the
-    response is malformed, or the content has another digest than ``digest``.
+    A referral is a pair: the next worker to ask, and the number of the filter row that matched. Raises
+    :class:`PeerProtocolError` if the response is malformed, or the content has another digest than ``digest``.
     """
     kind, rest = response[:1], memoryview(response)[1:]
     if kind == FOUND:
@@ -155,7 +156,7 @@ def _decode_response(response: bytes, digest: Digest) -> tuple[Content | None, t
 def _next_step(query: LocationQuery, referral: tuple[NodeId, int] | None) -> tuple[NodeId, LocationQuery] | None:
     """Return the next worker of a walk and the query for that worker; None if the walk ends.
 
-    A walk ends without a referral, at a worker that was visited before, and when no filter row is left.
+    A walk ends without a referral, at a worker that was visited before, and if no filter row is left.
     """
     if referral is None:
         return None

@@ -40,9 +40,9 @@ _batch = msgspec.msgpack.Decoder(Batch)
 
 
 class ContentExchange:
-    """The exchange of contents between this worker and others; without a cluster secret, only the store is used.
+    """The exchange of contents between this worker and others; an async context manager.
 
-    Use it as an async context manager.
+    Without a cluster secret, contents are read only from the cache and the store.
     """
 
     def __init__(self, settings: Settings, channels: Channels, clock: Clock) -> None:
@@ -132,7 +132,7 @@ class ContentExchange:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop maintenance, and send nothing more to other workers."""
+        """Stop maintenance, and send no more requests to other workers."""
         if self._overlay is not None:
             self._overlay.close()
         await self._tasks.cancel()

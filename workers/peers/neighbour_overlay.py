@@ -1,6 +1,6 @@
 """The overlay network of workers: selects neighbours by round-trip time, and exchanges attenuated filters with them.
 
-An attenuated filter tells which contents can be found at, or a few hops behind, a neighbour. Messages between
+An attenuated filter shows which contents can be found at a neighbour, or a few hops behind it. Messages between
 neighbours arrive in order and without gaps; after a gap, both ends start again from an empty state.
 """
 
@@ -58,9 +58,9 @@ log = structlog.get_logger(__name__)
 
 
 class PeerStream:
-    """This worker's end of a stream of messages with another worker.
+    """This worker's end of a stream of messages with one other worker.
 
-    ``on_reset`` is called with the other worker's id when both ends have to start again from an empty state.
+    ``on_reset`` is called with the other worker's id if both ends have to start again from an empty state.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PeerStream:
     def send(self, *frames: bytes) -> None:
         """Queue messages for sending.
 
-        Without any message, an empty batch is sent to check that the other worker still knows this one.
+        Without messages, an empty batch is sent, to check that the other worker still has the state of this stream.
         """
         self._queue.extend(frames)
         self._queued_bytes += sum(map(len, frames))
@@ -90,9 +90,10 @@ class PeerStream:
             self._tasks.start(self._send_queued())
 
     def receive(self, batch: Batch) -> tuple[bytes, ...]:
-        """Return the messages in a batch that were not received before.
+        """Return the messages in a batch; empty if the batch was received before.
 
-        Raises :class:`PeerProtocolError` if messages are missing, so that the sender has to start its stream again.
+        Raises :class:`PeerProtocolError` if earlier messages are missing, so that the sender has to start its stream
+        again.
         """
         if self._stream.is_restart(batch):
             self._reset("it started again")
@@ -193,7 +194,7 @@ class NeighbourOverlay:
         self._peers = present
 
     async def wait_until_ready(self) -> None:
-        """Wait until neighbours have sent their filters, if this worker has just joined others.
+        """Wait until neighbours have sent their filters, if this worker has just joined the ring.
 
         A search with these filters needs fewer requests.
         """
@@ -212,22 +213,22 @@ class NeighbourOverlay:
         return self._node.next_hop(self._node.start_query(document))
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, int] | None:
-        """Return the next worker for the query of another worker, and the row of the filter that matches.
+        """Return the next worker to ask for the document of ``query``, and the number of the filter row that matched.
 
-        Returns None if no filter matches.
+        The query comes from another worker. The result is None if no filter matches.
         """
         step = self._node.next_hop(query)
         return None if step is None else (step[0], step[1].max_row + 1)
 
     def on_cache_changed(self) -> None:
-        """Send the changes to the cache to neighbours; changes that follow each other shortly are sent together."""
+        """Send the changes of the cache to neighbours; changes in quick succession are sent together."""
         if self._change_timer is None:
             self._change_timer = asyncio.get_running_loop().call_later(_CHANGE_DELAY_S, self._send_changes)
 
     async def maintain(self) -> None:
         """Measure round-trip times, select neighbours, and adapt the width of the filters to their contents.
 
-        It is called once per maintenance interval.
+        The caller calls this once per maintenance interval.
         """
         if not self._peers:
             return
@@ -281,7 +282,7 @@ class NeighbourOverlay:
     async def _measure_and_respond(self, sender: NodeId, offer: Offer) -> None:
         """Measure the round-trip time to a worker that has offered to be a neighbour, then respond to the offer.
 
-        This worker has not measured the other one before.
+        The round-trip time was unknown before.
         """
         if sender in self._peers:
             await self._ping(self._peers[sender])
@@ -297,7 +298,7 @@ class NeighbourOverlay:
         self._send(self._node.change(cached - announced, announced - cached))
 
     async def _measure(self) -> None:
-        """Measure round-trip times to all new workers, some of the known ones, and all neighbours."""
+        """Measure round-trip times to all new workers, to some of the known workers, and to all neighbours."""
         known = self._rtts_s.keys()
         new = [node for node in self._peers if node not in known]
         again = [node for node in known if node not in self._node.links]
@@ -309,7 +310,7 @@ class NeighbourOverlay:
             self._send(self._node.add_link(node, measured[node]))
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure the round-trip time to a worker several times, and keep the minimum.
+        """Measure the round-trip time to a worker several times, and record the minimum.
 
         The minimum leaves out the time to open a connection, and delays on a busy machine.
         """

@@ -76,7 +76,7 @@ def check_password(password: str, repeated: str) -> None:
 
 
 async def create_account(store: Store, by: Principal, name: str, role: Role, now_s: float) -> str:
-    """Create an account without a password; return the token with which its holder chooses one.
+    """Create an account without a password; return the token with which its holder sets a password.
 
     ``by`` is the sender of the request. Raises :class:`UserError` for an invalid or existing name, and
     :class:`PermissionDenied` if ``by`` may not grant ``role``.
@@ -120,7 +120,7 @@ async def remove_account(store: Store, by: Principal, name: str) -> None:
 
 
 async def create_invitation(store: Store, by: Principal, name: str) -> str:
-    """Return a token with which the holder of the account ``name`` chooses a new password.
+    """Return a token with which the holder of the account ``name`` sets a new password.
 
     The old password is valid until then. Earlier tokens of the account become invalid. ``by`` is the sender of the
     request.
@@ -139,7 +139,7 @@ async def set_password(store: Store, name: str, password_hash: str) -> Account:
 
 
 async def set_zone(store: Store, name: str, query: str) -> str:
-    """Set the time zone in which an account sees times; return the zone's name.
+    """Set the time zone in which pages show times to the account ``name``; return the zone's name.
 
     ``query`` is the zone's name or a large city in it. Raises :class:`UserError` unless it matches exactly one zone.
     """
@@ -156,9 +156,10 @@ async def _replace(store: Store, name: str, **fields: str) -> Account:
 
 
 async def _replace_account(store: Store, name: str, edit: Callable[[Mapping[str, Account]], _Changed]) -> _Changed:
-    """Replace the account ``name`` by the one that ``edit`` returns, and return it; None removes the account.
+    """Replace the account ``name`` by the result of ``edit``, and return this result; None removes the account.
 
-    ``edit`` is called with all accounts. It is called again if another request has changed the accounts meanwhile.
+    ``edit`` is called with all accounts. It is called again if another request has changed the accounts in the
+    meantime.
     """
     for _ in range(_MAX_ATTEMPTS):
         accounts = await store.accounts.all()
@@ -192,7 +193,7 @@ def _concurrent_changes() -> OperationalError:
 
 
 class Passwords:
-    """Hashes passwords one at a time, and limits how many requests for a hash are queued."""
+    """Hashes passwords one at a time, and limits the number of queued requests for a hash."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -206,8 +207,8 @@ class Passwords:
     async def verify(self, password: str, stored: str, *, is_known: bool = False) -> bool:
         """Return whether ``password`` matches the argon2id string ``stored``.
 
-        ``stored`` is "" for an account without a password: then the check takes as long and returns False. ``is_known``
-        says that the browser has logged in to the account before. Raises :class:`LimitReached` if too many hashes are
+        ``stored`` is "" for an account without a password; the result is then False after the same time. ``is_known``
+        states that the browser has logged in to the account before. Raises :class:`LimitReached` if too many hashes are
         queued.
         """
         async with self._turn(_MAX_QUEUED if is_known else _MAX_QUEUED_FOR_UNKNOWN):

@@ -1,4 +1,4 @@
-"""Pages for setup of the first account, for choosing a password by invitation, and for login and logout."""
+"""Pages for the setup of the first account, for setting a password by invitation, and for login and logout."""
 
 import math
 from typing import Final
@@ -56,7 +56,7 @@ async def setup_link(store: Store, base_url: str) -> str | None:
 async def setup_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the form for the first account's name and password.
 
-    ``error`` is the message of a failed attempt, which is shown with the ``status``.
+    ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
     fields = await _read_fields(request)
     token = fields["token"]
@@ -84,9 +84,9 @@ async def setup(request: web.Request) -> web.Response:
 
 
 async def join_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
-    """Show the form in which an invited account's holder chooses a password.
+    """Show the form in which an invited account's holder sets a password.
 
-    ``error`` is the message of a failed attempt, which is shown with the ``status``.
+    ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
     token = (await _read_fields(request))["token"]
     name = await _invited_account(request, token)
@@ -116,7 +116,7 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
 
 
 def password_link(request: web.Request, token: str) -> str:
-    """Return the URL of the form in which the holder of ``token`` chooses a password."""
+    """Return the URL of the form in which the holder of ``token`` sets a password."""
     base_url = request.app[SETTINGS].console_public_url or own_origin(request)
     return f"{base_url.rstrip('/')}/join?token={token}"
 
@@ -131,7 +131,7 @@ async def _invited_account(request: web.Request, token: str) -> str:
 async def login_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the login form.
 
-    ``error`` is the message of a failed attempt, which is shown with the ``status``.
+    ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
     fields, exist = await _read_fields(request), await request.app[STORE].accounts.any_exist()
     target, ready = _local_path(fields["next"]), "ready" in request.query
@@ -189,9 +189,9 @@ async def _authenticate(request: web.Request, name: str, password: str) -> Accou
 
 
 async def open_session(request: web.Request, name: str, account: Account, target: str) -> web.Response:
-    """Open a session of ``account``, whose name is ``name``.
+    """Open a session of the account ``account`` with the name ``name``.
 
-    Returns the redirect to the path ``target`` that sets the session's cookies.
+    Return the redirect to the path ``target``, which sets the session's cookies.
     """
     browser = request.headers.get(hdrs.USER_AGENT, "")[:_MAX_USER_AGENT_CHARS]
     store, cookie = request.app[STORE], browser_cookie(name)
@@ -204,7 +204,7 @@ async def open_session(request: web.Request, name: str, account: Account, target
 
 
 def browser_cookie(name: str) -> str:
-    """Return the name of the cookie that identifies a browser which has logged in to the account ``name``."""
+    """Return the name of the cookie by which a browser proves that it has logged in to the account ``name`` before."""
     return f"coronet_browser_{digest(name)[:16]}"
 
 
@@ -217,7 +217,7 @@ async def logout(request: web.Request) -> web.Response:
 
 
 def _local_path(target: str) -> str:
-    """Return ``target`` if it is a path on this console, else "/", so that login never redirects to another site."""
+    """Return ``target`` if it is a path on this console, else "/". Login therefore never redirects to another site."""
     parts = urlsplit(target)
     is_local = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
     return target if is_local and target.isprintable() else "/"

@@ -1,11 +1,11 @@
 """Authorization middleware: authentication, permissions and CSRF checks; also the security headers of every response.
 
 A route is closed unless ``app[PUBLIC]`` or ``app[WEBHOOKS]`` contains its handler. A closed route requires the
-permission that ``app[PERMISSIONS]`` maps its handler to; a handler without an entry is refused to everybody.
+permission in ``app[PERMISSIONS]`` for its handler; without an entry, the handler is refused to everybody.
 
 Browsers authenticate with a session cookie, API clients with an API key. A change made with a cookie must also have an
-``Origin`` of this console and the cookie's CSRF token. Browsers never send an API key by themselves, so requests with
-a key need neither.
+``Origin`` of this console and the cookie's CSRF token. Browsers never send an API key by themselves, so requests with a
+key need neither.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ _ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 
 
 def csrf_token(cookie: str) -> str:
-    """Return the CSRF token that belongs to the session cookie with the value ``cookie``.
+    """Return the CSRF token for the session cookie with the value ``cookie``.
 
     Nobody can compute the token without the cookie.
     """

@@ -280,10 +280,10 @@ def _can_see(request: web.Request, account: str) -> bool:
 
 
 async def _check_can_end(request: web.Request, owner: str | None, missing: str) -> None:
-    """Raise :class:`PermissionDenied` if an API key must not end a session or key of the account ``owner``.
+    """Raise :class:`PermissionDenied` if an API key must not end a session or revoke a key of the account ``owner``.
 
-    A key must not do so if it has fewer rights than ``owner``, unless it belongs to ``owner``. Without an owner there
-    is no such session or key: raises HTTPNotFound with the text ``missing``.
+    An API key must not do so if it has fewer rights than ``owner``, unless it belongs to ``owner``. If ``owner`` is
+    None, the session or key does not exist, and HTTPNotFound with the text ``missing`` is raised.
     """
     if owner is None:
         raise web.HTTPNotFound(text=missing)
@@ -297,10 +297,10 @@ async def _check_can_end(request: web.Request, owner: str | None, missing: str) 
 async def page(
     request: web.Request, status: int = 200, *, error: str = "", secret: str = "", secret_description: str = ""
 ) -> web.Response:
-    """Show the principal's own settings, and all accounts to admins.
+    """Show the principal's own settings, and to admins also all accounts.
 
     ``error`` is the message of a failed change. ``secret`` is a new secret to show once, and ``secret_description``
-    says what it is for.
+    states its purpose.
     """
     principal = request[PRINCIPAL]
     return render(

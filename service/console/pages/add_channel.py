@@ -1,7 +1,7 @@
 """The pages and API operations for adding a channel, with a preview, and for changing the selector of a page.
 
-The selector of a watched page is part of the channel's id. So changing the selector creates another channel, to which
-all subscribers move.
+The selector of a watched page is part of the channel's id. Changing the selector therefore creates another channel, to
+which all subscribers move.
 """
 
 from http import HTTPStatus
@@ -165,7 +165,7 @@ async def change_selector(request: web.Request) -> web.Response:
 
 
 async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> ProbeReply:
-    """Have a worker fetch the URL of ``body``; return what it has found there. Raises the worker's error.
+    """Request a worker to fetch the URL of ``body``; return the worker's reply. Raises the worker's error.
 
     ``keep`` means that the worker also creates the channel of the URL.
     """
@@ -175,9 +175,9 @@ async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> Probe
 
 
 async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
-    """Return the preview of ``channel``; ``probed`` is what a worker has found at its URL.
+    """Return the preview of ``channel``; ``probed`` is a worker's reply about its URL.
 
-    If there is no example notification, the preview says why.
+    If there is no example notification, the preview states why.
     """
     message, trouble = "", ""
     try:
@@ -200,9 +200,9 @@ async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Previe
 
 
 def _offer_feeds(body: AddChannel, probed: ProbeReply) -> web.Response:
-    """Return the response for the URL of a page: the feeds that the page links to.
+    """Return the response for the URL of a page: the feeds to which the page links.
 
-    ``probed`` is what a worker has found at the URL. Raises UserError if the page links to no feeds.
+    ``probed`` is a worker's reply about the URL. Raises UserError if the page links to no feeds.
     """
     if probed.page:
         url = page_url(body.url, body.selector)

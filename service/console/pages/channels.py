@@ -158,7 +158,7 @@ async def _change_selected(
 async def _selected_ids(request: web.Request, checked: Sequence[str], query: Mapping[str, str]) -> list[ChannelId]:
     """Return the ids of the channels that were selected in a list.
 
-    These are the channels with ids in ``checked``, or all that match the list's ``query`` if everything was selected.
+    These are the channels with ids in ``checked``, or, if everything was selected, all that match the list's ``query``.
     Unknown ids are left out.
     """
     await request.app[CHANNEL_CACHE].refresh()

@@ -183,7 +183,7 @@ async def get_search(request: web.Request) -> SearchResult:
 
 
 async def _search(request: web.Request, text: str) -> SearchResult:
-    """Return the result of the search ``text``, which the chat command ``find`` would also give.
+    """Return the result of the search ``text``, with the same matches as for the chat command ``find``.
 
     Raises :class:`service.errors.BadQuery`.
     """
@@ -278,8 +278,8 @@ async def measure(store: Store, pair: str) -> DirectoryMetrics:
 def compute_metrics(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId] | None]) -> DirectoryMetrics:
     """Return the metrics of the directory ``chosen``.
 
-    ``shares`` are the entries that each of its workers stores, beginning with the worker that coordinates the
-    directory. None stands for a worker that did not answer.
+    ``shares`` has the entries that each of its workers stores, beginning with the worker that coordinates the
+    directory; None for a worker that did not reply.
     """
     known = sorted({name for share in shares for name in share or ()})
     # Only the number of entries without a copy is known. They count as never returned.

@@ -99,7 +99,7 @@ class Blocked(msgspec.Struct, frozen=True):
 
 
 async def find_sites(store: Store, cache: ChannelCache, part: str) -> list[Site]:
-    """Return all sites whose name contains ``part``, beginning with the sites that have most channels."""
+    """Return all sites whose name contains ``part``, beginning with the sites that have the most channels."""
     rates, blocks, _ = await asyncio.gather(
         store.request_budgets.site_rates(), store.blocked_hosts.all(), cache.refresh()
     )
@@ -142,7 +142,7 @@ async def get_hosts(request: web.Request) -> Hosts:
 
 
 def _after_cursor(found: Sequence[Site], cursor: str) -> Sequence[Site]:
-    """Return the sites that come after ``cursor``.
+    """Return the sites after ``cursor``.
 
     The cursor consists of the number of channels and the name of the last site on the previous page.
     """
@@ -322,6 +322,6 @@ def _requested_site(request: web.Request) -> str:
 
 
 def _parse_host(text: str) -> str:
-    """Return a host name in the form it has in canonical URLs. Raises :class:`UserError` if it is invalid."""
+    """Return a host name in the form of hosts in canonical URLs. Raises :class:`UserError` if it is invalid."""
     host = text[:_MAX_HOST_CHARS].strip("[]")
     return urlsplit(canonical_url(f"https://{f'[{host}]' if ':' in host else host}/")).hostname or ""

@@ -90,7 +90,10 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None:
-    """Return the channel whose id is ``text``, or the first one with this text in its title or URL; None if none is."""
+    """Return the channel with the id ``text``, or the first channel with this text in its title or URL.
+
+    The result is None if there is no such channel.
+    """
     ids: Sequence[ChannelId] = [text] if text in request.app[CHANNEL_CACHE].rows else ()
     ids = ids or request.app[CHANNEL_SEARCH].find(ChannelQuery(text=text, sort="title"))
     return await channel_detail(request.app[STORE], ids[0]) if ids else None

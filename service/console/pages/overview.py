@@ -144,7 +144,7 @@ def _event(name: str, data: str) -> bytes:
 
 
 def default_poll_interval_s(settings: Settings) -> float:
-    """Return the longest time, in seconds, that normally passes between two polls of a channel."""
+    """Return the longest regular time between two polls of a channel, in seconds."""
     return max(settings.poll_interval_s, 3600 / settings.max_polls_per_hour)
 
 
@@ -156,7 +156,7 @@ async def _title(store: Store, cid: ChannelId) -> str:
 def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
     """Return the values to draw in the charts, by the name of the line.
 
-    Each list has one value for each sample but the first. Times are Unix seconds. ``budget`` is the current limit on
+    Each list has one value for each sample except the first. Times are Unix seconds. ``budget`` is the current limit on
     polls per minute; None means that there is none.
     """
     points = [_point(*pair) for pair in pairwise(samples)]

@@ -251,7 +251,7 @@ async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:
     """Return the next people whose address contains ``part`` (in any case); "" matches everybody.
 
     The page begins after the id ``cursor`` and has at most ``count`` people. A person whose address is exactly ``part``
-    comes first. At most ``_MAX_SCANNED`` people are read, so a page can be incomplete although there is a next one.
+    comes first. At most ``_MAX_SCANNED`` people are read, so a page can be shorter although there is a next page.
     """
     text = part.casefold().strip()
     exact = user_id(text)

@@ -222,7 +222,7 @@ async def _page(
     error: str = "",
     entered: Mapping[str, str] | None = None,
 ) -> web.Response:
-    """Return the page of the policy, whose form shows ``aims``; None means the present ones.
+    """Return the page of the policy, whose form shows ``aims``; None means the present aims.
 
     ``entered`` are fields of the form as the user has entered them; they replace the values of ``aims``. ``error`` is
     the message of a failed change.
