@@ -153,8 +153,7 @@ class ContentLocator:
 
 
 class BaselineCache:
-    """The baselines with which polls compare documents: the last baseline of each channel that this worker read or
-    wrote.
+    """The baselines with which polls compare documents: the last baseline of each channel that this worker used.
 
     A baseline is not interpreted here. While a document changes without new entries, the cached baseline may be newer
     than the baseline in the version's content. Its loss does no harm: it is replaced by the baseline of the version,
