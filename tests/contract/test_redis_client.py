@@ -69,7 +69,7 @@ async def test_a_redis_that_refuses_writes_for_now_is_unavailable_however_it_is_
     link: RedisClient, name: str, value: str
 ) -> None:
     """Full, or without the replicas it should have: plain commands, scripts, and both within a pipeline."""
-    take = script_command("rate_take", [keys.site_budget("example.org")], 5, 60_000)
+    take = script_command("usage_count", [keys.site_budget("example.org")], 5, 60_000)
     async with configured(link, name, value, "0"):
         for asked in (
             link.call("SET", "a", "b"),
@@ -143,7 +143,7 @@ async def test_a_heartbeat_does_not_wait_for_what_keeps_all_other_connections_bu
         await until(all_wait, "no connection is left")
     ring = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
     async with asyncio.timeout(1):
-        assert (await link.run_urgent_script("ring_beat", ring, "", 0, 0, -1))[2] > 0
+        assert (await link.run_urgent_script("ring_heartbeat", ring, "", 0, 0, -1))[2] > 0
     assert not any(task.done() for task in busy)
     for task in busy:
         task.cancel()

@@ -138,7 +138,7 @@ async def test_no_command_reaches_a_redis_that_came_back_empty(redis: PrivateRed
         store.redis.call_many([("SET", "cn:{d}:waiting", "1")]),
         store.redis.call_many_once([("SET", "cn:{d}:waiting", "1")]),
         store.redis.call_blocking("BLPOP", "cn:{d}:waiting", "0.1"),
-        store.redis.run_urgent_script("string_raise", ["cn:{d}:waiting"], 1, 60),
+        store.redis.run_urgent_script("counter_raise", ["cn:{d}:waiting"], 1, 60),
         store.outbox.count_waiting(),
     )
     for result in await asyncio.gather(*commands, return_exceptions=True):

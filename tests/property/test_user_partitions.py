@@ -14,7 +14,7 @@ PROCESSES = st.sampled_from("abcd")
 
 
 class Leases:
-    """A model of the scripts ``spread_beat`` and ``spread_leave`` in the store, on a clock that the test moves."""
+    """A model of the scripts ``partitions_heartbeat`` and ``partitions_release``, on a clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 0

@@ -274,7 +274,7 @@ async def _subscribe(store: Store, subscriptions: Sequence[tuple[str, UserId, Ch
     await asyncio.gather(*(store.channel_index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
     await link.call_many(
         [
-            script_command("user_settle", (keys.intents(uid),), cid, f"add {seq}")
+            script_command("user_delete_intent", (keys.intents(uid),), cid, f"add {seq}")
             for (_, uid, cid), seq in zip(subscriptions, seqs, strict=True)
         ]
     )

@@ -50,7 +50,11 @@ class PollRateHistory(BatchedRepository):
         await self._redis.call_many(
             [
                 script_command(
-                    "channel_paced", (keys.channel(cid),), repr(interval_s), NOTABLE_GAP_CHANGE, MAX_POLL_RATES
+                    "channel_record_poll_rate",
+                    (keys.channel(cid),),
+                    repr(interval_s),
+                    NOTABLE_GAP_CHANGE,
+                    MAX_POLL_RATES,
                 )
                 for cid, interval_s in intervals_s
             ]
@@ -107,7 +111,7 @@ class AdminSettings(BatchedRepository):
 
     async def set_note(self, cid: ChannelId, note: str) -> None:
         """Replace the note of a channel; "" removes it."""
-        await self._redis.run_script("channel_set", (keys.channel(cid),), "note", note)
+        await self._redis.run_script("channel_set_field", (keys.channel(cid),), "note", note)
 
     async def set_tags(self, tags_of: Sequence[tuple[ChannelId, Sequence[str]]]) -> None:
         """Replace the tags of channels. ``tags_of`` has pairs (channel id, its new tags).
@@ -115,14 +119,17 @@ class AdminSettings(BatchedRepository):
         A tag must not contain a space.
         """
         await self._redis.call_many(
-            [script_command("channel_set", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
+            [script_command("channel_set_field", (keys.channel(cid),), "tags", " ".join(tags)) for cid, tags in tags_of]
         )
 
     async def pause(self, cids: Sequence[ChannelId], for_s: float) -> None:
         """Pause the polls of channels for ``for_s`` seconds, which replaces any earlier pause; 0 ends a pause."""
         for_ms = int(for_s * 1000)
         await self._redis.call_many(
-            [script_command("channel_pause", (keys.channel(cid), keys.poll_pause(cid)), for_ms) for cid in cids]
+            [
+                script_command("channel_pause_by_admin", (keys.channel(cid), keys.poll_pause(cid)), for_ms)
+                for cid in cids
+            ]
         )
 
 

@@ -395,7 +395,7 @@ class Channels:
         ``cursor`` is the position to continue from; "" means that the version has been queued for all. ``epoch`` is the
         caller's fencing token.
         """
-        return bool(await self._redis.run_script("channel_fanned", (keys.channel(cid),), epoch, version, cursor))
+        return bool(await self._redis.run_script("channel_record_fanout", (keys.channel(cid),), epoch, version, cursor))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
         """Record that a channel is no longer polled. If it is polled again, the first poll delivers no entries.
@@ -404,7 +404,9 @@ class Channels:
         """
         joins = await self._redis.call("HGET", keys.channel(cid), "joins")
         if (await self._index.count([cid]))[0] == 0:
-            await self._redis.run_script("channel_doze", (keys.channel(cid), keys.incoming_moves(cid)), joins or b"")
+            await self._redis.run_script(
+                "channel_mark_dormant", (keys.channel(cid), keys.incoming_moves(cid)), joins or b""
+            )
 
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Record results of polls: pairs (channel id, report).
@@ -419,7 +421,7 @@ class Channels:
             charge = _UNDECIDED if report.symptom is None else report.symptom
             own = (keys.channel(cid), keys.poll_results(cid))
             commands.append(
-                script_command("channel_polled", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node)
+                script_command("channel_record_poll", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node)
             )
         found = await self._redis.call_many(commands)
         return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
@@ -481,7 +483,7 @@ class Channels:
 
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
         """Set whether a channel is listed: a listed channel is polled even without subscribers."""
-        await self._redis.run_script("channel_set", (keys.channel(cid),), "listed", "1" if listed else "")
+        await self._redis.run_script("channel_set_field", (keys.channel(cid),), "listed", "1" if listed else "")
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
         """Store a channel's content name: the AV-pairs (attribute and value) under which the directory lists it.
@@ -489,7 +491,7 @@ class Channels:
         ``version`` is the channel version from which ``pairs`` were computed. A stored name of a later version is kept.
         """
         packed = msgspec.msgpack.encode(sorted(pairs)) if pairs else b""
-        await self._redis.run_script("channel_name", (keys.channel(cid),), version, packed)
+        await self._redis.run_script("channel_set_content_name", (keys.channel(cid),), version, packed)
 
     async def feed_metadata(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
         """Return the metadata of the channels' documents, in the order of ``cids``."""
@@ -508,7 +510,7 @@ class Channels:
         """Delete a channel and its log. The caller ends the channel's subscriptions before and after this call."""
         own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
         await self._redis.call_many(
-            [script_command("channel_forget", own, ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
+            [script_command("channel_delete", own, ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
         )
 
     async def finish_deletion(self, cid: ChannelId) -> None:
@@ -517,7 +519,7 @@ class Channels:
         The field was kept so that remaining subscriptions can be found.
         """
         own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
-        await self._redis.run_script("channel_forget", own, "1")
+        await self._redis.run_script("channel_delete", own, "1")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the sorted ids of the registered channels in these buckets.

@@ -62,7 +62,9 @@ class WebSub(RedisRepository):
             # First, because an id without a subscription is harmless, but a subscription without it is never renewed.
             await self._redis.call("SADD", keys.hub_registry(cid[:2]), cid)
         return bool(
-            await self._redis.run_script("hub_swap", (keys.hub_subscription(cid),), _packed(before), _packed(after))
+            await self._redis.run_script(
+                "hub_compare_and_set", (keys.hub_subscription(cid),), _packed(before), _packed(after)
+            )
         )
 
     async def change(self, cid: ChannelId, decide: Callable[[HubState | None], HubState | None]) -> HubState | None:
@@ -94,14 +96,14 @@ class WebSub(RedisRepository):
     async def take_push(self, cid: ChannelId) -> bool:
         """Count a push to a channel; return whether it is within the limit of ``PUSHES_PER_MINUTE``."""
         key = keys.push_count(cid)
-        return bool(await self._redis.run_script("rate_take", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
+        return bool(await self._redis.run_script("usage_count", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
     async def take_excess_poll(self, cid: ChannelId) -> bool:
         """Return whether a push above ``PUSHES_PER_MINUTE`` may cause a poll.
 
         The result is True for one such push per minute and channel.
         """
-        return bool(await self._redis.run_script("rate_take", (keys.excess_push_count(cid),), 1, _MINUTE_MS))
+        return bool(await self._redis.run_script("usage_count", (keys.excess_push_count(cid),), 1, _MINUTE_MS))
 
     async def queue_push(self, cid: ChannelId, push: Push) -> None:
         """Queue a push until a worker takes it, for at most two minutes.
@@ -112,14 +114,14 @@ class WebSub(RedisRepository):
         """
         packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
         bounds = MAX_QUEUED_PUSHES, _PUSH_TTL_MS, _MAX_CHANNEL_BYTES, _LARGE_BYTES, _MAX_LARGE_BYTES, _MAX_TOTAL_BYTES
-        await self._redis.run_script("push_keep", keys.push_queue(cid), cid, *packed, *bounds)
+        await self._redis.run_script("push_enqueue", keys.push_queue(cid), cid, *packed, *bounds)
 
     async def take_pushes(self, cid: ChannelId) -> list[Push]:
         """Remove and return a channel's queued pushes, oldest first.
 
         If the caller fails before it has processed them, the next poll finds their content.
         """
-        found = await self._redis.run_script("push_take", keys.push_queue(cid), cid, _LARGE_BYTES, 1)
+        found = await self._redis.run_script("push_dequeue", keys.push_queue(cid), cid, _LARGE_BYTES, 1)
         return [msgspec.msgpack.decode(push, type=Push) for push in found or ()]
 
     async def queued_bytes(self, cid: ChannelId) -> int:
@@ -129,7 +131,7 @@ class WebSub(RedisRepository):
 
     async def drop_pushes(self, cid: ChannelId) -> None:
         """Delete a channel's queued pushes."""
-        await self._redis.run_script("push_take", keys.push_queue(cid), cid, _LARGE_BYTES, 0)
+        await self._redis.run_script("push_dequeue", keys.push_queue(cid), cid, _LARGE_BYTES, 0)
 
 
 def _packed(state: HubState | None) -> bytes:

@@ -58,7 +58,7 @@ class IdentityMonitor:
         new = seen.fleet if seen else secrets.token_hex(16)
         reply = await self._redis.call_unguarded(
             *script_command(
-                "identity_grow",
+                "identity_increment",
                 [keys.STORE_IDENTITY],
                 seen.fleet if seen else "",
                 seen.counter - MAX_COUNTER_LAG if seen else 0,

@@ -114,7 +114,7 @@ key                          type    contents
                                      of the user, and expires then
 ``cn:{u:UID}:subs``          hash    user index, the authoritative list of subscriptions: channel id (20 bytes) →
                                      ``NUMBER SEQ SEEN SINCE``, and the version before the pause if it is
-                                     paused: see ``scripts/user_held.lua``
+                                     paused: see ``scripts/user_index.lua``
 ``cn:{u:UID}:intents``       hash    channel id → ``add SEQ``, ``move SEQ`` or ``del SEQ``: a change of the user index
                                      that the channel index may lack
 ``cn:{u:UID}:preferences``   hash    number of a subscription, or 0 for all → Preferences (msgpack)

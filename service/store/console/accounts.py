@@ -143,7 +143,7 @@ class AccountStore(RedisRepository):
         identity = None if account is None else (account.created_s, account.secret)
         is_other = before is None or identity != (before.created_s, before.secret)
         own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS, keys.CONSOLE_SETUP_TOKENS]
-        return bool(await self._redis.run_script("console_accounts", own, name, packed, int(is_other), *known))
+        return bool(await self._redis.run_script("console_change_account", own, name, packed, int(is_other), *known))
 
     async def new_setup_token(self) -> str:
         """Return a new token that allows the creation of the first account, once and within ``SETUP_TTL_S``.
@@ -170,7 +170,7 @@ class AccountStore(RedisRepository):
         """Create the first account and delete all setup tokens, atomically; return False if ``token`` is invalid."""
         packed = msgspec.msgpack.encode(account)
         setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP_TOKENS]
-        return bool(await self._redis.run_script("console_first", setup, digest(token), name, packed))
+        return bool(await self._redis.run_script("console_create_first_account", setup, digest(token), name, packed))
 
     async def create_password_link(self, name: str, account: Account) -> str | None:
         """Return a token with which this account's password can be set once, within ``SETUP_TTL_S``.
@@ -182,7 +182,11 @@ class AccountStore(RedisRepository):
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
         own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, link))
-        return token if await self._redis.run_script("console_invite", own, name, *packed, SETUP_TTL_S) else None
+        return (
+            token
+            if await self._redis.run_script("console_create_password_link", own, name, *packed, SETUP_TTL_S)
+            else None
+        )
 
     async def account_of_link(self, token: str) -> str | None:
         """Return the name of the account whose password the token can set; None for an invalid token."""
@@ -201,7 +205,7 @@ class AccountStore(RedisRepository):
         chosen = msgspec.structs.replace(account, password_hash=password_hash)
         own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, chosen, link))
-        return bool(await self._redis.run_script("console_accept", own, name, *packed))
+        return bool(await self._redis.run_script("console_set_password", own, name, *packed))
 
     async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
         """Return the account name, the account, and the password link that a token belongs to.
@@ -253,7 +257,9 @@ class Sessions(RedisRepository):
         token = new_token()
         held = _StoredSession(name, account.secret, time.time(), address, browser)
         own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
-        await self._redis.run_script("console_login", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held))
+        await self._redis.run_script(
+            "console_open_session", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held)
+        )
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
@@ -328,7 +334,9 @@ class ApiKeyStore(RedisRepository):
         if not token.startswith(KEY_PREFIX):
             return None
         own = (keys.API_KEYS, keys.API_KEYS_LAST_USE)
-        packed = await self._redis.run_script("console_key", own, digest(token), repr(now_s), _LAST_USE_INTERVAL_S)
+        packed = await self._redis.run_script(
+            "console_use_api_key", own, digest(token), repr(now_s), _LAST_USE_INTERVAL_S
+        )
         if packed is None:
             return None
         key = msgspec.msgpack.decode(packed, type=ApiKey)
@@ -376,7 +384,7 @@ class LoginLimits(RedisRepository):
                 *_counters(f"account {name}", {_HOUR: _ACCOUNT_LIMIT}),
             ]
         limits = [number for _, *limit in counted for number in limit]
-        wait_ms: int = await self._redis.run_script("console_attempt", [key for key, *_ in counted], *limits)
+        wait_ms: int = await self._redis.run_script("console_count_attempt", [key for key, *_ in counted], *limits)
         return wait_ms / 1000
 
     async def is_known_browser(self, name: str, account: Account, token: str) -> bool:
@@ -392,7 +400,7 @@ class LoginLimits(RedisRepository):
         token = new_token()
         members = _browser_hash(account, token), _browser_hash(account, token_before)
         await self._redis.run_script(
-            "console_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS
+            "console_add_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS
         )
         return token
 

@@ -54,7 +54,7 @@ class AuditLog(RedisRepository):
     async def end(self, note: str, deed: AuditedAction) -> None:
         """Move the action that began under the id ``note`` to the log. ``deed`` is the action with its outcome."""
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
-        await self._redis.run_script("console_audit", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
+        await self._redis.run_script("console_end_action", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
@@ -76,7 +76,7 @@ class AuditLog(RedisRepository):
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         long_ago_s = time.time() - _MAX_DURATION_S
         lost = [
-            script_command("console_audit", own, note, packed, MAX_ENTRIES)
+            script_command("console_end_action", own, note, packed, MAX_ENTRIES)
             for note, packed in begun.items()
             if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]

@@ -132,7 +132,7 @@ class BoundsStore(RedisRepository):
 
     async def delete(self, cid: ChannelId) -> None:
         """Delete the poll bounds of a channel that is being deleted."""
-        await self._redis.run_script("bounds_forget", _KEYS, cid)
+        await self._redis.run_script("bounds_delete", _KEYS, cid)
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
         """Return the bounds of all channels.

@@ -77,7 +77,7 @@ class Ring(RedisRepository):
 
     async def _beat(self, node: NodeId, epoch: int, ttl_s: float, known_version: int) -> Heartbeat:
         held, version, now_ms, found, expired = await self._redis.run_urgent_script(
-            "ring_beat", _RING, node, epoch, int(ttl_s * 1000), known_version
+            "ring_heartbeat", _RING, node, epoch, int(ttl_s * 1000), known_version
         )
         if node and not held:
             raise LeaseLost(f"The lease of node {node[:8]} ran out; another view of the ring is in force.")
@@ -169,7 +169,7 @@ class PartitionLeases(RedisRepository):
         released.
         """
         reply = await self._redis.run_urgent_script(
-            "spread_beat",
+            "partitions_heartbeat",
             keys.partition_leases(name),
             holder,
             int(ttl_s * 1000),
@@ -182,11 +182,11 @@ class PartitionLeases(RedisRepository):
 
     async def release_failed(self, name: str, holder: str) -> bool:
         """Release the partitions of the failed process ``holder``; return False if its lease is still valid."""
-        return bool(await self._redis.run_script("spread_leave", keys.partition_leases(name), holder, "dead"))
+        return bool(await self._redis.run_script("partitions_release", keys.partition_leases(name), holder, "dead"))
 
     async def release(self, name: str, holder: str) -> None:
         """Release the partitions of the process ``holder``, which is shutting down."""
-        await self._redis.run_script("spread_leave", keys.partition_leases(name), holder)
+        await self._redis.run_script("partitions_release", keys.partition_leases(name), holder)
 
     async def holders(self, name: str) -> dict[int, str]:
         """Return the process that holds each partition of the set ``name``, by the partition's number."""

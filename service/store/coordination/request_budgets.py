@@ -66,7 +66,7 @@ class RequestBudgets(BatchedRepository):
         Return the time to wait for each; the poll is granted if all times are 0.0.
         """
         budget = keys.poll_pause(cid), keys.poll_budget(cid)
-        commands = [script_command("poll_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
+        commands = [script_command("poll_budget_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
         commands += [_network(network)] if network else []
         (paused_ms, poll_ms), *network_ms = await self._redis.call_many(commands)
         return PollDelays(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
@@ -111,7 +111,9 @@ class RequestBudgets(BatchedRepository):
 
         The pause replaces an earlier pause, except one that an admin has set.
         """
-        await self._redis.run_script("pause", (keys.poll_pause(cid), keys.channel(cid)), max(1, int(for_s * 1000)))
+        await self._redis.run_script(
+            "channel_pause_by_publisher", (keys.poll_pause(cid), keys.channel(cid)), max(1, int(for_s * 1000))
+        )
 
     async def paused_s(self, cid: ChannelId) -> float:
         """Return the seconds until a channel's pause ends; 0.0 if it is not paused."""
@@ -130,7 +132,7 @@ def _take(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Com
     negative number allows a debt.
     """
     shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
-    return script_command("host_take", (keys.site_rate(name), *buckets), least, *shapes)
+    return script_command("budget_take", (keys.site_rate(name), *buckets), least, *shapes)
 
 
 MAX_BLOCKED_HOSTS = 10_000

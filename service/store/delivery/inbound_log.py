@@ -94,7 +94,7 @@ class InboundLog:
             uid = user_id(one.jid)
             given = (one.token, one.payload, one.address, MAX_UNANSWERED, one.since_s, TOKEN_TTL_S)
             heard, _, known, home = keys.inbound_log(uid)
-            commands.append(script_command("heard_put", (heard, known, home), *given))
+            commands.append(script_command("inbound_add", (heard, known, home), *given))
         return [reply == 1 for reply in await self._redis.call_many(commands)]
 
     async def read_unanswered(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
@@ -122,7 +122,7 @@ class InboundLog:
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
         """Store the reply that is about to be sent, so that a process that takes over sends the same reply."""
         await self._redis.run_script(
-            "heard_answered", keys.inbound_log(uid)[:2], entry_id, msgspec.json.encode(stanzas)
+            "inbound_record_reply", keys.inbound_log(uid)[:2], entry_id, msgspec.json.encode(stanzas)
         )
 
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
@@ -136,7 +136,7 @@ class InboundLog:
         left = (await self._redis.call_many([*gone, *(("XLEN", _messages_key(uid)) for uid in uids)]))[len(gone) :]
         await self._redis.call_many(
             [
-                script_command("zrem_if", (keys.USERS_WITH_INBOUND,), uid, repr(stamp))
+                script_command("zset_remove_if_unchanged", (keys.USERS_WITH_INBOUND,), uid, repr(stamp))
                 for uid, count in zip(uids, left, strict=True)
                 if not count and (stamp := stamps[uid]) is not None
             ]

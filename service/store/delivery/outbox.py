@@ -192,7 +192,9 @@ class Outbox(RedisRepository):
             met = (
                 part for each in hit.matches for part in (each.number, each.query, msgspec.json.encode(each.positions))
             )
-            commands.append(script_command("outbox_hit", _hit_keys(hit.uid), cid, version, now_s, marks, changes, *met))
+            commands.append(
+                script_command("outbox_enqueue_matches", _hit_keys(hit.uid), cid, version, now_s, marks, changes, *met)
+            )
         replies = await self._redis.call_many(commands)
         await self.wake_delivery([hit.uid for hit, reply in zip(hits, replies, strict=True) if reply in (0, 1)])
 
@@ -343,7 +345,7 @@ class Outbox(RedisRepository):
     async def count_retry(self, uid: UserId, message_ids: Sequence[MessageId]) -> None:
         """Increment the number of times that each of a user's messages was sent."""
         await self._redis.call_many(
-            [script_command("outbox_retried", (keys.in_flight(uid),), mid) for mid in message_ids]
+            [script_command("outbox_count_retry", (keys.in_flight(uid),), mid) for mid in message_ids]
         )
 
     async def move_to_dead_letters(self, uid: UserId, message_id: MessageId, reason: str) -> None:
@@ -378,7 +380,7 @@ class Outbox(RedisRepository):
     async def _drop_idle(self, stamps: dict[UserId, float | None], idle: Sequence[UserId]) -> None:
         await self._redis.call_many(
             [
-                script_command("zrem_if", (keys.USERS_WITH_DELIVERIES,), uid, repr(stamp))
+                script_command("zset_remove_if_unchanged", (keys.USERS_WITH_DELIVERIES,), uid, repr(stamp))
                 for uid in dict.fromkeys(idle)
                 if (stamp := stamps[uid]) is not None
             ]
@@ -500,7 +502,7 @@ class DeadLetters:
         if not uid:
             raise UserError("That message cannot be read: its content is unknown. It can be dropped.")
         own = (keys.user_index(uid), keys.outbox(uid), keys.requeued_dead_letter(uid, letter))
-        await self._redis.run_script("outbox_revive", own, fields[b"items"])
+        await self._redis.run_script("outbox_requeue", own, fields[b"items"])
         await self._outbox.wake_delivery([uid])
         await self._redis.call("XDEL", keys.DEAD_LETTERS, letter)
         return True

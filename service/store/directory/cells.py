@@ -102,14 +102,14 @@ class MatrixCells(BatchedRepository):
             after = transition(before.member, command)
             forgets = isinstance(command, cell.CloseCell) and after is not before.member and not command.keep
             steps = (_member(before.member), _member(after), int(forgets))
-            ((changed, said),) = await self._run_scripts([("cell_change", command.place, steps)])
+            ((changed, said),) = await self._run_scripts([("cell_change_membership", command.place, steps)])
             if changed:
                 return _answer(said)
 
     async def _sweep(self, command: cell.ExpireNames) -> CellAnswer:
         cursor: redis.Value = b"0"
         while True:
-            ((cursor, said),) = await self._run_scripts([("cell_sweep", command.place, (cursor,))])
+            ((cursor, said),) = await self._run_scripts([("cell_expire_records", command.place, (cursor,))])
             if cursor == b"0":
                 return _answer(said)
 
@@ -152,15 +152,15 @@ def _script_call_of(command: Command) -> _ScriptCall | None:
         case cell.PutRecords(records=records):
             believes = command.assumed_size or MatrixSize(0, 0)
             how = int(command.replace_only), believes.partitions, believes.epoch
-            named = "cell_put", (*how, *_given(records))
+            named = "cell_put_records", (*how, *_given(records))
         case cell.FindNames(pairs=pairs):
-            named = "cell_find", (command.limit, *(pair.encode("latin-1") for pair in pairs))
+            named = "cell_find_names", (command.limit, *(pair.encode("latin-1") for pair in pairs))
         case cell.DropRecords(records=records):
-            named = "cell_drop", _given(records)
+            named = "cell_delete_records", _given(records)
         case cell.UpdateMatrix(before=before, after=after):
             held = b"" if before is None else msgspec.msgpack.encode(before)
             standing = _member(Membership(command.state, after.size))
-            named = "cell_lead", (held, msgspec.msgpack.encode(after), standing)
+            named = "cell_update_matrix", (held, msgspec.msgpack.encode(after), standing)
         case _:
             return None
     return named[0], command.place, named[1]

@@ -45,7 +45,7 @@ class SavedSearches(BatchedRepository):
         watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", standing)
         await self._write(watch.id, standing)
         own = (keys.user(uid), keys.saved_searches(uid))
-        number = await self._redis.run_script("user_watch", own, jid, msgspec.msgpack.encode(watch), most)
+        number = await self._redis.run_script("user_add_saved_search", own, jid, msgspec.msgpack.encode(watch), most)
         if not number:
             await self._write(watch.id, None)
             raise LimitReached(

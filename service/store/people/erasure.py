@@ -64,7 +64,7 @@ class Erasure:
         await self._subscriptions.end_all_of_user(uid)
         await self._standing.remove_all(uid)
         seq = int(await self._redis.call("HGET", keys.user(uid), "seq") or 0)
-        await self._redis.run_script("string_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_TTL_S)
+        await self._redis.run_script("counter_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_TTL_S)
         is_restricted = await self._keep_restrictions(uid)
         await self._redis.call("DEL", *keys.erasable_user_keys(uid))
         await self._redis.call_many(

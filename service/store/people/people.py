@@ -154,7 +154,7 @@ class InvitationCodes(RedisRepository):
         """
         own = (keys.INVITATION_CODES, keys.GUESTS)
         uid = keys.user_id(jid)
-        return bool(await self._redis.run_script("invite_accept", own, _digest(code), uid, int(time.time())))
+        return bool(await self._redis.run_script("invitation_accept", own, _digest(code), uid, int(time.time())))
 
     async def is_valid(self, code: str) -> bool:
         """Return whether a code would admit a user."""

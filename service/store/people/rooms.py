@@ -57,4 +57,6 @@ class BotRooms(RedisRepository):
     async def record_message_id(self, jid: str, room_id: str, message_id: MessageId) -> None:
         """Record that the group chat ``jid`` assigned the id ``room_id`` to the bot's message ``message_id``."""
         pair = msgspec.msgpack.encode((room_id, message_id))
-        await self._redis.run_script("room_echo", (keys.room_message_ids(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS)
+        await self._redis.run_script(
+            "room_record_echo", (keys.room_message_ids(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS
+        )

@@ -109,12 +109,14 @@ class Users(RedisRepository):
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Record that these users' clients send receipts."""
-        await self._redis.call_many([script_command("user_learn", (keys.user(uid),), "receipts", "1") for uid in uids])
+        await self._redis.call_many(
+            [script_command("user_set_field", (keys.user(uid),), "receipts", "1") for uid in uids]
+        )
 
     async def count_use(self, jid: str, what: str, limit: int, per_s: float) -> bool:
         """Count one use of ``what`` by a user; return whether it is within ``limit`` uses per ``per_s`` seconds."""
         key = keys.usage_count(keys.user_id(jid), what)
-        return bool(await self._redis.run_script("rate_take", (key,), limit, int(per_s * 1000)))
+        return bool(await self._redis.run_script("usage_count", (key,), limit, int(per_s * 1000)))
 
     async def are_known(self, uids: Sequence[UserId]) -> list[bool]:
         """Return, for each user in order, whether the store has data about the user."""

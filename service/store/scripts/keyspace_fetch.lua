@@ -4,8 +4,8 @@
 --   number of records
 -- Reply: {1, 1 if more records follow, records, …}, or {0} if the table has changed
 -- include keyspace_table
--- include keyspace_pages
--- include keyspace_writing
+-- include keyspace_page_reader
+-- include keyspace_page_writer
 local changes = cjson.decode(ARGV[1])
 if not is_as_read(changes.read) then
   return {0}

@@ -3,8 +3,8 @@
 -- ARGV: fields of the table as read (JSON), records (concatenated)
 -- Reply: {1}, or {0} if the table has changed
 -- include keyspace_table
--- include keyspace_pages
--- include keyspace_writing
+-- include keyspace_page_reader
+-- include keyspace_page_writer
 if not changed(cjson.decode(ARGV[1])) then
   return {0}
 end

@@ -4,7 +4,7 @@
 -- ARGV: key, guess of its depth, first and last position under the prefix, maximum number of records
 -- Reply: {label of the leaf or the table, 1 if more records follow, records, …}
 -- include keyspace_accept
--- include keyspace_pages
+-- include keyspace_page_reader
 local bits, high = ARGV[1], ARGV[4]
 local label, standing = accepted(bits, ARGV[2])
 local reply = {answer(label, standing)}

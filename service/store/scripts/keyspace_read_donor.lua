@@ -3,7 +3,7 @@
 -- KEYS: see keyspace_pages
 -- ARGV: first and last position, maximum number of records
 -- Reply: {table, 1 if more records follow, records, …}
--- include keyspace_pages
+-- include keyspace_page_reader
 local reply = {redis.call('HGETALL', KEYS[1])}
 add_range(reply, ARGV[1], ARGV[2], tonumber(ARGV[3]))
 return reply

@@ -3,7 +3,7 @@
 -- KEYS: see keyspace_pages
 -- ARGV: first and last position of each group
 -- Reply: the number of records of each group
--- include keyspace_pages
+-- include keyspace_page_reader
 local function size(low, high)
   local first, total = page_of(low), 0
   local starts = redis.call('ZRANGEBYLEX', PAGES, first and '[' .. first or '-', '[' .. high)

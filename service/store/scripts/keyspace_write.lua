@@ -3,8 +3,8 @@
 -- ARGV: key, guess of its depth, record
 -- Reply: label of the leaf, or the table
 -- include keyspace_accept
--- include keyspace_pages
--- include keyspace_writing
+-- include keyspace_page_reader
+-- include keyspace_page_writer
 local label, standing = accepted(ARGV[1], ARGV[2])
 if label then
   keep(ARGV[3], standing ~= 'active')

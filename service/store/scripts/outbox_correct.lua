@@ -3,7 +3,7 @@
 -- KEYS: in flight, sent messages, user index
 -- ARGV: id of the batch, id of the earlier message, maximum number of items
 -- Reply: the batch as JSON, or nil if it is not in flight
--- include user_held
+-- include user_index
 local held = redis.call('HGET', KEYS[1], ARGV[1])
 if not held then
   return nil

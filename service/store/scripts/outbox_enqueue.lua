@@ -4,7 +4,7 @@
 -- KEYS: user index, outbox, intents
 -- ARGV: channel id, version, now (Unix s), marks of its news and of its edits (JSON, '' without that part)
 -- Reply: 1 queued, 0 given before or not its turn, 2 withheld by a pause, -1 not subscribed
--- include user_held
+-- include user_index
 local held = held_of(KEYS[1], ARGV[1])
 if not held then
   return -1

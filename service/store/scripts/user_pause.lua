@@ -3,7 +3,7 @@
 -- KEYS: user index, outbox, user, in flight
 -- ARGV: '*' for an automatic pause or '', '1' to pause saved searches, too, then channel ids
 -- Reply: ids of channels that were not paused before
--- include user_held
+-- include user_index
 local versions, paused = {}, {}
 for i = 3, #ARGV do
   local held = held_of(KEYS[1], ARGV[i])

@@ -2,7 +2,7 @@
 -- KEYS: user index, outbox, user
 -- ARGV: now (Unix s), '*' to resume only automatic pauses or '', '1' to resume saved searches, too, then channel ids
 -- Reply: {{channel id, number of withheld versions} of each that was paused, matches of saved searches meanwhile, 1 if these were paused}
--- include user_held
+-- include user_index
 local resumed = {}
 for i = 4, #ARGV do
   local held = held_of(KEYS[1], ARGV[i])

@@ -4,7 +4,7 @@
 -- ARGV: 1 JID, 2 channel id, 3 version seen, 4 now (encoded), 5 seq above which that of a new user begins, 6 maximum
 --   of subscriptions unless an admin has set another ('' for none)
 -- Reply: {1 if it is new, 'NUMBER SEQ SEEN SINCE', {channel id, intent, …}}, or {-1, maximum} at the maximum
--- include user_held
+-- include user_index
 if ARGV[6] ~= '' and not held_of(KEYS[2], ARGV[2]) then
   local most = tonumber(redis.call('HGET', KEYS[4], 'most_subscriptions') or ARGV[6])
   if redis.call('HLEN', KEYS[2]) >= most then

@@ -3,7 +3,7 @@
 -- KEYS: user, user index, intents, outbox, in flight, preferences, last sent times
 -- ARGV: channel id
 -- Reply: seq of the change, or 0 without such a subscription
--- include user_held
+-- include user_index
 local held = held_of(KEYS[2], ARGV[1])
 if not held then
   return 0

@@ -63,7 +63,7 @@ class ChannelIndex:
             return False
         with _translated():
             await self._write(site, cid, uid, seq)
-        joined = await self._redis.run_script("channel_joined", (keys.channel(cid),))
+        joined = await self._redis.run_script("channel_count_join", (keys.channel(cid),))
         if not joined:
             await self.remove(cid, [(uid, seq)])
         return bool(joined)
@@ -138,7 +138,7 @@ class ChannelIndex:
             held = dict(zip(unknown, read, strict=True))
             new = {cid: site_of(host_of(url.decode())) for cid, (site, url) in held.items() if url and not site}
             decided = await self._redis.call_many(
-                [script_command("channel_site", (keys.channel(cid),), site) for cid, site in new.items()]
+                [script_command("channel_set_site", (keys.channel(cid),), site) for cid, site in new.items()]
             )
             asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))
             learnt = {cid: intern(site.decode()) for cid, site in asked.items() if site}

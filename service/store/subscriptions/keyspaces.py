@@ -264,7 +264,7 @@ class KeyspaceStore:
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return the number of deliveries since the last call, by key group, and reset it to 0."""
         self.map.check(keyspace)
-        found = await self._redis.run_script("keyspace_told", (keys.keyspace_deliveries(keyspace),))
+        found = await self._redis.run_script("keyspace_take_deliveries", (keys.keyspace_deliveries(keyspace),))
         return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
@@ -361,7 +361,9 @@ class KeyspaceStore:
         Returns False if the leaf may have more tombstones, or if the table has changed since ``fields`` were read.
         """
         changed = table_changes(fields, after)
-        done, *dropped = await self._run(after.keyspace, "filled", changed, *range_bounds(leaf), _TOMBSTONES_PER_STEP)
+        done, *dropped = await self._run(
+            after.keyspace, "complete_leaf", changed, *range_bounds(leaf), _TOMBSTONES_PER_STEP
+        )
         return bool(done) and dropped[0] < _TOMBSTONES_PER_STEP
 
     async def _fetch(self, step: move_steps.Fetch, fields: Fields, table: ServerTable) -> move_steps.FetchResult | None:

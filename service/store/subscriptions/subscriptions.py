@@ -130,7 +130,7 @@ class Subscriptions:
     async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         stamp = await self._announce(uid)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
-        await self._redis.run_script("user_move", own, cid, successor, joins_at)
+        await self._redis.run_script("user_move_subscription", own, cid, successor, joins_at)
         await self._replay(uid, stamp)
 
     async def of_user(self, jid: str) -> list[Subscription]:
@@ -199,7 +199,7 @@ class Subscriptions:
             await self._redis.call("HDEL", keys.user_index(uid), _index_field(cid))
         elif what == "move":
             await self._catch_up(uid, cid)
-        await self._redis.run_script("user_settle", (keys.intents(uid),), cid, intent)
+        await self._redis.run_script("user_delete_intent", (keys.intents(uid),), cid, intent)
 
     async def _catch_up(self, uid: UserId, cid: ChannelId) -> None:
         """Queue, in order, the versions that a user who was moved to this channel has not received yet.
@@ -218,11 +218,11 @@ class Subscriptions:
 
 def _remove_announcement(uid: UserId, stamp: float) -> Command:
     """Return the command that deletes the record of a user's possible intents, if its timestamp is still ``stamp``."""
-    return script_command("zrem_if", (keys.USERS_WITH_INTENTS,), uid, repr(stamp))
+    return script_command("zset_remove_if_unchanged", (keys.USERS_WITH_INTENTS,), uid, repr(stamp))
 
 
 def _index_field(cid: ChannelId) -> bytes:
-    """Return the field of the user index for a channel: see ``scripts/user_held.lua``."""
+    """Return the field of the user index for a channel: see ``scripts/user_index.lua``."""
     return bytes.fromhex(cid)
 
 

@@ -3,8 +3,8 @@
 -- ARGV: fields as read, to set and to drop (JSON), first and last position of the leaf, maximum number of tombstones
 -- Reply: {1, number of dropped tombstones}, or {0} if the table has changed
 -- include keyspace_table
--- include keyspace_pages
--- include keyspace_writing
+-- include keyspace_page_reader
+-- include keyspace_page_writer
 if not changed(cjson.decode(ARGV[1])) then
   return {0}
 end

@@ -5,7 +5,7 @@
 -- ARGV: channel id, version, now (Unix s), marks of the matching entries (JSON), number of changes in the version,
 --   then number, text and matching positions (JSON) of each saved search
 -- Reply: 1 queued, 0 queued before or not needed, 2 counted only, -1 none of the saved searches exists
--- include user_held
+-- include user_index
 local met, wanted = {}, {}
 for i = 6, #ARGV, 3 do
   if redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then

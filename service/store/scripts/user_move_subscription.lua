@@ -4,7 +4,7 @@
 -- KEYS: user, user index, intents, preferences
 -- ARGV: channel id, id of the successor, version to join at
 -- Reply: 1, or 0 without such a subscription
--- include user_held
+-- include user_index
 local held = held_of(KEYS[2], ARGV[1])
 if not held then
   return 0

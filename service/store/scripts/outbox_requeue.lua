@@ -2,7 +2,7 @@
 -- KEYS: user index, outbox, marker of this dead letter
 -- ARGV: batch of the letter (JSON)
 -- Reply: the number of queued items
--- include user_held
+-- include user_index
 if not redis.call('SET', KEYS[3], '1', 'NX', 'EX', 86400) then
   return 0
 end
