@@ -263,7 +263,7 @@ def channel_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
     return ChannelPolling(
         level=why.level,
         nodes=why.nodes,
-        polls_per_hour=SECONDS_PER_HOUR / (2 * why.wait_s),
+        polls_per_hour=SECONDS_PER_HOUR / max(why.gap_s, why.publisher_interval_s),
         mean_wait_s=why.wait_s if why.wait_s < inf else None,
         bound_by=why.bound,
         next_poll_at=next_s if next_s < inf else None,

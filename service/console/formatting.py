@@ -18,6 +18,7 @@ from service.errors import UserError
 from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector
 from service.model import PollingHints
+from service.operations.polling_state import BOUND_LABELS
 from service.users.quiet_hours import local_datetime
 
 _MINUTE_S = 60
@@ -153,24 +154,9 @@ def describe_polling_hints(hints: PollingHints) -> str:
     return "; ".join(parts)
 
 
-_BOUND_LABELS: Final = {
-    BindingConstraint.NONE: "regular share of all polls",
-    BindingConstraint.LONGEST_WAIT: "at the policy's maximum delay",
-    BindingConstraint.CHANNEL_WAIT: "at the channel's own maximum delay",
-    BindingConstraint.CHANNEL_INTERVAL: "at the channel's own minimum interval",
-    BindingConstraint.PUBLISHER: "at the interval that the publisher asks for",
-    BindingConstraint.FAILURE: "less often while polls fail",
-    BindingConstraint.PAUSE: "paused",
-    BindingConstraint.NODES: "all nodes take part",
-    BindingConstraint.CHANNEL_BUDGET: "at the request limit per channel",
-    BindingConstraint.HOST_BUDGET: "at the request limit of the site",
-    BindingConstraint.FLEET_BUDGET: "the fleet's poll budget is too small for the maximum delays",
-}
-
-
 def bound_label(bound: BindingConstraint) -> str:
     """Return the label of the constraint that determines a channel's poll rate."""
-    return _BOUND_LABELS[bound]
+    return BOUND_LABELS[bound]
 
 
 def describe_bound(reason: PollExplanation, now_s: float) -> str:
@@ -185,7 +171,7 @@ def describe_bound(reason: PollExplanation, now_s: float) -> str:
         case BindingConstraint.PAUSE:
             return f"A pause for another {duration(max(0.0, reason.paused_until_s - now_s))}"
         case bound:
-            label = _BOUND_LABELS[bound]
+            label = BOUND_LABELS[bound]
             return label[0].upper() + label[1:]
 
 

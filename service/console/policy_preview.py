@@ -5,6 +5,7 @@ polls, and polls that are delayed by the request limits of sites.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import sqrt
 from typing import NamedTuple
 
 import msgspec
@@ -14,8 +15,8 @@ from service.corona import node_optimizer
 from service.corona.fleet_policy import NO_BOUNDS, SECONDS_PER_MINUTE, ChannelBounds, FleetPolicy
 from service.corona.honeycomb import UNBOUNDED_SCALE, scale_for_budget
 from service.corona.node_optimizer import ChannelFactors, FactorTable, factor_table
-from service.corona.objectives import Floats, detection_s, mean_delay_s
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.objectives import Floats, detection_s, mean_delay_s, size_for_wait
+from service.corona.poll_explanation import BindingConstraint, limited_size
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 
 _SHARES = np.linspace(0.0, 1.0, 101)
@@ -71,6 +72,29 @@ class ChannelDelays(NamedTuple):
     after_s: float
 
 
+class SlowChannel(NamedTuple):
+    """A channel with its mean detection delay in seconds, and the constraint that determines its number of polls.
+
+    ``row`` is the position of the channel in the list that the model was built from.
+    """
+
+    row: int
+    wait_s: float
+    bound: BindingConstraint
+
+
+class _Solution(NamedTuple):
+    """The optimum for all channels.
+
+    ``size`` has the polls of each channel in one poll interval, ``table`` the optimizer's input for each channel, with
+    its site's scale. ``scale`` is the fleet's scale; None if there are no channels.
+    """
+
+    size: Floats
+    table: FactorTable
+    scale: float | None
+
+
 class PolicyModel:
     """A model of the current channels, nodes and request limits of sites, which predicts the effect of any policy."""
 
@@ -83,19 +107,23 @@ class PolicyModel:
         self._nodes = max(1, nodes)
         self._rates = site_rates
         self._site_names, self._sites = _enumerate_names([each.site for each in channels])
+        self._solutions: dict[FleetPolicy, _Solution] = {}
 
-    def sizes(self, policy: FleetPolicy) -> tuple[Floats, FactorTable, float | None]:
-        """Return the poll rate of each channel under ``policy``, the optimizer's table, and the fleet's scale.
+    def sizes(self, policy: FleetPolicy) -> _Solution:
+        """Return how often each channel is polled under ``policy``.
 
-        The first element has a value for each channel: its polls in one poll interval τ of the policy. The table has
-        the optimizer's input for each channel, with its site's scale. A scale is the optimizer's factor that fits polls
-        into a budget: that of one site, or that of the fleet. The fleet's scale is None if there are no channels.
+        A scale is the optimizer's factor that fits polls into a budget: that of one site, or that of the fleet.
         """
+        if policy not in self._solutions:
+            self._solutions[policy] = self._solve(policy)
+        return self._solutions[policy]
+
+    def _solve(self, policy: FleetPolicy) -> _Solution:
         table = self._table.copy()
         table["site_scale"] = self._site_scales(policy)
         part = msgspec.structs.replace(node_optimizer.own_aggregate(policy, self._nodes, table), nodes=self._nodes)
         scale = node_optimizer.solve_scale(policy, self._nodes, part)
-        return node_optimizer.channel_sizes(policy, self._nodes, table, scale), table, scale
+        return _Solution(node_optimizer.channel_sizes(policy, self._nodes, table, scale), table, scale)
 
     def outcome(self, policy: FleetPolicy) -> Outcome:
         """Return the effect that ``policy`` would have on the current channels."""
@@ -111,6 +139,23 @@ class PolicyModel:
             scale=scale,
             bounds=self._count_by_constraint(policy, size, table, scale),
         )
+
+    def slowest(self, policy: FleetPolicy, max_count: int) -> Sequence[SlowChannel]:
+        """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first."""
+        size, table, scale = self.sizes(policy)
+        if scale is None:
+            return []
+        waits_s = detection_s(size, policy.poll_interval_s)
+        rows = np.argsort(-waits_s, kind="stable")[:max_count].tolist()
+        return [SlowChannel(row, float(waits_s[row]), self._bound(policy, table[row], scale)) for row in rows]
+
+    def _bound(self, policy: FleetPolicy, row: np.void, scale: float) -> BindingConstraint:
+        """Return the constraint that determines the number of polls of the channel in a ``row`` of the table."""
+        factors = ChannelFactors(*(row[name].item() for name in ChannelFactors._fields))
+        limits = node_optimizer.limits_with_site(policy, self._nodes, factors)
+        slope = sqrt(node_optimizer.channel_weight(policy, factors) / node_optimizer.POLL_COST)
+        least = size_for_wait(limits.longest_wait_s, policy.poll_interval_s)
+        return limited_size(slope, scale, least, limits)[1]
 
     def largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int

@@ -112,7 +112,7 @@ class PollExplanation(msgspec.Struct, frozen=True):
     now, and ``limit_reason`` its reason; 0.0 and None if there is none. It may be longer than the channel's polls need.
     ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused. ``subscribers`` is the
     channel's number of subscribers.
-    ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused.
+
     A channel that follows its weekly rhythm (:mod:`service.corona.rhythm`) is polled ``present_speed`` times as often
     at this hour as on average over the week. ``size`` and ``interval_s`` are these averages.
     """
@@ -138,6 +138,7 @@ class PollExplanation(msgspec.Struct, frozen=True):
     limit_reason: LimitReason | None = None
     paused_until_s: float = 0.0
     subscribers: int = 1
+    present_speed: float = 1.0
 
     @property
     def gap_s(self) -> float:
@@ -154,8 +155,6 @@ class PollExplanation(msgspec.Struct, frozen=True):
         first_s = min((turn.next_poll_s for turn in self.turns), default=inf)
         skipped = ceil((earliest_s - first_s) / self.gap_s) if first_s < earliest_s < inf else 0
         return max(first_s + skipped * self.gap_s, earliest_s)
-
-    present_speed: float = 1.0
 
 
 def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:

@@ -13,11 +13,13 @@ from service.console.channel_cache import ChannelCache, ChannelRow
 from service.console.charts import Curve, wait_curves_svg
 from service.console.formatting import format_duration, parse_duration
 from service.console.openapi import Operations
-from service.console.policy_preview import ChannelDelays, ChannelLoad, Outcome, PolicyModel
+from service.console.policy_preview import ChannelDelays, ChannelLoad, Outcome, PolicyModel, SlowChannel
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, read_form, render
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
+from service.corona.poll_explanation import BindingConstraint
 from service.errors import UserError
 from service.model import ChannelId
+from service.operations.polling_state import bound_shares, one_bound_warning
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot, Revision
@@ -69,11 +71,23 @@ class DelayChange(msgspec.Struct, frozen=True):
     after_s: float
 
 
+class SlowestChannel(msgspec.Struct, frozen=True):
+    """A channel with a long mean detection delay ``wait_s`` (s), and the constraint that determines it."""
+
+    channel: ChannelId
+    title: str
+    subscribers: int
+    wait_s: float
+    bound_by: BindingConstraint
+
+
 class PolicyPreview(msgspec.Struct, frozen=True):
     """The effect of the present policy (``now``) and of another one (``then``) on the polled channels.
 
     ``sooner`` are the channels whose detection delay would decrease most for their subscribers, and ``later`` those
-    whose delay would increase most.
+    whose delay would increase most. ``slowest`` are the channels with the longest delays under the other policy.
+    ``warning`` says what to change if nearly all channels have the same limit under the other policy; "" if they do
+    not.
     """
 
     channels: int
@@ -82,6 +96,8 @@ class PolicyPreview(msgspec.Struct, frozen=True):
     then: Outcome
     sooner: tuple[DelayChange, ...] = ()
     later: tuple[DelayChange, ...] = ()
+    slowest: tuple[SlowestChannel, ...] = ()
+    warning: str = ""
 
 
 class SetPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -231,7 +247,7 @@ async def _page(
     aims = aims or present.aims
     preview = await weigh_policy(request, aims)
     curves = [Curve("now", preview.now.waits_s)]
-    if preview.then is not preview.now:
+    if aims != present.aims:
         curves.append(Curve("then", preview.then.waits_s))
     budget = aims.budget_polls_per_minute
     fields = {
@@ -258,6 +274,7 @@ async def _page(
         error=error,
         applied="applied" in request.query,
         describe_aims=describe_aims,
+        bound_shares=bound_shares,
     )
 
 
@@ -274,19 +291,19 @@ async def _preview(store: Store, settings: Settings, cache: ChannelCache, aims: 
     before = msgspec.structs.replace(default, objective=present or default.objective)
     after = msgspec.structs.replace(default, objective=aims)
 
-    def compute() -> tuple[list[ChannelRow], PolicyPreview, Sequence[Sequence[ChannelDelays]]]:
+    def compute() -> tuple[list[ChannelRow], PolicyPreview, Sequence[Sequence[ChannelDelays]], Sequence[SlowChannel]]:
         rows = [row for row in list(cache.rows.values()) if not row.moved]
         rows = [row for row in rows if row.listed or cache.subscribers(row.id)]
         model = PolicyModel([_channel_load(cache, row, bounds.of) for row in rows], len(nodes), rates)
-        now = model.outcome(before)
-        if before == after:
-            return rows, PolicyPreview(len(rows), len(nodes), now, now), ((), ())
-        preview = PolicyPreview(len(rows), len(nodes), now, model.outcome(after))
-        return rows, preview, model.largest_delay_changes(before, after, _MAX_DELAY_CHANGES)
+        now, then = model.outcome(before), model.outcome(after)
+        preview = PolicyPreview(len(rows), len(nodes), now, then, warning=one_bound_warning(then.bounds))
+        changes = model.largest_delay_changes(before, after, _MAX_DELAY_CHANGES)
+        return rows, preview, changes, model.slowest(after, _MAX_DELAY_CHANGES)
 
     # About 0.2 s of arithmetic for 100,000 channels.
-    rows, preview, changes = await asyncio.to_thread(compute)
-    channels = await store.channels.get_many([rows[change.row].id for group in changes for change in group])
+    rows, preview, changes, slowest = await asyncio.to_thread(compute)
+    shown = [*(change.row for group in changes for change in group), *(channel.row for channel in slowest)]
+    channels = await store.channels.get_many([rows[row].id for row in shown])
     titles = {channel.id: channel.title or channel.url for channel in channels if channel is not None}
     sooner, later = (
         tuple(
@@ -296,7 +313,12 @@ async def _preview(store: Store, settings: Settings, cache: ChannelCache, aims: 
         )
         for group in changes
     )
-    return msgspec.structs.replace(preview, sooner=sooner, later=later)
+    slow = tuple(
+        SlowestChannel(cid, titles[cid], cache.subscribers(cid), channel.wait_s, channel.bound)
+        for channel in slowest
+        if (cid := rows[channel.row].id) in titles
+    )
+    return msgspec.structs.replace(preview, sooner=sooner, later=later, slowest=slow)
 
 
 def _channel_load(cache: ChannelCache, row: ChannelRow, bounds: Mapping[ChannelId, ChannelBounds]) -> ChannelLoad:

@@ -78,6 +78,18 @@ def test_wait_quantiles_are_sorted(channels: list[ChannelLoad]) -> None:
     assert outcome.delay_s <= outcome.waits_s[100] * rounded
 
 
+@given(CHANNELS, st.sampled_from(Goal), st.none() | st.floats(0.01, 5.0))
+def test_the_slowest_channels_have_the_longest_delays(
+    channels: list[ChannelLoad], goal: Goal, budget: float | None
+) -> None:
+    policy, model = _policy(goal=goal, budget_polls_per_minute=budget), PolicyModel(channels, 4, {"a.example": 0.001})
+    outcome, slowest = model.outcome(policy), model.slowest(policy, 5)
+    assert len(slowest) == min(5, len(channels))
+    assert [channel.wait_s for channel in slowest] == sorted((each.wait_s for each in slowest), reverse=True)
+    assert slowest[0].wait_s == outcome.waits_s[100]
+    assert {channel.bound for channel in slowest} <= set(outcome.bounds)
+
+
 @given(CHANNELS)
 def test_every_channel_has_one_constraint(channels: list[ChannelLoad]) -> None:
     assert sum(PolicyModel(channels, 4, {}).outcome(POLICY).bounds.values()) == len(channels)

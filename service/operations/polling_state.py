@@ -1,0 +1,65 @@
+"""The state of the polling optimum in words, for ``coronet doctor`` and the console's page Policy.
+
+The optimum decides something only while channels differ. If nearly all of them are polled as often as one and the same
+constraint allows, the goal has no effect; :func:`one_bound_warning` says so, and what to change.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from service.corona.poll_explanation import BindingConstraint
+
+ONE_BOUND_SHARE: Final = 0.9
+"""Share of all channels at one constraint above which the optimum is said to have no effect."""
+
+BOUND_LABELS: Final = {
+    BindingConstraint.NONE: "regular share of all polls",
+    BindingConstraint.LONGEST_WAIT: "at the policy's maximum delay",
+    BindingConstraint.CHANNEL_WAIT: "at the channel's own maximum delay",
+    BindingConstraint.CHANNEL_INTERVAL: "at the channel's own minimum interval",
+    BindingConstraint.PUBLISHER: "at the interval that the publisher asks for",
+    BindingConstraint.FAILURE: "less often while polls fail",
+    BindingConstraint.PAUSE: "paused",
+    BindingConstraint.NODES: "all nodes take part",
+    BindingConstraint.CHANNEL_BUDGET: "at the request limit per channel",
+    BindingConstraint.HOST_BUDGET: "at the request limit of the site",
+    BindingConstraint.FLEET_BUDGET: "the fleet's poll budget is too small for the maximum delays",
+}
+
+_ADVICE: Final = {
+    BindingConstraint.LONGEST_WAIT: "To let the goal decide, allow more polls or a longer maximum delay.",
+    BindingConstraint.CHANNEL_WAIT: "To let the goal decide, remove the maximum delays of single channels.",
+    BindingConstraint.CHANNEL_INTERVAL: "To let the goal decide, remove the minimum intervals of single channels.",
+    BindingConstraint.PUBLISHER: "Publishers decide here; fewer polls would do as well.",
+    BindingConstraint.FAILURE: "If they all began to fail at the same time, check this fleet's own network and DNS.",
+    BindingConstraint.PAUSE: "Check whether sites refuse this fleet's requests (429 or 503).",
+    BindingConstraint.NODES: "To poll them more often, start more workers; to make fewer polls, set a poll budget.",
+    BindingConstraint.CHANNEL_BUDGET: (
+        "To let the goal decide, allow fewer polls in all; to poll them more often, raise the setting"
+        " max_polls_per_hour."
+    ),
+    BindingConstraint.HOST_BUDGET: "To poll them more often, raise the limits of their sites on the page Hosts.",
+    BindingConstraint.FLEET_BUDGET: "Raise the poll budget or the maximum delay.",
+}
+
+
+def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConstraint, float]:
+    """Return the share of all channels at each constraint, largest first; empty if there are no channels.
+
+    ``channels`` are the numbers of channels by the constraint that determines their number of polls.
+    """
+    total = sum(channels.values())
+    shares = {bound: count / total for bound, count in channels.items() if count}
+    return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+
+
+def one_bound_warning(channels: Mapping[BindingConstraint, int]) -> str:
+    """Return a warning if more than ``ONE_BOUND_SHARE`` of the channels are at the same constraint, else "".
+
+    It says what can be changed. ``channels`` are the numbers of channels by constraint. Channels that no constraint
+    binds are no reason to warn: they are where the optimum puts them.
+    """
+    bound, share = next(iter(bound_shares(channels).items()), (BindingConstraint.NONE, 0.0))
+    if bound is BindingConstraint.NONE or share <= ONE_BOUND_SHARE:
+        return ""
+    return f"{100 * share:.0f} % of the channels have the same limit ({BOUND_LABELS[bound]}). {_ADVICE[bound]}"
