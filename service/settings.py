@@ -23,7 +23,7 @@ from pydantic import (
     ValidationError,
 )
 
-from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal, Levels
+from service.corona.fleet_policy import DEFAULT_POLICY, FleetObjective, FleetPolicy, Goal, Levels
 from service.errors import UserError
 from service.users.quiet_hours import find_time_zones
 
@@ -137,34 +137,39 @@ class Settings(BaseModel):
     to workers and bots: set the same token for all processes. Empty (default): no such token."""
 
     poll_interval_s: float = Field(default=900.0, ge=1.0)
-    """Corona's τ in seconds: the minimum time between two polls of a channel by the same node; n nodes that take turns
-    poll it n times as often."""
-    goal: Goal = Goal.LITE
-    """What the distribution of polls over channels optimises. ``lite`` minimises the mean detection delay per
-    subscription; ``fair`` that per notification, so that rarely updated channels are polled less; ``fair-sqrt`` and
+    """Corona's τ in seconds: the time between two polls of a channel by the same node. n nodes that take turns poll it
+    n times as often. Only if a fleet has too few nodes for the polls of a channel, a node makes up to four per τ."""
+    goal: Goal = Goal.FAIR
+    """What the distribution of polls over channels optimises. ``fair`` (default) minimises the mean detection delay per
+    notification, so that rarely updated channels are polled less; ``lite`` that per subscription; ``fair-sqrt`` and
     ``fair-log`` are in between; ``fast`` makes as few polls as reach ``target_delay_s``. This and the next five
     settings apply until an admin changes the policy in the console."""
     levels: Annotated[Levels, BeforeValidator(str)] = Levels.CONTINUOUS
     """Number of workers that take turns to poll a channel. ``continuous``: any number. ``2``, ``4``, ``16``: whole
     polling levels of this base, as in the paper: all workers, a half, a quarter or a sixteenth of them, and so on."""
-    polls_per_channel: float = Field(default=3.0, gt=0)
-    """Minimum number of polls per channel and τ in the total to distribute, which is otherwise one poll per
-    subscription and τ. With 3 (default), a channel with one subscriber can be polled by three workers in turn."""
+    demand_factor: float = Field(default=0.45, gt=0)
+    """Number of polls that the fleet makes for each that is in demand. In demand is what the subscribers of a channel
+    would make with readers of their own, one per subscriber and τ, as far as ``max_polls_per_hour`` and
+    ``polls_per_hour_for_one_subscriber`` allow it. From 1 on, all public channels are polled as often as these allow,
+    and the goal has no effect."""
     budget_polls_per_minute: float | None = Field(default=None, gt=0)
     """Maximum polls per minute of the whole fleet; when it is scarce, channels with the most benefit come first.
     Default: no maximum."""
     target_delay_s: float = Field(default=60.0, gt=0)
     """Target of the goal ``fast`` in seconds: the mean time between a publication and the poll that detects it, over
     all subscriptions."""
-    longest_wait_s: float = Field(default=43_200.0, gt=0)
-    """Maximum mean detection delay of any channel in seconds (default: 12 hours), unless rate limits or the poll budget
-    do not allow it."""
+    longest_wait_s: float = Field(default=3_600.0, gt=0)
+    """Maximum mean detection delay of any channel in seconds (default: 1 hour, so at least a poll every 2 hours),
+    unless rate limits or the poll budget do not allow it."""
     weekly_rhythm: bool = True
     """Polls each channel more often at the times of the week at which it usually publishes, and less often at others.
     The times are learnt from its entries; the number of polls per week stays the same, and all limits hold at any time.
     False: polls are evenly spaced."""
-    max_polls_per_hour: float = Field(default=12.0, gt=0)
-    """Maximum polls per hour of one public channel by the whole fleet, to be polite to publishers."""
+    polls_per_hour_for_one_subscriber: float = Field(default=4.0, gt=0)
+    """Maximum polls per hour, by the whole fleet, of a public channel with one subscriber, to be polite to publishers.
+    The maximum grows with the square root of the subscribers."""
+    max_polls_per_hour: float = Field(default=120.0, gt=0)
+    """Maximum polls per hour, by the whole fleet, of a public channel with any number of subscribers."""
     host_requests_per_s: float = Field(default=1.0, gt=0)
     """Maximum requests per second to one public site (registrable domain) by the whole fleet, to be polite to
     publishers. An admin can set another rate for a site."""
@@ -244,12 +249,14 @@ class Settings(BaseModel):
         return FleetPolicy(
             poll_interval_s=self.poll_interval_s,
             max_polls_per_hour=self.max_polls_per_hour,
+            polls_per_hour_for_one_subscriber=self.polls_per_hour_for_one_subscriber,
+            most_polls_per_node=DEFAULT_POLICY.most_polls_per_node,
             site_requests_per_s=self.host_requests_per_s,
             maintenance_interval_s=self.maintenance_interval_s,
             weekly_rhythm=self.weekly_rhythm,
             objective=FleetObjective(
                 goal=self.goal,
-                polls_per_channel=self.polls_per_channel,
+                demand_factor=self.demand_factor,
                 budget_polls_per_minute=self.budget_polls_per_minute,
                 delay_s=self.target_delay_s,
                 longest_wait_s=self.longest_wait_s,
@@ -261,6 +268,7 @@ class Settings(BaseModel):
 PRESETS: dict[Preset, dict[str, object]] = {
     "trial": {
         "poll_interval_s": 30.0,
+        "polls_per_hour_for_one_subscriber": 12.0,
         "maintenance_interval_s": 5.0,
         "lease_ttl_s": 4.0,
         "max_new_urls_per_hour": 1000,

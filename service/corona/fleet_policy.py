@@ -1,7 +1,7 @@
 """The fleet's polling policy: optimisation goal, constraints and intervals, as the settings and admins define them."""
 
 from enum import StrEnum
-from math import inf
+from math import inf, sqrt
 from typing import Annotated
 
 import msgspec
@@ -53,18 +53,19 @@ class Levels(StrEnum):
 class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
-    All goals except Fast limit the load to what subscribers would cause by polling on their own, each once per τ (the
-    poll interval of :class:`FleetPolicy`); a channel counts as if it had at least ``polls_per_channel`` subscribers.
-    Fast minimises the load at a mean delay of ``delay_s`` per subscription. ``budget_polls_per_minute`` limits the
-    whole fleet under any goal; None means no limit. No channel's mean wait exceeds ``longest_wait_s``, unless this
-    budget or the limits of publishers require it. ``levels`` restricts the numbers of polls to whole polling levels.
+    All goals except Fast distribute ``demand_factor`` times the demand of all channels
+    (``node_optimizer.imposed_loads``). From 1 on, all public channels can be polled as often as politeness allows, so
+    that nothing is left to optimise. Fast minimises the load at a mean delay of ``delay_s`` per subscription.
+    ``budget_polls_per_minute`` limits the whole fleet under any goal; None means no limit. No channel's mean wait
+    exceeds ``longest_wait_s``, unless this budget or the limits of publishers require it. ``levels`` restricts the
+    numbers of polls to whole polling levels.
     """
 
-    goal: Goal = Goal.LITE
-    polls_per_channel: PositiveNumber = 3.0
+    goal: Goal = Goal.FAIR
+    demand_factor: PositiveNumber = 0.45
     budget_polls_per_minute: PositiveNumber | None = None
     delay_s: PositiveNumber = 60.0
-    longest_wait_s: PositiveNumber = 43_200.0
+    longest_wait_s: PositiveNumber = 3_600.0
     levels: Levels = Levels.CONTINUOUS
 
 
@@ -97,8 +98,11 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     ``poll_interval_s`` is τ, the interval in seconds at which one node polls a channel. ``maintenance_interval_s`` is
     the time after which owners repeat their assignments. ``max_polls_per_hour`` limits the fleet's polls of one public
-    channel. ``site_requests_per_s`` limits the polls of all public channels of one site, unless admins have set another
-    rate for the site. With ``weekly_rhythm``, polls follow the learnt rhythm of each channel.
+    channel, however many subscribers it has, and ``polls_per_hour_for_one_subscriber`` those of a public channel with
+    one subscriber (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of a
+    channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s`` limits
+    the polls of all public channels of one site, unless admins have set another rate for the site. With
+    ``weekly_rhythm``, polls follow the learnt rhythm of each channel.
     """
 
     poll_interval_s: float
@@ -107,8 +111,35 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     objective: FleetObjective = FleetObjective()
     site_requests_per_s: float = inf
     weekly_rhythm: bool = True
+    polls_per_hour_for_one_subscriber: float = inf
+    most_polls_per_node: float = 1.0
 
     @property
     def soft_state_ttl_s(self) -> float:
         """The time in seconds after which soft state that is not repeated, such as an assignment, expires."""
         return SOFT_STATE_INTERVALS * self.maintenance_interval_s
+
+    def most_polls_per_hour(self, subscribers: int) -> float:
+        """Return the most polls per hour that the fleet makes of a public channel, to be polite to its publisher.
+
+        The limit grows with the square root of the channel's number of ``subscribers`` (0 counts as 1), up to
+        ``max_polls_per_hour``: from 4 for one subscriber to 12.6 for 10, 40 for 100, and 120 from 900 on, by default.
+        So the more subscribers a channel has, the fewer requests its publisher serves for each; with readers of their
+        own, each would cause as many as the first.
+        """
+        return min(self.polls_per_hour_for_one_subscriber * sqrt(max(subscribers, 1)), self.max_polls_per_hour)
+
+
+DEFAULT_POLICY = FleetPolicy(
+    poll_interval_s=900.0,
+    max_polls_per_hour=120.0,
+    maintenance_interval_s=10.0,
+    site_requests_per_s=1.0,
+    polls_per_hour_for_one_subscriber=4.0,
+    most_polls_per_node=4.0,
+)
+"""The policy of a fleet with the default settings.
+
+A node polls a channel up to four times per τ, that is, a publisher sees one address at most every 225 s: with one poll,
+as in Corona §3.1, a fleet of a single worker would poll all channels equally often, whatever its budget.
+"""

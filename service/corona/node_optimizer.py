@@ -71,7 +71,8 @@ def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
 def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:
     """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, without its site's budget.
 
-    A node polls a channel at most once per τ, unless the longest wait requires more polls.
+    A node polls a channel at most ``policy.most_polls_per_node`` times per τ, unless the longest wait requires more
+    polls. The limit on polls of a public channel is :meth:`FleetPolicy.most_polls_per_hour`.
     """
     wait_s, interval_s = channel.longest_wait_s or policy.objective.longest_wait_s, policy.poll_interval_s
     return SizeLimits(
@@ -79,8 +80,10 @@ def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors
         own_wait=channel.longest_wait_s > 0,
         channel_interval=interval_s / channel.shortest_interval_s if channel.shortest_interval_s else inf,
         publisher=interval_s / channel.publisher_interval_s if channel.publisher_interval_s else inf,
-        nodes=max(nodes, size_for_wait(wait_s, interval_s)),
-        channel_budget=inf if channel.private else policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR,
+        nodes=max(policy.most_polls_per_node * nodes, size_for_wait(wait_s, interval_s)),
+        channel_budget=(
+            inf if channel.private else policy.most_polls_per_hour(channel.subscribers) * interval_s / SECONDS_PER_HOUR
+        ),
     )
 
 
@@ -100,8 +103,9 @@ def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -
     Sizes are polls per τ as the mean over a week. Costs are those of the present hour, in which a channel that follows
     its rhythm is polled ``present_speed`` times as often. The weights have this factor too, so that it changes no size.
     """
-    subscribers = np.maximum(channels["subscribers"], 1)
-    found = weights(policy.objective.goal, subscribers, channels["update_interval_s"], policy.poll_interval_s)
+    found = weights(
+        policy.objective.goal, _subscribers(channels), channels["update_interval_s"], policy.poll_interval_s
+    )
     speed = channels["present_speed"]
     least, most = size_bounds(policy, nodes, channels)
     problem = AllocationProblem.of(found * channels["weight_factor"] * speed, POLL_COST * speed, least=least, most=most)
@@ -115,17 +119,38 @@ def size_bounds(policy: FleetPolicy, nodes: float, channels: FactorTable) -> tup
     """
     waits_s, interval_s = channels["longest_wait_s"], policy.poll_interval_s
     least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.objective.longest_wait_s)
-    politeness = policy.max_polls_per_hour * interval_s / SECONDS_PER_HOUR
+    polite = np.where(channels["private"], inf, _polite_sizes(policy, _subscribers(channels)))
     with np.errstate(divide="ignore"):
         apart = interval_s / np.maximum(channels["shortest_interval_s"], channels["publisher_interval_s"])
-    most = np.minimum(np.where(channels["private"], inf, politeness), np.minimum(np.maximum(nodes, least), apart))
-    return least, most
+    return least, np.minimum(polite, np.minimum(np.maximum(policy.most_polls_per_node * nodes, least), apart))
 
 
-def imposed_loads(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return the cost per τ of the polls that each channel's subscribers would cause by polling on their own (§3.2)."""
-    found: Floats = np.maximum(channels["subscribers"], policy.objective.polls_per_channel) * POLL_COST
+def imposed_loads(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
+    """Return the demand of each channel: the cost per τ of the polls that its subscribers justify, shape (M,).
+
+    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). A public channel's demand is at
+    most what politeness (:meth:`FleetPolicy.most_polls_per_hour`) and the ring's ``nodes`` nodes allow. That of a
+    private channel, which has no such limit, is at least what one node polls. Sites' budgets and bounds of single
+    channels do not change demand: what they withhold from one channel is left to others.
+    """
+    subscribers = _subscribers(channels)
+    private = np.maximum(subscribers, policy.most_polls_per_node)
+    polite = np.minimum(_polite_sizes(policy, subscribers), policy.most_polls_per_node * nodes)
+    return np.where(channels["private"], private, np.minimum(subscribers, polite)) * POLL_COST
+
+
+def _subscribers(channels: FactorTable) -> Floats:
+    found: Floats = np.maximum(channels["subscribers"], 1).astype(np.float64)
     return found
+
+
+def _polite_sizes(policy: FleetPolicy, subscribers: Floats) -> Floats:
+    """Return :meth:`FleetPolicy.most_polls_per_hour` of many channels, as polls per τ.
+
+    ``subscribers`` has their numbers of subscribers, at least 1 each.
+    """
+    growing = policy.polls_per_hour_for_one_subscriber * np.sqrt(subscribers)
+    return np.minimum(growing, policy.max_polls_per_hour) * (policy.poll_interval_s / SECONDS_PER_HOUR)
 
 
 def own_aggregate(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Aggregate:
@@ -133,14 +158,15 @@ def own_aggregate(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Agg
     if not len(channels):
         return Aggregate(1, 0.0, b"")
     summary = summarise(allocation_problem(policy, nodes, channels))
-    return Aggregate(1, float(imposed_loads(policy, channels).sum()), encode(summary))
+    return Aggregate(1, float(imposed_loads(policy, nodes, channels).sum()), encode(summary))
 
 
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
     """Return the scale at which the fleet's channels reach the objective; None if there are no channels.
 
     ``fleet`` summarises the known channels, and ``nodes`` is the number of nodes on the ring. If ``fleet`` covers fewer
-    nodes, the channels get that share of the budget.
+    nodes, the channels get that share of the objective's budget. Polls that longest waits require are made although
+    they exceed the demand, but not beyond the objective's budget.
     """
     clusters = decode(fleet.clusters)
     if clusters is None or not len(clusters.rise):
@@ -151,7 +177,8 @@ def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | No
         known = min(1.0, fleet.nodes / nodes)
         cap = objective.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE * known
     if objective.goal is not Goal.FAST:
-        return clusters.scale_for_budget(min(fleet.demand, cap))
+        longest_waits = float(clusters.least_cost.sum())
+        return clusters.scale_for_budget(min(max(fleet.demand * objective.demand_factor, longest_waits), cap))
     fast = clusters.scale_for_delay(objective.delay_s, policy.poll_interval_s)
     return min(fast, clusters.scale_for_budget(cap)) if cap < inf else fast
 
@@ -166,12 +193,12 @@ def channel_weight(policy: FleetPolicy, channel: ChannelFactors) -> float:
 def channel_sizes(policy: FleetPolicy, nodes: int, channels: FactorTable, scale: float | None) -> Floats:
     """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
 
-    If the scale is None (unknown), a channel is polled as often as its subscribers would poll it on their own, within
-    its bounds.
+    If the scale is None (unknown), each channel gets its own demand's share of the polls, within its bounds.
     """
     bounds = allocation_problem(policy, nodes, channels)
     if scale is None:
-        found = np.minimum(np.maximum(imposed_loads(policy, channels), bounds.least), bounds.most)
+        share = imposed_loads(policy, nodes, channels) * policy.objective.demand_factor
+        found = np.minimum(np.maximum(share, bounds.least), bounds.most)
     else:
         found = sizes(bounds, scale)
     return np.where(found > 1, np.round(found, DIGITS), found)

@@ -80,24 +80,21 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
 
 def next_poll(settings: Settings, *, private: bool, retry_after_s: float | None, hint_s: float = 0.0) -> NextPoll:
-    """Return the earliest next poll of a channel that works.
+    """Return the earliest next poll of a channel that works, has one subscriber, and is polled by one node.
 
-    Without other limits it is due after τ/n: τ is the polling interval of one node, and n the largest number of nodes
-    that may poll a channel, the setting ``polls_per_channel``. ``retry_after_s`` is the response's Retry-After, or
-    None; ``hint_s`` is the wait that the publisher's polling hints request. ``private`` states that the publisher's
-    address is private.
+    ``retry_after_s`` is the response's Retry-After, or None; ``hint_s`` is the wait that the publisher's polling hints
+    request. ``private`` states that the publisher's address is private.
     """
-    interval_s = settings.poll_interval_s / settings.polls_per_channel
-    polite_s = interval_s if private else max(interval_s, SECONDS_PER_HOUR / settings.max_polls_per_hour)
+    policy = settings.policy()
+    interval_s, per_hour = policy.poll_interval_s / policy.most_polls_per_node, policy.most_polls_per_hour(1)
+    polite_s = interval_s if private else max(interval_s, SECONDS_PER_HOUR / per_hour)
     if retry_after_s is not None and retry_after_s > polite_s:
         return NextPoll(retry_after_s, "the publisher requires it (Retry-After)")
     if not private and hint_s > polite_s:
         return NextPoll(hint_s, "the publisher asks for it")
     if polite_s > interval_s:
-        why = f"the whole fleet polls a channel at most {settings.max_polls_per_hour:g} times per hour"
-        return NextPoll(polite_s, why)
-    why = f"{settings.polls_per_channel:g} nodes take turns, each every {settings.poll_interval_s:g} s"
-    return NextPoll(interval_s, why)
+        return NextPoll(polite_s, f"a channel with one subscriber is polled at most {per_hour:g} times per hour")
+    return NextPoll(interval_s, f"a node polls a channel at most once in {interval_s:g} s")
 
 
 def as_text(inspection: Inspection) -> str:

@@ -32,7 +32,7 @@ from tests.support.waiting import until
 WORDS = ("Astronomy", "Baker", "Cities", "Data", "Forest", "Garden", "History", "Ideas", "Journal", "Kernel", "Music")
 WATCHERS, WATCHED_S = 50, 30.0
 SUBSCRIPTIONS, AT_ONCE = 5_000, 250
-WHAT_IF = "goal=fair&longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute="
+WHAT_IF = "goal=fair&longest_wait_s=1+h&demand_factor=1&delay_s=60&budget_polls_per_minute="
 
 
 async def fill(store: Store, channels: int) -> None:

@@ -53,7 +53,7 @@ async def _full(store: Store) -> list[str]:
     await store.outbox.move_to_dead_letters(bob, batches[bob].message_id, HOSTILE)
     await store.redis.call("XADD", keys.DEAD_LETTERS, "*", "why", HOSTILE)
     await store.blocked_hosts.add("news.example.org", HostBlock("ada", now_s, HOSTILE))
-    what_if = "goal=lite&longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute=9"
+    what_if = "goal=lite&longest_wait_s=1+h&demand_factor=1&delay_s=60&budget_polls_per_minute=9"
     return [
         *("/", "/channels", "/channels?state=failing&sort=-subscribers", "/channels?q=nowhere", "/channels/add"),
         *(f"/channels/{good.id}", f"/channels/{hostile.id}", f"/channels/{good.id}/versions"),
@@ -169,7 +169,7 @@ async def test_every_page_works_without_scripts(store: Store, browser: Browser) 
         await page.get_by_role("button", name="Apply").click()
         await page.get_by_text("Applied").wait_for()
         await page.get_by_role("button", name="Undo last change").click()
-        await page.get_by_text("maximum delay 12 h").first.wait_for()
+        await page.get_by_text("maximum delay 1 h").first.wait_for()
 
 
 async def test_live_updates_keep_details_open(store: Store, browser: Browser) -> None:

@@ -27,6 +27,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
+from service.corona.fleet_policy import DEFAULT_POLICY
 from service.embedded import ports
 from service.embedded.redis import PrivateRedis
 from service.errors import NoWorker
@@ -47,7 +48,8 @@ SETTINGS = {
     "CORONET_POLL_INTERVAL_S": str(POLL_INTERVAL_S),
     "CORONET_MAINTENANCE_INTERVAL_S": "6",
     "CORONET_LEASE_TTL_S": "8",
-    "CORONET_POLLS_PER_CHANNEL": str(FIRST + JOINING),
+    "CORONET_GOAL": "lite",
+    "CORONET_DEMAND_FACTOR": str((FIRST + JOINING) / DEFAULT_POLICY.most_polls_per_node),
     "CORONET_NEAR_RTT_S": "0.06",
 }
 

@@ -23,9 +23,9 @@ CROWDED, CROWDED_PER_S = "example.org", 0.5
 """In a third of all storms, most channels are of one site, which may be asked so often."""
 
 GOALS = (
-    FleetObjective(),
-    FleetObjective(goal=Goal.LITE, budget_polls_per_minute=60.0),
-    FleetObjective(goal=Goal.FAIR, budget_polls_per_minute=100.0, longest_wait_s=30.0),
+    FleetObjective(goal=Goal.LITE, demand_factor=3.0),
+    FleetObjective(goal=Goal.LITE, demand_factor=3.0, budget_polls_per_minute=60.0),
+    FleetObjective(goal=Goal.FAIR, demand_factor=3.0, budget_polls_per_minute=100.0, longest_wait_s=30.0),
     FleetObjective(goal=Goal.FAST, delay_s=2.0),
 )
 
@@ -143,8 +143,10 @@ def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(block: int) -> 
         if objective.budget_polls_per_minute is not None:
             assert total <= 1.05 * objective.budget_polls_per_minute * POLICY.poll_interval_s / 60
         if objective.goal is not Goal.FAST:
-            demand = sum(max(fleet.channels[channel].subscribers, 3) for channel in _wanted(fleet))
-            assert total <= 1.05 * demand
+            demand = sum(fleet.channels[channel].subscribers for channel in _wanted(fleet))
+            own_waits_s = (fleet.bounds.get(channel, NO_BOUNDS).longest_wait_s for channel in _wanted(fleet))
+            least = sum(POLICY.poll_interval_s / 2 / (own_s or objective.longest_wait_s) for own_s in own_waits_s)
+            assert total <= 1.05 * max(objective.demand_factor * demand, least)
 
 
 @blocks

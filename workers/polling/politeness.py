@@ -39,6 +39,7 @@ class Politeness:
     def __init__(self, budgets: RequestBudgets, settings: Settings) -> None:
         self._budgets = budgets
         self._settings = settings
+        self._policy = settings.policy()
         self._blocked_hosts: Container[str] = frozenset()
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -53,14 +54,15 @@ class Politeness:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def acquire_request(self, channel: Channel) -> None:
-        """Take the tokens for a poll of a channel, and for the request to its site."""
-        await self.acquire_poll(channel)
+        """Take the tokens for the first poll of a channel, and for the request to its site."""
+        await self.acquire_poll(channel, subscribers=1)
         await self.acquire_site(channel)
 
-    async def acquire_poll(self, channel: Channel, address_group: str = "") -> None:
+    async def acquire_poll(self, channel: Channel, subscribers: int, address_group: str = "") -> None:
         """Take the tokens for a poll of a channel from the budgets of the channel and of its network.
 
-        The token for its site is taken later, by :meth:`acquire_site`. ``address_group`` identifies the network:
+        The channel's budget is that of its number of ``subscribers`` (:meth:`FleetPolicy.most_polls_per_hour`). The
+        token for its site is taken later, by :meth:`acquire_site`. ``address_group`` identifies the network:
         :meth:`charge_network` returned it after the channel's last poll. It is "" before the first poll.
         """
         host = host_of(channel.url)
@@ -69,7 +71,7 @@ class Politeness:
             _raise_if_paused(host, await self._budgets.paused_s(channel.id))
             return
         network = self._network_limit(address_group) if address_group else None
-        delays = await self._budgets.take_poll(channel.id, self._settings.max_polls_per_hour, network)
+        delays = await self._budgets.take_poll(channel.id, self._policy.most_polls_per_hour(subscribers), network)
         _raise_if_paused(host, delays.paused_s)
         if delays.poll_s > 0:
             raise LimitReached(f"This channel of {host} was polled often enough. Try again in {delays.poll_s:.0f} s.")
@@ -106,12 +108,12 @@ class Politeness:
         """Pause polls of a channel for ``for_s`` seconds, as the publisher asked by ``Retry-After``."""
         await self._budgets.pause(channel.id, for_s)
 
-    async def apply_polling_hint(self, channel: Channel, for_s: float) -> None:
+    async def apply_polling_hint(self, channel: Channel, subscribers: int, for_s: float) -> None:
         """Pause polls of a channel for ``for_s`` seconds, as the polling hints of its document ask.
 
-        Nothing is done if the channel's own budget does not allow an earlier poll anyway.
+        Nothing is done if the budget of a channel with so many ``subscribers`` does not allow an earlier poll anyway.
         """
-        if for_s > SECONDS_PER_HOUR / self._settings.max_polls_per_hour:
+        if for_s > SECONDS_PER_HOUR / self._policy.most_polls_per_hour(subscribers):
             await self._budgets.pause(channel.id, for_s)
 
     def _network_limit(self, group: str) -> RateLimit:

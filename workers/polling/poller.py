@@ -97,7 +97,7 @@ class Poller:
 
     async def acquire_poll(self, state: PollState) -> None:
         """Return as soon as a channel may be polled. Raises the errors of :meth:`Politeness.acquire_poll`."""
-        await self._politeness.acquire_poll(state.channel, state.address_group)
+        await self._politeness.acquire_poll(state.channel, state.subscribers, state.address_group)
 
     async def poll(self, state: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
         """Poll a channel once for ``node``; the caller has called :meth:`acquire_poll` before.
@@ -232,7 +232,9 @@ class Poller:
             return
         now_s = self._clock.wall_s()
         await self._politeness.apply_polling_hint(
-            state.channel, find_earliest_poll(fetched.headers, state.wishes, now_s).not_before_s - now_s
+            state.channel,
+            state.subscribers,
+            find_earliest_poll(fetched.headers, state.wishes, now_s).not_before_s - now_s,
         )
 
     async def _compare(self, state: PollState, fetched: FetchResult) -> _Comparison:

@@ -145,7 +145,7 @@ def _event(name: str, data: str) -> bytes:
 
 def default_poll_interval_s(settings: Settings) -> float:
     """Return the longest regular time between two polls of a channel, in seconds."""
-    return max(settings.poll_interval_s, 3600 / settings.max_polls_per_hour)
+    return 2 * settings.longest_wait_s
 
 
 async def _title(store: Store, cid: ChannelId) -> str:

@@ -199,7 +199,7 @@ def describe_aims(aims: FleetObjective) -> str:
     if aims.goal is Goal.FAST:
         parts.append(f"mean delay {format_duration(aims.delay_s)}")
     else:
-        parts.append(f"{aims.polls_per_channel:g} polls per channel")
+        parts.append(f"demand factor {aims.demand_factor:g}")
     if aims.budget_polls_per_minute is not None:
         parts.append(f"at most {aims.budget_polls_per_minute:,g} polls per min")
     parts.append(f"maximum delay {format_duration(aims.longest_wait_s)}")
@@ -211,7 +211,7 @@ def describe_aims(aims: FleetObjective) -> str:
 def _parse_aims(form: Mapping[str, str]) -> FleetObjective:
     """Return the aims in a form. Raises :class:`UserError`."""
     values: dict[str, object] = {"goal": form.get("goal", ""), "levels": form.get("levels", Levels.CONTINUOUS)}
-    for name in ("polls_per_channel", "budget_polls_per_minute"):
+    for name in ("demand_factor", "budget_polls_per_minute"):
         if text := form.get(name, "").strip()[:_MAX_FIELD_CHARS]:
             values[name] = _parse_number(text)
     for name in ("delay_s", "longest_wait_s"):
@@ -252,7 +252,7 @@ async def _page(
     budget = aims.budget_polls_per_minute
     fields = {
         "goal": aims.goal,
-        "polls_per_channel": f"{aims.polls_per_channel:g}",
+        "demand_factor": f"{aims.demand_factor:g}",
         "budget_polls_per_minute": "" if budget is None else f"{budget:g}",
         "delay_s": format_duration(aims.delay_s),
         "longest_wait_s": format_duration(aims.longest_wait_s),

@@ -171,6 +171,8 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
         "CORONET_REDIS_URL": redis_url,
         "CORONET_ALLOW_PRIVATE": "true",
         "CORONET_POLL_INTERVAL_S": str(POLL_INTERVAL_S),
+        "CORONET_GOAL": "lite",
+        "CORONET_DEMAND_FACTOR": "1",
         "CORONET_MAINTENANCE_INTERVAL_S": str(_MAINTENANCE_S),
         "CORONET_NODES_PER_WORKER": str(setup.nodes // setup.workers),
         "CORONET_LOG_LEVEL": "warning",

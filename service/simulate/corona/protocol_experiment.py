@@ -257,7 +257,7 @@ def _policy(setup: CoronaSetup) -> FleetPolicy:
         maintenance_interval_s=setup.maintenance_s,
         objective=FleetObjective(
             goal=setup.goal,
-            polls_per_channel=1.0,
+            demand_factor=1.0,
             delay_s=setup.target_delay_s,
             longest_wait_s=min(setup.longest_wait_s, _UNLIMITED),
         ),

@@ -114,7 +114,7 @@ class FleetScheduler:
         goal: Goal,
         requests_per_s: float,
         *,
-        most_per_hour: float = np.inf,
+        most_per_hour: float | Floats = np.inf,
         rhythm: Rhythm | None = None,
     ) -> None:
         channels = len(subscribers)

@@ -7,7 +7,7 @@ at time 0, and see the same first documents. They are measured after a warm-up t
 Each reader is compared with four results of Corona:
 
 - ``ours``: production's goal, optimiser, estimates and schedules;
-- ``ours_polite``: the same, but within the product's default limit on polls per channel;
+- ``ours_polite``: the same, but within the product's default limits on polls per channel;
 - ``ours_with_rhythm``: the same as ``ours``, but with clocks that learn when publishers publish;
 - ``known``: no scheduler, but the optimum of the goal if the publishers' true intervals are known. For Fair and Poisson
   publishers no use of these requests has a lower mean notification delay, so that the possible ratio is bounded.
@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from service.corona.fleet_policy import DEFAULT_POLICY
 from service.corona.honeycomb import AllocationProblem, scale_for_budget, sizes
 from service.corona.objectives import Goal, weights
 from service.simulate.schedulers.corona_scheduler import POLL_INTERVAL_S, FleetScheduler, Rhythm, run_fleet
@@ -28,6 +29,7 @@ from service.simulate.schedulers.publication_trace import (
     HOUR_S,
     WEEK_S,
     Floats,
+    Ints,
     PublicationTrace,
     Publishers,
     make_trace,
@@ -38,11 +40,13 @@ HISTORY_S = 4 * WEEK_S
 """Age of the oldest entries in feeds at time 0."""
 FIRST_POLLS_S = HOUR_S
 """Every scheduler polls each channel once within this time."""
-POLITE_PER_HOUR = 12.0
-"""The default of the setting ``max_polls_per_hour``."""
-
 STEPS = len(PEERS) * 5
 """Number of progress reports of a run."""
+
+
+def polite_per_hour(subscribers: Ints) -> Floats:
+    """Return the most polls per hour of channels with these numbers of subscribers, with the product's defaults."""
+    return np.array([DEFAULT_POLICY.most_polls_per_hour(count) for count in subscribers.tolist()])
 
 
 class SchedulersSetup(msgspec.Struct, frozen=True):
@@ -138,7 +142,7 @@ class _CoronaRunner:
         if what == "known":
             polling = self._run_with_true_intervals(requests_per_s)
         else:
-            most_per_hour = POLITE_PER_HOUR if what == "ours_polite" else np.inf
+            most_per_hour = polite_per_hour(subscribers) if what == "ours_polite" else np.inf
             rhythm = Rhythm(len(subscribers)) if what == "ours_with_rhythm" else None
             fleet = FleetScheduler(subscribers, self._goal, requests_per_s, most_per_hour=most_per_hour, rhythm=rhythm)
             polling = run_fleet(self._trace, fleet, self.first_s, self._window_s)

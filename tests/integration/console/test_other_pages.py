@@ -25,14 +25,14 @@ from service.store.coordination.requests import ContentReply, PollReply, ProbeRe
 from tests.support.channels import change, make_channel, polled, publish
 from tests.support.console import TOKEN, Visitor, logged_in, worker
 
-WHAT_IF = "longest_wait_s=1+h&polls_per_channel=3&delay_s=60&budget_polls_per_minute="
+WHAT_IF = "longest_wait_s=1+h&demand_factor=1&delay_s=60&budget_polls_per_minute="
 
 
 async def test_a_policy_is_previewed_before_it_is_applied(store: Store, ada: Visitor) -> None:
     await make_channel(store, listed=True)
     _, text = await ada.get(f"/policy?goal=fair&{WHAT_IF}")
     assert "Effect</h2>" in text
-    assert "Apply: Fair, 3 polls per channel, maximum delay 1 h" in text
+    assert "Apply: Fair, demand factor 1, maximum delay 1 h" in text
     assert await store.fleet_policy.get() is None
 
 
@@ -52,10 +52,10 @@ async def test_the_policy_page_shows_what_limits_channels_and_the_longest_delays
 
 async def test_a_policy_is_applied_and_undone_with_a_history(store: Store, ada: Visitor) -> None:
     await make_channel(store, listed=True)
-    sent = {"goal": "fast", "longest_wait_s": "1 h", "delay_s": "30 s", "polls_per_channel": "2"}
+    sent = {"goal": "fast", "longest_wait_s": "1 h", "delay_s": "30 s", "demand_factor": "0.5"}
     assert await ada.post("/policy", seen="0", **sent) == (303, "/policy?applied=1")
     aims = await store.fleet_policy.get()
-    assert aims == FleetObjective(Goal.FAST, polls_per_channel=2.0, delay_s=30.0, longest_wait_s=3600.0)
+    assert aims == FleetObjective(Goal.FAST, demand_factor=0.5, delay_s=30.0, longest_wait_s=3600.0)
     _, text = await ada.get("/policy")
     assert "Fast, mean delay 30 s, maximum delay 1 h" in text
     assert await ada.post("/policy/restore", to="before", seen="1") == (303, "/policy?applied=1")
@@ -79,7 +79,7 @@ async def test_a_concurrent_policy_change_is_not_overwritten(store: Store, ada: 
         ({"goal": "best"}, "Invalid policy"),
         ({"goal": "lite", "longest_wait_s": "soon"}, "is not a duration"),
         ({"goal": "lite", "budget_polls_per_minute": "many"}, "is not a number"),
-        ({"goal": "lite", "polls_per_channel": "-1"}, "Invalid policy"),
+        ({"goal": "lite", "demand_factor": "-1"}, "Invalid policy"),
     ],
 )
 async def test_an_invalid_policy_is_refused(ada: Visitor, fields: dict[str, str], words: str) -> None:

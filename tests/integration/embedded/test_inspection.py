@@ -60,10 +60,10 @@ async def test_a_publisher_cannot_control_the_terminal(publisher: SamplePublishe
 
 
 def test_the_next_poll_respects_the_interval_rate_limits_and_retry_after() -> None:
-    default = settings.load({}, poll_interval_s=900.0, polls_per_channel=3, max_polls_per_hour=12.0)
+    default = settings.load({})
     frequent = default.model_copy(update={"poll_interval_s": 30.0})
-    assert next_poll(default, private=False, retry_after_s=None).in_s == 300.0
-    assert next_poll(frequent, private=False, retry_after_s=None).in_s == 300.0
-    assert next_poll(frequent, private=True, retry_after_s=None).in_s == 10.0
+    assert next_poll(default, private=False, retry_after_s=None).in_s == 900.0
+    assert next_poll(frequent, private=False, retry_after_s=None).in_s == 900.0
+    assert next_poll(frequent, private=True, retry_after_s=None).in_s == 7.5
     assert next_poll(default, private=False, retry_after_s=7200.0).in_s == 7200.0
     assert "Retry-After" in next_poll(default, private=False, retry_after_s=7200.0).why

@@ -20,6 +20,7 @@ def settings(clean_redis: str) -> Settings:
         redis_url=clean_redis,
         allow_private=True,
         poll_interval_s=1.5,
+        demand_factor=0.75,  # three polls per interval of a private channel with one subscriber
         maintenance_interval_s=1.0,
         lease_ttl_s=1.0,
     )

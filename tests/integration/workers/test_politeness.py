@@ -13,7 +13,12 @@ from service.store import Store
 from service.store.coordination.request_budgets import RateLimit
 from workers.polling.politeness import BURST, Politeness
 
-OFTEN = Settings(host_requests_per_s=0.01, address_requests_per_s=0.01, max_polls_per_hour=1e6)
+OFTEN = Settings(
+    host_requests_per_s=0.01,
+    address_requests_per_s=0.01,
+    max_polls_per_hour=1e6,
+    polls_per_hour_for_one_subscriber=1e6,
+)
 GROUP = "93.184.216.0/24"
 
 
@@ -22,7 +27,7 @@ def channel(url: str, *, private: bool = False) -> Channel:
 
 
 async def ask(politeness: Politeness, channel: Channel, group: str = "") -> None:
-    await politeness.acquire_poll(channel, group)
+    await politeness.acquire_poll(channel, 1, group)
     await politeness.acquire_site(channel)
 
 
@@ -62,7 +67,9 @@ async def test_addresses_that_are_not_public_have_no_network(store: Store, addre
 
 
 async def test_workers_of_one_egress_group_share_a_budget(store: Store) -> None:
-    wide = Settings(host_requests_per_s=1000.0, max_polls_per_hour=1e6, egress_requests_per_s=0.01)
+    wide = OFTEN.model_copy(
+        update={"host_requests_per_s": 1000.0, "address_requests_per_s": 10.0, "egress_requests_per_s": 0.01}
+    )
     north, also_north, south = (
         Politeness(store.request_budgets, wide.model_copy(update={"egress_group": name}))
         for name in ("north", "north", "south")
@@ -113,7 +120,7 @@ async def test_concurrent_polls_share_one_round_trip(store: Store, monkeypatch: 
     await store.request_budgets.pause(channel("http://127.0.0.1/7").id, 60.0)
     each = Mock(wraps=store.redis.call_each)
     monkeypatch.setattr(store.redis, "call_each", each)
-    asked = [politeness.acquire_poll(channel(f"http://127.0.0.1/{number}")) for number in range(20)]
+    asked = [politeness.acquire_poll(channel(f"http://127.0.0.1/{number}"), 1) for number in range(20)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, LimitReached)] == [7]
     assert each.call_count == 1

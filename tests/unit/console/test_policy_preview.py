@@ -14,7 +14,7 @@ from service.corona.node_optimizer import ChannelFactors, factor_table
 from service.corona.poll_explanation import BindingConstraint
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 
-POLICY = FleetPolicy(900.0, 12.0, 10.0)
+POLICY = FleetPolicy(900.0, 120.0, 10.0, polls_per_hour_for_one_subscriber=4.0)
 CHANNELS = st.lists(
     st.builds(
         ChannelLoad,
@@ -99,17 +99,17 @@ def test_every_channel_has_one_constraint(channels: list[ChannelLoad]) -> None:
     ("aims", "rates", "own", "bound"),
     [
         ({"budget_polls_per_minute": 0.001}, {}, NO_BOUNDS, BindingConstraint.FLEET_BUDGET),
-        ({}, {}, NO_BOUNDS, BindingConstraint.CHANNEL_BUDGET),
+        ({"demand_factor": 1.0}, {}, NO_BOUNDS, BindingConstraint.CHANNEL_BUDGET),
         ({}, {"a.example": 0.001}, NO_BOUNDS, BindingConstraint.HOST_BUDGET),
-        ({"polls_per_channel": 0.5}, {}, NO_BOUNDS, BindingConstraint.NONE),
-        ({}, {}, ChannelBounds(shortest_interval_s=900.0), BindingConstraint.CHANNEL_INTERVAL),
+        ({}, {}, NO_BOUNDS, BindingConstraint.NONE),
+        ({}, {}, ChannelBounds(shortest_interval_s=9_000.0), BindingConstraint.CHANNEL_INTERVAL),
         (
-            {"polls_per_channel": 0.5, "budget_polls_per_minute": 0.2},
             {},
-            ChannelBounds(450.0),
+            {},
+            ChannelBounds(900.0),
             BindingConstraint.CHANNEL_WAIT,
         ),
-        ({"polls_per_channel": 9.0}, {}, ChannelBounds(longest_wait_s=10.0), BindingConstraint.CHANNEL_BUDGET),
+        ({"demand_factor": 3.0}, {}, ChannelBounds(longest_wait_s=10.0), BindingConstraint.CHANNEL_BUDGET),
     ],
 )
 def test_the_deciding_constraint_is_reported(
@@ -122,7 +122,7 @@ def test_the_deciding_constraint_is_reported(
 def test_largest_delay_changes_are_found() -> None:
     rare, often = ChannelLoad(100, 1e6, private=True, site=""), ChannelLoad(100, 600.0, private=True, site="")
     model = PolicyModel([rare, often], 2, {})
-    before, after = _policy(polls_per_channel=0.01), _policy(goal="fair", polls_per_channel=0.01)
+    before, after = _policy(goal="lite"), _policy(goal="fair")
     # With so many subscribers, only a budget keeps both from the maximum poll rate.
     before, after = (
         msgspec.structs.replace(each, objective=msgspec.structs.replace(each.objective, budget_polls_per_minute=0.1))

@@ -45,7 +45,7 @@ ME, NEXT, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
 CHANNEL = "1000001" + "0" * 33
 NEARER = "1" + "0" * 38 + "1"
 POLICY = FleetPolicy(
-    poll_interval_s=1200, max_polls_per_hour=6, maintenance_interval_s=10, objective=FleetObjective(polls_per_channel=4)
+    poll_interval_s=1200, max_polls_per_hour=6, maintenance_interval_s=10, objective=FleetObjective(demand_factor=4)
 )
 SCHEDULE = PollingSchedule(37.5, 600.0, 2)  # four polls per interval would be twelve per hour
 POLLING = StartPolling(CHANNEL, 0, SCHEDULE)

@@ -31,7 +31,7 @@ from tests.support.ring_strategies import ring
 ME, NEXT = "0" * 40, "4" + "0" * 39
 CHANNEL, OTHER = "1" + "0" * 39, "11" + "0" * 38
 TAU_S = 900.0
-OBJECTIVE = FleetObjective(budget_polls_per_minute=2 * 60 / TAU_S)
+OBJECTIVE = FleetObjective(demand_factor=3.0, budget_polls_per_minute=2 * 60 / TAU_S)
 POLICY = FleetPolicy(poll_interval_s=TAU_S, max_polls_per_hour=60.0, maintenance_interval_s=8.0, objective=OBJECTIVE)
 HOURLY = PollingLimit(CHANNEL, LimitReason.HINT, shortest_interval_s=3600)
 

@@ -1,5 +1,6 @@
 """Polling plans of an owner when the fleet, its ring and its objective change. ``ME`` owns ``CHANNEL``; τ is 60 s."""
 
+import msgspec
 import pytest
 
 from service.corona.aggregation import EMPTY_AGGREGATE
@@ -26,7 +27,8 @@ from tests.support.ring_strategies import ring
 
 ME, NEXT, FAR = "0" * 40, "4" + "0" * 39, "8" + "0" * 39
 CHANNEL = "1" + "0" * 39
-POLICY = FleetPolicy(poll_interval_s=60.0, max_polls_per_hour=3600.0, maintenance_interval_s=8.0)
+LITE = FleetObjective(Goal.LITE, demand_factor=2.0)
+POLICY = FleetPolicy(poll_interval_s=60.0, max_polls_per_hour=3600.0, maintenance_interval_s=8.0, objective=LITE)
 SUBSCRIBERS = 5
 
 
@@ -98,7 +100,7 @@ def test_missing_aggregates_are_ignored_after_the_soft_state_ttl() -> None:
 def test_a_smaller_budget_shrinks_polling_sets_at_once() -> None:
     node = _owner(NEXT, FAR)
     assert _schedule(_tick_with(node, 0, NEXT, FAR)).size == 3
-    node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=2.0)), 1)
+    node.handle(ObjectiveLoaded(msgspec.structs.replace(LITE, budget_polls_per_minute=2.0)), 1)
     effects = _tick_with(node, 2, NEXT, FAR)
     assert Send(FAR, Unassign(1, CHANNEL)) in effects
     assert _schedule(effects).size == 2
@@ -151,16 +153,16 @@ def test_channel_bounds_apply_and_end_at_once() -> None:
         (ChannelBounds(longest_wait_s=5.0), 10.0, BindingConstraint.NODES),
         (NO_BOUNDS, 20.0, BindingConstraint.NODES),
     ):
-        assert _gap_s(node.handle(ObjectiveLoaded(FleetObjective(), bounds={CHANNEL: bounds}), 1)) == gap_s
+        assert _gap_s(node.handle(ObjectiveLoaded(LITE, bounds={CHANNEL: bounds}), 1)) == gap_s
         explanation = node.explain(CHANNEL, 1)
         assert explanation is not None
         assert (explanation.interval_s / len(explanation.turns), explanation.bound) == (gap_s, bound)
-    assert node.handle(ObjectiveLoaded(FleetObjective(), bounds={FAR: ChannelBounds(longest_wait_s=5.0)}), 4) == []
+    assert node.handle(ObjectiveLoaded(LITE, bounds={FAR: ChannelBounds(longest_wait_s=5.0)}), 4) == []
 
 
 def test_channel_bounds_set_before_ownership_apply_to_the_first_poll() -> None:
     node = Node(ME, POLICY)
-    node.handle(ObjectiveLoaded(FleetObjective(), bounds={CHANNEL: ChannelBounds(shortest_interval_s=90.0)}), 0)
+    node.handle(ObjectiveLoaded(LITE, bounds={CHANNEL: ChannelBounds(shortest_interval_s=90.0)}), 0)
     node.handle(RingChanged(ring([ME, NEXT, FAR])), 0)
     node.handle(_subscribed(SUBSCRIBERS), 0)
     assert _gap_s(node.handle(OwnershipTaken(CHANNEL, 1, 1), 0)) == 90.0
@@ -205,7 +207,7 @@ def test_a_new_objective_applies_although_the_ring_has_just_changed() -> None:
     _tick_with(node, 0, NEXT, FAR)
     before = node.plans.scale
     node.handle(RingChanged(ring([ME, NEXT], version=2)), 1)
-    node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=1.0)), 2)
+    node.handle(ObjectiveLoaded(msgspec.structs.replace(LITE, budget_polls_per_minute=1.0)), 2)
     _tick_with(node, 3, NEXT)
     assert node.plans.scale is not None
     assert before is not None
@@ -221,6 +223,6 @@ def test_gaps_are_reported_when_first_known_and_after_notable_changes() -> None:
     assert node.plans.changed_gaps(0) == []
     node.plans.record_gaps([*node.plans.changed_gaps(10), (FAR, 1.0)])
     assert node.plans.changed_gaps(10) == []
-    node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=2.0)), 1)
+    node.handle(ObjectiveLoaded(msgspec.structs.replace(LITE, budget_polls_per_minute=2.0)), 1)
     _tick_with(node, 2, NEXT, FAR)
     assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(30.0)}

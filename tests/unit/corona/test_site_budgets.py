@@ -5,7 +5,7 @@ from hashlib import sha1
 import pytest
 
 from service.corona.events import ChannelsListed, ListedChannel, ObjectiveLoaded, OwnershipTaken, RingChanged, Tick
-from service.corona.fleet_policy import FleetObjective, FleetPolicy
+from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, sizes
 from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.poll_explanation import BindingConstraint
@@ -19,7 +19,11 @@ SITE = "example.org"
 ME = sha1(SITE.encode(), usedforsecurity=False).hexdigest()
 OTHER = to_hex(from_hex(ME) ^ ((1 << BITS) - 1))
 POLICY = FleetPolicy(
-    poll_interval_s=60.0, max_polls_per_hour=240.0, maintenance_interval_s=8.0, site_requests_per_s=1.0
+    poll_interval_s=60.0,
+    max_polls_per_hour=240.0,
+    maintenance_interval_s=8.0,
+    site_requests_per_s=1.0,
+    objective=FleetObjective(Goal.LITE, demand_factor=3.0),
 )
 BUDGET = POLL_BUDGET_SHARE * 60.0
 
@@ -130,7 +134,9 @@ def test_load_that_a_site_does_not_accept_goes_to_other_channels() -> None:
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME])), 0)
     channels = _channels(200)
-    node.handle(ObjectiveLoaded(FleetObjective(budget_polls_per_minute=110.0), {SITE: 0.5}), 0)
+    node.handle(
+        ObjectiveLoaded(FleetObjective(Goal.LITE, demand_factor=3.0, budget_polls_per_minute=110.0), {SITE: 0.5}), 0
+    )
     node.handle(ChannelsListed(0, tuple(ListedChannel(channel, 1) for channel in channels)), 0)
     for number, channel in enumerate(channels):
         node.handle(OwnershipTaken(channel, 1, 1, site=SITE if number % 2 else ""), 0)

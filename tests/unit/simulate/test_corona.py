@@ -160,13 +160,13 @@ def test_fast_reaches_its_target_delay() -> None:
 def test_owners_make_the_same_decisions_as_production(goal: Goal, wait_s: float) -> None:
     """Summaries, scale and sizes equal those of ``service.corona.node_optimizer``."""
     setup = msgspec.structs.replace(SMALL, goal=goal, longest_wait_s=wait_s, target_delay_s=60.0)
-    aims = FleetObjective(goal=goal, polls_per_channel=1, delay_s=60.0, longest_wait_s=wait_s)
+    aims = FleetObjective(goal=goal, demand_factor=1.0, delay_s=60.0, longest_wait_s=wait_s)
     policy = FleetPolicy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
     channels = draw_channels(setup, np.random.default_rng(1))
     trie, everything = NodeTrie(initial_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
     people = zip(channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
     factors = [
-        node_optimizer.ChannelFactors(subscribers, interval_s, private=False) for subscribers, interval_s in people
+        node_optimizer.ChannelFactors(subscribers, interval_s, private=True) for subscribers, interval_s in people
     ]
     table = node_optimizer.factor_table(factors, len(factors))
     owners = OwnerDecisions(setup, channels)

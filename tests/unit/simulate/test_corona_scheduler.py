@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from service.corona.objectives import Goal
-from service.settings import Settings
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, Rhythm, run_fleet
-from service.simulate.schedulers.experiment import POLITE_PER_HOUR
+from service.simulate.schedulers.experiment import polite_per_hour
 from service.simulate.schedulers.polls import PollSimulation, measure_results
 from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, PublicationTrace, Publishers, make_trace
 
@@ -34,13 +33,9 @@ def test_the_budget_is_spent_within_one_percent(trace: PublicationTrace, clocks:
 def test_the_politeness_limit_is_kept() -> None:
     """A single channel does not get the whole budget."""
     trace = PublicationTrace(np.array([1]), np.array([600.0]), np.arange(0.0, 2 * WEEK_S, 600.0), np.array([0, 2016]))
-    fleet = FleetScheduler(trace.subscribers, Goal.FAIR, 1 / 60, most_per_hour=POLITE_PER_HOUR)
+    fleet = FleetScheduler(trace.subscribers, Goal.FAIR, 1 / 60, most_per_hour=polite_per_hour(trace.subscribers))
     polling = run_fleet(trace, fleet, np.zeros(1), WINDOW_S)
-    assert polling.requests == pytest.approx(POLITE_PER_HOUR * WEEK_S / HOUR_S, rel=0.01)
-
-
-def test_the_limit_is_the_products_default() -> None:
-    assert Settings.model_fields["max_polls_per_hour"].default == POLITE_PER_HOUR
+    assert polling.requests == pytest.approx(4 * WEEK_S / HOUR_S, rel=0.01)
 
 
 def test_fair_makes_notifications_faster_than_lite(trace: PublicationTrace) -> None:
