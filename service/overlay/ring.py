@@ -62,6 +62,8 @@ class RingView:
         for bit, side, beside in self._paths.get(node) or self._path(node):
             if target & bit != side:
                 nearer += beside
+                if nearer >= count:
+                    return False
         return nearer < count
 
     @cached_property
@@ -118,17 +120,18 @@ def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[st
     A point's owner is found bit by bit: the nodes whose ids agree with the point's next bit remain, or all nodes if
     none agrees.
     """
-    points = tuple(from_hex(node.id) for node in view.nodes)
     mine, bits = from_hex(node_id), 4 * digits
-    return tuple(f"{prefix:0{digits}x}" for prefix in range(1 << bits) if mine in _nearest(points, prefix, bits))
-
-
-def _nearest(points: Sequence[int], prefix: int, bits: int) -> Sequence[int]:
+    owned: list[tuple[int, Sequence[int]]] = [(0, view.points)] if node_id in view else []
+    """Prefixes, and the nodes that remain for each: this node and others."""
     for place in range(bits):
-        bit = prefix >> (bits - 1 - place) & 1
-        agreeing = [point for point in points if point >> (BITS - 1 - place) & 1 == bit]
-        points = agreeing or points
-    return points
+        shift, longer = BITS - 1 - place, []
+        for prefix, nodes in owned:
+            for bit in (0, 1):
+                agreeing = [node for node in nodes if node >> shift & 1 == bit]
+                if not agreeing or mine >> shift & 1 == bit:
+                    longer.append((prefix << 1 | bit, agreeing or nodes))
+        owned = longer
+    return tuple(f"{prefix:0{digits}x}" for prefix, _ in owned)
 
 
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
