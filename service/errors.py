@@ -74,6 +74,15 @@ class LimitReached(UserError, code="limit-reached"):
     """A limit of the user, or the request rate of a publisher's site, is exhausted."""
 
 
+class RequestsPaused(LimitReached, code="requests-paused"):
+    """A channel or a site is paused at its publisher's or an admin's request, for another ``paused_s`` seconds."""
+
+    def __init__(self, message: str = "", *, paused_s: float = 0.0) -> None:
+        """Keep the rest of the pause in seconds."""
+        super().__init__(message)
+        self.paused_s = paused_s
+
+
 class HostBlocked(UserError, code="host-blocked"):
     """An admin blocked requests to this host or its domain."""
 
@@ -125,12 +134,14 @@ class TlsFailed(FetchError, code="tls-failed"):
 class BadStatus(FetchError, code="bad-status"):
     """The HTTP status is neither 200 nor 304."""
 
-    def __init__(self, message: str, *, status: int = 0, retry_after_s: float | None = None) -> None:
+    def __init__(self, message: str, *, status: int = 0, retry_after_s: float | None = None, url: str = "") -> None:
         """Create the error.
 
-        ``retry_after_s`` is the value of the header ``Retry-After`` in seconds, None if there is none.
+        ``retry_after_s`` is the value of the header ``Retry-After`` in seconds, None if there is none. ``url`` is the
+        URL that answered, which may be the target of a redirect; "" if it is unknown.
         """
         super().__init__(message)
+        self.url = url
         self.status = status
         self.retry_after_s = retry_after_s
 

@@ -40,16 +40,18 @@ class ParsedEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PollingHints(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The polling frequency that a feed document requests.
+    """The polling frequency that a feed document, and the HTTP response with it, request.
 
     ``ttl_s`` is RSS's ``ttl``; ``update_period_s`` is the syndication module's ``updatePeriod`` divided by its
-    ``updateFrequency``; ``skip_hours`` (0 to 23) and ``skip_days`` (0 is Monday) are in UTC.
+    ``updateFrequency``; ``skip_hours`` (0 to 23) and ``skip_days`` (0 is Monday) are in UTC. ``max_age_s`` is the time
+    for which the HTTP response with the document was fresh (RFC 9111).
     """
 
     ttl_s: float | None = None
     update_period_s: float | None = None
     skip_hours: tuple[int, ...] = ()
     skip_days: tuple[int, ...] = ()
+    max_age_s: float | None = None
 
 
 class FeedMetadata(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

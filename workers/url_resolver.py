@@ -21,6 +21,7 @@ from service.errors import (
     UserError,
 )
 from service.feeds.autodiscovery import likely_feeds
+from service.feeds.polling_hints import with_freshness
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import canonical_url, channel_id, https_variant, selector_of
 from service.location.content_cache import digest_of, merge_latest
@@ -370,7 +371,7 @@ def _first_snapshot(fetched: FetchResult, findings: DetectionResult, now_s: floa
         findings.baseline,
         findings.title,
         findings.link,
-        findings.polling_hints,
+        with_freshness(findings.polling_hints, fetched.headers, now_s),
         updates=history_from_dates(dates_s, now_s),
         language=findings.language,
         imprint=findings.metadata,

@@ -139,9 +139,11 @@ def web_address(link: str) -> str:
 
 
 def describe_polling_hints(hints: PollingHints) -> str:
-    """Return the polling hints in a publisher's feed (ttl, update period, skip hours and days) as text; "" for none."""
+    """Return the polling hints in a publisher's feed and its HTTP response as text; "" for none."""
     parts = []
-    intervals_s = [interval_s for interval_s in (hints.ttl_s, hints.update_period_s) if interval_s is not None]
+    intervals_s = [
+        interval_s for interval_s in (hints.ttl_s, hints.update_period_s, hints.max_age_s) if interval_s is not None
+    ]
     accepted_s = [interval_s for interval_s in intervals_s if interval_s <= DAY_S]
     if accepted_s:
         parts.append(f"at most every {duration(max(accepted_s))}")

@@ -23,6 +23,9 @@ DEAD_AFTER_S = 30 * DAY_S
 DEAD_POLLS = 30
 """Any other failure makes a channel dead after this time; the number of polls excludes an outage of the fleet."""
 QUARANTINE_POLLS = 3
+FIRST_BACKOFF_S = 900.0
+LONGEST_BACKOFF_S = DAY_S
+"""The back-off of a channel that fails: see :class:`ChannelHealth`."""
 
 HEALTHY = ""
 GONE = "gone"
@@ -54,13 +57,17 @@ class Evidence(msgspec.Struct, frozen=True, rename={"symptom": "charge"}):
 class ChannelHealth(msgspec.Struct, frozen=True):
     """The health of a channel after a poll with ``symptom``.
 
-    ``condition`` is the kind of the last notice that was sent to subscribers. ``refusals`` is the number of successive
-    polls with the symptom ``BUSY``.
+    ``condition`` is the kind of the last notice that was sent to subscribers. ``backoff_s`` is the shortest interval
+    between polls while they fail, in seconds, up to ``LONGEST_BACKOFF_S``. It is the time for which the polls have been
+    failing: a channel that has failed for an hour is polled an hour later, so it is noticed that it works again after
+    at most twice the time of its failure. The time between two failed polls counts at most as much as the time before
+    them, or ``FIRST_BACKOFF_S``, because the channel may have worked in between. It does not count while failures may
+    be the fault of this node's network.
     """
 
     symptom: str
     condition: str
-    refusals: int = 0
+    backoff_s: float = 0.0
     evidence: Evidence | None = None
 
 
@@ -82,7 +89,7 @@ def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of the redirect chain; ""
     means that there were none. If the channel watches a part of a page, its selector is kept in the new URL.
     """
-    if result.outcome in _SUCCESSFUL_OUTCOMES:
+    if is_success(result):
         page, mark, selector = url.partition("#")
         return HEALTHY if permanent_url in {"", page} else f"{MOVED_PREFIX}{permanent_url}{mark}{selector}"
     if result.outcome == ParseKilled.code:
@@ -90,6 +97,11 @@ def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
     if result.outcome == BadStatus.code and result.status in _BUSY_STATUSES:
         return BUSY
     return GONE if result.outcome == BadStatus.code and result.status == _GONE_STATUS else FAILING
+
+
+def is_success(result: PollResult) -> bool:
+    """Return whether a poll has got and understood the channel's document, or the answer that it has not changed."""
+    return result.outcome in _SUCCESSFUL_OUTCOMES
 
 
 def is_healthy(symptom: str) -> bool:
@@ -112,14 +124,6 @@ def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
         return Notice("moved", evidence.symptom.removeprefix(MOVED_PREFIX))
     kind: Literal["dead", "quarantined"] = "quarantined" if evidence.symptom == PARSER_KILLED else "dead"
     return None if kind == health.condition else Notice(kind, reason)
-
-
-def recheck_delay_s(health: ChannelHealth) -> float:
-    """Return the seconds until the next poll of a dead or quarantined channel.
-
-    The result is 0 for other channels, and for a channel that has recovered.
-    """
-    return DAY_S if health.condition and not is_healthy(health.symptom) else 0.0
 
 
 def _is_sufficient(evidence: Evidence, pollers: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from service.model import PollingHints
 
@@ -20,7 +21,6 @@ _HOURS = 24
 _DAYS = 7
 _MAX_DIGITS = 12
 _MAX_RETRY_AFTER_S = 7 * DAY_S
-_MAX_DOUBLINGS = 32
 _EPOCH_WEEKDAY = 3
 """1 January 1970 was a Thursday; 0 is Monday."""
 
@@ -31,11 +31,13 @@ _UNITS = (("year", 365 * DAY_S), ("day", DAY_S), ("hour", 3_600.0), ("minute", 6
 class EarliestPoll(msgspec.Struct, frozen=True):
     """The Unix time before which a channel is not polled.
 
-    ``reasons`` are the hints that resulted in this time, as short English sentences.
+    ``reasons`` are the hints that resulted in this time, as short English sentences. ``is_skipping`` states that
+    skipped hours or days end at that time.
     """
 
     not_before_s: float
     reasons: tuple[str, ...] = ()
+    is_skipping: bool = False
 
 
 def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> EarliestPoll:
@@ -55,15 +57,33 @@ def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: f
     ends_s = _end_of_skips(not_before_s, *_valid_skips(hints, reasons))
     if ends_s > not_before_s:
         reasons.append(f"Its skipHours or skipDays last for another {_describe(ends_s - now_s)}.")
-    return EarliestPoll(ends_s, tuple(reasons))
+    return EarliestPoll(ends_s, tuple(reasons), ends_s > not_before_s)
 
 
-def backoff_s(refusals: int, interval_s: float) -> float:
-    """Return the delay after ``refusals`` successive refusals (429, 503) without a ``Retry-After`` header.
+def shortest_interval_s(hints: PollingHints) -> float:
+    """Return the shortest interval in seconds between polls that the hints ask for; 0.0 if they ask for none.
 
-    The delay begins with ``interval_s``, which each refusal doubles, up to a day.
+    An interval that is longer than a day is ignored, as in :func:`find_earliest_poll`.
     """
-    return min(interval_s * 2.0 ** min(refusals, _MAX_DOUBLINGS), DAY_S)
+    stated_s = (hints.ttl_s, hints.update_period_s, hints.max_age_s)
+    return max((wait_s for wait_s in stated_s if wait_s is not None and 0 < wait_s <= DAY_S), default=0.0)
+
+
+def skipped_s(hints: PollingHints, now_s: float) -> float:
+    """Return the seconds from ``now_s`` (Unix s) until the end of skipped hours and days; 0.0 outside of them."""
+    if not hints.skip_hours and not hints.skip_days:
+        return 0.0
+    return _end_of_skips(now_s, *_valid_skips(hints, [])) - now_s
+
+
+def with_freshness(hints: PollingHints, headers: Mapping[str, str], now_s: float) -> PollingHints:
+    """Return the hints with the freshness lifetime that a response's headers state at ``now_s`` (Unix s).
+
+    ``headers`` have lower-case names. Without a statement, the hints keep the lifetime of the last response, as a cache
+    does (RFC 9111 §4.3.4).
+    """
+    lifetime = _lifetime(headers, now_s)
+    return hints if lifetime is None else replace(hints, max_age_s=lifetime[1] if lifetime[1] > 0 else None)
 
 
 def parse_retry_after(value: str, now_s: float) -> float | None:
@@ -92,22 +112,30 @@ def _retry_after_s(retry_after: str, now_s: float) -> float | None:
 def _freshness(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
     """Return the source and the length in seconds of a response's freshness (RFC 9111 §4.2).
 
-    None means that the response states none. The freshness is the response's lifetime minus its age. ``max-age``
-    overrides ``Expires`` (§4.2.1); if there are several, the first is used. ``s-maxage`` is ignored, because it is for
-    shared caches. The age is taken from the ``Age`` header alone (§4.2.3), because publishers' clocks are wrong.
+    None means that the response states none. The freshness is the response's lifetime minus its age. The age is taken
+    from the ``Age`` header alone (§4.2.3), because publishers' clocks are wrong.
+    """
+    lifetime = _lifetime(headers, now_s)
+    return None if lifetime is None else (lifetime[0], lifetime[1] - (_parse_seconds(headers.get("age", "")) or 0.0))
+
+
+def _lifetime(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
+    """Return the source and the length in seconds of a response's freshness lifetime (RFC 9111 §4.2.1), or None.
+
+    ``max-age`` overrides ``Expires``; if there are several, the first is used. ``s-maxage`` is ignored, because it is
+    for shared caches.
     """
     directives = [directive.strip() for directive in headers.get("cache-control", "").lower().split(",")]
     if any(directive.partition("=")[0].rstrip() in ("no-cache", "no-store") for directive in directives):
         return None
-    age_s = _parse_seconds(headers.get("age", "")) or 0.0
     found = next(filter(None, map(_MAX_AGE.match, directives)), None)
     if found:
-        return "Cache-Control", float(found[1][:_MAX_DIGITS]) - age_s
+        return "Cache-Control", float(found[1][:_MAX_DIGITS])
     expires_s = _parse_http_date(headers.get("expires", ""))
     if expires_s is None:
         return None
     date_s = _parse_http_date(headers.get("date", ""))
-    return "Expires", expires_s - (now_s if date_s is None else date_s) - age_s
+    return "Expires", expires_s - (now_s if date_s is None else date_s)
 
 
 def _parse_seconds(value: str) -> float | None:

@@ -302,7 +302,8 @@ async def _read_post_response(response: PublisherResponse, url: str, _permanent_
 def _bad_status(response: PublisherResponse, url: str, excerpt: str, retry_s: float | None) -> BadStatus:
     excerpt = excerpt or (response.reason or "")[:_MAX_REASON_CHARS]
     detail = f" ({excerpt})" if excerpt else ""
-    return BadStatus(f"{_host(url)} answered {response.status}{detail}.", status=response.status, retry_after_s=retry_s)
+    message = f"{_host(url)} answered {response.status}{detail}."
+    return BadStatus(message, status=response.status, retry_after_s=retry_s, url=url)
 
 
 def _check_instance_manipulation(response: PublisherResponse, url: str, known: Validators) -> None:

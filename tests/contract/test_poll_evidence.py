@@ -44,7 +44,7 @@ async def test_polls_that_make_the_same_charge_add_up_with_who_made_them(store: 
     channel = await make_channel(store)
     for at_s, node in ((10.5, A), (20.5, B), (30.5, A)):
         case = await _poll(store, channel, at_s, BadStatus.code, 410, node=node)
-    assert case == ChannelHealth("gone", "", 0, Evidence("gone", 10.5, 30.5, 3, (A, B)))
+    assert case == ChannelHealth("gone", "", 20.0, Evidence("gone", 10.5, 30.5, 3, (A, B)))
 
 
 async def test_another_charge_starts_anew_and_a_good_poll_clears_it(store: Store) -> None:
@@ -69,15 +69,50 @@ async def test_a_redirect_counts_per_target_and_the_channel_is_not_failing(store
     assert await _failing_since_s(store, channel) is None
 
 
-async def test_a_busy_publisher_counts_its_refusals_and_neither_adds_to_evidence_nor_clears_it(store: Store) -> None:
+async def test_a_busy_publisher_is_backed_off_and_neither_adds_to_evidence_nor_clears_it(store: Store) -> None:
     channel = await make_channel(store)
     await _poll(store, channel, 10.0, BadStatus.code, 404)
     for nth, status in enumerate((429, 503), 1):
-        assert await _poll(store, channel, 10.0 + nth, BadStatus.code, status) == ChannelHealth("busy", "", nth)
+        assert await _poll(store, channel, 10.0 + nth, BadStatus.code, status) == ChannelHealth("busy", "", float(nth))
     case = await _poll(store, channel, 20.0, BadStatus.code, 404)
     assert case is not None
     assert case.evidence == Evidence("failing", 10.0, 20.0, 2, (A,))
-    assert await _poll(store, channel, 30.0, BadStatus.code, 429) == ChannelHealth("busy", "", 1)
+    assert await _poll(store, channel, 30.0, BadStatus.code, 429) == ChannelHealth("busy", "", 20.0)
+
+
+async def _backoff_s(store: Store, channel: Channel, at_s: float, outcome: str = "unreachable") -> float:
+    case = await _poll(store, channel, at_s, outcome)
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    assert state.backoff_s == (case.backoff_s if case else 0.0)
+    return state.backoff_s
+
+
+async def test_the_back_off_is_the_time_of_the_failure_up_to_a_day(store: Store) -> None:
+    channel, at_s = await make_channel(store), 1_000.0
+    assert await _backoff_s(store, channel, at_s) == 0.0
+    assert await _backoff_s(store, channel, at_s + 300) == 300.0
+    assert await _backoff_s(store, channel, at_s + 600) == 600.0
+    at_s += 600
+    for _ in range(20):
+        at_s += (before_s := await _backoff_s(store, channel, at_s))
+        assert await _backoff_s(store, channel, at_s) == min(2 * before_s, 86_400.0)
+    assert before_s == 86_400.0
+    assert await _backoff_s(store, channel, at_s + 1.0, "unchanged") == 0.0
+    assert await _backoff_s(store, channel, at_s + 2.0) == 0.0
+
+
+async def test_a_time_without_polls_at_most_doubles_the_back_off(store: Store) -> None:
+    channel = await make_channel(store)
+    for at_s, backoff_s in (
+        (0.0, 0.0),
+        (9e6, 900.0),
+        (18e6, 1_800.0),
+        (18e6, 1_800.0),
+        (17e6, 1_800.0),
+        (27e6, 3_600.0),
+    ):
+        assert await _backoff_s(store, channel, 1_000.0 + at_s) == backoff_s
 
 
 async def test_what_may_be_our_own_fault_is_only_shown_until_it_is_charged(store: Store) -> None:

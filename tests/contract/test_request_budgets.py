@@ -2,12 +2,16 @@
 
 import asyncio
 
+import pytest
+
+from service.errors import RequestsPaused
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.request_budgets import RateLimit
 
 SLOW = RateLimit("example.org", 0.001, 3)
-CHANNEL = "c" * 40
+CHANNEL, OTHER = "c" * 40, "d" * 40
+SITE = "example.org"
 
 
 async def test_a_site_gives_out_its_burst_and_then_says_how_long_to_wait(store: Store) -> None:
@@ -56,7 +60,7 @@ async def test_a_network_is_charged_for_what_it_answered_unasked_but_not_for_eve
 
 
 async def test_a_poll_is_granted_again_when_its_time_has_come(store: Store) -> None:
-    waits = [await store.request_budgets.take_poll(CHANNEL, 12.0) for _ in range(4)]
+    waits = [await store.request_budgets.take_poll(CHANNEL, 12.0, SITE) for _ in range(4)]
     assert waits[:3] == [(0.0, 0.0, 0.0)] * 3
     assert 290 < waits[3].poll_s <= 300
 
@@ -66,15 +70,15 @@ async def test_a_pause_costs_no_polls_and_ends_by_itself(store: Store) -> None:
     await store.request_budgets.pause(CHANNEL, 100.0)
     assert 90 < await store.request_budgets.paused_s(CHANNEL) <= 100
     for _ in range(9):
-        assert 90 < (await store.request_budgets.take_poll(CHANNEL, 12.0)).paused_s <= 100
+        assert 90 < (await store.request_budgets.take_poll(CHANNEL, 12.0, SITE)).paused_s <= 100
     await store.redis.call("PEXPIRE", keys.poll_pause(CHANNEL), 0)
-    assert await store.request_budgets.take_poll(CHANNEL, 12.0) == (0.0, 0.0, 0.0)
+    assert await store.request_budgets.take_poll(CHANNEL, 12.0, SITE) == (0.0, 0.0, 0.0)
 
 
 async def test_a_poll_and_its_network_are_asked_for_together(store: Store) -> None:
     network = RateLimit("192.0.2.0/24", 0.001, 1)
-    assert await store.request_budgets.take_poll(CHANNEL, 12.0, network) == (0.0, 0.0, 0.0)
-    again = await store.request_budgets.take_poll(CHANNEL, 12.0, network)
+    assert await store.request_budgets.take_poll(CHANNEL, 12.0, SITE, network) == (0.0, 0.0, 0.0)
+    again = await store.request_budgets.take_poll(CHANNEL, 12.0, SITE, network)
     assert again.poll_s == 0.0
     assert 900 < again.network_s <= 1000
 
@@ -90,3 +94,80 @@ async def test_all_rates_that_admins_set_are_known_together(store: Store) -> Non
     await store.request_budgets.set_site_rate("example.net", 2.0)
     await store.request_budgets.clear_site_rate("example.net")
     assert await store.request_budgets.site_rates() == {"example.org": 0.25}
+
+
+async def test_a_refused_poll_takes_no_token(store: Store) -> None:
+    network = RateLimit("192.0.2.0/24", 0.001, 2)
+    await store.request_budgets.pause(CHANNEL, 100.0)
+    await store.request_budgets.pause_site("example.net", 100.0)
+    for _ in range(9):
+        assert (await store.request_budgets.take_poll(CHANNEL, 12.0, SITE, network)).paused_s > 0
+        assert (await store.request_budgets.take_poll(OTHER, 12.0, "example.net", network)).paused_s > 0
+    granted = [await store.request_budgets.take_poll(OTHER, 12.0, SITE) for _ in range(4)]
+    assert [delays.poll_s > 0 for delays in granted] == [False, False, False, True]
+    for _ in range(9):
+        assert (await store.request_budgets.take_poll(OTHER, 12.0, SITE, network)).poll_s > 0
+    assert [await store.request_budgets.take_network(network) > 0 for _ in range(3)] == [False, False, True]
+
+
+async def _refused_for_s(store: Store, site: RateLimit = SLOW) -> float:
+    with pytest.raises(RequestsPaused) as refused:
+        await store.request_budgets.take_site(site)
+    return refused.value.paused_s
+
+
+async def test_a_paused_site_gets_no_request_from_any_channel(store: Store) -> None:
+    assert await store.request_budgets.pause_site(SITE, 100.0) == 100.0
+    assert 90 < await _refused_for_s(store) <= 100
+    for channel in (CHANNEL, OTHER):
+        assert 90 < (await store.request_budgets.take_poll(channel, 12.0, SITE)).paused_s <= 100
+        assert 90 < await store.request_budgets.paused_s(channel, SITE) <= 100
+    assert 90 < await store.request_budgets.site_paused_s(SITE) <= 100
+    assert await store.request_budgets.site_paused_s("example.net") == 0.0
+
+
+async def test_a_pause_of_a_site_is_the_longest_asked_for_and_bounded(store: Store) -> None:
+    assert await store.request_budgets.pause_site(SITE, 0.0) == 30.0
+    assert await store.request_budgets.pause_site(SITE, 300.0) == 300.0
+    assert 290 < await store.request_budgets.pause_site(SITE, 60.0) <= 300
+    assert await store.request_budgets.pause_site(SITE, 1e9) == 86_400.0
+
+
+async def _end_pause(store: Store, ago_s: float = 0.0) -> None:
+    """Let the pause of ``SITE`` have ended ``ago_s`` seconds ago."""
+    ago_ms = int(ago_s * 1000)
+    await store.redis.call("PEXPIRE", keys.site_pause(SITE), 3_600_000 - ago_ms)
+    now_s, _ = await store.redis.call("TIME")
+    await store.redis.call("HSET", keys.site_budget(SITE), "at_ms", int(now_s) * 1000 - ago_ms)
+
+
+async def test_a_site_that_does_not_say_for_how_long_is_paused_ever_longer(store: Store) -> None:
+    paused_s = []
+    for _ in range(15):
+        paused_s.append(await store.request_budgets.pause_site(SITE, None))
+        assert await store.request_budgets.pause_site(SITE, None) <= paused_s[-1]  # an answer that was under way
+        await _end_pause(store)
+    assert paused_s[:4] == [30.0, 60.0, 120.0, 240.0]
+    assert paused_s[-1] == 86_400.0
+
+
+async def test_requests_resume_slowly_after_a_pause(store: Store) -> None:
+    site = RateLimit(SITE, 1.0, 4)
+    await store.request_budgets.pause_site(SITE, 100.0)
+    await _end_pause(store)
+    assert 14 < await store.request_budgets.take_site(site) <= 16.1
+    await _end_pause(store, 59.0)
+    waits = await asyncio.gather(*(store.request_budgets.take_site(site) for _ in range(9)))
+    assert waits.count(0.0) == 1  # no burst, even after a minute
+    await _end_pause(store, 130.0)
+    assert await store.request_budgets.take_site(site) == 0.0
+    assert 3 < await store.request_budgets.take_site(site) <= 4.1
+    await _end_pause(store, 250.0)
+    waits = await asyncio.gather(*(store.request_budgets.take_site(site) for _ in range(9)))
+    assert waits.count(0.0) == 4
+
+
+async def test_an_admin_can_end_the_pause_of_a_site(store: Store) -> None:
+    await store.request_budgets.pause_site(SITE, 100.0)
+    await store.request_budgets.end_site_pause(SITE)
+    assert await store.request_budgets.take_site(SLOW) == 0.0

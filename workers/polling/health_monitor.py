@@ -7,24 +7,23 @@ notice. So the notice is not lost when the owner is busy, outdated or dead.
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from math import ceil
 
 import msgspec
 import structlog
 
 from service.clock import Clock
 from service.corona.events import StartPolling
-from service.corona.messages import Candidate
+from service.corona.messages import Candidate, PollingLimit
+from service.corona.polling_limits import LimitReason
 from service.errors import StoreUnavailable
 from service.feeds.channel_health import (
-    BUSY,
     ChannelHealth,
     PollReport,
     diagnose,
-    recheck_delay_s,
     symptom_of,
 )
 from service.feeds.outage_detector import OutageDetector
-from service.feeds.polling_hints import backoff_s
 from service.model import Channel, ChannelId, Delta, Notice, PollResult, Validators
 from service.store import Store
 
@@ -41,10 +40,10 @@ class PolledChannel(msgspec.Struct, frozen=True):
 
 
 class HealthMonitor:
-    """Records how one node's polls of channels end, and derives notices to subscribers from them.
+    """Records how one node's polls of channels end, and derives notices to subscribers and back-offs from them.
 
     ``get_polled`` returns a channel that this node polls, or None if only other nodes poll it. ``offer`` sends a
-    candidate version with a notice to the channel's owner.
+    candidate version with a notice to the channel's owner, and ``report_limit`` the back-off of a channel that fails.
     """
 
     def __init__(
@@ -54,11 +53,13 @@ class HealthMonitor:
         *,
         get_polled: Callable[[ChannelId], PolledChannel | None],
         offer: Callable[[Candidate], Awaitable[None]],
+        report_limit: Callable[[PollingLimit], Awaitable[None]],
     ) -> None:
         self._store = store
         self._clock = clock
         self._get_polled = get_polled
         self._offer = offer
+        self._report_limit = report_limit
         self._outages = OutageDetector()
         self._reports: list[tuple[ChannelId, PollReport]] = []
 
@@ -78,7 +79,7 @@ class HealthMonitor:
             log.warning("network outage ended" if was_outage else "network outage: no publisher is reachable")
 
     async def record(self) -> None:
-        """Store how polls have ended since the last call, and offer the notices that the results justify.
+        """Store how polls have ended since the last call; send the notices and back-offs that the results justify.
 
         If the store is unavailable, the results are stored at the next call.
         """
@@ -90,24 +91,23 @@ class HealthMonitor:
         except StoreUnavailable:
             self._reports = (reports + self._reports)[-_MAX_REPORTS:]
             return
+        last = dict(reports)
         with contextlib.suppress(StoreUnavailable):  # the next polls prove the same
             for (channel_id, report), health in zip(reports, healths, strict=True):
                 if health is not None and (polled := self._get_polled(channel_id)) is not None:
                     await self._diagnose(polled, report.result, health)
+                    if health.backoff_s and last[channel_id] is report:
+                        limit = PollingLimit(channel_id, LimitReason.FAILURE, ceil(health.backoff_s))
+                        await self._report_limit(limit)
 
     def _report_symptom(self, channel: Channel, result: PollResult) -> None:
         self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), is_repeat=True)))
 
     async def _diagnose(self, polled: PolledChannel, result: PollResult, health: ChannelHealth) -> None:
-        """Pause a channel whose publisher is busy or seems dead; offer a notice if the channel's health requires it."""
-        channel_id, schedule = polled.channel.id, polled.assignment.schedule
-        delay_s = backoff_s(health.refusals, schedule.interval_s) if health.symptom == BUSY else recheck_delay_s(health)
-        # A pause that the publisher asked for takes precedence.
-        if delay_s and not await self._store.request_budgets.paused_s(channel_id):
-            await self._store.request_budgets.pause(channel_id, delay_s)
-        notice = diagnose(health, schedule.size, result.detail)
+        """Offer a notice to the channel's subscribers if the channel's health requires it."""
+        notice = diagnose(health, polled.assignment.schedule.size, result.detail)
         if notice is not None:
-            log.info("channel health changed", channel=channel_id[:8], kind=notice.kind, detail=notice.detail)
+            log.info("channel health changed", channel=polled.channel.id[:8], kind=notice.kind, detail=notice.detail)
             await self._offer(_notice_candidate(polled.channel, notice, result.at_s))
 
 

@@ -9,9 +9,10 @@ import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Container
 from functools import lru_cache
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from service.errors import HostBlocked, LimitReached
+from service.errors import BadStatus, HostBlocked, LimitReached, RequestsPaused
 from service.feeds.urls import host_of
 from service.model import Channel
 from service.net.address_guard import is_public
@@ -25,6 +26,7 @@ BURST = 5
 # A request arrives later than its token was taken. One token is held back, because this delay may vary by 1/rate.
 _GRANTED_BURST = BURST - 1
 
+_TOO_MANY_REQUESTS, _UNAVAILABLE = 429, 503
 _BUDGET_TIMEOUT_S = 20.0
 _MAX_CACHED_HOSTS = 10_000
 
@@ -33,7 +35,8 @@ class Politeness:
     """Takes request tokens from the fleet's budgets on behalf of one worker.
 
     Each ``acquire_…`` method returns as soon as the request may be sent. It raises :class:`LimitReached` if the wait
-    would be too long, :class:`HostBlocked` if the host is blocked, and StoreUnavailable.
+    would be too long, :class:`RequestsPaused` during a pause, :class:`HostBlocked` if the host is
+    blocked, and StoreUnavailable.
     """
 
     def __init__(self, budgets: RequestBudgets, settings: Settings) -> None:
@@ -67,11 +70,13 @@ class Politeness:
         """
         host = host_of(channel.url)
         self.raise_if_blocked(host)
+        site = pausable_site(channel.url)
         if not charged_site(channel):
-            _raise_if_paused(host, await self._budgets.paused_s(channel.id))
+            _raise_if_paused(host, await self._budgets.paused_s(channel.id, site))
             return
         network = self._network_limit(address_group) if address_group else None
-        delays = await self._budgets.take_poll(channel.id, self._policy.most_polls_per_hour(subscribers), network)
+        most_per_hour = self._policy.most_polls_per_hour(subscribers)
+        delays = await self._budgets.take_poll(channel.id, most_per_hour, site, network)
         _raise_if_paused(host, delays.paused_s)
         if delays.poll_s > 0:
             raise LimitReached(f"This channel of {host} was polled often enough. Try again in {delays.poll_s:.0f} s.")
@@ -104,9 +109,20 @@ class Politeness:
             await self._budgets.charge_network(self._network_limit(group))
         return group
 
-    async def pause(self, channel: Channel, for_s: float) -> None:
-        """Pause polls of a channel for ``for_s`` seconds, as the publisher asked by ``Retry-After``."""
-        await self._budgets.pause(channel.id, for_s)
+    async def on_refused(self, channel: Channel, refusal: BadStatus) -> None:
+        """Pause requests as the answer to a poll of a channel asks for.
+
+        The status 429, and 503 with ``Retry-After``, pause the site that answered. If that site is the target of a
+        redirect, the channel is paused as well. Any other status with ``Retry-After`` pauses the channel.
+        """
+        pause_s = refusal.retry_after_s
+        if refusal.status == _TOO_MANY_REQUESTS or (refusal.status == _UNAVAILABLE and pause_s):
+            site = pausable_site(refusal.url or channel.url)
+            pause_s = await self._budgets.pause_site(site, pause_s)
+            if site == pausable_site(channel.url):
+                return
+        if pause_s:
+            await self._budgets.pause(channel.id, pause_s)
 
     async def apply_polling_hint(self, channel: Channel, subscribers: int, for_s: float) -> None:
         """Pause polls of a channel for ``for_s`` seconds, as the polling hints of its document ask.
@@ -151,6 +167,12 @@ def charged_site(channel: Channel) -> str:
     return "" if channel.private or _is_loopback(host) else site_of(host)
 
 
+def pausable_site(url: str) -> str:
+    """Return the site of a URL, whose requests are paused together; on this machine, each port is a site of its own."""
+    host = host_of(url)
+    return urlsplit(url).netloc if _is_loopback(host) else site_of(host)
+
+
 def public_address_group(address: str) -> str:
     """Return the address group (network) of an IP address; "" if the address is "" or not public."""
     return address_group(address) if address and is_public(address) else ""
@@ -158,7 +180,7 @@ def public_address_group(address: str) -> str:
 
 def _raise_if_paused(host: str, paused_s: float) -> None:
     if paused_s > 0:
-        raise LimitReached(f"{host} asked not to be polled for another {paused_s:.0f} s.")
+        raise RequestsPaused(f"{host} asked not to be polled for another {paused_s:.0f} s.", paused_s=paused_s)
 
 
 @lru_cache(_MAX_CACHED_HOSTS)

@@ -14,8 +14,16 @@ import msgspec
 
 from service.clock import Clock
 from service.corona.messages import Candidate
-from service.errors import BadStatus, LimitReached, NotAFeed, ParseKilled, PublisherError, UserError
-from service.feeds.polling_hints import find_earliest_poll
+from service.errors import (
+    BadStatus,
+    LimitReached,
+    NotAFeed,
+    ParseKilled,
+    PublisherError,
+    RequestsPaused,
+    UserError,
+)
+from service.feeds.polling_hints import find_earliest_poll, shortest_interval_s, skipped_s, with_freshness
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import host_of
 from service.model import Channel, Delta, NodeId, PollResult, Validators
@@ -42,6 +50,10 @@ _MAX_ARCHIVES = 3
 _ARCHIVES_TIMEOUT_S = 20.0
 _PUSH_SLOT_TIMEOUT_S = 10.0
 """How long pushed documents wait for a slot and the parser before the channel is polled instead."""
+_HINT_SHARE = 0.95
+"""Share of a wait, by the publisher's hints, after which a poll is granted: schedules keep the interval, but polls of a
+schedule are not equally late.
+"""
 _PARSING_HEADERS = ("content-type", "content-language")
 
 
@@ -50,7 +62,8 @@ class PollOutcome(msgspec.Struct, frozen=True):
 
     ``permanent_url`` is the channel's new URL after a permanent redirect, else "". ``topic`` is the document's own URL
     as the document states it, and ``hubs`` are the WebSub hubs that it names. ``topic`` is "" if there was no document,
-    or the document names no topic.
+    or the document names no topic. ``hint_s`` is the shortest interval in seconds between polls that the publisher asks
+    for, or 0.0.
     """
 
     result: PollResult
@@ -58,6 +71,7 @@ class PollOutcome(msgspec.Struct, frozen=True):
     permanent_url: str = ""
     hubs: tuple[str, ...] = ()
     topic: str = ""
+    hint_s: float = 0.0
 
 
 class _Comparison(NamedTuple):
@@ -96,7 +110,14 @@ class Poller:
         self._politeness.raise_if_blocked(host_of(channel.url))
 
     async def acquire_poll(self, state: PollState) -> None:
-        """Return as soon as a channel may be polled. Raises the errors of :meth:`Politeness.acquire_poll`."""
+        """Return as soon as a channel may be polled.
+
+        Raises the errors of :meth:`Politeness.acquire_poll`, and :class:`RequestsPaused` in hours or on days that the
+        publisher excludes.
+        """
+        paused_s = 0.0 if state.channel.private else skipped_s(state.wishes, self._clock.wall_s())
+        if paused_s:
+            raise RequestsPaused(f"The publisher excludes polls for another {paused_s:.0f} s.", paused_s=paused_s)
         await self._politeness.acquire_poll(state.channel, state.subscribers, state.address_group)
 
     async def poll(self, state: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
@@ -135,7 +156,8 @@ class Poller:
         took_s = self._clock.monotonic_s() - started_s
         size_bytes = len(fetched.body or b"") if fetched else 0
         result = PollResult(node, self._clock.wall_s(), outcome, status, detail, took_s, size_bytes)
-        return _outcome(result, fetched, comparison)
+        hint_s = 0.0 if state.channel.private else shortest_interval_s(state.wishes)
+        return _outcome(result, fetched, comparison, hint_s)
 
     def _raise_if_late(self, before_s: float) -> None:
         if self._clock.monotonic_s() > before_s:
@@ -218,8 +240,7 @@ class Poller:
                 within_s=timeout_s,
             )
         except BadStatus as error:
-            if error.retry_after_s:
-                await self._politeness.pause(state.channel, error.retry_after_s)
+            await self._politeness.on_refused(state.channel, error)
             raise
         trace_response(fetched)
         state.full_day = channel_day(state.channel, now_s)
@@ -231,13 +252,14 @@ class Poller:
         if state.channel.private:
             return
         now_s = self._clock.wall_s()
+        earliest = find_earliest_poll(fetched.headers, state.wishes, now_s)
+        pause_s = earliest.not_before_s - now_s
         await self._politeness.apply_polling_hint(
-            state.channel,
-            state.subscribers,
-            find_earliest_poll(fetched.headers, state.wishes, now_s).not_before_s - now_s,
+            state.channel, state.subscribers, pause_s if earliest.is_skipping else pause_s * _HINT_SHARE
         )
 
     async def _compare(self, state: PollState, fetched: FetchResult) -> _Comparison:
+        state.wishes = with_freshness(state.wishes, fetched.headers, self._clock.wall_s())
         arrived = document_of(fetched) if fetched.body is not None else None
         if arrived is not None and fetched.validators.body_sha256 == state.deadly_sha256:
             raise ParseKilled("The document is still the one that used up a parser's time or memory.")
@@ -322,11 +344,15 @@ class Poller:
         channel = state.channel
         job = DetectChanges(documents, baseline, channel.url, channel.kind, self._clock.wall_s())
         try:
-            return await (held_lane or self._lanes).detect_changes(job, state)
+            findings = await (held_lane or self._lanes).detect_changes(job, state)
         except NotAFeed as error:
             if channel.kind == "page":
                 raise
             raise NotAFeed(f"{channel.url} answers with a page that is not a feed (any more).") from error
+        if (max_age_s := state.wishes.max_age_s) is None:
+            return findings
+        hints = msgspec.structs.replace(findings.polling_hints, max_age_s=max_age_s)
+        return msgspec.structs.replace(findings, polling_hints=hints)
 
     async def _fetch_archive(self, url: str) -> Document:
         await self._politeness.acquire_redirect(host_of(url))
@@ -357,11 +383,11 @@ def document_of(fetched: FetchResult) -> Document:
     return Document(fetched.body or b"", fetched.url, headers, fetched.partial)
 
 
-def _outcome(result: PollResult, fetched: FetchResult | None, comparison: _Comparison) -> PollOutcome:
+def _outcome(result: PollResult, fetched: FetchResult | None, comparison: _Comparison, hint_s: float) -> PollOutcome:
     permanent_url = (fetched and fetched.permanent_url) or ""
     if fetched is None or comparison.findings is None:
-        return PollOutcome(result, comparison.update, permanent_url)
-    return PollOutcome(result, comparison.update, permanent_url, *hubs_of(fetched, comparison.findings))
+        return PollOutcome(result, comparison.update, permanent_url, hint_s=hint_s)
+    return PollOutcome(result, comparison.update, permanent_url, *hubs_of(fetched, comparison.findings), hint_s)
 
 
 def _observe_delay(delta: Delta) -> None:

@@ -9,16 +9,18 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from enum import Enum
 from heapq import heappop, heappush
-from math import floor, inf
+from math import ceil, floor, inf
 from typing import Any
 
 import msgspec
 import structlog
 
 from service.clock import Clock
-from service.corona.events import CandidateFound, Event, StartPolling, UpdateBase
-from service.corona.messages import Candidate
-from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError
+from service.corona.events import CandidateFound, Event, LimitObserved, StartPolling, UpdateBase
+from service.corona.messages import Candidate, PollingLimit
+from service.corona.polling_limits import NO_LIMITS, LimitReason
+from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError, RequestsPaused
+from service.feeds.channel_health import is_success
 from service.feeds.sandbox.protocol import Document
 from service.model import ChannelId, NodeId, PollResult
 from service.observability.metrics import POLL_LAG
@@ -155,7 +157,9 @@ class PollScheduler:
         self._queue = DueQueue()
         self._queue_changed = asyncio.Event()
         self._channels: dict[ChannelId, _ScheduledChannel] = {}
-        self.health = HealthMonitor(store, clock, get_polled=self._polled_channel, offer=self._offer_candidate)
+        self.health = HealthMonitor(
+            store, clock, get_polled=self._polled_channel, offer=self._offer_candidate, report_limit=self._report_limit
+        )
         self._processing_pushes: dict[ChannelId, bool] = {}
         """Channels whose pushes are being processed, and whether more have arrived since."""
 
@@ -368,6 +372,9 @@ class PollScheduler:
                 await self._poll(channel.poll_state, before_s)
         except (LimitReached, HostBlocked, OperationalError) as error:
             log.info("poll skipped", channel=channel_id[:8], reason=str(error))
+            if isinstance(error, RequestsPaused):
+                until_s = ceil(self.fleet_s() + error.paused_s)
+                await self._report_limit(PollingLimit(channel_id, LimitReason.PAUSE, until_s=until_s))
         finally:
             channel.transition(_POLL_ENDED)
 
@@ -410,9 +417,28 @@ class PollScheduler:
         self.health.on_polled(state.channel, result, outcome.permanent_url)
         if outcome.update is not None:
             await self._offer(outcome.update, result.took_s)
+        if is_success(result):
+            await self._report_success(state.channel.id, ceil(outcome.hint_s))
         if outcome.topic:
             self._tasks.start(self._on_hubs_found(state.channel.id, outcome.hubs, outcome.topic))
         return result
+
+    async def _report_success(self, channel_id: ChannelId, hint_s: int) -> None:
+        """Report that a channel is neither failing nor paused, and the interval that its publisher asks for.
+
+        Nothing is reported if the channel's owner knows of no limits and there are none: of most channels.
+        """
+        channel = self._channels.get(channel_id)
+        if hint_s or channel is None or channel.assignment.limits != NO_LIMITS:
+            for limit in (
+                PollingLimit(channel_id, LimitReason.FAILURE),
+                PollingLimit(channel_id, LimitReason.PAUSE),
+                PollingLimit(channel_id, LimitReason.HINT, hint_s),
+            ):
+                await self._report_limit(limit)
+
+    async def _report_limit(self, limit: PollingLimit) -> None:
+        await self._on_event(LimitObserved(limit))
 
     async def _offer(self, update: DetectedUpdate, took_s: float = 0.0) -> None:
         """Offer an update to the channel's owner; ``took_s`` is the number of seconds that the poll took."""

@@ -13,7 +13,14 @@ import msgspec
 from service.corona.update_rates import UpdateHistory
 from service.discovery.av_pairs import Pair
 from service.errors import LeaseLost, StaleVersion
-from service.feeds.channel_health import HEALTHY, ChannelHealth, Evidence, PollReport
+from service.feeds.channel_health import (
+    FIRST_BACKOFF_S,
+    HEALTHY,
+    LONGEST_BACKOFF_S,
+    ChannelHealth,
+    Evidence,
+    PollReport,
+)
 from service.feeds.urls import channel_id
 from service.location.content_cache import Content, Digest, digest_of, merge_latest, pack_entries, unpack_entries
 from service.model import (
@@ -40,7 +47,7 @@ CHANNEL_FIELDS = (
 STATE_FIELDS = (
     *CHANNEL_FIELDS,
     *("epoch", "owner", "fanned", "cursor", "etag", "last_modified", "body_sha256"),
-    *("failing_since", "wishes", "updates", "digest"),
+    *("failing_since", "backoff", "paused", "no_poll_before", "wishes", "updates", "digest"),
 )
 
 
@@ -53,7 +60,9 @@ class ChannelState(msgspec.Struct, frozen=True):
 
     ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``fanned`` is the last
     version that was queued for all its recipients (its fan-out is complete), and ``cursor`` is the progress of the
-    fan-out of the next version. ``digest`` identifies the content.
+    fan-out of the next version. ``digest`` identifies the content. ``backoff_s`` is the shortest interval between polls
+    while they fail (:class:`service.feeds.channel_health.ChannelHealth`), and ``paused_until_s`` the end of a pause of
+    the channel (Unix s), which may be in the past.
     """
 
     channel: Channel
@@ -66,6 +75,8 @@ class ChannelState(msgspec.Struct, frozen=True):
     updates: UpdateHistory
     wishes: PollingHints = PollingHints()
     digest: bytes = b""
+    backoff_s: float = 0.0
+    paused_until_s: float = 0.0
 
 
 def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
@@ -114,6 +125,8 @@ def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | No
         updates=_parse_updates(fields.get(b"updates"), channel),
         wishes=_parse_hints(fields.get(b"wishes", _NONE)),
         digest=fields.get(b"digest", b""),
+        backoff_s=float(text(b"backoff") or 0),
+        paused_until_s=max(float(text(b"paused") or 0), float(text(b"no_poll_before") or 0)),
     )
 
 
@@ -192,7 +205,8 @@ FIELDS = {
     "name": "content name as registered last: AV-pairs (msgpack)",
     "named": "version from which the content name was made",
     "failing_since": "first failed poll since the last good one (Unix s)",
-    "refusals": "number of consecutive polls to which the publisher replied that it is busy",
+    "failed": "last failed poll that the back-off includes (Unix s)",
+    "backoff": "shortest interval between polls while they fail (s): see service.feeds.channel_health.ChannelHealth",
     "tags": "admins' tags, separated by spaces",
     "note": "admins' note",
     "paused": "end of an admin's pause (Unix s)",
@@ -421,7 +435,17 @@ class Channels:
             charge = _UNDECIDED if report.symptom is None else report.symptom
             own = (keys.channel(cid), keys.poll_results(cid))
             commands.append(
-                script_command("channel_record_poll", own, kept, POLLS_KEPT, charge, repr(result.at_s), result.node)
+                script_command(
+                    "channel_record_poll",
+                    own,
+                    kept,
+                    POLLS_KEPT,
+                    charge,
+                    repr(result.at_s),
+                    result.node,
+                    FIRST_BACKOFF_S,
+                    LONGEST_BACKOFF_S,
+                )
             )
         found = await self._redis.call_many(commands)
         return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
@@ -562,9 +586,9 @@ def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:
     return tuple(Change("addition", entry) for entry in latest)
 
 
-def _case(report: PollReport, condition: bytes, refusals: int, evidence: bytes) -> ChannelHealth:
+def _case(report: PollReport, condition: bytes, backoff_s: bytes, evidence: bytes) -> ChannelHealth:
     proof = msgspec.json.decode(evidence, type=Evidence) if evidence else None
-    return ChannelHealth(report.symptom or HEALTHY, condition.decode(), refusals, proof)
+    return ChannelHealth(report.symptom or HEALTHY, condition.decode(), float(backoff_s), proof)
 
 
 def _beginning(snapshot: Snapshot, first: Delta) -> Snapshot:

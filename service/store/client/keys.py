@@ -187,6 +187,7 @@ key                          type    contents
 ``cn:{h:SITE}``              hash    token bucket of a site or network: ``tokens``, ``at_ms``; expires
 ``cn:{h:SITE}:from:EGRESS``  hash    token bucket of one egress group at that site; expires
 ``cn:{h:SITE}:rate``         string  requests per second that an admin set for the site
+``cn:{h:SITE}:pause``        string  length of the site's last pause (ms); expires an hour after the end of the pause
 ``cn:{hosts}:rates``         hash    site → that rate, of all sites: a copy for planning
 ``cn:{hosts}:blocked``       hash    blocked host or domain → HostBlock (JSON)
 ===========================  ======  =====================================================================
@@ -312,6 +313,7 @@ saved_search_hits = _key("cn:{u:*}:hits")
 saved_search_bucket = _key("cn:{w:*}")
 site_budget = _key("cn:{h:*}")
 site_rate = _key("cn:{h:*}:rate")
+site_pause = _key("cn:{h:*}:pause")
 
 
 def user_id(jid: str) -> UserId:

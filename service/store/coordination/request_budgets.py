@@ -10,14 +10,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.errors import HostBlocked, LimitReached
+from service.errors import HostBlocked, LimitReached, RequestsPaused
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains
 from service.store.client import keys
 from service.store.client.connection import BatchedRepository, Command, RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
+SHORTEST_SITE_PAUSE_S = 30.0
+"""The shortest pause of a site, and the first one of a site that does not say for how long."""
+LONGEST_SITE_PAUSE_S = 86_400.0
 _POLLS_IN_A_ROW = 3
+_PAUSE_KEPT_MS = 3_600_000
+"""For how long a site's pause is kept after its end: requests then begin slowly, and the next pause may be longer."""
 
 
 class RateLimit(NamedTuple):
@@ -31,9 +36,8 @@ class RateLimit(NamedTuple):
 class PollDelays(NamedTuple):
     """Seconds until a channel may be polled, by cause. If all are 0.0, it may be polled now.
 
-    ``paused_s`` is the remaining time of a pause, ``poll_s`` the wait for the channel's own budget, and ``network_s``
-    the wait for the budget of the channel's network. During a pause, the channel's own budget is not read, and
-    ``poll_s`` is 0.0.
+    ``paused_s`` is the remaining time of a pause of the channel or of its site, ``poll_s`` the wait for the channel's
+    own budget, and ``network_s`` the wait for the budget of the channel's network.
     """
 
     paused_s: float
@@ -52,29 +56,46 @@ class RequestBudgets(BatchedRepository):
 
         Return 0.0 if the request is granted, else the seconds until a token is available. ``egress`` limits the
         requests to this site from all workers behind one public address. If an admin has set a rate for the site, it
-        replaces both rates.
+        replaces both rates. In the minutes after a pause of the site, the rates are lower and there are no bursts.
+
+        Raises :class:`RequestsPaused` while the site is paused.
         """
         buckets = {keys.site_budget(site.name): site}
         if egress is not None:
             buckets[keys.egress_budget(site.name, egress.name)] = egress
-        (wait_ms,) = await self._redis.call_many([_take(site.name, buckets)])
+        ((wait_ms, paused_ms),) = await self._redis.call_many([_take(site.name, buckets)])
+        if paused_ms > 0:
+            paused_s = paused_ms / 1000
+            raise RequestsPaused(f"{site.name} asked for no requests for another {paused_s:.0f} s.", paused_s=paused_s)
         return float(wait_ms) / 1000
 
-    async def take_poll(self, cid: ChannelId, polls_per_hour: float, network: RateLimit | None = None) -> PollDelays:
-        """Take a token of a channel's poll budget, unless the channel is paused, and a token of its ``network``.
+    async def take_poll(
+        self, cid: ChannelId, polls_per_hour: float, site: str, network: RateLimit | None = None
+    ) -> PollDelays:
+        """Take a token of a channel's poll budget and one of its ``network``, unless the channel or ``site`` is paused.
 
-        Return the time to wait for each; the poll is granted if all times are 0.0.
+        Return the time to wait for each; the poll is granted if all times are 0.0. A poll that is refused because of a
+        pause, or of the channel's own budget, takes no token. To save a round trip, tokens are taken while the pauses
+        are read, and are returned if the poll is refused.
         """
         budget = keys.poll_pause(cid), keys.poll_budget(cid)
-        commands = [script_command("poll_budget_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)]
+        commands: list[Command] = [
+            script_command("poll_budget_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW),
+            ("PTTL", keys.site_pause(site)),
+        ]
         commands += [_network(network)] if network else []
-        (paused_ms, poll_ms), *network_ms = await self._redis.call_many(commands)
-        return PollDelays(paused_ms / 1000, poll_ms / 1000, sum(network_ms) / 1000)
+        (channel_ms, poll_ms), site_kept_ms, *waits = await self._redis.call_many(commands)
+        site_ms, network_ms = max(0, site_kept_ms - _PAUSE_KEPT_MS), sum(wait_ms for wait_ms, _ in waits)
+        if channel_ms > 0 or site_ms > 0 or poll_ms > 0:
+            taken = [keys.poll_budget(cid)] if channel_ms == poll_ms == 0 else []
+            taken += [keys.site_budget(network.name)] if network and network_ms == 0 else []
+            await self._redis.call_many([script_command("budget_return", (bucket,)) for bucket in taken])
+        return PollDelays(max(channel_ms, site_ms) / 1000, poll_ms / 1000, network_ms / 1000)
 
     async def take_network(self, network: RateLimit) -> float:
         """Take a token of a network. Return 0.0 if it is granted, else the seconds until a token is available."""
-        wait_ms: int = await self._redis.call(*_network(network))
-        return wait_ms / 1000
+        wait_ms, _ = await self._redis.call(*_network(network))
+        return float(wait_ms) / 1000
 
     async def charge_network(self, network: RateLimit) -> None:
         """Take a token of a network after a request whose network was unknown before the response.
@@ -115,10 +136,33 @@ class RequestBudgets(BatchedRepository):
             "channel_pause_by_publisher", (keys.poll_pause(cid), keys.channel(cid)), max(1, int(for_s * 1000))
         )
 
-    async def paused_s(self, cid: ChannelId) -> float:
-        """Return the seconds until a channel's pause ends; 0.0 if it is not paused."""
-        (left_ms,) = await self._redis.call_many([("PTTL", keys.poll_pause(cid))])
-        return float(max(0, left_ms)) / 1000
+    async def paused_s(self, cid: ChannelId, site: str = "") -> float:
+        """Return the seconds until the pauses of a channel and of its ``site`` have ended; 0.0 if none is paused."""
+        commands: list[Command] = [("PTTL", keys.poll_pause(cid))]
+        commands += [("PTTL", keys.site_pause(site))] if site else []
+        channel_ms, *site_ms = await self._redis.call_many(commands)
+        return float(max(0, channel_ms, *(left_ms - _PAUSE_KEPT_MS for left_ms in site_ms))) / 1000
+
+    async def pause_site(self, site: str, for_s: float | None) -> float:
+        """Pause all requests to a site for ``for_s`` seconds at its publisher's request; return the rest of its pause.
+
+        The pause is bounded to between half a minute and a day. A longer pause that is active stays. None means that
+        the publisher did not say for how long: then the pause is twice as long as the last one.
+        """
+        asked_ms = 0 if for_s is None else max(1, int(min(for_s, LONGEST_SITE_PAUSE_S) * 1000))
+        bounds_ms = int(SHORTEST_SITE_PAUSE_S * 1000), int(LONGEST_SITE_PAUSE_S * 1000)
+        own = (keys.site_pause(site), keys.site_budget(site))
+        left_ms: int = await self._redis.run_script("site_pause", own, asked_ms, _PAUSE_KEPT_MS, *bounds_ms)
+        return left_ms / 1000
+
+    async def site_paused_s(self, site: str) -> float:
+        """Return the seconds until a site's pause ends; 0.0 if it is not paused."""
+        left_ms: int = await self._redis.call("PTTL", keys.site_pause(site))
+        return max(0, left_ms - _PAUSE_KEPT_MS) / 1000
+
+    async def end_site_pause(self, site: str) -> None:
+        """End a site's pause at an admin's request; its full rate applies again."""
+        await self._redis.call_many([("DEL", keys.site_pause(site), keys.site_budget(site))])
 
 
 def _network(network: RateLimit, *, least: int = 0) -> Command:
@@ -132,7 +176,9 @@ def _take(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Com
     negative number allows a debt.
     """
     shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
-    return script_command("budget_take", (keys.site_rate(name), *buckets), least, *shapes)
+    return script_command(
+        "budget_take", (keys.site_rate(name), keys.site_pause(name), *buckets), least, _PAUSE_KEPT_MS, *shapes
+    )
 
 
 MAX_BLOCKED_HOSTS = 10_000

@@ -9,5 +9,5 @@ if not found[1] or (found[2] or '') ~= ARGV[1] or redis.call('HLEN', KEYS[2]) > 
   return 0
 end
 redis.call('HSET', KEYS[1], 'dormant', '1')
-redis.call('HDEL', KEYS[1], 'condition', 'evidence', 'refusals', 'failing_since')
+redis.call('HDEL', KEYS[1], 'condition', 'evidence', 'failing_since', 'failed', 'backoff')
 return 1

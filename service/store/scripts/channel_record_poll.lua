@@ -1,10 +1,11 @@
 -- Store the result of a poll, and update the evidence of consecutive polls: another charge restarts it, a good poll
--- deletes it.
+-- deletes it. The back-off is the time for which polls have been failing; the time between two failed polls counts at
+-- most as much as the time before them.
 -- KEYS: channel, poll results
 -- ARGV: result (msgpack, '' if it is stored already), maximum number of results, charge ('?' if undecided), time
---   (Unix s), node id
--- Reply: {condition, refusals, evidence as JSON or ''}, or nil if there is nothing to judge
-local held = redis.call('HMGET', KEYS[1], 'url', 'condition', 'failing_since', 'refusals', 'evidence')
+--   (Unix s), node id, time that counts at least (s), longest back-off (s)
+-- Reply: {condition, back-off in s, evidence as JSON or ''}, or nil if there is nothing to judge
+local held = redis.call('HMGET', KEYS[1], 'url', 'condition', 'failing_since', 'backoff', 'evidence', 'failed')
 if not held[1] then
   return false
 end
@@ -17,24 +18,27 @@ local charge, at, node = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 if charge == '?' then
   return false
 end
-local condition = held[2] or ''
-if charge == 'busy' then
-  redis.call('HSETNX', KEYS[1], 'failing_since', ARGV[4])
-  return {condition, redis.call('HINCRBY', KEYS[1], 'refusals', 1), ''}
-end
-if held[4] then
-  redis.call('HDEL', KEYS[1], 'refusals')
-end
+local condition, backoff = held[2] or '', '0'
 if charge ~= '' and string.sub(charge, 1, 6) ~= 'moved:' then
+  local failing_s, passed_s = tonumber(held[4] or 0), math.max(0, at - tonumber(held[6] or at))
+  failing_s = failing_s + math.min(passed_s, math.max(failing_s, tonumber(ARGV[6])))
+  backoff = tostring(math.min(failing_s, tonumber(ARGV[7])))
   redis.call('HSETNX', KEYS[1], 'failing_since', ARGV[4])
+  redis.call('HSET', KEYS[1], 'backoff', backoff)
+  if at > tonumber(held[6] or 0) then
+    redis.call('HSET', KEYS[1], 'failed', ARGV[4])
+  end
 elseif held[3] then
-  redis.call('HDEL', KEYS[1], 'failing_since')
+  redis.call('HDEL', KEYS[1], 'failing_since', 'failed', 'backoff')
+end
+if charge == 'busy' then
+  return {condition, backoff, ''}
 end
 if charge == '' then
   if held[5] then
     redis.call('HDEL', KEYS[1], 'evidence')
   end
-  return condition ~= '' and {condition, 0, ''}
+  return condition ~= '' and {condition, backoff, ''}
 end
 local evidence = held[5] and cjson.decode(held[5])
 if not evidence or evidence.charge ~= charge then
@@ -53,4 +57,4 @@ if not known then
 end
 local kept = cjson.encode(evidence)
 redis.call('HSET', KEYS[1], 'evidence', kept)
-return {condition, 0, kept}
+return {condition, backoff, kept}

@@ -22,7 +22,7 @@ if not found[1] or found[3] or found[4] then
     redis.call('HSET', KEYS[1], 'epoch', string.format('%d', now[1] * 1000000 + now[2])) -- see channel_create
   end
   joins_at = version + 1
-  redis.call('HDEL', KEYS[1], 'cursor', 'dormant', 'moved_to', 'condition', 'failing_since', 'refusals', 'evidence')
+  redis.call('HDEL', KEYS[1], 'cursor', 'dormant', 'moved_to', 'condition', 'failing_since', 'failed', 'backoff', 'evidence')
   for i = 5, #ARGV, 2 do
     redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
   end

@@ -7,12 +7,12 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.corona.events import StartPolling
-from service.corona.messages import Candidate
+from service.corona.messages import Candidate, PollingLimit
+from service.corona.polling_limits import LimitReason
 from service.corona.polling_schedule import PollingSchedule
 from service.embedded.ports import LOOPBACK
 from service.errors import BadStatus, HostNotFound, ParseKilled, StoreUnavailable, Unreachable
-from service.feeds.channel_health import DAY_S, QUARANTINE_POLLS
-from service.feeds.polling_hints import backoff_s
+from service.feeds.channel_health import QUARANTINE_POLLS
 from service.feeds.urls import channel_id
 from service.model import Channel, Delta, Notice, PollResult
 from service.settings import Settings
@@ -90,7 +90,6 @@ async def test_a_subscriber_gets_one_notice_when_a_channel_dies_returns_and_move
 ) -> None:
     monkeypatch.setattr("service.feeds.channel_health.PERMANENT_AFTER_S", 0.0)
     monkeypatch.setattr("service.feeds.channel_health.PERMANENT_POLLS", 2)
-    monkeypatch.setattr("service.feeds.channel_health.DAY_S", 0.2)
     await start_worker()
     await until(store.ring.nodes, "a node in the ring")
     probed = await store.worker_requests.probe(f"{moody.url}/feed")
@@ -121,10 +120,16 @@ class Observed:
     def __init__(self, store: Store, channel: Channel) -> None:
         self.channel = channel
         self.offered: list[Notice] = []
-        self._store = store
+        self.backoffs_s: list[int] = []
         self._now_s = 1_000.0
         phase = StartPolling(channel.id, 0, PollingSchedule(0.0, INTERVAL_S / 3, 3))
-        self._monitor = HealthMonitor(store, self, get_polled=lambda _: PolledChannel(channel, phase), offer=self._note)
+        self._monitor = HealthMonitor(
+            store,
+            self,
+            get_polled=lambda _: PolledChannel(channel, phase),
+            offer=self._note,
+            report_limit=self._note_limit,
+        )
 
     def wall_s(self) -> float:
         return self._now_s
@@ -137,15 +142,18 @@ class Observed:
         assert candidate.base_version == self.channel.version
         self.offered.append(candidate.delta.notice)
 
-    def polled(self, outcome: str, status: int = 0, *, channel: Channel | None = None) -> None:
-        self._now_s += 1.0
+    async def _note_limit(self, limit: PollingLimit) -> None:
+        assert limit.reason is LimitReason.FAILURE
+        self.backoffs_s.append(limit.shortest_interval_s)
+
+    def polled(self, outcome: str, status: int = 0, *, channel: Channel | None = None, after_s: float = 1.0) -> None:
+        self._now_s += after_s
         result = PollResult(US, self._now_s, outcome, status, detail="as it was")
         self._monitor.on_polled(channel or self.channel, result, "")
 
-    async def record(self) -> float:
-        """Record the reports; return how long the channel is paused now (s)."""
+    async def record(self) -> None:
+        """Record the reports."""
         await self._monitor.record()
-        return await self._store.request_budgets.paused_s(self.channel.id)
 
 
 @pytest_asyncio.fixture
@@ -156,7 +164,7 @@ async def observed(store: Store) -> Observed:
 async def test_a_notice_is_offered_at_every_poll_until_it_is_versioned(store: Store, observed: Observed) -> None:
     for _ in range(QUARANTINE_POLLS + 1):
         observed.polled(ParseKilled.code)
-    assert await observed.record() == 0.0
+    await observed.record()
     quarantined = Notice("quarantined", "as it was")
     assert observed.offered == [quarantined] * 2
     (state,) = await store.channels.adopt([observed.channel.id], US)
@@ -164,26 +172,34 @@ async def test_a_notice_is_offered_at_every_poll_until_it_is_versioned(store: St
     told = Delta(observed.channel.id, 1, 0, 2_000.0, (), notice=quarantined)
     await store.channels.publish(told, None, state.epoch, silent=False)
     observed.polled(ParseKilled.code)
-    assert await observed.record() == pytest.approx(DAY_S, abs=60)
+    await observed.record()
     assert observed.offered == [quarantined] * 2
     observed.polled("new", 200)
     await observed.record()
     assert observed.offered[2:] == [Notice("back")]
 
 
-async def test_a_busy_publisher_without_retry_after_is_paused_ever_longer(store: Store, observed: Observed) -> None:
+async def test_a_channel_that_fails_backs_off_and_a_network_outage_does_not_count(observed: Observed) -> None:
+    others = [Channel(f"{host}" * 40, f"https://{host}.example/feed") for host in "bcd"]
+    for _ in range(3):
+        observed.polled(BadStatus.code, 404, after_s=300.0)
+        await observed.record()
+    assert observed.backoffs_s == [300, 600]
+    for channel in (*others, observed.channel):
+        observed.polled(HostNotFound.code, channel=channel, after_s=9_000.0)
+    await observed.record()
+    assert observed.backoffs_s == [300, 600]
     observed.polled(BadStatus.code, 503)
-    first_s = await observed.record()
-    assert first_s == pytest.approx(backoff_s(1, INTERVAL_S), abs=60)
-    await store.request_budgets.pause(observed.channel.id, 0.001)
-    observed.polled(BadStatus.code, 429)
-    assert await observed.record() == pytest.approx(backoff_s(2, INTERVAL_S), abs=60)
+    await observed.record()
+    assert observed.backoffs_s[-1] == 600 + 900
 
 
-async def test_a_pause_that_the_publisher_asked_for_takes_precedence(store: Store, observed: Observed) -> None:
-    await store.request_budgets.pause(observed.channel.id, 120.0)
-    observed.polled(BadStatus.code, 503)
-    assert await observed.record() <= 120.0
+async def test_a_back_off_that_a_success_has_ended_is_not_reported(observed: Observed) -> None:
+    observed.polled(BadStatus.code, 404)
+    observed.polled(BadStatus.code, 404)
+    observed.polled("unchanged", 304)
+    await observed.record()
+    assert observed.backoffs_s == []
 
 
 async def test_a_network_outage_is_not_attributed_to_channels(store: Store, observed: Observed) -> None:

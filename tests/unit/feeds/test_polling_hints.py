@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.polling_hints import DAY_S, backoff_s, find_earliest_poll, parse_retry_after
+from service.feeds.polling_hints import (
+    DAY_S,
+    find_earliest_poll,
+    parse_retry_after,
+    shortest_interval_s,
+    skipped_s,
+    with_freshness,
+)
 from service.model import PollingHints
 
 NOW_S = 1_700_000_000.0  # Tuesday, 14 November 2023, 22:13:20 UTC
@@ -112,10 +119,38 @@ def test_the_end_of_skipped_hours_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusals", "wait_s"), [(0, 900), (1, 1_800), (2, 3_600), (6, 57_600), (7, DAY_S), (10**9, DAY_S)]
+    ("hints", "interval_s"),
+    [
+        (NONE, 0.0),
+        (PollingHints(ttl_s=HOUR_S), HOUR_S),
+        (PollingHints(ttl_s=HOUR_S, update_period_s=2 * HOUR_S, max_age_s=60.0), 2 * HOUR_S),
+        (PollingHints(ttl_s=HOUR_S, update_period_s=30 * DAY_S), HOUR_S),
+        (PollingHints(max_age_s=math.nan, ttl_s=-1.0, update_period_s=math.inf), 0.0),
+    ],
 )
-def test_each_refusal_doubles_the_delay_up_to_a_day(refusals: int, wait_s: float) -> None:
-    assert backoff_s(refusals, 900) == wait_s
+def test_the_longest_interval_of_up_to_a_day_is_kept(hints: PollingHints, interval_s: float) -> None:
+    assert shortest_interval_s(hints) == interval_s
+
+
+@pytest.mark.parametrize(
+    ("headers", "max_age_s"),
+    [
+        ({"cache-control": "max-age=600", "age": "500"}, 600.0),
+        ({"cache-control": "max-age=0"}, None),
+        ({"cache-control": "no-cache"}, 60.0),
+        ({}, 60.0),
+    ],
+)
+def test_the_lifetime_of_a_response_is_a_hint_whatever_its_age(
+    headers: dict[str, str], max_age_s: float | None
+) -> None:
+    assert with_freshness(PollingHints(max_age_s=60.0), headers, NOW_S).max_age_s == max_age_s
+
+
+def test_skipped_hours_last_until_their_end() -> None:
+    hints = PollingHints(skip_hours=(22, 23))
+    assert skipped_s(hints, ELEVEN_PM_S + 600) == HOUR_S - 600
+    assert skipped_s(hints, ELEVEN_PM_S + HOUR_S) == skipped_s(NONE, ELEVEN_PM_S) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -194,8 +229,3 @@ def test_the_earliest_poll_is_in_no_skipped_hour(headers: dict[str, str], wishes
     assert find_earliest_poll(
         {}, PollingHints(skip_hours=wishes.skip_hours, skip_days=wishes.skip_days), not_before_s
     ).not_before_s == (not_before_s)
-
-
-@given(st.integers(0, 100), st.floats(1, 1e9))
-def test_more_refusals_never_shorten_the_delay(refusals: int, interval_s: float) -> None:
-    assert backoff_s(refusals, interval_s) <= backoff_s(refusals + 1, interval_s) <= DAY_S

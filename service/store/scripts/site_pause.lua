@@ -1,0 +1,25 @@
+-- Pause all requests to a site at its publisher's request. The pause is the longest that was asked for. If it states no
+-- duration, the pause is twice as long as the last one. The site's bucket is empty at its end.
+-- KEYS: pause, bucket
+-- ARGV: duration in ms (0: not stated), time for which a pause is kept after its end (ms), shortest and longest
+--   duration (ms)
+-- Reply: ms until the pause ends
+local kept_ms, shortest_ms, longest_ms = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local left_ms = redis.call('PTTL', KEYS[1]) - kept_ms
+local for_ms = tonumber(ARGV[1])
+if for_ms == 0 then
+  if left_ms > 0 then -- the request was under way when the pause began
+    return left_ms
+  end
+  for_ms = 2 * tonumber(redis.call('GET', KEYS[1]) or 0)
+end
+for_ms = math.min(longest_ms, math.max(shortest_ms, for_ms))
+if for_ms <= left_ms then
+  return left_ms
+end
+local now = redis.call('TIME')
+local ends_ms = now[1] * 1000 + math.floor(now[2] / 1000) + for_ms
+redis.call('SET', KEYS[1], string.format('%d', for_ms), 'PX', string.format('%d', for_ms + kept_ms))
+redis.call('HSET', KEYS[2], 'tokens', '0', 'at_ms', string.format('%d', ends_ms))
+redis.call('PEXPIRE', KEYS[2], string.format('%d', for_ms + kept_ms))
+return for_ms
