@@ -52,10 +52,13 @@ SETTINGS = {
     "CORONET_POLL_INTERVAL_S": POLL_INTERVAL_S,
     "CORONET_MAINTENANCE_INTERVAL_S": MAINTENANCE_S,
     "CORONET_LEASE_TTL_S": LEASE_S,
-    "CORONET_MAX_POLLS_PER_HOUR": 100_000,
-    "CORONET_LOG_LEVEL": "info",
+    "CORONET_MAX_POLLS_PER_HOUR": WORKERS * 3600 / POLL_INTERVAL_S,
+    "CORONET_POLLS_PER_HOUR_FOR_ONE_SUBSCRIBER": WORKERS * 3600 / POLL_INTERVAL_S,
+    "CORONET_WEEKLY_RHYTHM": "false",
 }
-AIMS: Mapping[str, object] = {"goal": "lite", "budget_polls_per_minute": BUDGET_PER_MINUTE}
+"""Limits grow with τ: a channel gets at most one poll per worker and τ. Gaps are even, because rhythms are not used."""
+AIMS: Mapping[str, object] = {"goal": "lite", "demand_factor": 10, "budget_polls_per_minute": BUDGET_PER_MINUTE}
+"""The budget is scarce: demand would cause many more polls."""
 
 CROWD, DEAD = "crowd.example", "dead.example"
 RETRY_AFTER_S = 20
