@@ -22,16 +22,25 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import count, pairwise
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from service.embedded.redis import PrivateRedis
-from service.overlay.id_space import from_hex, shared_digits
+from tests.support.polling_audit import (
+    SKIPPED,
+    Details,
+    IrregularGap,
+    Phase,
+    irregular_gaps,
+    planned_gaps_s,
+    polls_by_url,
+    wedge,
+)
 from tests.support.processes import children_of, resident_bytes
 from tests.support.public_fleet import Feed, PublicFleet, public_fleet
 from tests.support.public_publisher import HOURLY, Request
@@ -67,31 +76,6 @@ DEAD_FOR_S = 45.0
 PUBLISHED_EVERY_S = 0.5
 BUDGET_TOLERANCE = 0.05
 
-SKIPPED, DOUBLED = 1.5, 0.5
-"""A gap between two polls that is so many times the planned one shows a poll that was skipped or made twice."""
-
-
-class Phase(NamedTuple):
-    """A span of time (Unix s) in which the policy did not change, and each channel's planned gap between polls, by URL.
-
-    The policy was changed at ``begin_s``; from ``settled_s`` on, the plans stayed the same.
-    """
-
-    begin_s: float
-    settled_s: float
-    end_s: float
-    gaps_s: Mapping[str, float]
-
-
-class IrregularGap(NamedTuple):
-    """Two successive polls of a channel with a gap that no plan has: after which poll (Unix s), and its length."""
-
-    url: str
-    at_s: float
-    gap_s: float
-    shortest_s: float
-    longest_s: float
-
 
 def zipf_feeds(chance: random.Random) -> list[Feed]:
     """Return the feeds with their subscribers: the hourly ones are the most popular, then those that die."""
@@ -107,52 +91,6 @@ def zipf_feeds(chance: random.Random) -> list[Feed]:
     return [
         Feed(urls[kind](number), max(2, round(MOST_SUBSCRIBERS / (number + 1)))) for number, kind in enumerate(kinds)
     ]
-
-
-def polls_by_url(requests: Iterable[Request]) -> dict[str, list[Request]]:
-    """Return the requests of each channel, in order."""
-    found = defaultdict[str, list[Request]](list)
-    for request in requests:
-        found[f"http://{request.host}{request.path}"].append(request)
-    return found
-
-
-def irregular_gaps(
-    polls: Mapping[str, Sequence[Request]], phases: Sequence[Phase], urls: Iterable[str]
-) -> tuple[list[IrregularGap], list[IrregularGap]]:
-    """Return the gaps that are too long (a poll was skipped), and those that are too short (a poll was made twice).
-
-    A gap that overlaps several phases may be as short as the shortest planned gap of these, and as long as the longest.
-    """
-    skipped, doubled = [], []
-    for url in urls:
-        times_s = [poll.at_s for poll in polls.get(url, ()) if phases[0].settled_s <= poll.at_s <= phases[-1].end_s]
-        ends_s = [phases[0].settled_s, *times_s, phases[-1].end_s]
-        for number, (before_s, after_s) in enumerate(pairwise(ends_s)):
-            planned = [
-                phase.gaps_s[url]
-                for phase, following in zip(phases, [*phases[1:], None], strict=True)
-                if phase.begin_s <= after_s and (following is None or before_s <= following.settled_s)
-            ]
-            gap = IrregularGap(url, before_s, after_s - before_s, min(planned), max(planned))
-            if gap.gap_s > SKIPPED * gap.longest_s:
-                skipped.append(gap)
-            if gap.gap_s < DOUBLED * gap.shortest_s and 0 < number < len(times_s):
-                doubled.append(gap)
-    return skipped, doubled
-
-
-def wedge(ids: Sequence[str], channel_id: str, size: int) -> set[str]:
-    """Return the ids of the nodes that share the most leading binary digits with a channel, if these are ``size``.
-
-    Otherwise the result is empty: no wedge has that size.
-    """
-    digits = [shared_digits(from_hex(node), from_hex(channel_id), 2) for node in ids]
-    for level in range(max(digits) + 1):
-        members = {node for node, shared in zip(ids, digits, strict=True) if shared >= level}
-        if len(members) == size:
-            return members
-    return set()
 
 
 class Claim(NamedTuple):
@@ -202,36 +140,18 @@ class Run:
         self.published[title] = url
         return title
 
-    async def settled(self, feeds: Sequence[Feed], within_s: float = 60.0) -> dict[str, dict[str, Any]]:
-        """Wait until the plans of these channels stay the same; return what the API says about them, by URL."""
-        deadline_s, before = time.monotonic() + within_s, dict[str, float]()
-        while True:
-            details = await self.fleet.channels(feeds)
-            gaps_s = {url: planned_gap_s(detail) for url, detail in details.items()}
-            moved = [
-                url for url, gap_s in gaps_s.items() if not math.isclose(gap_s, before.get(url, math.nan), rel_tol=0.02)
-            ]
-            if not moved or time.monotonic() > deadline_s:
-                if moved:
-                    _report(f"not settled within {within_s:g} s: {len(moved)} channels, for example {moved[:3]}")
-                return details
-            before = gaps_s
-            await asyncio.sleep(MAINTENANCE_S)
+    async def settled(self, within_s: float = 60.0) -> dict[str, dict[str, Any]]:
+        """Wait until the plans stay the same; return what the API says about all channels, by URL."""
+        return await self.fleet.settled(self.feeds, every_s=MAINTENANCE_S, within_s=within_s)
 
     async def phase(self, seconds: float, **aims: object) -> tuple[Phase, dict[str, dict[str, Any]]]:
         """Set a policy, wait until it is followed, and let some time pass; return the phase and what the API says."""
         begin_s = await self.fleet.set_policy(**AIMS, **aims)
-        details = await self.settled(self.feeds)
+        details = await self.settled()
         settled_s = time.time()
         await asyncio.sleep(seconds)
-        gaps_s = {url: planned_gap_s(detail) for url, detail in details.items()}
+        gaps_s = planned_gaps_s(details)
         return Phase(begin_s, settled_s, time.time(), gaps_s), details
-
-
-def planned_gap_s(detail: Mapping[str, Any]) -> float:
-    """Return the planned time between two polls of a channel by what the API says; NaN if it is not planned yet."""
-    why = detail["why"]
-    return why["interval_s"] / len(why["turns"]) if why and why["turns"] else math.nan
 
 
 def check_budget(run: Run, phase: Phase, name: str) -> None:
@@ -250,14 +170,15 @@ def check_budget(run: Run, phase: Phase, name: str) -> None:
     )
 
 
-async def check_wedges(run: Run, phase: Phase, details: Mapping[str, Mapping[str, Any]]) -> None:
+async def check_wedges(run: Run, phase: Phase, details: Details) -> None:
     """Claim that each polling set is a wedge of 1, 2, 4 or 8 nodes, by the API and by the journal."""
     names = await run.fleet.node_names()
     ids, wrong, sizes = list(names), [], Counter[int]()
     for feed in run.feeds:
         members = {node["id"] for node in details[feed.url]["polling_set"]}
         sizes[len(members)] += 1
-        if members != wedge(ids, feed.id, len(members)):
+        shown = details[feed.url]["polling"]
+        if members != wedge(ids, feed.id, len(members)) or shown["level"] != math.log2(WORKERS / shown["nodes"]):
             wrong.append(feed.url)
     run.claim(
         "with base 2, each polling set has 1, 2, 4 or 8 members and is the wedge (API)",
@@ -298,7 +219,7 @@ def check_gaps(run: Run, phases: Sequence[Phase], name: str) -> None:
     )
 
 
-def check_hourly(run: Run, phase: Phase, details: Mapping[str, Mapping[str, Any]], since_s: float) -> None:
+def check_hourly(run: Run, phase: Phase, details: Details, since_s: float) -> None:
     """Claim that feeds that say hourly are planned hourly, for that reason, and polled at most twice."""
     found = [details[feed.url] for feed in run.hourly]
     polls = run.polls()
@@ -389,16 +310,16 @@ async def check_dead(run: Run, full_gaps_s: Mapping[str, float]) -> None:
 
 async def check_killed(run: Run) -> None:
     """Claim that the others take over a killed worker's polls."""
-    before = await run.settled(run.feeds, 20)
+    before = await run.settled(20)
     names = await run.fleet.node_names()
     victim = "w3"
     (victim_id,) = [node for node, name in names.items() if name == victim]
     polled = [url for url in run.plain if victim_id in {node["id"] for node in before[url]["polling_set"]}]
     owned = {url for url in run.plain if before[url]["owner"]["id"] == victim_id}
     killed_s = await run.fleet.kill(victim)
-    before_s = {url: planned_gap_s(detail) for url, detail in before.items()}
+    before_s = planned_gaps_s(before)
     await asyncio.sleep(LEASE_S + MAINTENANCE_S)
-    after = await run.settled(run.feeds, 30)
+    after = await run.settled(30)
     settled_s = time.time()
     await asyncio.sleep(POLL_INTERVAL_S)
     end_s = time.time()
@@ -413,7 +334,7 @@ async def check_killed(run: Run) -> None:
     run.claim("after a kill, polling sets are whole again", holds=not broken, broken=broken[:5], nodes=len(alive))
     phases = [
         Phase(killed_s - POLL_INTERVAL_S, killed_s - POLL_INTERVAL_S, killed_s, before_s),
-        Phase(killed_s, settled_s, end_s, {url: planned_gap_s(detail) for url, detail in after.items()}),
+        Phase(killed_s, settled_s, end_s, planned_gaps_s(after)),
     ]
     skipped, doubled = irregular_gaps(run.polls(), phases, run.plain)
     taken_over_s = LEASE_S + 2 * MAINTENANCE_S
@@ -472,7 +393,7 @@ async def measured(seed: int) -> dict[str, Any]:
         _report(f"{sum(feed.subscribers for feed in feeds)} subscriptions to {len(feeds)} channels")
         publishing = asyncio.create_task(run.publish())
         running.callback(publishing.cancel)
-        await run.settled(feeds)
+        await run.settled()
         continuous, details = await run.phase(1.5 * POLL_INTERVAL_S)
         check_budget(run, continuous, "continuous")
         check_hourly(run, continuous, details, continuous.settled_s)

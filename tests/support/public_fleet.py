@@ -8,6 +8,7 @@ that the publisher's journal says which worker sent a request.
 import asyncio
 import contextlib
 import hashlib
+import math
 import os
 import subprocess
 import time
@@ -29,6 +30,7 @@ from service.store import Store, connect
 from service.store.channels.channels import Snapshot
 from service.store.client import keys
 from tests.support.netns import CORONET, Namespace, namespace
+from tests.support.polling_audit import planned_gaps_s
 from tests.support.public_publisher import PublicPublisher, document, entity_tag, public_publisher, worker_url
 from tests.support.waiting import until
 
@@ -37,6 +39,8 @@ OBSERVER = "observer@localhost"
 
 _TOKEN = "an-api-token-for-tests"
 _CONCURRENT = 16
+_SETTLED = 0.02
+"""Plans whose gaps change relatively less count as unchanged."""
 
 
 class Feed(NamedTuple):
@@ -157,6 +161,25 @@ class PublicFleet:
 
         details = await asyncio.gather(*map(detail, feeds))
         return {feed.url: detail for feed, detail in zip(feeds, details, strict=True)}
+
+    async def settled(
+        self, feeds: Sequence[Feed], *, every_s: float, within_s: float = 60.0
+    ) -> dict[str, dict[str, Any]]:
+        """Wait until the plans of these channels stay the same for ``every_s``, at most ``within_s``.
+
+        Returns what the console's API says about them, by URL.
+        """
+        deadline_s, before_s = time.monotonic() + within_s, dict[str, float]()
+        while True:
+            details = await self.channels(feeds)
+            gaps_s = planned_gaps_s(details)
+            is_settled = all(
+                math.isclose(gap_s, before_s.get(url, math.nan), rel_tol=_SETTLED) for url, gap_s in gaps_s.items()
+            )
+            if is_settled or time.monotonic() > deadline_s:
+                return details
+            before_s = gaps_s
+            await asyncio.sleep(every_s)
 
     async def set_policy(self, **aims: object) -> float:
         """Change the policy through the console's API; return when (Unix s)."""

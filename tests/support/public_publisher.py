@@ -68,6 +68,11 @@ class Request(NamedTuple):
     worker: str
     status: int
 
+    @property
+    def url(self) -> str:
+        """The feed's URL."""
+        return f"http://{self.host}{self.path}"
+
 
 class Answer(msgspec.Struct, frozen=True):
     """What every feed of a host answers: 200 for the feed, 0 for no answer, otherwise this status."""
