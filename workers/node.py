@@ -284,8 +284,8 @@ class Node:
     async def _record_poll_rates(self) -> None:
         """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
         OWNED_CHANNELS.clear()
-        for nodes, channels in self._protocol.plans.count_by_set_size().items():
-            OWNED_CHANNELS.labels(str(nodes)).set(channels)
+        for level, channels in self._protocol.plans.count_by_level().items():
+            OWNED_CHANNELS.labels(str(level)).set(channels)
         changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
         try:
             await self._store.poll_rate_history.record(changed)

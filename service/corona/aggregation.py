@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from math import inf
 
 from service.corona.events import Send
-from service.corona.messages import Aggregate, Summary
+from service.corona.level_steps import LevelSteps, decode_steps
+from service.corona.messages import MIXED, Aggregate, Summary
 from service.corona.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
 from service.overlay.id_space import BITS, digit, from_hex, shared_digits, to_hex
@@ -35,10 +36,14 @@ def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
     if len(aggregates) == 1:
         return aggregates[0]
     found = [clusters for aggregate in aggregates if (clusters := decode(aggregate.clusters)) is not None]
+    bases = {aggregate.base for aggregate in aggregates}
+    steps = [steps for aggregate in aggregates if (steps := decode_steps(aggregate.steps)) is not None]
     return Aggregate(
         sum(aggregate.nodes for aggregate in aggregates),
         sum(aggregate.demand for aggregate in aggregates),
         encode(merge(found)),
+        bases.pop() if len(bases) == 1 else MIXED,
+        LevelSteps.merge(steps).encode(),
     )
 
 
@@ -100,7 +105,11 @@ class Aggregation:
         known = self._siblings.get(place)
         if known is not None and known.aggregate == aggregate:
             self._siblings[place] = _SiblingAggregate(sender, known.aggregate, now_s)
-        elif aggregate.demand < inf and decode(aggregate.clusters) is not None:
+        elif (
+            aggregate.demand < inf
+            and decode(aggregate.clusters) is not None
+            and decode_steps(aggregate.steps) is not None
+        ):
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def tick(self, now_s: float) -> Iterator[Send]:

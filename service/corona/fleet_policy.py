@@ -36,13 +36,18 @@ class Levels(StrEnum):
 
     With ``CONTINUOUS`` a channel may have any number n of polls per τ. The others are the polling levels of Corona
     (§3.1) in a number system of this base: at level l, the nodes whose ids begin with the same l digits as the
-    channel's id, its *wedge*, poll it, each once per τ (:mod:`service.corona.polling_levels`).
+    channel's id, its *wedge*, poll it together, each once per τ (:mod:`service.corona.polling_levels`).
     """
 
     CONTINUOUS = "continuous"
     BASE_2 = "2"
     BASE_4 = "4"
     BASE_16 = "16"
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether only whole polling levels are allowed."""
+        return self is not Levels.CONTINUOUS
 
     @property
     def base(self) -> int:

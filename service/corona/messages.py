@@ -152,16 +152,26 @@ class ChannelRemoved(msgspec.Struct, frozen=True, tag=True):
     channel: ChannelId
 
 
+CONTINUOUS, MIXED = 0, -1
+"""Bases of an :class:`Aggregate` without whole polling levels."""
+
+
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels that ``nodes`` nodes of the fleet own.
 
     ``demand`` is the load that the subscribers of these channels would cause by polling on their own, as the cost of
     all polls per τ. ``clusters`` are tradeoff clusters as encoded by ``service.corona.tradeoff_clusters``.
+
+    If only whole polling levels are allowed, ``base`` is their base, and ``steps`` are the steps between them as
+    encoded by ``service.corona.level_steps``; ``clusters`` describe the channels' polls below their first step. The
+    base is ``CONTINUOUS`` if numbers of polls are continuous, and ``MIXED`` if nodes differ.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
     demand: Annotated[float, msgspec.Meta(ge=0)]
     clusters: bytes
+    base: Annotated[int, msgspec.Meta(ge=-1)] = CONTINUOUS
+    steps: bytes = b""
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):

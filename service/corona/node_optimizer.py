@@ -12,11 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, FleetPolicy, Goal
+from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, FleetPolicy, Goal, Levels
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
-from service.corona.messages import Aggregate
+from service.corona.level_steps import LevelSteps, decode_steps
+from service.corona.messages import CONTINUOUS, Aggregate
 from service.corona.objectives import Floats, size_for_wait, weights
 from service.corona.poll_explanation import SizeLimits, limited_size
+from service.corona.polling_levels import LevelChoices, line_part
 from service.corona.tradeoff_clusters import decode, encode, summarise
 
 POLL_COST = 1.0
@@ -153,12 +155,26 @@ def _polite_sizes(policy: FleetPolicy, subscribers: Floats) -> Floats:
     return np.minimum(growing, policy.max_polls_per_hour) * (policy.poll_interval_s / SECONDS_PER_HOUR)
 
 
-def own_aggregate(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Aggregate:
-    """Return the aggregate of one node's channels, on a ring of ``nodes`` nodes."""
+def own_aggregate(
+    policy: FleetPolicy, nodes: int, channels: FactorTable, choices: LevelChoices | None = None
+) -> Aggregate:
+    """Return the aggregate of one node's channels, on a ring of ``nodes`` nodes.
+
+    ``choices`` are the channels' polling levels; None if numbers of polls are continuous.
+    """
+    base = aggregate_base(policy.objective.levels)
     if not len(channels):
-        return Aggregate(1, 0.0, b"")
-    summary = summarise(allocation_problem(policy, nodes, channels))
-    return Aggregate(1, float(imposed_loads(policy, nodes, channels).sum()), encode(summary))
+        return Aggregate(1, 0.0, b"", base)
+    problem, demand = allocation_problem(policy, nodes, channels), float(imposed_loads(policy, nodes, channels).sum())
+    if choices is None:
+        return Aggregate(1, demand, encode(summarise(problem)), base)
+    steps = LevelSteps.of(problem, choices)
+    return Aggregate(1, demand, encode(summarise(line_part(problem))), base, steps.encode())
+
+
+def aggregate_base(levels: Levels) -> int:
+    """Return the base by which an aggregate states that it was made for these levels."""
+    return CONTINUOUS if levels is Levels.CONTINUOUS else levels.base
 
 
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
@@ -168,8 +184,8 @@ def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | No
     nodes, the channels get that share of the objective's budget. Polls that longest waits require are made although
     they exceed the demand, but not beyond the objective's budget.
     """
-    clusters = decode(fleet.clusters)
-    if clusters is None or not len(clusters.rise):
+    clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
+    if clusters is None or steps is None or not len(clusters.rise):
         return None
     objective = policy.objective
     cap = inf
@@ -178,9 +194,9 @@ def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | No
         cap = objective.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE * known
     if objective.goal is not Goal.FAST:
         longest_waits = float(clusters.least_cost.sum())
-        return clusters.scale_for_budget(min(max(fleet.demand * objective.demand_factor, longest_waits), cap))
-    fast = clusters.scale_for_delay(objective.delay_s, policy.poll_interval_s)
-    return min(fast, clusters.scale_for_budget(cap)) if cap < inf else fast
+        return steps.scale_for_budget(clusters, min(max(fleet.demand * objective.demand_factor, longest_waits), cap))
+    fast = steps.scale_for_delay(clusters, objective.delay_s, policy.poll_interval_s)
+    return min(fast, steps.scale_for_budget(clusters, cap)) if cap < inf else fast
 
 
 def channel_weight(policy: FleetPolicy, channel: ChannelFactors) -> float:
@@ -190,14 +206,23 @@ def channel_weight(policy: FleetPolicy, channel: ChannelFactors) -> float:
     return float(found) * channel.weight_factor
 
 
-def channel_sizes(policy: FleetPolicy, nodes: int, channels: FactorTable, scale: float | None) -> Floats:
+def channel_sizes(
+    policy: FleetPolicy,
+    nodes: int,
+    channels: FactorTable,
+    scale: float | None,
+    choices: LevelChoices | None = None,
+) -> Floats:
     """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
 
-    If the scale is None (unknown), each channel gets its own demand's share of the polls, within its bounds.
+    ``choices`` are the channels' polling levels; None if numbers of polls are continuous. If the scale is None
+    (unknown), each channel gets its own demand's share of the polls, within its bounds.
     """
     bounds = allocation_problem(policy, nodes, channels)
-    if scale is None:
-        share = imposed_loads(policy, nodes, channels) * policy.objective.demand_factor
+    share = imposed_loads(policy, nodes, channels) * policy.objective.demand_factor
+    if choices is not None and (scale is None or scale >= 0):
+        found = choices.rates(bounds, share if scale is None else scale * bounds.slopes())
+    elif scale is None:
         found = np.minimum(np.maximum(share, bounds.least), bounds.most)
     else:
         found = sizes(bounds, scale)

@@ -5,9 +5,11 @@ from enum import StrEnum
 from math import ceil, inf, sqrt
 
 import msgspec
+import numpy as np
 
 from service.corona.fleet_policy import Levels
-from service.corona.polling_levels import highest_level, level_of
+from service.corona.honeycomb import AllocationProblem
+from service.corona.polling_levels import LevelChoices, highest_level, level_of
 from service.corona.polling_limits import NO_LIMITS, LimitReason, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, size_for_wait
 from service.model import ChannelId, NodeId
@@ -197,6 +199,7 @@ def explain_polling(
     subscribers: int = 1,
     delay_factor: float = 1.0,
     present_speed: float = 1.0,
+    choices: LevelChoices | None = None,
 ) -> PollExplanation:
     """Return why the channel is polled as often as it is.
 
@@ -216,13 +219,20 @@ def explain_polling(
         subscribers: Number of subscribers of the channel.
         delay_factor: The factor of the mean wait due to polls that follow the channel's rhythm.
         present_speed: Polls per time at ``now_s`` relative to the average over the week.
+        choices: The channel's polling levels; None if numbers of polls are continuous.
     """
     publisher_interval_s, reason = polling_limits.shortest_interval(now_s)
     if reason is not None:
         limits = msgspec.structs.replace(limits, publisher_constraint=LIMIT_CONSTRAINTS[reason])
     least = size_for_wait(limits.longest_wait_s, poll_interval_s)
     slope = sqrt(weight / cost)
-    size, bound = limited_size(slope, scale, least, limits)
+    if choices is None:
+        base, (size, bound) = Levels.CONTINUOUS.base, limited_size(slope, scale, least, limits)
+        level, highest = level_of(size, ring_nodes, base), highest_level(ring_nodes, base)
+    else:
+        problem = AllocationProblem.of([weight], cost, least=least, most=limits.most()[0])
+        size, bound = _size_at_level(problem, scale, limits, choices)
+        level, highest = float(choices.levels(schedule.size)[0]), int(choices.levels(1)[0])
     return PollExplanation(
         channel=channel,
         weight=weight,
@@ -240,8 +250,8 @@ def explain_polling(
             PollingTurn(node, rank, schedule.first_poll_s(rank) - schedule.first_s, schedule.next_poll_s(rank, now_s))
             for rank, node in enumerate(polling_set[: schedule.size])
         ),
-        level=level_of(size, ring_nodes, Levels.CONTINUOUS.base),
-        highest_level=highest_level(ring_nodes, Levels.CONTINUOUS.base),
+        level=level,
+        highest_level=highest,
         nodes=schedule.size,
         ring_nodes=ring_nodes,
         publisher_interval_s=publisher_interval_s,
@@ -250,3 +260,22 @@ def explain_polling(
         subscribers=subscribers,
         present_speed=present_speed,
     )
+
+
+def _size_at_level(
+    problem: AllocationProblem, scale: float, limits: SizeLimits, choices: LevelChoices
+) -> tuple[float, BindingConstraint]:
+    """Return the size of a channel with whole levels and the constraint that determines it, as :func:`limited_size`.
+
+    ``problem`` is the channel alone.
+    """
+    slope, least = float(problem.slopes()[0]), float(problem.least[0])
+    size, bound = limited_size(slope, scale, least, limits)
+    if scale < 0:
+        return size, bound
+    wanted = scale * problem.slopes()
+    found = float(choices.rates(problem, wanted)[0])
+    unlimited = AllocationProblem(problem.weights, problem.costs, problem.least, np.full(1, inf))
+    if bound is BindingConstraint.NONE and float(choices.rates(unlimited, wanted)[0]) > found:
+        _, bound = limits.most()
+    return found, bound

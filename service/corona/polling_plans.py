@@ -18,11 +18,12 @@ import numpy as np
 from service.corona import node_optimizer
 from service.corona.aggregation import Aggregation
 from service.corona.events import Send
-from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
 from service.corona.messages import PollingLimit, SiteScales, SiteShares, Summary
 from service.corona.node_optimizer import POLL_COST, ChannelFactors, FactorTable, factor_table
 from service.corona.poll_explanation import PollExplanation, explain_polling
+from service.corona.polling_levels import LevelChoices, RingLevels, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
 from service.corona.rhythm import delay_factor, polling_speeds, weight_factors
@@ -34,6 +35,10 @@ from service.overlay.ring import RingView
 
 NOTABLE_GAP_CHANGE = 0.1
 """Relative change of the time between polls from which it is recorded in the channel's history."""
+LEVEL_TOLERANCE = 1e-4
+"""Relative change of the scale from which schedules follow it at once if only whole polling levels are allowed: then a
+small change can move many channels by a level.
+"""
 GAP_TOLERANCE = 0.01
 """Relative deviation of the time between polls up to which a schedule is kept, so that members need not replan for
 every new subscriber of any channel.
@@ -60,11 +65,17 @@ class PollingPlans:
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self._policy = policy
         self._aggregation = Aggregation(node_id, policy.soft_state_ttl_s)
-        self._nodes = 1
+        self._view = RingView(0, ())
+        self._wedges: RingLevels | None = None
+        """The polling levels of the ring, if only whole levels were allowed when they were last needed."""
         self.scale: float | None = None
         """c, the fleet's scale as this node knows it; None before its first solution."""
         self._applied_scale: float | None = None
         """The c by which all schedules were computed last."""
+        self._levels: Levels | None = None
+        """The polling levels for which c was solved; None before its first solution."""
+        self._is_scale_current = True
+        """Whether c was solved for the present ring."""
         self._last_complete_s: float | None = None
         """When the aggregates of all nodes were last known."""
         self._frozen_until_s: float | None = None
@@ -105,7 +116,7 @@ class PollingPlans:
         """Adopt the ring, and freeze the fleet's scale for a maintenance interval."""
         if self.scale is not None and self._frozen_until_s is None:
             self._frozen_until_s = now_s + self._policy.maintenance_interval_s
-        self._nodes = max(1, len(view.nodes))
+        self._view, self._wedges, self._is_scale_current = view, None, False
         self._aggregation.on_ring_changed(view)
         self._sites.on_ring_changed(view)
         self._is_aggregate_current = False
@@ -131,19 +142,31 @@ class PollingPlans:
             self._is_aggregate_current = True
             has_budget = self._policy.objective.budget_polls_per_minute is not None
             table = self._table(list(self._plans.values()), fleet_s, is_present=has_budget)
-            self._aggregation.own = node_optimizer.own_aggregate(self._policy, self._nodes, table)
+            choices = self._choices(tuple(self._plans), self._policy.objective.levels)
+            self._aggregation.own = node_optimizer.own_aggregate(self._policy, self._nodes, table, choices)
         yield from self._aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Solve for the fleet's scale; return whether it differs notably from the scale that the schedules follow."""
-        fleet = self._aggregation.fleet()
-        if self._last_complete_s is None or fleet.nodes == self._nodes:
+        """Solve for the fleet's scale; return whether it differs notably from the scale that the schedules follow.
+
+        After a change of the polling levels, the former scale and levels apply until all nodes have sent aggregates for
+        the new ones: a scale suits only the levels for which it was solved.
+        """
+        fleet, levels = self._aggregation.fleet(), self._policy.objective.levels
+        is_complete = fleet.nodes == self._nodes and fleet.base == node_optimizer.aggregate_base(levels)
+        if self._last_complete_s is None or is_complete:
             self._last_complete_s = now_s
-        is_known = fleet.nodes == self._nodes or now_s - self._last_complete_s >= self._policy.soft_state_ttl_s
+        is_known = is_complete or now_s - self._last_complete_s >= self._policy.soft_state_ttl_s
+        moved = False
         if is_known and (self._frozen_until_s is None or now_s >= self._frozen_until_s):
             self.scale, self._frozen_until_s = node_optimizer.solve_scale(self._policy, self._nodes, fleet), None
+            moved = levels is not self._levels or (levels.are_whole and not self._is_scale_current)
+            self._levels, self._is_scale_current = levels, True
         before, after = self._applied_scale, self.scale
-        moved = after is not None and (before is None or abs(after - before) > GAP_TOLERANCE * abs(before))
+        if after is None:
+            return False
+        tolerance = LEVEL_TOLERANCE if levels.are_whole else GAP_TOLERANCE
+        moved |= before is None or abs(after - before) > tolerance * abs(before)
         if moved:
             self._applied_scale = after
         return moved
@@ -232,27 +255,24 @@ class PollingPlans:
         The old schedule is None for a channel without one. It is the same object as the new one if nothing has changed.
         """
         plans = [self._plans[channel] for channel in channels]
-        # A pause counts as one of τ at most: a poll that is refused every τ notices when an admin ends it.
-        table = self._table(plans, fleet_s, longest_pause_s=self._policy.poll_interval_s)
-        found: list[float] = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale).tolist()
-        sizes = [
-            self._policy.poll_interval_s / plan.schedule.gap_s if plan.schedule and self.scale is None else size
-            for plan, size in zip(plans, found, strict=True)
-        ]
-        for channel, plan, size, speeds in zip(channels, plans, sizes, self._speeds(plans, table, sizes), strict=True):
+        table, rates, set_sizes = self._rates_and_set_sizes(channels, plans, fleet_s)
+        clocks = self._speeds(plans, table, rates)
+        for channel, plan, rate, set_size, speeds in zip(channels, plans, rates, set_sizes, clocks, strict=True):
             before = plan.schedule
             if before is None:
-                plan.schedule = new_schedule(
-                    channel, size, self._nodes, self._policy.poll_interval_s, fleet_s, speeds=speeds
-                )
+                interval_s = self._policy.poll_interval_s
+                plan.schedule = new_schedule(channel, rate, set_size, interval_s, fleet_s, speeds=speeds)
             else:
-                plan.schedule = self._fit_schedule(before, size, speeds, fleet_s)
+                plan.schedule = self._fit_schedule(before, rate, set_size, speeds, fleet_s)
             yield before, plan.schedule
 
-    def count_by_set_size(self) -> Counter[int]:
-        """Return how many channels have a polling set of each size; the sizes are rounded up to powers of two."""
-        schedules = (plan.schedule for plan in self._plans.values())
-        return Counter(1 << (schedule.size - 1).bit_length() for schedule in schedules if schedule is not None)
+    def count_by_level(self) -> Counter[int]:
+        """Return how many channels are at each polling level, rounded to a whole one."""
+        sizes = Counter(plan.schedule.size for plan in self._plans.values() if plan.schedule is not None)
+        base, counts = self._applied_levels.base, Counter[int]()
+        for size, channels in sizes.items():
+            counts[round(level_of(size, self._nodes, base))] += channels
+        return counts
 
     def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.
@@ -302,6 +322,7 @@ class PollingPlans:
             subscribers=plan.subscribers,
             delay_factor=delay_factor(plan.updates.rhythm, plan.schedule.speeds),
             present_speed=1.0 if clock is None else clock.speed(fleet_s),
+            choices=self._choices((channel,), self._applied_levels),
         )
 
     def _table(
@@ -377,19 +398,62 @@ class PollingPlans:
             table["site_scale"] = UNBOUNDED_SCALE
             yield site, node_optimizer.allocation_problem(self._policy, self._nodes, table)
 
-    def _fit_schedule(self, schedule: PollingSchedule, size: float, speeds: bytes, fleet_s: float) -> PollingSchedule:
-        """Return a schedule with ``size`` polls per τ for the present ring and a clock with these ``speeds``.
+    @property
+    def _nodes(self) -> int:
+        return max(1, len(self._view.nodes))
+
+    @property
+    def _applied_levels(self) -> Levels:
+        """The polling levels by which schedules are made."""
+        return self._levels or self._policy.objective.levels
+
+    def _choices(self, channels: Sequence[ChannelId], levels: Levels) -> LevelChoices | None:
+        """Return the wedges among which these channels choose; None if numbers of polls are continuous."""
+        if not levels.are_whole:
+            return None
+        if self._wedges is None or self._wedges.base != levels.base:
+            self._wedges = RingLevels(self._view, levels.base)
+        return self._wedges.choices(channels)
+
+    def _rates_and_set_sizes(
+        self, channels: Collection[ChannelId], plans: Sequence[_ChannelPlan], fleet_s: float
+    ) -> tuple[FactorTable, list[float], list[int]]:
+        """Return these channels' factors, their polls per τ, and the numbers of nodes that make them.
+
+        While the fleet's scale is unknown, channels with a schedule keep its rate. With whole levels they also do so
+        until the scale has been solved for the present ring: the wedges of another ring have other sizes. A pause that
+        is longer than τ counts as one of τ: a poll that is refused every τ notices when an admin ends it.
+        """
+        interval_s = self._policy.poll_interval_s
+        table = self._table(plans, fleet_s, longest_pause_s=interval_s)
+        choices = self._choices(tuple(channels), self._applied_levels)
+        found = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale, choices)
+        if self.scale is None or (choices is not None and not self._is_scale_current):
+            kept = np.array([interval_s / plan.schedule.gap_s if plan.schedule else 0.0 for plan in plans])
+            if self.scale is not None:
+                kept = np.minimum(kept, node_optimizer.allocation_problem(self._policy, self._nodes, table).most)
+            found = np.where(kept > 0, kept, found)
+        rates: list[float] = found.tolist()
+        if choices is None:
+            return table, rates, [polling_set_size(rate, self._nodes) for rate in rates]
+        return table, rates, choices.set_sizes(found).astype(int).tolist()
+
+    def _fit_schedule(
+        self, schedule: PollingSchedule, rate: float, set_size: int, speeds: bytes, fleet_s: float
+    ) -> PollingSchedule:
+        """Return a schedule with ``rate`` polls per τ by ``set_size`` nodes and a clock with these ``speeds``.
 
         The result is ``schedule`` itself if it fits.
         """
-        gap_s = self._policy.poll_interval_s / size
+        gap_s = self._policy.poll_interval_s / rate
         fits = abs(gap_s / schedule.gap_s - 1) <= GAP_TOLERANCE and speeds == schedule.speeds
-        full = schedule.size <= self._nodes and schedule.size >= min(
-            self._nodes, polling_set_size(size * (1 - GAP_TOLERANCE), self._nodes)
-        )
+        full = schedule.size == set_size
+        if not self._applied_levels.are_whole:
+            least = min(self._nodes, polling_set_size(rate * (1 - GAP_TOLERANCE), self._nodes))
+            full = least <= schedule.size <= self._nodes
         # A next poll more than two gaps ahead was planned before the fleet's clock was set back.
         if fits and full:
             gaps = schedule.gaps_between(fleet_s, schedule.next_channel_poll_s(fleet_s))
             if gaps <= 2 * (1 + GAP_TOLERANCE):
                 return schedule
-        return revised_schedule(schedule, size, self._nodes, self._policy.poll_interval_s, fleet_s, speeds=speeds)
+        return revised_schedule(schedule, rate, set_size, self._policy.poll_interval_s, fleet_s, speeds=speeds)

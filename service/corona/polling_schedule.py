@@ -139,7 +139,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
 def new_schedule(
     channel: ChannelId,
     polls_per_interval: float,
-    nodes: int,
+    size: int,
     poll_interval_s: float,
     now_s: float,
     *,
@@ -150,32 +150,32 @@ def new_schedule(
     Args:
         channel: The id determines the time of the first poll, so that an owner's channels are polled one after another.
         polls_per_interval: The channel's number of polls per τ, positive.
-        nodes: Number of nodes on the ring.
+        size: Number of nodes that take turns.
         poll_interval_s: τ, in seconds.
         now_s: Fleet time.
         speeds: The speeds of the clock by which the polls are even; empty for real time.
     """
     gap_s = poll_interval_s / polls_per_interval
     offset = from_hex(channel) % (1 << BITS - OWNER_BITS) / (1 << BITS - OWNER_BITS)
-    begun = PollingSchedule(offset * gap_s, gap_s, polling_set_size(polls_per_interval, nodes), 0, speeds)
+    begun = PollingSchedule(offset * gap_s, gap_s, size, 0, speeds)
     return msgspec.structs.replace(begun, first_s=begun.next_channel_poll_s(now_s))
 
 
 def revised_schedule(
     schedule: PollingSchedule,
     polls_per_interval: float,
-    nodes: int,
+    size: int,
     poll_interval_s: float,
     now_s: float,
     *,
     speeds: bytes = b"",
 ) -> PollingSchedule:
-    """Return a schedule with another number of polls, for another ring or rhythm, that continues ``schedule``.
+    """Return a schedule with another number of polls or nodes, or another rhythm, that continues ``schedule``.
 
     Args:
         schedule: The channel's current schedule.
         polls_per_interval: The channel's new number of polls per τ, positive.
-        nodes: Number of nodes on the new ring.
+        size: The new number of nodes that take turns.
         poll_interval_s: τ, in seconds.
         now_s: Fleet time.
         speeds: The speeds of the clock by which the polls are even from now on; empty for real time.
@@ -188,7 +188,6 @@ def revised_schedule(
     With exactly one gap, all channels that an owner speeds up at once would be polled in step from then on.
     """
     gap_s = poll_interval_s / polls_per_interval
-    size = polling_set_size(polls_per_interval, nodes)
     kept_s = schedule.next_channel_poll_s(now_s)
     gaps = 1 + min(1.0, schedule.gaps_between(now_s, kept_s))
     revised = PollingSchedule(kept_s, gap_s, size, schedule.rank_at(kept_s) % size, speeds)

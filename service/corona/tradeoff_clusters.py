@@ -89,10 +89,13 @@ class TradeoffClusters:
         A small share of the budget, at most ``BUDGET_MARGIN``, is held back for the clusters' approximation error.
         Otherwise the result is that of :func:`honeycomb.scale_for_budget`.
         """
+        return honeycomb.scale_for_budget(self.to_problem(), self.usable_budget(budget))
+
+    def usable_budget(self, budget: float) -> float:
+        """Return the part of a budget that is not held back for the clusters' approximation error."""
         held_back = BUDGET_MARGIN if self.lines.max(initial=1) > 1 else _EXACT_MARGIN * sqrt(len(self.lines))
         # What all cost at their least is a sum, and known exactly: it may take the whole budget.
-        given = max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
-        return honeycomb.scale_for_budget(self._as_problem(), given)
+        return max(budget * (1 - held_back), min(budget, float(self.least_cost.sum())))
 
     def scale_for_delay(self, delay_s: float, poll_interval_s: float) -> float:
         """Return the scale c at which the weighted mean delay of all channels is ``delay_s``.
@@ -100,7 +103,7 @@ class TradeoffClusters:
         ``poll_interval_s`` is τ. The result is that of :func:`honeycomb.scale_for_delay` for the clusters' channels.
         """
         return honeycomb.scale_for_delay(
-            self._as_problem(), delay_s, poll_interval_s, total_weight=float(self.weight.sum())
+            self.to_problem(), delay_s, poll_interval_s, total_weight=float(self.weight.sum())
         )
 
     def to_level_problem(self) -> AllocationProblem:
@@ -112,7 +115,7 @@ class TradeoffClusters:
         costs = np.where(self.least_cost > 0, self.least_cost, 1.0)
         return AllocationProblem(self.weight, costs, np.ones_like(costs), self.most_cost / costs)
 
-    def _as_problem(self) -> AllocationProblem:
+    def to_problem(self) -> AllocationProblem:
         """Return a problem with one channel per cluster, whose cost at each scale is approximately that of the cluster.
 
         The channel's size is its scale within the cluster's bounds, because its weight and the cost of a poll are

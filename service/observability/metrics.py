@@ -42,8 +42,8 @@ POLL_BUDGET: Final = Gauge(
 
 OWNED_CHANNELS: Final = Gauge(
     "coronet_owned_channels",
-    "Channels that this worker owns, by the number of nodes that poll each, rounded up to 1, 2, 4, 8, …",
-    ["nodes"],
+    "Channels that this worker owns, by polling level (0: all nodes poll them), rounded to a whole one.",
+    ["level"],
 )
 
 OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with items in their outbox.")

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+import msgspec
+import numpy as np
 import pytest
 
-from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
+from service.corona.polling_levels import RingLevels
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.overlay.ring import RingView
 from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet
@@ -14,10 +17,22 @@ STORM_S = 30.0
 HEALED_S = STORM_S + POLICY.soft_state_ttl_s + TICK_S + 4 * PROMPT_S
 END_S = HEALED_S + 3 * POLICY.poll_interval_s
 BLOCKS, SEEDS_PER_BLOCK = 100, 10
+LEVELS = tuple(Levels)
+
+
+def _runs_always(levels: Levels, block: int) -> bool:
+    return block <= len(LEVELS) and LEVELS[block % len(LEVELS)] is levels
+
+
 blocks = pytest.mark.parametrize(
-    "block", [*range(5), *(pytest.param(block, marks=pytest.mark.storms) for block in range(5, BLOCKS))]
+    ("levels", "block"),
+    [
+        pytest.param(levels, block, marks=() if _runs_always(levels, block) else pytest.mark.storms)
+        for levels in LEVELS
+        for block in range(BLOCKS)
+    ],
 )
-"""Fifty seeds with every run of the tests, a thousand with ``make storms``."""
+"""Fifty seeds with every run of the tests, a thousand for each kind of polling levels with ``make storms``."""
 
 CROWDED, CROWDED_PER_S = "example.org", 0.5
 """In a third of all storms, most channels are of one site, which may be asked so often."""
@@ -39,13 +54,19 @@ BOUNDS = (
 """In half of all storms, an admin sets one of these for each channel; a crowded site can keep all such waits."""
 
 
-def _storms(block: int) -> Iterator[Fleet]:
-    return (_storm(seed) for seed in range(block * SEEDS_PER_BLOCK, (block + 1) * SEEDS_PER_BLOCK))
+def _storms(levels: Levels, block: int) -> Iterator[Fleet]:
+    return (_storm(levels, seed) for seed in range(block * SEEDS_PER_BLOCK, (block + 1) * SEEDS_PER_BLOCK))
 
 
-def _storm(seed: int) -> Fleet:
-    """Return a fleet after joins, crashes, partitions, setting changes, publications, message loss and delays."""
-    fleet = Fleet(seed, channels=6, calm_s=STORM_S, objective=GOALS[seed % len(GOALS)])
+def _storm(levels: Levels, seed: int) -> Fleet:
+    """Return a fleet after joins, crashes, partitions, setting changes, publications, message loss and delays.
+
+    It ends with these polling levels, and in a third of all storms begins with others.
+    """
+    objective = msgspec.structs.replace(GOALS[seed % len(GOALS)], levels=levels)
+    former = LEVELS[(LEVELS.index(levels) + seed % 3) % len(LEVELS)] if seed % 7 > 3 else levels
+    fleet = Fleet(seed, channels=6, calm_s=STORM_S, objective=msgspec.structs.replace(objective, levels=former))
+    fleet.after(fleet.random.uniform(0, STORM_S), lambda: setattr(fleet, "objective", objective))
     if seed % 3 == 0:
         fleet.site_rates = {CROWDED: CROWDED_PER_S}
         for stored in list(fleet.channels.values())[1:]:
@@ -109,12 +130,12 @@ def _sizes(fleet: Fleet) -> dict[str, float]:
 
 
 @blocks
-def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(block: int) -> None:
+def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(levels: Levels, block: int) -> None:
     """Wanted channels are polled by exactly their polling sets, by one schedule, at distinct ranks.
 
     Each has one owner; other channels are not polled.
     """
-    for fleet in _storms(block):
+    for fleet in _storms(levels, block):
         fleet.run_until(HEALED_S)
         ring = _ring(fleet)
         for channel, stored in fleet.channels.items():
@@ -129,8 +150,8 @@ def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(bloc
 
 
 @blocks
-def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(block: int) -> None:
-    for fleet in _storms(block):
+def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(levels: Levels, block: int) -> None:
+    for fleet in _storms(levels, block):
         fleet.run_until(HEALED_S)
         scales = [worker.protocol.plans.scale for worker in fleet.alive]
         if not _wanted(fleet):
@@ -150,17 +171,36 @@ def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(block: int) -> 
 
 
 @blocks
-def test_a_healed_fleet_keeps_site_budgets(block: int) -> None:
-    for fleet in _storms(block):
+def test_a_healed_fleet_polls_by_whole_levels(levels: Levels, block: int) -> None:
+    """Polling sets are wedges, and their nodes poll once per τ, unless bounds or the budget allow no whole level."""
+    for fleet in _storms(levels, block):
+        fleet.run_until(HEALED_S)
+        if not levels.are_whole or not _wanted(fleet):
+            continue
+        channels, sizes = list(_sizes(fleet)), np.array(list(_sizes(fleet).values()))
+        choices = RingLevels(fleet.view, levels.base).choices(channels)
+        sets = np.array([len(_ranks(fleet, channel)) for channel in channels])
+        assert (sets[:, None] == choices.sizes).any(axis=1).all()
+        assert (sets == choices.set_sizes(sizes)).all()
+        if min(worker.protocol.plans.scale or 0.0 for worker in fleet.alive) >= 0:
+            bounds = [fleet.bounds.get(channel, NO_BOUNDS) for channel in channels]
+            waits_s = np.array([each.longest_wait_s or fleet.objective.longest_wait_s for each in bounds])
+            at_least = np.isclose(sizes, POLICY.poll_interval_s / (2 * waits_s), rtol=0.02)
+            assert ((sizes <= 1) | at_least | np.isclose(sizes, sets, rtol=0.02)).all()
+
+
+@blocks
+def test_a_healed_fleet_keeps_site_budgets(levels: Levels, block: int) -> None:
+    for fleet in _storms(levels, block):
         fleet.run_until(HEALED_S)
         crowded = [size for channel, size in _sizes(fleet).items() if fleet.channels[channel].site]
         assert sum(crowded) <= POLL_BUDGET_SHARE * CROWDED_PER_S * POLICY.poll_interval_s * 1.05
 
 
 @blocks
-def test_a_healed_fleet_keeps_channel_bounds(block: int) -> None:
+def test_a_healed_fleet_keeps_channel_bounds(levels: Levels, block: int) -> None:
     """Shortest intervals are kept; longest waits as well, unless the site's or the fleet's budget does not suffice."""
-    for fleet in _storms(block):
+    for fleet in _storms(levels, block):
         fleet.run_until(HEALED_S)
         spared = all(worker.protocol.plans.scale is None or worker.protocol.plans.scale >= 0 for worker in fleet.alive)
         for channel, size in _sizes(fleet).items():
@@ -171,8 +211,8 @@ def test_a_healed_fleet_keeps_channel_bounds(block: int) -> None:
 
 
 @blocks
-def test_every_publication_is_versioned_exactly_once(block: int) -> None:
-    for fleet in _storms(block):
+def test_every_publication_is_versioned_exactly_once(levels: Levels, block: int) -> None:
+    for fleet in _storms(levels, block):
         fleet.run_until(END_S + POLICY.poll_interval_s / min(_sizes_soon(fleet)))
         for stored in fleet.channels.values():
             contents = [content for version, content in enumerate(stored.versions) if version not in stored.notices]
@@ -186,8 +226,9 @@ def _sizes_soon(fleet: Fleet) -> list[float]:
     return [1.0, *_sizes(fleet).values()]
 
 
-def test_after_the_storm_polls_are_evenly_spaced() -> None:
-    for fleet in _storms(0):
+@pytest.mark.parametrize("levels", LEVELS)
+def test_after_the_storm_polls_are_evenly_spaced(levels: Levels) -> None:
+    for fleet in _storms(levels, 0):
         longest_s = POLICY.poll_interval_s / min(_sizes_soon(fleet))
         fleet.run_until(HEALED_S + 4 * longest_s)
         for channel, size in _sizes(fleet).items():

@@ -14,9 +14,9 @@ from tests.support.ring_strategies import points
 TAU_S = 1800.0
 ROUNDING_S = 1e-4
 rates = st.one_of(st.floats(0.01, 1), st.floats(1, 20), st.floats(20, 1500))
-rings = st.integers(1, 80)
+rings = set_sizes = st.integers(1, 80)
 fleet_times_s = st.floats(0, 2e9)
-changes = st.lists(st.tuples(rates, rings, st.floats(0, 2)), min_size=1, max_size=12)
+changes = st.lists(st.tuples(rates, set_sizes, st.floats(0, 2)), min_size=1, max_size=12)
 
 
 def _polls_s(schedule: PollingSchedule, after_s: float, count: int) -> list[float]:
@@ -38,8 +38,7 @@ def test_a_channel_that_is_never_polled_has_one_node() -> None:
 
 @given(points, rates, rings, fleet_times_s)
 def test_nodes_poll_in_turn_one_gap_apart(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
-    schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
-    assert schedule.size == polling_set_size(rate, nodes)
+    schedule = new_schedule(channel, rate, polling_set_size(rate, nodes), TAU_S, now_s)
     assert schedule.interval_s == pytest.approx(schedule.size * TAU_S / rate)
     assert schedule.size == nodes or schedule.interval_s >= TAU_S * (1 - 1e-9)
     polls_s = _polls_s(schedule, now_s, schedule.size + 2)
@@ -52,22 +51,25 @@ def test_nodes_poll_in_turn_one_gap_apart(channel: ChannelId, rate: float, nodes
         assert nexts_s.index(min(nexts_s)) == schedule.rank_at(poll_s)
 
 
-@given(points, rates, rings, fleet_times_s, changes)
+@given(points, rates, set_sizes, fleet_times_s, changes)
 def test_no_sequence_of_changes_postpones_a_poll_or_lets_two_collide(
-    channel: ChannelId, rate: float, nodes: int, now_s: float, row: list[tuple[float, int, float]]
+    channel: ChannelId, rate: float, size: int, now_s: float, row: list[tuple[float, int, float]]
 ) -> None:
-    """Each gap is at most the longer one before and after a change, and at least the shorter one."""
-    schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
+    """Each gap is at most the longer one before and after a change, and at least the shorter one.
+
+    The number of nodes may be any: that of the polls per τ, rounded up, or that of a wedge.
+    """
+    schedule = new_schedule(channel, rate, size, TAU_S, now_s)
     last_s, shortest_s = schedule.next_channel_poll_s(now_s), schedule.gap_s
     now_s = last_s
-    for new_rate, new_nodes, gaps in row:
+    for new_rate, new_size, gaps in row:
         until_s = now_s + gaps * schedule.gap_s
         while (poll_s := schedule.next_channel_poll_s(now_s)) <= until_s:
             assert poll_s - last_s >= shortest_s - ROUNDING_S
             last_s, now_s, shortest_s = poll_s, poll_s, schedule.gap_s
         now_s = until_s
         before_s, held = schedule.next_channel_poll_s(now_s), schedule.rank_at(schedule.next_channel_poll_s(now_s))
-        schedule = revised_schedule(schedule, new_rate, new_nodes, TAU_S, now_s)
+        schedule = revised_schedule(schedule, new_rate, new_size, TAU_S, now_s)
         after_s = schedule.next_channel_poll_s(now_s)
         shortest_s = min(shortest_s, schedule.gap_s)
         assert now_s < after_s <= before_s
@@ -78,9 +80,9 @@ def test_no_sequence_of_changes_postpones_a_poll_or_lets_two_collide(
 
 @given(points, rates, rings, fleet_times_s)
 def test_a_revision_to_the_same_rate_changes_no_poll(channel: ChannelId, rate: float, nodes: int, now_s: float) -> None:
-    schedule = new_schedule(channel, rate, nodes, TAU_S, now_s)
+    schedule = new_schedule(channel, rate, polling_set_size(rate, nodes), TAU_S, now_s)
     later_s = now_s + 3.5 * schedule.gap_s
-    same = revised_schedule(schedule, rate, nodes, TAU_S, later_s)
+    same = revised_schedule(schedule, rate, schedule.size, TAU_S, later_s)
     assert _polls_s(same, later_s, 5) == pytest.approx(_polls_s(schedule, later_s, 5), abs=ROUNDING_S)
     assert [same.rank_at(at_s) for at_s in _polls_s(same, later_s, 5)] == [
         schedule.rank_at(at_s) for at_s in _polls_s(schedule, later_s, 5)
@@ -92,12 +94,12 @@ def test_a_rate_that_drifts_every_hour_makes_no_more_polls_than_its_highest(
     channel: ChannelId, drift: list[float], now_s: float
 ) -> None:
     """If each change moved polls forward to a new phase, there would be up to twice as many."""
-    schedule = new_schedule(channel, drift[0], 5, TAU_S, now_s)
+    schedule = new_schedule(channel, drift[0], 1, TAU_S, now_s)
     polled, began_s = 0, now_s
     for rate in drift:
         until_s = now_s + 3600
         while (poll_s := schedule.next_channel_poll_s(now_s)) <= until_s:
             polled, now_s = polled + 1, poll_s
         now_s = until_s
-        schedule = revised_schedule(schedule, rate, 5, TAU_S, now_s)
+        schedule = revised_schedule(schedule, rate, 1, TAU_S, now_s)
     assert polled <= (now_s - began_s) / TAU_S * max(drift) + 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.corona.polling_schedule import PollingSchedule, new_schedule, revised_schedule
+from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
 from service.overlay.id_space import shared_digits
 from service.simulate.corona.timetable import TimetableBuilder, mean_waits_s
 from service.simulate.corona.workload import NodeTrie, hex_id
@@ -29,9 +29,9 @@ def _rotas(point: int, history: list[tuple[float, float]]) -> list[tuple[float, 
     now_s = 0.0
     for size, later_s in history:
         rota = (
-            revised_schedule(found[-1][1], size, NODES, TAU_S, now_s)
+            revised_schedule(found[-1][1], size, polling_set_size(size, NODES), TAU_S, now_s)
             if found
-            else new_schedule(hex_id(point), size, NODES, TAU_S, 0)
+            else new_schedule(hex_id(point), size, polling_set_size(size, NODES), TAU_S, 0)
         )
         found.append((now_s, rota))
         now_s += later_s

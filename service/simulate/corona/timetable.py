@@ -9,7 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.corona.polling_schedule import ROUNDING_S, PollingSchedule, new_schedule, revised_schedule
+from service.corona.polling_schedule import (
+    ROUNDING_S,
+    PollingSchedule,
+    new_schedule,
+    polling_set_size,
+    revised_schedule,
+)
 from service.simulate.corona.workload import CoronaSetup, SimulatedChannels
 from service.simulate.schedulers.publication_trace import Floats, Ints, first_index_beyond
 
@@ -152,7 +158,9 @@ class OwnerSchedules(TimetableBuilder):
         """
         chosen = numbers[np.isin(numbers, self.sampled, assume_unique=True)]
         for number, size in zip(chosen.tolist(), sizes[chosen].tolist(), strict=True):
-            schedule = new_schedule(self._ids[number], size, nodes, self._setup.poll_interval_s, now_s)
+            schedule = new_schedule(
+                self._ids[number], size, polling_set_size(size, nodes), self._setup.poll_interval_s, now_s
+            )
             self._replace(number, schedule, ring, now_s)
         self._size[chosen] = sizes[chosen]
 
@@ -165,7 +173,8 @@ class OwnerSchedules(TimetableBuilder):
             numbers = numbers[self._size[numbers] != sizes[numbers]]
         for number, size in zip(numbers.tolist(), sizes[numbers].tolist(), strict=True):
             if (schedule := self._present.get(number)) is not None:
-                changed_rota = revised_schedule(schedule, size, nodes, self._setup.poll_interval_s, now_s)
+                members = polling_set_size(size, nodes)
+                changed_rota = revised_schedule(schedule, size, members, self._setup.poll_interval_s, now_s)
                 self._replace(number, changed_rota, ring, now_s)
         self._size[numbers] = sizes[numbers]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from service.corona.honeycomb import AllocationProblem, scale_for_budget, sizes
 from service.corona.objectives import Goal, weights
-from service.corona.polling_schedule import PollingSchedule, revised_schedule
+from service.corona.polling_schedule import PollingSchedule, polling_set_size, revised_schedule
 from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
 from service.simulate.schedulers.polls import PollObservations, PollSimulation
 from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, WEEK_S, Floats, Ints, PublicationTrace
@@ -196,7 +196,9 @@ class FleetScheduler:
         for row, (gap_s, polls, now, due) in enumerate(
             zip(self._gap_s[channel].tolist(), size.tolist(), now_s.tolist(), due_s.tolist(), strict=True)
         ):
-            schedule = revised_schedule(PollingSchedule(due, gap_s, 1), polls, NODES, POLL_INTERVAL_S, now)
+            schedule = revised_schedule(
+                PollingSchedule(due, gap_s, 1), polls, polling_set_size(polls, NODES), POLL_INTERVAL_S, now
+            )
             next_s[row] = schedule.first_s
             self._gap_s[channel[row]] = schedule.gap_s
         return next_s

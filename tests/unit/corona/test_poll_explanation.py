@@ -79,7 +79,7 @@ def test_an_explanation_has_weights_waits_and_turns() -> None:
 
 
 def test_below_its_least_a_channel_is_bound_by_the_fleet_budget() -> None:
-    schedule = new_schedule(CHANNEL, 0.5, 3, TAU_S, now_s=0.0)
+    schedule = new_schedule(CHANNEL, 0.5, 1, TAU_S, now_s=0.0)
     reason = explain_polling(
         CHANNEL,
         weight=25.0,

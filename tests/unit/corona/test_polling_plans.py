@@ -219,7 +219,7 @@ def test_gaps_are_reported_when_first_known_and_after_notable_changes() -> None:
     assert node.plans.changed_gaps(10) == []
     _tick_with(node, 0, NEXT, FAR)
     assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(20.0)}
-    assert node.plans.count_by_set_size() == {4: 1}
+    assert node.plans.count_by_level() == {0: 1}
     assert node.plans.changed_gaps(0) == []
     node.plans.record_gaps([*node.plans.changed_gaps(10), (FAR, 1.0)])
     assert node.plans.changed_gaps(10) == []
