@@ -126,10 +126,10 @@ async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> 
     ``now_s`` is Unix time. Raises :class:`service.errors.StoreUnavailable`.
     """
     channel = state.channel
-    latest, (imprint,) = await asyncio.gather(
+    latest, (metadata,) = await asyncio.gather(
         store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata([channel.id])
     )
-    return build_channel_name(channel, latest, imprint, _domain(channel), state.updates.interval_s(now_s))
+    return build_channel_name(channel, latest, metadata, _domain(channel), state.updates.interval_s(now_s))
 
 
 def _domain(channel: Channel) -> str:

@@ -47,7 +47,7 @@ _MAX_COUNTED_PAIRS = 1000
 log = structlog.get_logger(__name__)
 
 
-class Matrices(Protocol):
+class NameSource(Protocol):
     """The source of the names in directories.
 
     Reading may raise :class:`StoreUnavailable` or :class:`CellsUnavailable`.
@@ -80,7 +80,7 @@ class LookupDirectories:
     The share of a node is the part of a directory's names that the node holds.
     """
 
-    def __init__(self, node_id: NodeId, matrices: Matrices, send: SendMessages, draw: Callable[[], float]) -> None:
+    def __init__(self, node_id: NodeId, matrices: NameSource, send: SendMessages, draw: Callable[[], float]) -> None:
         """Create the directories of the node ``node_id``, whose names come from ``matrices``.
 
         ``send`` sends messages to other nodes, and ``draw`` returns random numbers in [0, 1).

@@ -374,7 +374,7 @@ def _first_snapshot(fetched: FetchResult, findings: DetectionResult, now_s: floa
         with_freshness(findings.polling_hints, fetched.headers, now_s),
         updates=history_from_dates(dates_s, now_s),
         language=findings.language,
-        imprint=findings.metadata,
+        metadata=findings.metadata,
         latest=merge_latest([Change("addition", entry) for entry in reversed(findings.latest)], ()),
     )
 

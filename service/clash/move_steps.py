@@ -108,7 +108,7 @@ class Finish(_MoveStep, frozen=True):
 class Fetch(msgspec.Struct, frozen=True):
     """Step in the keyspace that the records leave: delete the ``transferred`` records, and return the next records.
 
-    The answer is a :class:`FetchResult`. If no records are left, the same script records this in the table
+    The answer is a :class:`FetchedRecords`. If no records are left, the same script records this in the table
     (:func:`service.clash.transitions.mark_emptied`).
     """
 
@@ -150,7 +150,7 @@ class GiveResult(msgspec.Struct, frozen=True):
     given: bool
 
 
-class FetchResult(msgspec.Struct, frozen=True):
+class FetchedRecords(msgspec.Struct, frozen=True):
     """Answer to :class:`Fetch`: some of the records that are still to be moved.
 
     ``records`` is empty if none are left, or if the keyspace no longer gives records away.
@@ -169,7 +169,7 @@ class StepDone(msgspec.Struct, frozen=True):
     """Answer to a step that has no other result: the step has been carried out, now or earlier."""
 
 
-Outcome = MoveStarted | GiveResult | FetchResult | PutResult | StepDone
+Outcome = MoveStarted | GiveResult | FetchedRecords | PutResult | StepDone
 
 
 _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
@@ -255,7 +255,7 @@ def next_step(step: Step, outcome: Outcome) -> Step | None:
             return TakeBack(step.move) if given else Abandon(step.move)
         case PutResult(taking=taking) if isinstance(step, Put):
             return Fetch(step.move, step.records) if taking else None
-        case FetchResult(records=records) if isinstance(step, Fetch):
+        case FetchedRecords(records=records) if isinstance(step, Fetch):
             return Put(step.move, records) if records else _after_transfer(step.move)
     after = _AFTER.get(type(step))
     return None if after is None or isinstance(step, InitialStep) else after(step.move)

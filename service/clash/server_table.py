@@ -53,7 +53,7 @@ SETTLED_STATES = (GroupState.ACTIVE, GroupState.RECALLED)
 """States of leaves that have all their records."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One group of a table.
 
     ``parent`` is the keyspace of the group's parent; None for the root. ``right_child`` is the keyspace of the group's
@@ -131,7 +131,7 @@ class ServerTable(msgspec.Struct, frozen=True):
 
     keyspace: Keyspace
     bits: int
-    entries: Mapping[KeyGroup, Entry]
+    entries: Mapping[KeyGroup, TableEntry]
     moves: int = 0
     move: Move | None = None
     stage: MoveStage | None = None
@@ -151,7 +151,7 @@ class ServerTable(msgspec.Struct, frozen=True):
         entry = self.entries.get(group)
         return entry.state if entry else None
 
-    def with_entries(self, changed: Mapping[KeyGroup, Entry | None]) -> "ServerTable":
+    def with_entries(self, changed: Mapping[KeyGroup, TableEntry | None]) -> "ServerTable":
         """Return the table with these entries added or replaced. An entry of None removes the group."""
         entries = {**self.entries, **changed}
         remaining = {group: entry for group, entry in entries.items() if entry is not None}
@@ -165,7 +165,7 @@ def empty_table(keyspace: Keyspace, bits: int) -> ServerTable:
 
 def root_table(keyspace: Keyspace, bits: int) -> ServerTable:
     """Return the initial table of the root's keyspace: one group with all keys of ``bits`` bits."""
-    return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): Entry(GroupState.ACTIVE)})
+    return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): TableEntry(GroupState.ACTIVE)})
 
 
 _ENTRY = r"(active|arriving|returning|split|leaving|recalled)(?: parent=(\d+))?(?: right=(\d+))?"
@@ -203,17 +203,17 @@ def from_fields(keyspace: Keyspace, fields: Mapping[str, str], keyspaces: Keyspa
     return ServerTable(keyspace, bits, entries, _number(fields.get("moves", "")), move, stage, seen)
 
 
-def _entry_text(entry: Entry) -> str:
+def _entry_text(entry: TableEntry) -> str:
     named = (("parent", entry.parent), ("right", entry.right_child))
     return " ".join([entry.state.value, *(f"{name}={place}" for name, place in named if place is not None)])
 
 
-def _entry(text: str) -> Entry:
+def _entry(text: str) -> TableEntry:
     found = fullmatch(_ENTRY, text)
     if found is None:
         raise BadKey(f"{text!r} describes no group of a keyspace's table.")
     state, *places = found.groups()
-    return Entry(GroupState(state), *(None if place is None else int(place) for place in places))
+    return TableEntry(GroupState(state), *(None if place is None else int(place) for place in places))
 
 
 def _move(keyspace: Keyspace, text: str, bits: int) -> tuple[Move, MoveStage]:

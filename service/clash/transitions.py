@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, check_key
-from service.clash.server_table import SETTLED_STATES, Entry, GroupState, Move, MoveKind, MoveStage, ServerTable
+from service.clash.server_table import SETTLED_STATES, GroupState, Move, MoveKind, MoveStage, ServerTable, TableEntry
 from service.errors import MoveRefused
 
 
@@ -51,7 +51,7 @@ def finish(table: ServerTable, move: Move) -> ServerTable:
         return table
     leaf = target_leaf(table, move)
     state = GroupState.RECALLED if leaf == move.group else GroupState.ACTIVE
-    return table.with_entries({leaf: Entry(state, table.entries[leaf].parent)})
+    return table.with_entries({leaf: TableEntry(state, table.entries[leaf].parent)})
 
 
 def target_leaf(table: ServerTable, move: Move) -> KeyGroup:
@@ -89,23 +89,23 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> Server
         raise MoveRefused(f"{group.label} cannot be split: it is {table.state(group) or 'not here'}.")
     if table.state(group) is GroupState.RECALLED:
         child = keyspaces.keyspace_of(group)
-        whole = Entry(GroupState.SPLIT, table.entries[group.parent].parent, child)
+        whole = TableEntry(GroupState.SPLIT, table.entries[group.parent].parent, child)
         return _start_giving(table, {group.parent: whole, group: None}, child, group)
-    changed: dict[KeyGroup, Entry | None] = {}
+    changed: dict[KeyGroup, TableEntry | None] = {}
     parent = table.entries[group].parent
     child = table.keyspace
     while child == table.keyspace:
         if group.depth == table.bits:
             raise MoveRefused(f"{group.label} cannot be split: that needs a key of more than {table.bits} bits.")
         child = keyspaces.keyspace_of(group.right)
-        changed[group] = Entry(GroupState.SPLIT, parent, child)
-        changed[group.left] = Entry(GroupState.ACTIVE, table.keyspace)
+        changed[group] = TableEntry(GroupState.SPLIT, parent, child)
+        changed[group.left] = TableEntry(GroupState.ACTIVE, table.keyspace)
         parent, group = table.keyspace, group.right
     return _start_giving(table, changed, child, group)
 
 
 def _start_giving(
-    table: ServerTable, changed: Mapping[KeyGroup, Entry | None], child: Keyspace, group: KeyGroup
+    table: ServerTable, changed: Mapping[KeyGroup, TableEntry | None], child: Keyspace, group: KeyGroup
 ) -> ServerTable:
     number = table.moves + 1
     move = Move(number, MoveKind.SPLIT, table.keyspace, child, group)
@@ -120,7 +120,7 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
     check_involved(table, move)
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
-    arrived = Entry(GroupState.ARRIVING, parent=move.keyspace)
+    arrived = TableEntry(GroupState.ARRIVING, parent=move.keyspace)
     seen = {**table.seen, move.keyspace: move.number}
     return replace(table.with_entries({move.group: arrived}), seen=seen)
 
@@ -142,7 +142,7 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
     check_involved(table, move)
     if not is_taking(table, move):
         return table
-    return table.with_entries({move.group: Entry(GroupState.ACTIVE, parent=move.keyspace)})
+    return table.with_entries({move.group: TableEntry(GroupState.ACTIVE, parent=move.keyspace)})
 
 
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
@@ -159,7 +159,7 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     if entry.right_child == table.keyspace:
         if table.state(group.right) not in SETTLED_STATES:
             raise MoveRefused(f"{group.label} cannot be merged: its right half is not a leaf at rest.")
-        whole = Entry(GroupState.ACTIVE, entry.parent)
+        whole = TableEntry(GroupState.ACTIVE, entry.parent)
         return table.with_entries({group: whole, group.left: None, group.right: None})
     return _plan_merge(table, group, entry.right_child)
 
@@ -191,7 +191,7 @@ def give_key_group(table: ServerTable, move: Move) -> ServerTable:
     table = replace(table, seen={**table.seen, move.keyspace: move.number})
     if table.state(move.group) is not GroupState.ACTIVE:
         return table
-    return table.with_entries({move.group: Entry(GroupState.LEAVING, parent=move.keyspace)})
+    return table.with_entries({move.group: TableEntry(GroupState.LEAVING, parent=move.keyspace)})
 
 
 def has_given(table: ServerTable, move: Move) -> bool:
@@ -218,13 +218,13 @@ def take_back(table: ServerTable, move: Move) -> ServerTable:
         return table
     whole = move.group.parent
     parent = table.entries[whole].parent
-    changed: dict[KeyGroup, Entry | None]
+    changed: dict[KeyGroup, TableEntry | None]
     if target_leaf(table, move) == whole:
-        changed = {whole: Entry(GroupState.RETURNING, parent), whole.left: None}
+        changed = {whole: TableEntry(GroupState.RETURNING, parent), whole.left: None}
     else:
         changed = {
-            whole: Entry(GroupState.SPLIT, parent, table.keyspace),
-            move.group: Entry(GroupState.RETURNING, table.keyspace),
+            whole: TableEntry(GroupState.SPLIT, parent, table.keyspace),
+            move.group: TableEntry(GroupState.RETURNING, table.keyspace),
         }
     return replace(table.with_entries(changed), stage=MoveStage.TAKING)
 

@@ -113,7 +113,7 @@ class ChannelPolling(msgspec.Struct, frozen=True):
     next_poll_at: float | None
 
 
-class ChannelDetail(msgspec.Struct, frozen=True):
+class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishes", "poll_rates": "paces"}):
     """A channel with its latest polls and its latest entries, both newest first.
 
     ``owner`` is the node that is responsible for the channel; ``polling_set`` are the nodes that poll it. ``polling``
@@ -137,11 +137,11 @@ class ChannelDetail(msgspec.Struct, frozen=True):
     latest: tuple[Entry, ...]
     site: str
     site_requests_per_s: float | None
-    wishes: PollingHints
+    polling_hints: PollingHints
     paused_s: float
     validators: Validators
     note: str
-    paces: tuple[PollRate, ...]
+    poll_rates: tuple[PollRate, ...]
     bounds: BoundsRevision | None
     hub: HubView | None
 
@@ -182,7 +182,7 @@ def page_numbers(query: Mapping[str, str], total: int, size: int) -> tuple[int, 
 async def channel_detail(store: Store, text: str) -> ChannelDetail:
     """Return the details of the channel with the id ``text``. Raises ``HTTPNotFound`` if it does not exist."""
     cid = _checked_id(text)
-    ring, found, (state,), paces = await asyncio.gather(
+    ring, found, (state,), poll_rates = await asyncio.gather(
         store.ring.view(), channel_views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
     )
     if state is None or not found:
@@ -216,11 +216,11 @@ async def channel_detail(store: Store, text: str) -> ChannelDetail:
         latest=latest,
         site=site,
         site_requests_per_s=site_rate,
-        wishes=state.wishes,
+        polling_hints=state.polling_hints,
         paused_s=paused_s,
         validators=state.validators,
         note=note,
-        paces=paces,
+        poll_rates=poll_rates,
         bounds=bounds,
         hub=_hub_view(hub) if hub else None,
     )

@@ -143,18 +143,18 @@ _INTERVAL_TICKS_S: Final[Sequence[float]] = (1, 5, 15, 60, 300, 900, 3_600, 14_4
 _LABEL_DISTANCE: Final = 18
 
 
-def poll_rate_svg(paces: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
+def poll_rate_svg(poll_rates: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
     """Return the chart of a channel's poll interval over time; None if no interval was recorded.
 
-    ``paces`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. The chart's
-    title names the time of the first interval in the time zone ``zone``.
+    ``poll_rates`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. The
+    chart's title names the time of the first interval in the time zone ``zone``.
     """
-    if not paces:
+    if not poll_rates:
         return None
-    ends_s = [*(pace.since_s for pace in paces[1:]), max(now_s, paces[-1].since_s + 1)]
-    begin_s = paces[0].since_s
+    ends_s = [*(rate.since_s for rate in poll_rates[1:]), max(now_s, poll_rates[-1].since_s + 1)]
+    begin_s = poll_rates[0].since_s
     x = _time_axis(begin_s, ends_s[-1])
-    polled_s = [pace.interval_s for pace in paces if pace.interval_s > 0] or [1.0]
+    polled_s = [rate.interval_s for rate in poll_rates if rate.interval_s > 0] or [1.0]
     soonest_s, latest_s = min(polled_s) / _SCALE_MARGIN, max(polled_s) * _SCALE_MARGIN
     per_log = (_RATE_BOTTOM - _LABEL_DISTANCE - _RATE_TOP) / log(latest_s / soonest_s)
 
@@ -169,15 +169,15 @@ def poll_rate_svg(paces: Sequence[PollRate], now_s: float, zone: str) -> Markup 
         if below[0] - above[0] >= _LABEL_DISTANCE:
             _row_line(svg, *below)
     steps = (
-        f"{x(at_s):.1f},{y(pace.interval_s):.1f}"
-        for pace, until_s in zip(paces, ends_s, strict=True)
-        for at_s in (pace.since_s, until_s)
+        f"{x(at_s):.1f},{y(rate.interval_s):.1f}"
+        for rate, until_s in zip(poll_rates, ends_s, strict=True)
+        for at_s in (rate.since_s, until_s)
     )
     _draw(svg, "polyline", "pace", points=" ".join(steps))
-    for pace in paces:
-        label = f"every {duration(pace.interval_s)}" if pace.interval_s > 0 else "not polled"
-        title = f"{label} since {clock(pace.since_s, zone)}"
-        _draw(svg, "circle", "", title, cx=x(pace.since_s), cy=y(pace.interval_s), r="4")
+    for rate in poll_rates:
+        label = f"every {duration(rate.interval_s)}" if rate.interval_s > 0 else "not polled"
+        title = f"{label} since {clock(rate.since_s, zone)}"
+        _draw(svg, "circle", "", title, cx=x(rate.since_s), cy=y(rate.interval_s), r="4")
     _write(svg, _MARGIN_LEFT, _RATE_HEIGHT - 8, ago(begin_s, now_s), "start")
     _write(svg, _TIMELINE_WIDTH - _MARGIN_RIGHT, _RATE_HEIGHT - 8, "now", "end")
     return _markup(svg)

@@ -46,18 +46,18 @@ def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
 
 
 def build_channel_name(
-    channel: Channel, latest: Sequence[Entry], imprint: FeedMetadata, domain: str, interval_s: float
+    channel: Channel, latest: Sequence[Entry], metadata: FeedMetadata, domain: str, interval_s: float
 ) -> frozenset[Pair]:
     """Return a channel's content name (its set of AV-pairs), whether or not the channel is public.
 
-    ``latest`` are its latest entries, and ``imprint`` is its feed's metadata. ``domain`` is the registrable domain of
+    ``latest`` are its latest entries, and ``metadata`` is its feed's metadata. ``domain`` is the registrable domain of
     its URL, and ``interval_s`` its update interval in seconds.
     """
     often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
     traits = DeclaredMetadata(
         channel.language,
-        tags=(*imprint.tags[:_MAX_FEED_TAGS], *often),
-        generator=imprint.generator,
+        tags=(*metadata.tags[:_MAX_FEED_TAGS], *often),
+        generator=metadata.generator,
         authors=_most_common((author for entry in latest for author in entry.authors), MAX_AUTHORS),
     )
     return frozenset(channel_pairs(channel, traits, domain, interval_s))

@@ -226,7 +226,7 @@ StreamId = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
 MAX_FRAMES = 4096
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True):
+class StreamBatch(msgspec.Struct, frozen=True, array_like=True):
     """One batch of a stream: part ``number`` (from 0), with the encoded messages ``frames``.
 
     ``sender_stream`` is the id of this stream. ``receiver_stream`` is the id of the stream in the opposite direction;
@@ -253,23 +253,23 @@ class Stream:
         self._sent_count = 0
         self._received_count = 0
 
-    def next_batch(self, frames: tuple[bytes, ...]) -> Batch:
+    def next_batch(self, frames: tuple[bytes, ...]) -> StreamBatch:
         """Return the next batch of this worker's stream, which contains these encoded messages.
 
         The caller sends it repeatedly until it has been delivered.
         """
-        return Batch(self._own_stream, self._peer_stream, self._sent_count, frames)
+        return StreamBatch(self._own_stream, self._peer_stream, self._sent_count, frames)
 
-    def is_current(self, batch: Batch) -> bool:
+    def is_current(self, batch: StreamBatch) -> bool:
         """Return whether ``batch``, which this worker has sent, belongs to its current stream."""
         return batch.sender_stream == self._own_stream
 
-    def on_delivered(self, batch: Batch) -> None:
+    def on_delivered(self, batch: StreamBatch) -> None:
         """Record that the other worker has received ``batch``, so that the next batch gets the next number."""
         if self.is_current(batch):
             self._sent_count = batch.number + 1
 
-    def is_restart(self, batch: Batch) -> bool:
+    def is_restart(self, batch: StreamBatch) -> bool:
         """Return whether the received ``batch`` begins a new stream of its sender.
 
         If it does, this worker has to restart its own stream too.
@@ -280,7 +280,7 @@ class Stream:
             and batch.receiver_stream != self._own_stream
         )
 
-    def receive(self, batch: Batch) -> tuple[bytes, ...]:
+    def receive(self, batch: StreamBatch) -> tuple[bytes, ...]:
         """Return the encoded messages of a received batch; empty if the batch has been received before.
 
         Raises :class:`PeerProtocolError` with the reason ``stream`` if the batch belongs to an earlier stream, or if

@@ -12,13 +12,8 @@ MAX_MODULES_PER_FOLDER = 20
 
 # Class names that are defined more than once, each with the reason.
 SHARED_CLASS_NAMES = {
-    "Batch": "messages between neighbours, and items of an outbox",
-    "Entry": "an entry of a channel, and of a CLASH server table",
-    "FetchResult": "the result of an HTTP request, and of a step of a key group's move",
-    "Matrices": "the console's page, and the source of workers' lookup directories",
     "Matrix": "a matrix of the discovery paper, and its row on a page",
     "MessageReceived": "an event of Corona nodes, and one of an XMPP session",
-    "Store": "an instruction of partial lookup, and the Redis store",
 }
 
 FORBIDDEN_WORDS = frozenset(

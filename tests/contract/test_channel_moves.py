@@ -96,7 +96,7 @@ async def test_the_successor_goes_on_from_what_the_channel_knew(store: Store) ->
     (new,) = await store.channels.states([NEW_ID])
     assert new is not None
     assert (new.channel.url, new.channel.title, new.validators) == (NEW, SNAPSHOT.title, SNAPSHOT.validators)
-    assert (new.channel.version, new.fanned, new.channel.listed, new.channel.dormant) == (1, 1, True, False)
+    assert (new.channel.version, new.fanned_version, new.channel.listed, new.channel.dormant) == (1, 1, True, False)
     assert [entry.key for entry in await store.channels.latest(NEW_ID, 9)] == ["second", "first"]
     assert NEW_ID in await store.channels.ids_in_buckets([NEW_ID[:2]])
 
@@ -236,7 +236,7 @@ async def test_a_successor_that_dozes_wakes_up_with_what_the_channel_knew(store:
     await carry_out(store)
     (new,) = await store.channels.states([NEW_ID])
     assert new is not None
-    assert (new.channel.dormant, new.channel.version, new.fanned) == (False, 2, 2)
+    assert (new.channel.dormant, new.channel.version, new.fanned_version) == (False, 2, 2)
     await tell_everybody(store, NEW_ID, "third")
     assert await told_to(store, ALICE) == ["second", "moved", "third"]
 

@@ -75,7 +75,7 @@ async def test_a_silent_delta_needs_no_fan_out_and_ends_dormancy(store: Store) -
     assert (await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=True)).initial
     (after,) = await store.channels.states([channel.id])
     assert after is not None
-    assert (after.fanned, after.channel.version, after.channel.dormant) == (2, 2, False)
+    assert (after.fanned_version, after.channel.version, after.channel.dormant) == (2, 2, False)
 
 
 async def test_a_channel_with_a_subscriber_does_not_doze(store: Store) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import PeerProtocolError
-from service.location.wire import Batch, Stream
+from service.location.wire import Stream, StreamBatch
 
 _names = count()
 
@@ -27,19 +27,19 @@ class End:
         self.enqueued: list[bytes] = []
         self.received: list[bytes] = []
         self._waiting: list[bytes] = []
-        self._sent: Batch | None = None
+        self._sent: StreamBatch | None = None
 
     def enqueue(self, frame: bytes) -> None:
         self.enqueued.append(frame)
         self._waiting.append(frame)
 
-    def send(self) -> Batch:
+    def send(self) -> StreamBatch:
         """Return the pending batch, the same until it has been delivered."""
         if self._sent is None:
             self._sent, self._waiting = self.stream.next_batch(tuple(self._waiting)), []
         return self._sent
 
-    def receive(self, batch: Batch) -> bool:
+    def receive(self, batch: StreamBatch) -> bool:
         """Return whether the batch is accepted; otherwise the sender has to restart."""
         if self.stream.is_restart(batch):
             self.restart()
@@ -49,7 +49,7 @@ class End:
             return False
         return True
 
-    def on_response(self, batch: Batch, *, is_accepted: bool) -> None:
+    def on_response(self, batch: StreamBatch, *, is_accepted: bool) -> None:
         """Process the response to a batch of this end."""
         if not self.stream.is_current(batch):
             return
@@ -68,7 +68,7 @@ def exchange(sender: End, receiver: End) -> None:
 STEPS = st.lists(st.tuples(st.sampled_from(("say", "send", "lose answer", "late", "forget")), st.booleans()))
 
 
-def step(what: str, sender: End, receiver: End, frame: bytes, late: list[tuple[End, Batch]]) -> None:
+def step(what: str, sender: End, receiver: End, frame: bytes, late: list[tuple[End, StreamBatch]]) -> None:
     match what:
         case "say":
             sender.enqueue(frame)
@@ -87,7 +87,7 @@ def step(what: str, sender: End, receiver: End, frame: bytes, late: list[tuple[E
 @given(STEPS)
 def test_streams_deliver_once_and_in_order_and_restart_together(steps: list[tuple[str, bool]]) -> None:
     ends = End(), End()
-    late: list[tuple[End, Batch]] = []
+    late: list[tuple[End, StreamBatch]] = []
     for number, (what, first) in enumerate(steps):
         step(what, ends[not first], ends[first], number.to_bytes(4, "big"), late)
         for one, other in (ends, ends[::-1]):

@@ -102,16 +102,16 @@ class MemoryKeyspaces:
         self.tables[probe.keyspace] = table
         return accept_object(table, probe.key)
 
-    def _fetch(self, step: move_steps.Fetch) -> move_steps.FetchResult:
+    def _fetch(self, step: move_steps.Fetch) -> move_steps.FetchedRecords:
         donor = step.move.donor
         if not is_giving(self.tables[donor], step.move):
-            return move_steps.FetchResult(())
+            return move_steps.FetchedRecords(())
         for record in step.transferred:
             self.records[donor].pop(record.position, None)
         left = make_page(self._sorted(donor), step.move.group, None, PAGE).records
         if not left:
             self.tables[donor] = mark_emptied(self.tables[donor], step.move)
-        return move_steps.FetchResult(left)
+        return move_steps.FetchedRecords(left)
 
     def _put(self, step: move_steps.Put) -> move_steps.PutResult:
         taker = step.move.taker

@@ -60,7 +60,7 @@ class FanOut:
         if state is None or state.epoch != epoch:
             return False
         cursor = state.cursor
-        for version in range(state.fanned + 1, state.channel.version + 1):
+        for version in range(state.fanned_version + 1, state.channel.version + 1):
             if not await self._fan_out_version(channel_id, epoch, version, cursor):
                 return False
             cursor = ""

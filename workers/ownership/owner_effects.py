@@ -122,7 +122,7 @@ class ChannelOwner:
                 self._being_taken.add(channel_id)  # until all subscribers have moved
                 self._tasks.start(self._complete_move(state))
                 continue
-            if state.fanned < state.channel.version:
+            if state.fanned_version < state.channel.version:
                 self._start_fan_out(channel_id, state.epoch)
             channel = state.channel
             events.append(
@@ -324,7 +324,7 @@ class ChannelOwner:
 
 def _limits_of(state: ChannelState) -> PollingLimits:
     """Return the limits of a channel's polls that are stored with the channel; a pause of its site is not."""
-    hint_s = 0.0 if state.channel.private else shortest_interval_s(state.wishes)
+    hint_s = 0.0 if state.channel.private else shortest_interval_s(state.polling_hints)
     if not hint_s and not state.backoff_s and not state.paused_until_s:
         return NO_LIMITS
     return PollingLimits(ceil(hint_s), ceil(state.backoff_s), ceil(state.paused_until_s))

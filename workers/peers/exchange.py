@@ -17,7 +17,7 @@ from service.clock import Clock
 from service.errors import PeerProtocolError
 from service.location.content_cache import ContentCache, encode
 from service.location.neighbours import NeighbourLimits
-from service.location.wire import Batch
+from service.location.wire import StreamBatch
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import client_of
 from service.net.peer_client import MAX_REQUEST_BYTES, REFUSED, RESTART_STREAM, Peer, PeerClient, peer_of
@@ -36,7 +36,7 @@ VerbHandler = Callable[[NodeId, bytes], bytes]
 
 log = structlog.get_logger(__name__)
 
-_batch = msgspec.msgpack.Decoder(Batch)
+_batch = msgspec.msgpack.Decoder(StreamBatch)
 
 
 class ContentExchange:

@@ -19,7 +19,7 @@ from service.location import wire
 from service.location.bloom_filters import MIN_WIDTH, FilterShape, LocationQuery, best_hashes, next_shape
 from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
 from service.location.protocol import LocationNode
-from service.location.wire import MAX_FRAMES, Batch, SendToNeighbour, Stream
+from service.location.wire import MAX_FRAMES, SendToNeighbour, Stream, StreamBatch
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
@@ -89,7 +89,7 @@ class PeerStream:
             self._is_sending = True
             self._tasks.start(self._send_queued())
 
-    def receive(self, batch: Batch) -> tuple[bytes, ...]:
+    def receive(self, batch: StreamBatch) -> tuple[bytes, ...]:
         """Return the messages in a batch; empty if the batch was received before.
 
         Raises :class:`PeerProtocolError` if earlier messages are missing, so that the sender has to start its stream
@@ -125,7 +125,7 @@ class PeerStream:
         self._queued_bytes -= sum(map(len, frames))
         return tuple(frames)
 
-    async def _send_batch(self, batch: Batch) -> None:
+    async def _send_batch(self, batch: StreamBatch) -> None:
         body = msgspec.msgpack.encode(batch)
         for attempts_left in reversed(range(_MAX_ATTEMPTS)):
             try:
@@ -244,7 +244,7 @@ class NeighbourOverlay:
         self._send(self._node.reshape(next_shape(self._node.shape, fullest, FALSE_POSITIVES)))
         self._update_metrics()
 
-    def on_batch(self, sender: NodeId, batch: Batch) -> None:
+    def on_batch(self, sender: NodeId, batch: StreamBatch) -> None:
         """Apply the messages that the worker ``sender`` has sent.
 
         Raises :class:`PeerProtocolError` if the sender is unknown or has to start its stream again.

@@ -76,7 +76,7 @@ def new_poll_state(stored: ChannelState, subscribers: int, now_s: float) -> Poll
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
     full_day = channel_day(channel, now_s)
     return PollState(
-        channel, stored.validators, subscribers, wishes=stored.wishes, full_day=full_day, digest=stored.digest
+        channel, stored.validators, subscribers, wishes=stored.polling_hints, full_day=full_day, digest=stored.digest
     )
 
 
@@ -200,7 +200,7 @@ def build_snapshot(candidate: Candidate, before: Sequence[Entry], updates: Updat
         candidate.wishes,
         updates=updates,
         language=candidate.language,
-        imprint=candidate.imprint,
+        metadata=candidate.imprint,
         latest=merge_latest(candidate.delta.changes, before),
     )
 

@@ -143,7 +143,7 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         names=names,
         site_requests_per_s=detail.site_requests_per_s or request.app[SETTINGS].host_requests_per_s,
         picture=ring_svg(nodes, detail.channel.id, [node.id for node in detail.polling_set]),
-        paces=poll_rate_svg(detail.paces, now_s, time_zone(request)),
+        poll_rates=poll_rate_svg(detail.poll_rates, now_s, time_zone(request)),
         timeline=poll_timeline_svg(detail.polls, detail.why.turns if detail.why else (), names, now_s),
         versions=await store.channels.versions(detail.channel.id, _VERSIONS_SHOWN),
         longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().objective).longest_wait_s,

@@ -45,7 +45,7 @@ class Keep(msgspec.Struct, frozen=True, tag=True):
     entries: tuple[str, ...]
 
 
-class Store(msgspec.Struct, frozen=True, tag=True):
+class StoreEntry(msgspec.Struct, frozen=True, tag="Store"):
     """Message to a server: an entry has been added to the directory; store it if the server's strategy selects it."""
 
     entry: str
@@ -86,7 +86,7 @@ class FillHole(msgspec.Struct, frozen=True, tag="Fetch"):
     hole: int
 
 
-Message: TypeAlias = Keep | Store | Remove | KeepAt | StoreAt | Hole | FillHole
+Message: TypeAlias = Keep | StoreEntry | Remove | KeepAt | StoreAt | Hole | FillHole
 
 
 class SendToServer(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ class BroadcastServer(DirectoryServer):
             case Place(entries):
                 return self.broadcast(Keep(entries))
             case Add(entry):
-                return self.broadcast(Store(entry))
+                return self.broadcast(StoreEntry(entry))
             case Delete(entry):
                 return self.broadcast(Remove(entry))
 
@@ -187,7 +187,7 @@ class StoringServer(BroadcastServer):
         match message:
             case Keep(entries):
                 self._stored = dict.fromkeys(entries)
-            case Store(entry):
+            case StoreEntry(entry):
                 self._stored[entry] = None
             case Remove(entry):
                 self._stored.pop(entry, None)
@@ -216,7 +216,7 @@ class FixedServer(StoringServer):
             case Place(entries):
                 return self.broadcast(Keep(entries[: self._x]))
             case Add(entry) if len(self._stored) < self._x and entry not in self._stored:
-                return self.broadcast(Store(entry))
+                return self.broadcast(StoreEntry(entry))
             case Delete(entry) if entry in self._stored:
                 return self.broadcast(Remove(entry))
         return []
@@ -250,7 +250,7 @@ class ReservoirServer(BroadcastServer):
             case Keep(entries):
                 self._stored = nsmallest(self._x, dict.fromkeys(entries), key=lambda entry: rank(entry, draw))
                 self._total = len(entries)
-            case Store(entry):
+            case StoreEntry(entry):
                 self._store(entry, draw)
                 self._total += 1
             case Remove(entry):
@@ -391,7 +391,7 @@ class HashServer(StoringServer):
                         shares[server].append(entry)
                 return [SendToServer(server, Keep(tuple(share))) for server, share in enumerate(shares)]
             case Add(entry):
-                return to_each(self._servers_of(entry), Store(entry))
+                return to_each(self._servers_of(entry), StoreEntry(entry))
             case Delete(entry):
                 return to_each(self._servers_of(entry), Remove(entry))
 

@@ -312,7 +312,7 @@ class SimulatedServers:
                 return move_steps.GiveResult(has_given(table, step.move))
             case move_steps.Fetch():
                 self._tables[keyspace] = mark_emptied(table, step.move)
-                return move_steps.FetchResult(())
+                return move_steps.FetchedRecords(())
             case move_steps.AcceptKeyGroup() | move_steps.Settle() | move_steps.Forget():
                 self.messages += 2
         return move_steps.StepDone()

@@ -142,7 +142,7 @@ class DiscoveryOutcome(msgspec.Struct, frozen=True):
     fig_13: tuple[tuple[float, float, float], ...]
     """Every 0.5 s: the rates observed by the nodes of partitions 1, 16 and 32 of a popular pair."""
     fig_14_to_16: tuple[MixedLoadResult, ...]
-    ours: RegistrationPoint
+    product: RegistrationPoint
     """Coronet's variant: the better of two partitions, and no refusals because a matrix grows."""
     limited: QueryPoint
     """Queries for a limited number of names, optimised, at the highest rate of Figure 11."""
@@ -168,7 +168,7 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
     fig_9 = [measure_registrations(which, rate_s, most) for which, most in FIG_9 for rate_s in RATES]
     known = {point.partitions: point for point in fig_9 if (point.names, point.rate_s) == ("skewed", 5000)}
     fig_10 = [known.get(most) or measure_registrations("skewed", 5000, most) for most in PARTITIONS]
-    ours = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.OURS)
+    product = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.PRODUCT)
     fig_11 = []
     for scheme in Scheme:
         for rate_s in QUERY_RATES:
@@ -188,7 +188,7 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
         tuple(fig_11),
         _sample_rates(names["skewed"], rng),
         tuple(mixed),
-        ours,
+        product,
         limited,
     )
 

@@ -36,7 +36,7 @@ class PartitionChoice(StrEnum):
 
     PAPER = "paper"
     """A random partition; refused while the matrix grows."""
-    OURS = "ours"
+    PRODUCT = "product"
     """The less loaded of two partitions; refused only because of load."""
 
 

@@ -75,7 +75,7 @@ def table(outcome: DiscoveryOutcome) -> Table:
 
 def rows(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
     """Return all rows of the page; each row has the values of all ``outcomes``, one per seed."""
-    return [*_registrations(outcomes), *_queries(outcomes), *_costs(outcomes), *_ours(outcomes)]
+    return [*_registrations(outcomes), *_queries(outcomes), *_costs(outcomes), *_product(outcomes)]
 
 
 def _registrations(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
@@ -171,8 +171,8 @@ def _costs(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
     ]
 
 
-def _ours(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
-    success, cv = each(outcomes, "ours.success"), each(outcomes, "ours.cv")
+def _product(outcomes: Sequence[DiscoveryOutcome]) -> list[ReportRow]:
+    success, cv = each(outcomes, "product.success"), each(outcomes, "product.cv")
     answered, cells, most = (each(outcomes, f"limited.{field}") for field in ("success", "messages", "replicas"))
     probes = each(_mixed(outcomes, Scheme.OPTIMISED), "probes")
     two_choices = "Coronet, two choices: success of skewed names, 10,000/s"
@@ -229,7 +229,7 @@ def _rates(axis: Any, outcome: DiscoveryOutcome) -> None:
         successes = [point.success for point in points]
         axis.plot([point.rate_s for point in points], successes, line, marker=".", label=f"{names}, P = {most}")
     axis.plot([10_000, 10_000], [0.76, 0.68], "kx", label="paper, P = 32 and 200")
-    axis.plot([10_000], [outcome.ours.success], "r*", label="Coronet, skewed")
+    axis.plot([10_000], [outcome.product.success], "r*", label="Coronet, skewed")
     axis.set(title="Registrations that succeed (Fig. 9)", xlabel="names per second", xscale="log", ylim=(0, 1.05))
 
 
@@ -254,7 +254,7 @@ def _balance(axis: Any, outcome: DiscoveryOutcome) -> None:
     points = [point for point in outcome.fig_9 if (point.names, point.partitions) == ("skewed", 200)]
     axis.plot([point.rate_s for point in points], [point.cv for point in points], "k.-", label="skewed, P = 200")
     axis.plot([2000, 10_000], [1.242, 0.369], "kx", label="paper")
-    axis.plot([10_000], [outcome.ours.cv], "r*", label="Coronet")
+    axis.plot([10_000], [outcome.product.cv], "r*", label="Coronet")
     axis.set(title="Coefficient of variation of names on nodes (Fig. 12)", xlabel="names per second", ylim=(0, None))
 
 

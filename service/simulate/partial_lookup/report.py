@@ -87,7 +87,7 @@ def table(outcome: PartialLookupOutcome) -> Table:
     rows = []
     for column in outcome.table_2:
         cells = zip(column.measured, column.stars, column.paper, strict=True)
-        rows.append((column.name, *(f"{cost:.4g} {'*' * ours} ({'*' * paper})" for cost, ours, paper in cells)))
+        rows.append((column.name, *(f"{cost:.4g} {'*' * computed} ({'*' * paper})" for cost, computed, paper in cells)))
     caption = f"measured value, rating derived from it (the paper's rating); seed {outcome.seed}"
     return terminal_table(("", "Fixed-x", "RandomServer-x", "Round-Robin-y", "Hash-y"), rows, caption)
 

@@ -58,22 +58,22 @@ _NONE = msgspec.msgpack.encode(_NO_HINTS)
 class ChannelState(msgspec.Struct, frozen=True):
     """A channel with the state that pollers and its owner need. The channel's content is read separately.
 
-    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``fanned`` is the last
-    version that was queued for all its recipients (its fan-out is complete), and ``cursor`` is the progress of the
+    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``fanned_version`` is the
+    last version that was queued for all its recipients (its fan-out is complete), and ``cursor`` is the progress of the
     fan-out of the next version. ``digest`` identifies the content. ``backoff_s`` is the shortest interval between polls
-    while they fail (:class:`service.feeds.channel_health.ChannelHealth`), and ``paused_until_s`` the end of a pause of
-    the channel (Unix s), which may be in the past.
+    while they fail (:class:`service.feeds.channel_health.ChannelHealth`), and ``paused_until_s`` is the end of a pause
+    of the channel (Unix s), which may be in the past.
     """
 
     channel: Channel
     epoch: int
     owner: NodeId
-    fanned: int
+    fanned_version: int
     cursor: str
     validators: Validators
     failing_since_s: float | None
     updates: UpdateHistory
-    wishes: PollingHints = PollingHints()
+    polling_hints: PollingHints = PollingHints()
     digest: bytes = b""
     backoff_s: float = 0.0
     paused_until_s: float = 0.0
@@ -118,12 +118,12 @@ def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | No
         channel=channel,
         epoch=int(text(b"epoch") or 0),
         owner=text(b"owner"),
-        fanned=int(text(b"fanned") or 0),
+        fanned_version=int(text(b"fanned") or 0),
         cursor=text(b"cursor"),
         validators=Validators(text(b"etag"), text(b"last_modified"), text(b"body_sha256")),
         failing_since_s=float(failing) if failing else None,
         updates=_parse_updates(fields.get(b"updates"), channel),
-        wishes=_parse_hints(fields.get(b"wishes", _NONE)),
+        polling_hints=_parse_hints(fields.get(b"wishes", _NONE)),
         digest=fields.get(b"digest", b""),
         backoff_s=float(text(b"backoff") or 0),
         paused_until_s=max(float(text(b"paused") or 0), float(text(b"no_poll_before") or 0)),
@@ -169,7 +169,7 @@ LOG_LENGTH = 1_000
 POLLS_KEPT = 20
 _BUCKETS_PER_READ = 32
 _UNDECIDED = "?"
-_NO_IMPRINT = FeedMetadata()
+_NO_METADATA = FeedMetadata()
 _MAX_REDIRECTIONS = 8
 _CONTENT_FIELDS = ("version", "digest", "memory", "latest")
 
@@ -236,8 +236,8 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """The state in which a delta leaves the channel.
 
-    ``memory`` is the change-detection state, ``wishes`` are the publisher's polling hints, and ``imprint`` is the
-    document's metadata. An empty ``title``, ``link``, ``language`` or ``imprint`` leaves the channel's present value
+    ``memory`` is the change-detection state, ``polling_hints`` are those of the publisher, and ``metadata`` is that of
+    the document. An empty ``title``, ``link``, ``language`` or ``metadata`` leaves the channel's present value
     unchanged. ``kind`` is the new kind of the channel; None leaves it unchanged. ``updates`` are the new update
     statistics; None leaves them unchanged. ``latest`` are the latest entries, newest first.
     """
@@ -246,11 +246,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     memory: bytes
     title: str
     link: str
-    wishes: PollingHints = PollingHints()
+    polling_hints: PollingHints = PollingHints()
     kind: Literal["feed", "page"] | None = None
     updates: UpdateHistory | None = None
     language: str = ""
-    imprint: FeedMetadata = FeedMetadata()
+    metadata: FeedMetadata = FeedMetadata()
     latest: tuple[Entry, ...] = ()
 
     @property
@@ -520,7 +520,7 @@ class Channels:
     async def feed_metadata(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
         """Return the metadata of the channels' documents, in the order of ``cids``."""
         found = await self._redis.call_many([("HGET", keys.channel(cid), "imprint") for cid in cids])
-        return [msgspec.msgpack.decode(held, type=FeedMetadata) if held else _NO_IMPRINT for held in found]
+        return [msgspec.msgpack.decode(held, type=FeedMetadata) if held else _NO_METADATA for held in found]
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
         """Return the AV-pairs of each channel's content name as last registered, in the order of ``cids``.
@@ -601,9 +601,9 @@ def _snapshot_fields(snapshot: Snapshot) -> list[str | bytes]:
         *(("title", snapshot.title) if snapshot.title else ()),
         *(("link", snapshot.link) if snapshot.link else ()),
         *(("language", snapshot.language) if snapshot.language else ()),
-        *(("imprint", msgspec.msgpack.encode(snapshot.imprint)) if snapshot.imprint != _NO_IMPRINT else ()),
+        *(("imprint", msgspec.msgpack.encode(snapshot.metadata)) if snapshot.metadata != _NO_METADATA else ()),
         *("memory", content.memory, "latest", content.latest, "digest", digest_of(content)),
-        *("wishes", msgspec.msgpack.encode(snapshot.wishes)),
+        *("wishes", msgspec.msgpack.encode(snapshot.polling_hints)),
         *("etag", validators.etag, "last_modified", validators.last_modified, "body_sha256", validators.body_sha256),
         *(("kind", snapshot.kind) if snapshot.kind else ()),
         *(("updates", msgspec.msgpack.encode(snapshot.updates)) if snapshot.updates else ()),

@@ -89,9 +89,9 @@ class ChannelMoves:
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
         _, memory = await self._channels.memory(old.id)
-        (imprint,) = await self._channels.feed_metadata([old.id])
+        (metadata,) = await self._channels.feed_metadata([old.id])
         snapshot = Snapshot(
-            moved.validators, memory, old.title, old.link, moved.wishes, language=old.language, imprint=imprint
+            moved.validators, memory, old.title, old.link, moved.polling_hints, language=old.language, metadata=metadata
         )
         latest = tuple(reversed(await self._channels.latest(old.id, _COPIED_ENTRIES)))
         if other_part:

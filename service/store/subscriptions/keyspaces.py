@@ -366,15 +366,17 @@ class KeyspaceStore:
         )
         return bool(done) and dropped[0] < _TOMBSTONES_PER_STEP
 
-    async def _fetch(self, step: move_steps.Fetch, fields: Fields, table: ServerTable) -> move_steps.FetchResult | None:
+    async def _fetch(
+        self, step: move_steps.Fetch, fields: Fields, table: ServerTable
+    ) -> move_steps.FetchedRecords | None:
         if not is_giving(table, step.move):
-            return move_steps.FetchResult(())
+            return move_steps.FetchedRecords(())
         dropped = b"".join(position_bytes(record) for record in step.transferred)
         changed = table_changes(fields, mark_emptied(table, step.move))
         done, *pages = await self._run(
             table.keyspace, "fetch", changed, dropped, *range_bounds(step.move.group), RECORDS_PER_STEP
         )
-        return move_steps.FetchResult(_parse_page(pages, RECORDS_PER_STEP).records) if done else None
+        return move_steps.FetchedRecords(_parse_page(pages, RECORDS_PER_STEP).records) if done else None
 
     async def _put(self, step: move_steps.Put, fields: Fields, table: ServerTable) -> move_steps.PutResult | None:
         if not is_taking(table, step.move):

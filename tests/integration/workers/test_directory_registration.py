@@ -120,7 +120,7 @@ async def test_another_owner_registers_a_channel_again(store: Store, registrar: 
 
 async def test_a_channel_is_found_by_its_categories_and_generator(store: Store, registrar: DirectoryRegistrar) -> None:
     url = "https://example.org/feed"
-    own = structs.replace(SNAPSHOT, imprint=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
+    own = structs.replace(SNAPSHOT, metadata=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
     await store.channels.create(Channel(channel_id(url), url, listed=True), own, [TAGGED], 1_000.0)
     for _ in range(LISTINGS_PER_SCAN):
         await registrar.register([(channel_id(url), 0)])

@@ -9,7 +9,7 @@ from aiohttp import web
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
 from service.location.bloom_filters import MAX_WIDTH, FilterShape
-from service.location.wire import Batch, FilterUpdate, Hello
+from service.location.wire import FilterUpdate, Hello, StreamBatch
 from service.net.peer_client import MAX_REQUEST_BYTES, PeerClient
 from service.net.request_signatures import WINDOW_S, RequestSigner
 from service.store import Store
@@ -141,9 +141,9 @@ async def test_an_unknown_worker_or_verb_is_not_found(store: Store) -> None:
         ("find", b"\0" * 17 + b"\0" * 20 * 12, "malformed"),
         ("tell", b"", "malformed"),
         ("tell", b"\xc1", "malformed"),
-        ("tell", msgspec.msgpack.encode(Batch(b"short", None, 0, ())), "malformed"),
+        ("tell", msgspec.msgpack.encode(StreamBatch(b"short", None, 0, ())), "malformed"),
         ("tell", msgspec.msgpack.encode((b"8 bytes!", None, -1, ())), "malformed"),
-        ("tell", msgspec.msgpack.encode(Batch(b"8 bytes!", None, 0, ())), "stranger"),
+        ("tell", msgspec.msgpack.encode(StreamBatch(b"8 bytes!", None, 0, ())), "stranger"),
     ],
 )
 async def test_a_malformed_request_is_refused_and_counted(store: Store, verb: str, body: bytes, reason: str) -> None:

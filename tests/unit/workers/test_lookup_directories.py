@@ -11,13 +11,13 @@ from service.discovery.partial.node_share import PlacementTerm, ShareUpdate, dec
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
-from workers.lookup_directories import DISCOVER, MIN_TARGET, LookupDirectories, Matrices
+from workers.lookup_directories import DISCOVER, MIN_TARGET, LookupDirectories, NameSource
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
 TAG = "tag=python"
 
 
-class MemoryMatrices(Matrices):
+class MemoryMatrices(NameSource):
     """Names with their pairs; unavailable while ``down``."""
 
     def __init__(self) -> None:
